@@ -1,0 +1,253 @@
+"""The values every other module speaks in: kinds, outcomes, verdicts, links, fetched pages, leases.
+
+Standard library only; nothing here does I/O, reads a clock, or knows of Celery, httpx, SQLAlchemy or parsel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, NamedTuple
+from uuid import UUID
+
+
+class Kind(StrEnum):
+    """What a page is for. Sitemaps and listings spawn pages; products are stored."""
+
+    SITEMAP = "sitemap"
+    LISTING = "listing"
+    PRODUCT = "product"
+
+    @property
+    def discovers(self) -> bool:
+        """True for the kinds that add pages to the frontier: while one is open, the total is not known."""
+        return self is not Kind.PRODUCT
+
+
+class Blame(StrEnum):
+    """Whose fault an outcome is. Only a page's own faults are charged to its attempts without mercy."""
+
+    NOBODY = "nobody"
+    PAGE = "page"
+    HOST = "host"
+    PROXY = "proxy"
+    PARSER = "parser"
+    US = "us"
+
+
+class Outcome(StrEnum):
+    """What happened when a page was tried. `policy.verdict` answers what is done about it."""
+
+    FETCHED = "fetched"
+    NOT_MODIFIED = "not_modified"
+    FRESH = "fresh"
+    NOT_FOUND = "not_found"
+    REFUSED = "refused"
+    THROTTLED = "throttled"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    TLS = "tls"
+    TOO_LARGE = "too_large"
+    REDIRECT_LOOP = "redirect_loop"
+    OFF_SITE = "off_site"
+    FORBIDDEN_ADDRESS = "forbidden_address"
+    ROBOTS_DISALLOWED = "robots_disallowed"
+    ROBOTS_UNAVAILABLE = "robots_unavailable"
+    MALFORMED = "malformed"
+    NOT_EXTRACTED = "not_extracted"
+    FUNCTION_FAILED = "function_failed"
+    WORKER_LOST = "worker_lost"
+    DEFERRED = "deferred"
+
+    @property
+    def phrase(self) -> str:
+        return _OUTCOMES[self][0]
+
+    @property
+    def blame(self) -> Blame:
+        return _OUTCOMES[self][1]
+
+
+_OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
+    Outcome.FETCHED: ("answered, and what was asked for is there", Blame.NOBODY),
+    Outcome.NOT_MODIFIED: ("the server says nothing changed (304)", Blame.NOBODY),
+    Outcome.FRESH: ("fetched less than the revisit age ago, not asked again", Blame.NOBODY),
+    Outcome.NOT_FOUND: ("the server says it does not exist (404, 410)", Blame.PAGE),
+    Outcome.REFUSED: ("the server refuses it (another 4xx)", Blame.PAGE),
+    Outcome.THROTTLED: ("the server asks us to slow down (429, or 503 with Retry-After)", Blame.HOST),
+    Outcome.SERVER_ERROR: ("the server failed (5xx)", Blame.HOST),
+    Outcome.TIMEOUT: ("no complete answer within the time allowed", Blame.HOST),
+    Outcome.UNREACHABLE: ("no connection, or it broke off", Blame.HOST),
+    Outcome.TLS: ("the certificate or the TLS handshake is not acceptable", Blame.HOST),
+    Outcome.TOO_LARGE: ("the body is larger than allowed, packed or unpacked", Blame.PAGE),
+    Outcome.REDIRECT_LOOP: ("it redirects in a circle or too often", Blame.PAGE),
+    Outcome.OFF_SITE: ("it redirects to a host that is not the site's", Blame.PAGE),
+    Outcome.FORBIDDEN_ADDRESS: ("its address is private, loopback, link-local or otherwise internal", Blame.PAGE),
+    Outcome.ROBOTS_DISALLOWED: ("robots.txt disallows it", Blame.PAGE),
+    Outcome.ROBOTS_UNAVAILABLE: ("robots.txt cannot be read, which disallows everything for now", Blame.HOST),
+    Outcome.MALFORMED: ("the answer is not valid HTTP, or cannot be decoded", Blame.PAGE),
+    Outcome.NOT_EXTRACTED: ("it answered, but required fields or links are missing", Blame.PARSER),
+    Outcome.FUNCTION_FAILED: ("the site definition's own Python function raised", Blame.PARSER),
+    Outcome.WORKER_LOST: ("its worker died or froze while holding it", Blame.US),
+    Outcome.DEFERRED: ("handed back before it was tried", Blame.US),
+}
+
+
+class Status(StrEnum):
+    """Where a page stands in its crawl. Everything but the first two is final for that crawl."""
+
+    DUE = "due"
+    LEASED = "leased"
+    OK = "ok"
+    UNCHANGED = "unchanged"
+    GONE = "gone"
+    DEAD = "dead"
+    INVALID = "invalid"
+    DROPPED = "dropped"
+
+    @property
+    def final(self) -> bool:
+        return self not in (Status.DUE, Status.LEASED)
+
+
+class Verdict(NamedTuple):
+    """What is done about an outcome: the page's next status, when it may be tried again, and who pays.
+
+    `status` is DUE for a retry; `delay_s` counts from the database's clock when the verdict is stored;
+    `charged` says whether the page's attempts go up by one.
+    """
+
+    status: Status
+    delay_s: float
+    charged: bool
+
+
+class CrawlStatus(StrEnum):
+    PLANNED = "planned"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+    @property
+    def active(self) -> bool:
+        return self in (CrawlStatus.PLANNED, CrawlStatus.RUNNING)
+
+
+class Validators(NamedTuple):
+    """A page's conditional-request validators, as the server sent them."""
+
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One answered page, all bounds already enforced.
+
+    `url` is the final URL after redirects; `headers` has lower-case names; `body` is decompressed;
+    `status` is the final answer's, any code.
+    """
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    elapsed_s: float = 0.0
+    redirects: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A page found on a page: an absolute http(s) URL without fragment and tracking parameters, ready to request."""
+
+    url: str
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a product page gave: `data` maps field names to JSON-able values (Decimal for exact numbers).
+
+    A price field `x` gives two keys: `x` (Decimal) and `x_currency` (ISO 4217 code or None).
+    """
+
+    external_id: str
+    data: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """Everything one page gave. `problems` are short sentences for people: what is missing or malformed.
+
+    `complete` is False when something required is missing: the page's outcome is then NOT_EXTRACTED, nothing of it
+    is stored, and `problems` says what.
+    """
+
+    links: list[Link] = field(default_factory=list)
+    products: list[Product] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedPage:
+    """A page in a lease, with what a worker needs to fetch and judge it."""
+
+    id: int
+    crawl_id: int
+    url: str
+    kind: Kind
+    host: str
+    attempts: int
+    depth: int
+    validators: Validators = Validators()
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A timed exclusive claim on pages, fetched together as one batch. Its id fences everything done in its name."""
+
+    id: UUID
+    kind: Kind
+    queue: str
+    pages: tuple[LeasedPage, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a step wants sent after its commit: a task's name, its JSON arguments, and its queue."""
+
+    task: str
+    queue: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    priority: int = 0
+    expires_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A page with its verdict and effects, waiting for the writer.
+
+    `crawl_id` and `lease_id` fence it; `error` is a short sentence for people; `excerpt` the bounded start of a body
+    that could not be used.
+    """
+
+    page_id: int
+    crawl_id: int
+    site_id: int
+    lease_id: UUID
+    outcome: Outcome
+    verdict: Verdict
+    http_status: int | None = None
+    final_url: str | None = None
+    validators: Validators = Validators()
+    content_hash: str | None = None
+    extracted: Extracted | None = None
+    error: str | None = None
+    excerpt: str | None = None
+    fetched_at: datetime | None = None

@@ -1,0 +1,80 @@
+"""The error tree. Every error says what, where and how to mend it; a `FetchError` also says whom to blame."""
+
+from __future__ import annotations
+
+from scraper.domain import Blame, Outcome
+
+
+class ScraperError(Exception):
+    """Something the user can mend. The command line prints the message alone and exits with `exit_code`."""
+
+    exit_code = 1
+
+
+class ConfigError(ScraperError):
+    """A setting in the environment is missing or wrong."""
+
+    exit_code = 2
+
+
+class DefinitionError(ScraperError):
+    """A site definition is wrong. `problems` holds one line each: `file:line: key: what is wrong (how to mend it)`."""
+
+    exit_code = 2
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class NotFoundError(ScraperError):
+    """A site, crawl or product that is named does not exist."""
+
+    exit_code = 2
+
+
+class ServerUnavailableError(ScraperError):
+    """PostgreSQL or Redis cannot be reached. The message says which address was tried and what to type."""
+
+    exit_code = 3
+
+
+class CrawlFailedError(ScraperError):
+    """A crawl that was waited for did not complete."""
+
+    exit_code = 4
+
+
+class FetchError(Exception):
+    """A page could not be fetched. Raised by `scraper.fetch` alone, and the only error that leaves it.
+
+    `outcome` says what happened, `retry_after_s` is the server's own wish (seconds from now), `status` the HTTP status
+    if there was one, `url` the hop that failed.
+    """
+
+    def __init__(
+        self,
+        outcome: Outcome,
+        message: str,
+        *,
+        url: str | None = None,
+        status: int | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+        self.url = url
+        self.status = status
+        self.retry_after_s = retry_after_s
+
+    @property
+    def blame(self) -> Blame:
+        return self.outcome.blame
+
+
+class DeferredError(Exception):
+    """The page's turn does not come within the batch's horizon: it goes back untried, due in `delay_s` seconds."""
+
+    def __init__(self, delay_s: float) -> None:
+        super().__init__(f"deferred for {delay_s:.1f} s")
+        self.delay_s = delay_s
