@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -59,6 +58,7 @@ class Outcome(StrEnum):
     MALFORMED = "malformed"
     NOT_EXTRACTED = "not_extracted"
     FUNCTION_FAILED = "function_failed"
+    CRASHED = "crashed"
     WORKER_LOST = "worker_lost"
     DEFERRED = "deferred"
 
@@ -91,6 +91,7 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.MALFORMED: ("the answer is not valid HTTP, or cannot be decoded", Blame.PAGE),
     Outcome.NOT_EXTRACTED: ("it answered, but required fields or links are missing", Blame.PARSER),
     Outcome.FUNCTION_FAILED: ("the site definition's own Python function raised", Blame.PARSER),
+    Outcome.CRASHED: ("our own code failed on it", Blame.US),
     Outcome.WORKER_LOST: ("its worker died or froze while holding it", Blame.US),
     Outcome.DEFERRED: ("handed back before it was tried", Blame.US),
 }
@@ -205,7 +206,6 @@ class LeasedPage:
     host: str
     attempts: int
     depth: int
-    validators: Validators = Validators()
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,23 +231,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A page with its verdict and effects, waiting for the writer.
+    """A page with its verdict, waiting for the writer. The lease id fences it.
 
-    `crawl_id` and `lease_id` fence it; `error` is a short sentence for people; `excerpt` the bounded start of a body
-    that could not be used.
+    `error` is a short sentence for people; `excerpt` the bounded start of a body that could not be used.
     """
 
     page_id: int
     crawl_id: int
-    site_id: int
     lease_id: UUID
     outcome: Outcome
     verdict: Verdict
     http_status: int | None = None
-    final_url: str | None = None
-    validators: Validators = Validators()
-    content_hash: str | None = None
-    extracted: Extracted | None = None
     error: str | None = None
     excerpt: str | None = None
-    fetched_at: datetime | None = None

@@ -1,0 +1,30 @@
+"""Runs migrations against the database that the settings mean, one at a time across the fleet.
+
+`scraper up` and `scraper migrate` call this through Alembic's API with an open connection; `alembic upgrade head`
+opens its own.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, create_engine, text
+
+from alembic import context
+from scraper import models, servers, settings
+
+MIGRATION_LOCK = 7_203_001  # any number will do, as long as nobody else takes it
+
+
+def migrate(connection: Connection) -> None:
+    connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
+    context.configure(connection=connection, target_metadata=models.Base.metadata, compare_type=True)
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+given = context.config.attributes.get("connection")
+if given is not None:
+    migrate(given)
+else:
+    servers.require_postgres(settings.load())
+    with create_engine(settings.load().postgres_url).begin() as own:
+        migrate(own)

@@ -1,0 +1,37 @@
+"""The Celery app: `celery -A scraper …` finds it here. Configuration is data, in `scraper.celeryconfig`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from celery import Celery, signals
+
+from scraper import logs, servers, settings
+from scraper.errors import ScraperError
+
+app = Celery("scraper", include=["scraper.tasks"])
+app.config_from_object("scraper.celeryconfig")
+
+
+@signals.setup_logging.connect
+def _logs(**_: Any) -> None:
+    logs.configure(settings.load())
+
+
+@signals.worker_init.connect
+@signals.beat_init.connect
+def _require_servers(**_: Any) -> None:
+    """A process that finds no server says which address it tried and what to type, and lets its supervisor retry."""
+    try:
+        servers.require_reachable(settings.load())
+    except ScraperError as error:
+        print(f"scraper: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)
+
+
+@signals.worker_shutting_down.connect
+def _hand_back(**_: Any) -> None:
+    from scraper import worker
+
+    worker.stop_current()

@@ -1,0 +1,307 @@
+"""The `scraper` command. Each command is thin: read the arguments, call one module, print. Heavy imports are inside.
+
+Exit codes: 0 done; 1 something went wrong that can be mended; 2 wrong usage, definition or setting; 3 a server does not
+answer; 4 a crawl that was waited for did not complete; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scraper.errors import CrawlFailedError, DefinitionError, NotFoundError, ScraperError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from scraper.settings import Settings
+    from scraper.sites.definition import Site
+
+
+class Command(click.Group):
+    """Prints our own errors as one message and exits with their code; everything else is a bug and keeps its trace."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ScraperError as error:
+            click.echo(f"scraper: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            sys.stderr.close()
+            ctx.exit(0)
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="scraper")
+def main() -> None:
+    """Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
+
+    \b
+    First steps:  scraper up                     start the servers (or set DATABASE_URL and REDIS_URL)
+                  scraper sites check            are the definitions in sites/ right?
+                  scraper crawl NAME --wait      crawl one, with progress
+                  scraper export NAME --format csv
+    """
+
+
+def _settings() -> Settings:
+    from scraper import settings
+
+    return settings.load()
+
+
+def _engine() -> sa.Engine:
+    """The database, known to answer and to be migrated."""
+    from scraper import migrations, servers
+    from scraper.stores.database import make_engine
+
+    settings = _settings()
+    servers.require_postgres(settings)
+    engine = make_engine(settings.postgres_url)
+    migrations.require_current(engine)
+    return engine
+
+
+def _print_json(value: Any) -> None:
+    from scraper.stores.database import dumps
+
+    click.echo(dumps(value))
+
+
+@main.command()
+def up() -> None:
+    """Start the embedded servers in the background and apply migrations.
+
+    With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates.
+    """
+    from scraper import embedded, flower_login, migrations, servers
+    from scraper.stores.database import make_engine
+
+    settings = _settings()
+    for state in embedded.up(settings):
+        click.echo(f"{state.name}: running, {state.address}")
+    servers.require_reachable(settings)
+    revision = migrations.upgrade(make_engine(settings.postgres_url))
+    click.echo(f"database: at revision {revision}")
+    login = flower_login.get(settings)
+    click.echo(f"flower: log in as {login.user}, password in {login.where}")
+
+
+@main.command()
+def down() -> None:
+    """Stop the embedded servers. Their data stays."""
+    from scraper import embedded
+
+    for state in embedded.down(_settings()):
+        click.echo(f"{state.name}: {'still running' if state.running else 'stopped'}")
+
+
+@main.command()
+def migrate() -> None:
+    """Apply migrations to the database."""
+    from scraper import migrations, servers
+    from scraper.stores.database import make_engine
+
+    settings = _settings()
+    servers.require_postgres(settings)
+    click.echo(f"database: at revision {migrations.upgrade(make_engine(settings.postgres_url))}")
+
+
+@main.group()
+def sites() -> None:
+    """Look at the site definitions."""
+
+
+@sites.command("check")
+@click.argument("files", nargs=-1, type=click.Path())
+def sites_check(files: tuple[str, ...]) -> None:
+    """Validate definitions: every error of every file, with line, key and mend. Checks sites/ unless FILES are named."""
+    from pathlib import Path
+
+    from scraper.sites import loader
+
+    paths = [Path(file) for file in files] or loader.definition_files(_settings().sites_dir)
+    if not paths:
+        raise NotFoundError(f"no definitions in {_settings().sites_dir}/ (write one, or set SCRAPER_SITES)")
+    problems = loader.check(paths)
+    if problems:
+        raise DefinitionError(problems)
+    for path in paths:
+        for warning in loader.warnings(loader.load_file(path)):
+            click.echo(f"{path}: warning: {warning}", err=True)
+    click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
+
+
+@sites.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def sites_list(as_json: bool) -> None:
+    """Show the definitions in sites/."""
+    from scraper.sites import loader
+
+    found = loader.load_dir(_settings().sites_dir)
+    if as_json:
+        _print_json([site.model_dump(mode="json") for site in found])
+        return
+    for site in found:
+        schedule = f"{site.schedule} ({site.timezone})" if site.schedule else "by hand"
+        state = "" if site.enabled else "  disabled"
+        start = [*site.start, *(site.sitemap.urls if site.sitemap else ())][0]
+        click.echo(f"{site.name:<20} {site.queue:<12} {schedule:<28} {start}{state}")
+
+
+@sites.command("schema")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="A file instead of the terminal.")
+def sites_schema(output: str | None) -> None:
+    """Print the JSON schema of a definition, for editors."""
+    import json
+    from pathlib import Path
+
+    from scraper.sites.schema import json_schema
+
+    text = json.dumps(json_schema(), indent=2) + "\n"
+    if output:
+        Path(output).write_text(text)
+    else:
+        click.echo(text, nl=False)
+
+
+@main.command()
+@click.argument("site")
+@click.option("--wait", is_flag=True, help="Show progress until it ends; exit 4 unless it completes.")
+@click.option("--refetch", is_flag=True, help="Fetch every page, however recently it was fetched.")
+def crawl(site: str, wait: bool, refetch: bool) -> None:
+    """Crawl SITE now.
+
+    With --wait and the embedded servers, a coordinator and a worker are started for the crawl where none is running.
+    """
+    from scraper import crawling, progress
+
+    settings = _settings()
+    engine = _engine()
+    opened = crawling.open_site(engine, settings, site, refetch=refetch)
+    running = " was already running" if opened.already_running else " opened"
+    click.echo(f"{site}: crawl {opened.crawl_id}{running}", err=True)
+    if not wait:
+        click.echo(opened.crawl_id)
+        return
+    try:
+        ended = crawling.wait(engine, settings, opened.crawl_id)
+    except KeyboardInterrupt:
+        click.echo(f"\nthe crawl goes on where workers run; `scraper stop {opened.crawl_id}` ends it", err=True)
+        sys.exit(130)
+    click.echo(progress.summary(ended))
+    if ended.status != "completed":
+        raise CrawlFailedError(f"crawl {ended.id} of {site} {ended.status}" + (f": {ended.note}" if ended.note else ""))
+
+
+@main.command()
+@click.argument("crawl_id", metavar="CRAWL", type=int)
+def stop(crawl_id: int) -> None:
+    """Stop a crawl now: what is not fetched yet is dropped."""
+    from scraper import progress
+    from scraper.stores import crawls
+    from scraper.stores.database import retried
+
+    engine = _engine()
+
+    def work() -> bool:
+        with engine.begin() as connection:
+            return crawls.stop(connection, crawl_id, "stopped by hand")
+
+    if not retried(work):
+        found = progress.read_one(engine, crawl_id)
+        raise NotFoundError(f"crawl {crawl_id} of {found.site} is not running: it is {found.status}")
+    click.echo(f"crawl {crawl_id} stopped")
+
+
+@main.command()
+@click.argument("site", required=False)
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@click.option("--limit", default=20, show_default=True, help="Crawls to show.")
+def status(site: str | None, as_json: bool, limit: int) -> None:
+    """Show running and recent crawls, of SITE or of all."""
+    from scraper import progress, tables
+    from scraper.stores import crawls
+
+    with _engine().connect() as connection:
+        found = crawls.progress(connection, site=site, newest=limit)
+    if as_json:
+        _print_json([progress.as_json(one) for one in found])
+    else:
+        tables.print_crawls(found)
+
+
+@main.command()
+@click.argument("site")
+@click.option("--limit", default=20, show_default=True, help="Products to show.")
+@click.option("--delisted", is_flag=True, help="Delisted ones too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def products(site: str, limit: int, delisted: bool, as_json: bool) -> None:
+    """Show products of SITE."""
+    from itertools import islice
+
+    from scraper import crawling, export, tables
+
+    with _engine().connect() as connection:
+        known = crawling.known_site(connection, site)
+        table = export.read(connection, site, known, delisted=delisted)
+        rows = list(islice(table.rows, limit))
+    if as_json:
+        _print_json(rows)
+    else:
+        tables.print_products(table.columns, rows)
+
+
+@main.command()
+@click.argument("site")
+@click.argument("product_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def history(site: str, product_id: str, as_json: bool) -> None:
+    """Show what a product of SITE has been, version by version."""
+    from scraper import crawling, tables
+    from scraper.stores import products as store
+
+    with _engine().connect() as connection:
+        crawling.known_site(connection, site)
+        versions = [tables.version_row(row) for row in store.history(connection, site, product_id)]
+    if not versions:
+        raise NotFoundError(f"{site} has no product {product_id!r}; `scraper products {site}` shows ids")
+    if as_json:
+        _print_json(versions)
+    else:
+        tables.print_history(versions)
+
+
+@main.command()
+@click.argument("site")
+@click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), default="jsonl", show_default=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A file instead of the terminal.")
+@click.option("--delisted", is_flag=True, help="Delisted products too.")
+def export(site: str, form: str, output: str | None, delisted: bool) -> None:
+    """Write the products of SITE as CSV or JSON lines, streamed, ordered by id."""
+    from scraper import crawling
+    from scraper import export as exporting
+
+    with _engine().connect() as connection:
+        known: Site = crawling.known_site(connection, site)
+        table = exporting.read(connection, site, known, delisted=delisted)
+        write = exporting.write_csv if form == "csv" else exporting.write_jsonl
+        count = exporting.to_file(output, lambda out: write(table, out))
+    click.echo(f"{count:,} products" + (f" written to {output}" if output else ""), err=True)
+
+
+@main.command()
+@click.option("--keep", is_flag=True, help="Leave servers, workers and Flower running afterwards.")
+@click.option("--products", default=1000, show_default=True, help="Size of the sample shop's catalogue.")
+def demo(keep: bool, products: int) -> None:
+    """Crawl the bundled sample shop twice, through every real part, and show what was found."""
+    from scraper.demo import show
+
+    show.run(_settings(), products=products, keep=keep)
+
+
+if __name__ == "__main__":
+    main()

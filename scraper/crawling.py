@@ -1,0 +1,93 @@
+"""A crawl asked for by hand: its definition taken over, the crawl opened, its messages sent, and waited for."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import click
+import sqlalchemy as sa
+
+from scraper import fleet, plan, progress, servers
+from scraper.crawl_context import make_context
+from scraper.domain import Kind
+from scraper.errors import DefinitionError, NotFoundError, ServerUnavailableError
+from scraper.plan import Opened
+from scraper.policy.routing import COORDINATOR
+from scraper.settings import Settings
+from scraper.sites import loader
+from scraper.sites.definition import Site
+from scraper.stores import crawls, sites
+from scraper.stores.crawls import Progress
+
+
+def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool) -> Opened:
+    """Opens a crawl of a site by the newest definition, from sites/ if it is there, else the stored one."""
+    from scraper.sending import send
+
+    site = from_files(settings, name)
+    if site is not None:
+        with engine.begin() as connection:
+            sites.sync(connection, [site])
+    servers.require_redis(settings)
+    opened = plan.open_now(engine, name, refetch=refetch)
+    send(opened.messages)
+    return opened
+
+
+def from_files(settings: Settings, name: str) -> Site | None:
+    """The definition of that name under sites/, or None. A broken file is only an error where it may be the one meant."""
+    problems: list[str] = []
+    for path in loader.definition_files(settings.sites_dir):
+        try:
+            site = loader.load_file(path)
+        except DefinitionError as error:
+            if path.stem == name:
+                raise
+            problems += error.problems
+            continue
+        if site.name == name:
+            return site
+    for problem in problems:
+        click.echo(f"scraper: warning: {problem}", err=True)
+    return None
+
+
+def known_site(connection: sa.Connection, name: str) -> Site:
+    found = sites.find(connection, name)
+    if found is None:
+        raise NotFoundError(f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there")
+    return found[1]
+
+
+def wait(engine: sa.Engine, settings: Settings, crawl_id: int) -> Progress:
+    """Shows a crawl until it ends, with local workers where the servers are our own and nobody serves its queues."""
+    with engine.connect() as connection:
+        site_id, site = crawls.definition(connection, crawl_id)
+    context = make_context(crawl_id, site_id, site, settings)
+    needed = {COORDINATOR, *(context.queues[kind] for kind in Kind)}
+    missing = needed - fleet.served_queues()
+    with ExitStack() as stack:
+        alarm = None
+        if missing and settings.embedded:
+            click.echo(f"nobody serves {', '.join(sorted(missing))}: starting workers for this crawl", err=True)
+            processes = stack.enter_context(fleet.local_workers(settings, missing))
+            alarm = _alarm(settings, processes)
+        elif missing:
+            for queue in sorted(missing):
+                beat = " -B" if queue == COORDINATOR else ""
+                click.echo(f"nobody serves {queue}: type `celery -A scraper worker{beat} -Q {queue}`", err=True)
+        return progress.follow(engine, crawl_id, alarm=alarm)
+
+
+def _alarm(settings: Settings, processes: list[subprocess.Popen[bytes]]) -> Callable[[Progress], None]:
+    def look(_: Progress) -> None:
+        for process in processes:
+            if process.poll() is not None:
+                raise ServerUnavailableError(
+                    f"a worker started for this crawl ended with exit code {process.returncode}; "
+                    f"its log is in {fleet.log_path(settings, 'worker').parent}"
+                )
+
+    return look

@@ -1,0 +1,45 @@
+"""The first pages of a crawl: start URLs as listings, sitemaps as sitemaps. Fetches nothing: a worker does that, under
+the same budgets and verdicts as every other page."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+import structlog
+
+from scraper.crawl_context import make_context
+from scraper.domain import Message
+from scraper.effects import new_pages, start_links
+from scraper.policy.routing import COORDINATOR
+from scraper.settings import Settings
+from scraper.stores import crawls, frontier
+from scraper.stores.crawls import CountsByCrawl
+from scraper.stores.database import retried
+
+log = structlog.get_logger()
+
+
+def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Message]:
+    """Starts a planned crawl. A second call for the same crawl does nothing."""
+
+    def work() -> bool:
+        with engine.begin() as connection:
+            found = crawls.lock_planned(connection, crawl_id)
+            if found is None:
+                return False
+            site_id, site = found
+            context = make_context(crawl_id, site_id, site, settings)
+            pages = new_pages(start_links(context), context, depth=0)
+            crawls.start(connection, crawl_id)
+            room = frontier.Room(crawl_id, context.limits.listings, context.limits.products)
+            counts = CountsByCrawl()
+            for change in frontier.add(connection, pages, [room]).pages:
+                counts[crawl_id].added(change)
+            crawls.count(connection, counts)
+            log.info("crawl started", site=site.name, crawl=crawl_id, start_pages=len(pages))
+            return True
+
+    return [dispatch_message()] if retried(work) else []
+
+
+def dispatch_message() -> Message:
+    return Message("dispatch", COORDINATOR, expires_s=5.0)

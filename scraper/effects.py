@@ -1,0 +1,72 @@
+"""From what a page gave to the rows it means: frontier pages for its links, product rows for its products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+from uuid import UUID
+
+from scraper.crawl_context import CrawlContext
+from scraper.domain import Extracted, Kind, LeasedPage, Link, Settled
+from scraper.policy.urls import fingerprint, host_of
+from scraper.stores.database import dumps
+from scraper.stores.frontier import NewPage
+from scraper.stores.products import NewProduct
+from scraper.stores.settle import SettledPage
+
+DEPTH_MAX = 30_000  # a smallint column
+
+
+def effects_of(
+    settled: Settled, page: LeasedPage, extracted: Extracted, final_url: str, context: CrawlContext
+) -> SettledPage:
+    """The settled page with everything it adds. Its content hash covers its products, so listings have none."""
+    products = [
+        NewProduct(
+            site_id=context.site_id,
+            external_id=product.external_id,
+            page_id=page.id,
+            crawl_id=page.crawl_id,
+            url=final_url,
+            data=product.data,
+            content_hash=content_hash(product.data),
+        )
+        for product in extracted.products
+    ]
+    links = new_pages(extracted.links, context, page.depth + 1)
+    whole = products[0].content_hash if len(products) == 1 else None
+    return SettledPage(settled, links=links, products=products, content_hash=whole)
+
+
+def new_pages(links: Iterable[Link], context: CrawlContext, depth: int) -> list[NewPage]:
+    """Frontier pages of a crawl for links, each once."""
+    pages: dict[UUID, NewPage] = {}
+    for link in links:
+        key = fingerprint(link.url)
+        if key not in pages:
+            pages[key] = NewPage(
+                site_id=context.site_id,
+                crawl_id=context.crawl_id,
+                fingerprint=key,
+                url=link.url,
+                kind=link.kind,
+                host=host_of(link.url),
+                queue=context.queues[link.kind],
+                priority=context.priorities[link.kind],
+                depth=min(depth, DEPTH_MAX),
+            )
+    return list(pages.values())
+
+
+def content_hash(data: Any) -> UUID:
+    """Hash of a product's data: equal for equal values, whatever order the fields come in."""
+    canonical = dumps(dict(sorted(data.items())))
+    return UUID(bytes=blake2b(canonical.encode(), digest_size=16).digest())
+
+
+def start_links(context: CrawlContext) -> list[Link]:
+    """Where a crawl begins: the site's sitemaps and start URLs."""
+    site = context.site
+    sitemaps = site.sitemap.urls if site.sitemap else ()
+    return [*(Link(url, Kind.SITEMAP) for url in sitemaps), *(Link(url, Kind.LISTING) for url in site.start)]

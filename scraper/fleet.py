@@ -1,0 +1,82 @@
+"""Coordinators and workers as seen from a command: which queues are served, and local ones for as long as they are
+needed. With servers of our own on this machine, the workers are ours to start as well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from scraper.policy.routing import COORDINATOR
+from scraper.settings import Settings
+
+INSPECT_S = 1.0
+STOP_S = 40.0
+
+
+def served_queues() -> set[str]:
+    """The queues that some live worker consumes. Asks all workers and waits a second for their answers."""
+    from scraper.celery import app
+
+    answers = app.control.inspect(timeout=INSPECT_S).active_queues() or {}
+    return {queue["name"] for queues in answers.values() for queue in queues}
+
+
+def worker_command(queues: Iterable[str], *, name: str, beat: bool = False) -> list[str]:
+    command = [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-Q", ",".join(queues), "-n", f"{name}@%h"]
+    return [*command, "-B"] if beat else command
+
+
+@contextmanager
+def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Starts a coordinator (if `queues` names it) and one worker for the other queues; stops them at the end."""
+    processes = []
+    fetching = sorted(queues - {COORDINATOR})
+    tag = os.getpid()
+    try:
+        if COORDINATOR in queues:
+            command = worker_command([COORDINATOR], name=f"coordinator-{tag}", beat=True)
+            processes.append(start(settings, "coordinator", command))
+        if fetching:
+            processes.append(start(settings, "worker", worker_command(fetching, name=f"worker-{tag}")))
+        yield processes
+    finally:
+        stop(processes)
+
+
+def start(settings: Settings, name: str, command: list[str], env: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    """Starts a command with its output in `SCRAPER_HOME/log/NAME.log`, out of the reach of the terminal's Ctrl-C."""
+    log = log_path(settings, name)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, **(env or {})},
+        )
+
+
+def log_path(settings: Settings, name: str) -> Path:
+    return settings.home_dir / "log" / f"{name}.log"
+
+
+def stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    """SIGTERM to all, a bounded wait, then SIGKILL to whole process groups."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + STOP_S
+    for process in processes:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

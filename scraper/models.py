@@ -1,0 +1,225 @@
+"""The tables, and nothing but the tables. PostgreSQL is the truth: every count, verdict and product is here.
+
+Statements that matter for speed or for a race are SQL in `scraper.stores`; these classes give Alembic and the
+readers (command line, Flower, metrics) one description of the columns.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Float,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    SmallInteger,
+    Text,
+    Uuid,
+    desc,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from scraper.domain import CrawlStatus, Kind, Status
+
+Timestamp = DateTime(timezone=True)
+
+
+def one_of(column: str, values: type[Status] | type[Kind] | type[CrawlStatus]) -> CheckConstraint:
+    quoted = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({quoted})", name=f"{column}_known")
+
+
+class Base(DeclarativeBase):
+    metadata_naming = {
+        "ix": "%(table_name)s_%(column_0_N_name)s_idx",
+        "uq": "%(table_name)s_%(column_0_N_name)s_key",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
+        "fk": "%(table_name)s_%(column_0_N_name)s_fkey",
+        "pk": "%(table_name)s_pkey",
+    }
+
+
+Base.metadata.naming_convention = Base.metadata_naming  # type: ignore[assignment]
+
+
+class Site(Base):
+    """One shop, with the newest valid version of its definition."""
+
+    __tablename__ = "sites"
+
+    id: Mapped[int] = mapped_column(Integer, Identity(always=True), primary_key=True)
+    name: Mapped[str] = mapped_column(Text, unique=True)
+    definition: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    definition_hash: Mapped[str] = mapped_column(Text)
+    enabled: Mapped[bool] = mapped_column(server_default=text("true"))
+    paused: Mapped[bool] = mapped_column(server_default=text("false"))
+    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    updated_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    scheduled_since: Mapped[datetime] = mapped_column(
+        Timestamp, server_default=text("now()"), comment="slots before it are not made up"
+    )
+
+
+class Crawl(Base):
+    """One pass over one site: the definition it runs by, and its counters, which equal the pages table's."""
+
+    __tablename__ = "crawls"
+    __table_args__ = (
+        one_of("status", CrawlStatus),
+        Index("crawls_site_id_slot_key", "site_id", "slot", unique=True),
+        Index(
+            "crawls_one_active_a_site",
+            "site_id",
+            unique=True,
+            postgresql_where=text("status IN ('planned', 'running')"),
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
+    slot: Mapped[datetime] = mapped_column(Timestamp, comment="the scheduled time it stands for")
+    trigger: Mapped[str] = mapped_column(Text, comment="schedule or manual")
+    status: Mapped[str] = mapped_column(Text, server_default=text("'planned'"))
+    definition: Mapped[dict[str, Any]] = mapped_column(JSONB, comment="as it was when the crawl was planned")
+    definition_hash: Mapped[str] = mapped_column(Text)
+    rate_per_s: Mapped[float | None] = mapped_column(Float, comment="a host's budget; null: unlimited")
+    concurrency: Mapped[int] = mapped_column(Integer)
+    fresh_after: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="products fetched later than this are not fetched again; null: all are"
+    )
+    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    started_at: Mapped[datetime | None] = mapped_column(Timestamp)
+    finished_at: Mapped[datetime | None] = mapped_column(Timestamp)
+    note: Mapped[str | None] = mapped_column(Text, comment="why it was skipped, stopped or failed")
+
+    discovery_total: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="listings and sitemaps")
+    discovery_done: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    product_total: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    product_done: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    ok: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    unchanged: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    gone: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    dead: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    invalid: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    dropped: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    fresh: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="of unchanged: not asked again")
+    fetches: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="pages tried, retries included")
+    retries: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    links_cut: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="over the definition's limits")
+    products_new: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    products_changed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    products_delisted: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+
+
+class Page(Base):
+    """The frontier: one canonical URL of a site, for good, taken up again by each crawl that reaches it."""
+
+    __tablename__ = "pages"
+    __table_args__ = (
+        one_of("status", Status),
+        one_of("kind", Kind),
+        CheckConstraint("(status = 'leased') = (lease_id IS NOT NULL)", name="leased_has_lease"),
+        Index("pages_site_id_fingerprint_key", "site_id", "fingerprint", unique=True),
+        Index(
+            "pages_due_idx",
+            "queue",
+            "host",
+            desc("priority"),
+            "not_before",
+            postgresql_where=text("status = 'due'"),
+        ),
+        Index("pages_lease_idx", "lease_id", postgresql_include=["host"], postgresql_where=text("lease_id IS NOT NULL")),
+        Index("pages_open_idx", "crawl_id", postgresql_where=text("status IN ('due', 'leased')")),
+        Index("pages_unusable_idx", "site_id", "status", postgresql_where=text("status IN ('dead', 'invalid')")),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
+    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the last crawl that reached it")
+    fingerprint: Mapped[UUID] = mapped_column(Uuid, comment="hash of the canonical URL")
+    url: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str] = mapped_column(Text)
+    host: Mapped[str] = mapped_column(Text)
+    queue: Mapped[str] = mapped_column(Text)
+    priority: Mapped[int] = mapped_column(SmallInteger)
+    depth: Mapped[int] = mapped_column(SmallInteger, comment="links followed from a start URL")
+    status: Mapped[str] = mapped_column(Text)
+    attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    losses: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"), comment="workers that died holding it")
+    not_before: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    lease_id: Mapped[UUID | None] = mapped_column(Uuid)
+    content_hash: Mapped[UUID | None] = mapped_column(Uuid, comment="of what was extracted")
+    last_outcome: Mapped[str | None] = mapped_column(Text)
+    http_status: Mapped[int | None] = mapped_column(SmallInteger)
+    error: Mapped[str | None] = mapped_column(Text)
+    excerpt: Mapped[str | None] = mapped_column(Text, comment="the start of a body that could not be used")
+    discovered_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    fetched_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last good answer")
+    settled_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last verdict")
+
+
+class LeaseRow(Base):
+    """A timed exclusive claim on pages. Gone once its last page is settled or it has expired."""
+
+    __tablename__ = "leases"
+    __table_args__ = (Index("leases_until_idx", "until"),)
+
+    id: Mapped[UUID] = mapped_column(Uuid, primary_key=True)
+    queue: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str] = mapped_column(Text)
+    pages: Mapped[int] = mapped_column(Integer)
+    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    started_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="null: no worker has claimed it yet")
+    until: Mapped[datetime] = mapped_column(Timestamp)
+    worker: Mapped[str | None] = mapped_column(Text)
+
+
+class Product(Base):
+    """The extracted record: one row a product. What it held before a change is in `product_versions`."""
+
+    __tablename__ = "products"
+    __table_args__ = (
+        Index("products_site_id_external_id_key", "site_id", "external_id", unique=True),
+        Index("products_page_id_idx", "page_id"),
+        Index("products_site_id_changed_at_idx", "site_id", "changed_at"),
+    )
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
+    external_id: Mapped[str] = mapped_column(Text, comment="the shop's own id, or the page's canonical URL")
+    page_id: Mapped[int] = mapped_column(ForeignKey("pages.id"), comment="the page it is read from")
+    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the last crawl that wrote it")
+    url: Mapped[str] = mapped_column(Text)
+    data: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    content_hash: Mapped[UUID] = mapped_column(Uuid)
+    version: Mapped[int] = mapped_column(Integer, server_default=text("1"), comment="1 + the changes seen")
+    first_seen_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    changed_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    fetched_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    missed_crawls: Mapped[int] = mapped_column(
+        SmallInteger, server_default=text("0"), comment="complete crawls in a row that did not find it"
+    )
+    delisted_at: Mapped[datetime | None] = mapped_column(Timestamp)
+
+
+class ProductVersion(Base):
+    """What a product held from `valid_from` until `valid_to`, when a real change replaced it."""
+
+    __tablename__ = "product_versions"
+
+    product_id: Mapped[int] = mapped_column(ForeignKey("products.id", ondelete="CASCADE"), primary_key=True)
+    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    data: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    content_hash: Mapped[UUID] = mapped_column(Uuid)
+    valid_from: Mapped[datetime] = mapped_column(Timestamp)
+    valid_to: Mapped[datetime] = mapped_column(Timestamp)
+    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the crawl that saw the change")

@@ -1,0 +1,83 @@
+"""Which crawls are due: opens one for each cron slot, and one when a person asks. Any number of coordinators may plan at
+once, since a slot has one row.
+
+A slot that was missed while every coordinator was down is made up once: only the latest due slot counts. A slot that
+comes due while the site's last crawl still runs is recorded as skipped: crawls of a site never overlap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+import sqlalchemy as sa
+import structlog
+
+from scraper.domain import Message
+from scraper.errors import NotFoundError
+from scraper.policy.routing import COORDINATOR
+from scraper.policy.schedule import latest_slot
+from scraper.sites.definition import Site
+from scraper.stores import crawls, sites
+from scraper.stores.database import retried
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A crawl somebody asked for: its id, and whether it was running already."""
+
+    crawl_id: int
+    already_running: bool
+    messages: list[Message]
+
+
+def plan(engine: sa.Engine) -> list[Message]:
+    """Opens the crawls that are due. Returns the discovery of every crawl that has not begun, new or forgotten."""
+
+    def work() -> list[int]:
+        with engine.begin() as connection:
+            for site in sites.scheduled(connection):
+                _open_due(connection, site)
+            return crawls.planned(connection)
+
+    return [discover_message(crawl_id) for crawl_id in retried(work)]
+
+
+def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
+    """Opens a crawl of a site now, or finds the one that is running. Raises `NotFoundError` for an unknown site."""
+    with engine.begin() as connection:
+        found = sites.find(connection, name)
+        if found is None:
+            raise NotFoundError(f"there is no site named {name!r}; `scraper sites list` shows those there are")
+        site_id, site = found
+        crawl_id = crawls.open_crawl(connection, site_id, site, slot=None, trigger="manual", refetch=refetch)
+        if crawl_id is None:
+            running = crawls.active_crawl(connection, site_id)
+            if running is None:
+                raise NotFoundError(f"the crawl of {name!r} ended just now; try again")
+            return Opened(running, already_running=True, messages=[discover_message(running)])
+    return Opened(crawl_id, already_running=False, messages=[discover_message(crawl_id)])
+
+
+def discover_message(crawl_id: int) -> Message:
+    return Message("discover", COORDINATOR, {"crawl_id": crawl_id})
+
+
+def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
+    site = Site.model_validate(row.definition)
+    if site.schedule is None:
+        return
+    slot = latest_slot(site.schedule, site.timezone, row.now)
+    if slot is None or slot <= _since(row):
+        return
+    running = crawls.active_crawl(connection, row.id)
+    reason = f"crawl {running} was still running" if running else None
+    crawl_id = crawls.open_crawl(connection, row.id, site, slot=slot, trigger="schedule", skipped=reason)
+    if crawl_id is not None:
+        log.info("crawl planned", site=row.name, crawl=crawl_id, slot=slot.isoformat(), skipped=reason)
+
+
+def _since(row: sites.ScheduledSite) -> datetime:
+    return max(row.scheduled_since, row.last_slot or row.scheduled_since)

@@ -1,0 +1,115 @@
+"""What is done about what happened: from an outcome to a verdict. Pure: the random source is an argument.
+
+Every retry waits in the frontier (`not_before`), never in a worker. Delays grow exponentially and carry jitter, so that
+pages that failed together do not come back together.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import assert_never
+
+from scraper.domain import Outcome, Status, Verdict
+
+INVALID_ATTEMPTS = 2  # a page that answers without its fields may be a challenge page: one second look
+HOST_GRACE = 8  # tries for a host's faults, which are charged too but have a longer breath than a page's own
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Backoff of `base_s * 2**attempt`, never above `max_s`, spread over ±50 %."""
+
+    attempts_max: int = 4
+    base_s: float = 2.0
+    max_s: float = 300.0
+
+    def delay_s(self, attempt: int, rng: random.Random) -> float:
+        """Seconds to wait after try number `attempt` (0 is the first). 0 -> 1–3, 1 -> 2–6, 2 -> 4–12 with the defaults."""
+        ceiling = min(self.base_s * 2 ** min(attempt, 30), self.max_s)
+        return ceiling * rng.uniform(0.5, 1.5)
+
+
+def judge(
+    outcome: Outcome,
+    attempts: int,
+    policy: RetryPolicy,
+    rng: random.Random,
+    *,
+    retry_after_s: float | None = None,
+) -> Verdict:
+    """The verdict on a page that had `attempts` charged tries before this one.
+
+    `retry_after_s` is a server's own wish: it is honoured as the least delay, with jitter added and never taken away.
+    """
+    match outcome:
+        case Outcome.FETCHED:
+            return Verdict(Status.OK, 0.0, charged=True)
+        case Outcome.NOT_MODIFIED | Outcome.FRESH:
+            return Verdict(Status.UNCHANGED, 0.0, charged=True)
+        case Outcome.NOT_FOUND:
+            return Verdict(Status.GONE, 0.0, charged=True)
+        case (
+            Outcome.SERVER_ERROR
+            | Outcome.TIMEOUT
+            | Outcome.UNREACHABLE
+            | Outcome.TLS
+            | Outcome.THROTTLED
+            | Outcome.MALFORMED
+            | Outcome.CRASHED
+        ):
+            return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
+        case Outcome.ROBOTS_UNAVAILABLE:
+            return _again(attempts, max(HOST_GRACE, policy.attempts_max), Status.DEAD, policy, rng, retry_after_s)
+        case Outcome.NOT_EXTRACTED | Outcome.FUNCTION_FAILED:
+            limit = min(INVALID_ATTEMPTS, policy.attempts_max)
+            return _again(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
+        case (
+            Outcome.REFUSED
+            | Outcome.TOO_LARGE
+            | Outcome.REDIRECT_LOOP
+            | Outcome.OFF_SITE
+            | Outcome.FORBIDDEN_ADDRESS
+            | Outcome.ROBOTS_DISALLOWED
+            | Outcome.WORKER_LOST
+        ):
+            return Verdict(Status.DEAD, 0.0, charged=True)
+        case Outcome.DEFERRED:
+            return Verdict(Status.DUE, retry_after_s or 0.0, charged=False)
+        case _:
+            assert_never(outcome)
+
+
+def _again(
+    attempts: int,
+    limit: int,
+    otherwise: Status,
+    policy: RetryPolicy,
+    rng: random.Random,
+    retry_after_s: float | None,
+) -> Verdict:
+    if attempts + 1 >= limit:
+        return Verdict(otherwise, 0.0, charged=True)
+    delay = policy.delay_s(attempts, rng)
+    if retry_after_s is not None:
+        delay = max(delay, retry_after_s * rng.uniform(1.0, 1.1))
+    return Verdict(Status.DUE, delay, charged=True)
+
+
+def outcome_of_status(status: int, *, retry_after: bool) -> Outcome:
+    """What an HTTP status by itself says. 2xx is FETCHED until extraction says otherwise.
+
+    401, 403 and 451 are refusals; 404 and 410 say it is gone (RFC 9110 15.5.5, 15.5.11); 408 and 425 ask for another
+    try; 429, and 503 with Retry-After, ask to slow down (RFC 6585 section 4, RFC 9110 15.6.4).
+    """
+    if 200 <= status < 300:
+        return Outcome.FETCHED
+    if status == 304:
+        return Outcome.NOT_MODIFIED
+    if status in (404, 410):
+        return Outcome.NOT_FOUND
+    if status == 429 or (status == 503 and retry_after):
+        return Outcome.THROTTLED
+    if status >= 500 or status in (408, 425):
+        return Outcome.SERVER_ERROR
+    return Outcome.REFUSED

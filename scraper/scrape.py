@@ -1,0 +1,208 @@
+"""What happens to a page on a worker: robots, its host's turn, the request, extraction, the verdict. One batch a call.
+
+A batch is the pages of one lease, of any number of hosts and crawls. Each host's pages go through a few lanes, as many as
+its concurrency, so that a slow host holds up nobody else. Settled pages leave for the writer one by one; what cannot be
+begun in time goes back to the frontier untried. Nothing here writes to a database, and nothing knows of Celery.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from scraper.crawl_context import CrawlContext
+from scraper.domain import Extracted, Fetched, Kind, Lease, LeasedPage, Outcome, Settled
+from scraper.effects import effects_of
+from scraper.errors import DeferredError, FetchError
+from scraper.extract.extractor import FunctionFailed
+from scraper.fetch.gate import Gate, Gates
+from scraper.fetch.http import HttpFetcher
+from scraper.fetch.robots import RobotsRules
+from scraper.policy.retry_after import retry_after_s
+from scraper.policy.urls import host_of
+from scraper.policy.verdict import judge, outcome_of_status
+from scraper.stores.settle import SettledPage
+from scraper.writer import Pending, Writer
+
+log = structlog.get_logger()
+
+LANES_MAX = 64  # a host's pages under way in one batch
+REST_S = 5.0  # a host that says "slow down" without saying for how long
+ROBOTS_PATIENCE_S = 60.0
+EXCERPT_CHARS = 500
+ERROR_CHARS = 500
+
+
+class Robots(Protocol):
+    async def rules(
+        self, url: str, context: CrawlContext, before: Callable[[], Awaitable[None]]
+    ) -> RobotsRules | None: ...
+
+
+@dataclass(slots=True)
+class Batch:
+    """A lease being worked on. `latest` is the loop time after which no page is begun."""
+
+    lease: Lease
+    latest: float
+    pending: Pending
+    lost: bool = False
+    handed_back: bool = False
+    ended_crawls: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One try of a page: what happened, and what came of it."""
+
+    outcome: Outcome
+    http_status: int | None = None
+    final_url: str | None = None
+    extracted: Extracted | None = None
+    error: str | None = None
+    excerpt: str | None = None
+    delay_s: float | None = None
+
+
+class Scraper:
+    """Fetches, extracts and judges. One a process, on its loop; `contexts` gives a crawl's context by its id."""
+
+    def __init__(
+        self,
+        *,
+        fetcher: HttpFetcher,
+        gates: Gates,
+        robots: Robots,
+        writer: Writer,
+        contexts: Callable[[int], Awaitable[CrawlContext]],
+        rng: random.Random,
+    ) -> None:
+        self._fetcher = fetcher
+        self._gates = gates
+        self._robots = robots
+        self._writer = writer
+        self._contexts = contexts
+        self._rng = rng
+
+    async def batch(self, batch: Batch) -> None:
+        """Settles every page of a batch. Returns when the last of them is stored."""
+        hosts: dict[str, deque[LeasedPage]] = defaultdict(deque)
+        for page in batch.lease.pages:
+            hosts[page.host].append(page)
+        lanes = []
+        for host, pages in hosts.items():
+            gate = self._gates.of(host)
+            gate.pending += len(pages)
+            context = await self._contexts(pages[0].crawl_id)
+            for _ in range(min(len(pages), context.site.concurrency, LANES_MAX)):
+                lanes.append(self._lane(batch, gate, pages))
+        await asyncio.gather(*lanes)
+        await batch.pending.stored.wait()
+
+    async def _lane(self, batch: Batch, gate: Gate, pages: deque[LeasedPage]) -> None:
+        while pages:
+            page = pages.popleft()
+            try:
+                if batch.lost or page.crawl_id in batch.ended_crawls:
+                    batch.pending.less()  # whatever is done about it now would be fenced off
+                    continue
+                await self._settle(batch, gate, page)
+            finally:
+                gate.pending -= 1
+
+    async def _settle(self, batch: Batch, gate: Gate, page: LeasedPage) -> None:
+        context = await self._contexts(page.crawl_id)
+        tried = await self._try(batch, gate, page, context)
+        verdict = judge(tried.outcome, page.attempts, context.retry, self._rng, retry_after_s=tried.delay_s)
+        settled = Settled(
+            page_id=page.id,
+            crawl_id=page.crawl_id,
+            lease_id=batch.lease.id,
+            outcome=tried.outcome,
+            verdict=verdict,
+            http_status=tried.http_status,
+            error=_storable(tried.error, ERROR_CHARS),
+            excerpt=_storable(tried.excerpt, EXCERPT_CHARS),
+        )
+        if tried.outcome is Outcome.FETCHED and tried.extracted is not None:
+            stored = effects_of(settled, page, tried.extracted, tried.final_url or page.url, context)
+        else:
+            stored = SettledPage(settled)
+        self._writer.put(stored, batch.pending)
+
+    async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
+        if batch.handed_back:
+            return Tried(Outcome.DEFERRED)
+        try:
+            return await self._visit(batch, gate, page, context)
+        except DeferredError as deferred:
+            return Tried(Outcome.DEFERRED, delay_s=deferred.delay_s)
+        except FetchError as error:
+            return Tried(error.outcome, http_status=error.status, error=str(error), delay_s=error.retry_after_s)
+        except FunctionFailed as error:
+            return Tried(Outcome.FUNCTION_FAILED, error=str(error))
+        except Exception as error:  # the task's edge: our own fault, and the page's outcome says so
+            log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
+            return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
+
+    async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
+        gate.budget(context.interval_s, context.site.concurrency)
+        async with gate.turn(batch.latest):
+            await self._heed_robots(page.url, gate, batch.latest, context)
+
+            async def before_hop(url: str) -> None:
+                other = self._gates.of(host_of(url))
+                other.budget(context.interval_s, context.site.concurrency)
+                await other.another(asyncio.get_running_loop().time() + context.policy.page_timeout_s)
+                await self._heed_robots(url, other, batch.latest, context)
+
+            policy = context.sitemap_policy if page.kind is Kind.SITEMAP else context.policy
+            fetched = await self._fetcher.fetch(page.url, policy, before_hop=before_hop)
+        return await self._read(page, fetched, gate, context)
+
+    async def _heed_robots(self, url: str, gate: Gate, latest: float, context: CrawlContext) -> None:
+        if not context.site.robots:
+            return
+        rules = await self._robots.rules(url, context, lambda: gate.another(latest))
+        if rules is None:
+            raise FetchError(
+                Outcome.ROBOTS_UNAVAILABLE,
+                f"robots.txt of {host_of(url)} cannot be read; until it can, nothing of the host is fetched",
+                url=url,
+                retry_after_s=ROBOTS_PATIENCE_S,
+            )
+        if not rules.allowed(url):
+            raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url)
+        if rules.crawl_delay_s and rules.crawl_delay_s > gate.interval_s:
+            gate.budget(rules.crawl_delay_s, gate.concurrency)
+
+    async def _read(self, page: LeasedPage, fetched: Fetched, gate: Gate, context: CrawlContext) -> Tried:
+        wish_s = retry_after_s(fetched.headers, context.now())
+        outcome = outcome_of_status(fetched.status, retry_after=wish_s is not None)
+        if outcome is Outcome.THROTTLED:
+            await gate.rest(wish_s or REST_S)
+        if outcome is not Outcome.FETCHED:
+            error = None if outcome is Outcome.NOT_MODIFIED else f"the server answered {fetched.status}"
+            return Tried(outcome, fetched.status, fetched.url, error=error, excerpt=_excerpt(fetched), delay_s=wish_s)
+        extracted = context.extractor.extract(page.kind, fetched, page_url=page.url, depth=page.depth)
+        if not extracted.complete:
+            error = "; ".join(extracted.problems[:5])
+            return Tried(Outcome.NOT_EXTRACTED, fetched.status, fetched.url, error=error, excerpt=_excerpt(fetched))
+        return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)
+
+
+def _excerpt(fetched: Fetched) -> str | None:
+    return fetched.body[: EXCERPT_CHARS * 2].decode("utf-8", "replace") or None
+
+
+def _storable(text: str | None, limit: int) -> str | None:
+    """PostgreSQL takes neither NUL nor lone surrogates."""
+    if text is None:
+        return None
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")[:limit]

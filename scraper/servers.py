@@ -1,0 +1,101 @@
+"""Whether PostgreSQL and Redis answer, ours or the user's, and what to type when they do not.
+
+Starts nothing (that is `scraper.embedded`). No message that leaves here holds a password.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+from scraper.errors import ServerUnavailableError
+from scraper.settings import Settings
+
+CONNECT_TIMEOUT_S = 3
+_SECRET_KEYS = frozenset({"password", "passwd", "sslpassword", "ssl_password"})
+
+
+def require_reachable(settings: Settings) -> None:
+    """Raises `ServerUnavailableError` for the first of PostgreSQL and Redis that does not answer."""
+    require_postgres(settings)
+    require_redis(settings)
+
+
+def require_postgres(settings: Settings) -> None:
+    """Connects once; raises `ServerUnavailableError` with the address (no password) and the remedy."""
+    import psycopg
+
+    url = settings.postgres_url
+    try:
+        dsn = url.replace("postgresql+psycopg://", "postgresql://", 1)
+        psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_S).close()
+    except (psycopg.Error, UnicodeError, ValueError) as error:
+        remedy = _remedy("DATABASE_URL", embedded=settings.database_url is None)
+        raise ServerUnavailableError(
+            f"PostgreSQL does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
+        ) from None
+
+
+def require_redis(settings: Settings) -> None:
+    """Pings once; raises `ServerUnavailableError` with the address (no password) and the remedy."""
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    url = settings.valkey_url
+    try:
+        with redis.Redis.from_url(
+            url,
+            socket_connect_timeout=CONNECT_TIMEOUT_S,
+            socket_timeout=CONNECT_TIMEOUT_S,
+            retry=Retry(NoBackoff(), 0),
+        ) as client:
+            client.ping()
+    except (redis.RedisError, OSError, ValueError) as error:
+        remedy = _remedy("REDIS_URL", embedded=settings.redis_url is None)
+        raise ServerUnavailableError(
+            f"Redis does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
+        ) from None
+
+
+def _remedy(variable: str, *, embedded: bool) -> str:
+    if embedded:
+        return f"It is an embedded server: start it with `scraper up`, or set {variable} to one of your own."
+    return f"Check {variable}, and that the server runs and is reachable from here."
+
+
+def masked(url: str) -> str:
+    """The URL with every password in it replaced by ***.
+
+    >>> masked("postgresql://ann:s3cret@db/shop?sslpassword=x")
+    'postgresql://ann:***@db/shop?sslpassword=***'
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.partition("://")[0] + "://***"
+    user, colon, _ = parts.netloc.rpartition("@")[0].partition(":")
+    host = parts.netloc.rpartition("@")[2]
+    netloc = parts.netloc if not colon else f"{user}:***@{host}"
+    query = parts.query
+    if any(key.lower() in _SECRET_KEYS for key, _ in parse_qsl(query)):
+        pairs = [(key, "***" if key.lower() in _SECRET_KEYS else value) for key, value in parse_qsl(query)]
+        query = urlencode(pairs, safe="*/:")
+    return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
+
+
+def scrubbed(error: BaseException, url: str) -> str:
+    """The error's first line, without the URL's passwords should the driver have quoted them."""
+    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    for secret in _secrets(url):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _secrets(url: str) -> list[str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return [url]
+    raw = parts.netloc.rpartition("@")[0].partition(":")[2]
+    found = {raw, unquote(raw)} | {value for key, value in parse_qsl(parts.query) if key.lower() in _SECRET_KEYS}
+    return sorted((secret for secret in found if secret), key=len, reverse=True)

@@ -1,0 +1,130 @@
+"""From the environment to one frozen `Settings`: the only module that reads environment variables.
+
+`DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under `SCRAPER_HOME` are
+meant (see `scraper.embedded`, which starts them). Everything else has a default that suits one machine.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+from urllib.parse import quote
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from scraper.errors import ConfigError
+
+SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
+
+
+class Settings(BaseSettings):
+    """Every setting, with its unit in its name. Frozen: read once a process."""
+
+    model_config = SettingsConfigDict(env_prefix="SCRAPER_", frozen=True, extra="ignore", hide_input_in_errors=True)
+
+    home: Path = Field(Path(".scraper"), description="where the embedded servers and local state live")
+    sites_dir: Path = Field(Path("sites"), alias="SCRAPER_SITES", description="the folder of site definitions")
+    database_url: str | None = Field(None, alias="DATABASE_URL", description="PostgreSQL; unset: the embedded one")
+    redis_url: str | None = Field(None, alias="REDIS_URL", description="Redis or Valkey; unset: the embedded one")
+    broker_url: str | None = Field(None, alias="BROKER_URL", description="Celery's broker; unset: the Redis above")
+
+    user_agent: str = Field(
+        "Mozilla/5.0 (compatible; scraper/0.1; shop catalogue crawler)", description="sent where a site says no other"
+    )
+    lease_s: float = Field(60, ge=5, le=600, description="how long a silent worker keeps its pages")
+    batch_pages: int = Field(100, ge=1, le=1000, description="pages in one message at the most")
+    horizon_s: float = Field(10, ge=1, le=30, description="how long one batch should last at the most")
+    connect_timeout_s: float = Field(10, gt=0, description="to open a connection, DNS and TLS included")
+    read_timeout_s: float = Field(20, gt=0, description="between two reads of a body")
+    page_timeout_s: float = Field(45, gt=0, description="a page in all, redirects included")
+    wire_max_bytes: int = Field(8_000_000, gt=0, description="a body as it comes over the wire")
+    body_max_bytes: int = Field(16_000_000, gt=0, description="a body once unpacked")
+    sitemap_max_bytes: int = Field(52_428_800, gt=0, description="a sitemap once unpacked (sitemaps.org: 50 MB)")
+    redirects_max: int = Field(8, ge=0, le=30, description="hops a page may be redirected")
+    attempts_max: int = Field(4, ge=1, le=20, description="tries charged to a page before it is dead")
+    memory_max_mb: int = Field(1500, ge=100, description="a worker process above it ends after its batches")
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a tty, else json")
+    flower_user: str = Field("admin", description="who may log in to Flower")
+    flower_password: str | None = Field(None, description="unset: made once and kept in SCRAPER_HOME")
+
+    @field_validator("database_url", "redis_url", "broker_url", "flower_password", mode="before")
+    @classmethod
+    def _empty_is_unset(cls, value: str | None) -> str | None:
+        return value or None
+
+    @field_validator("database_url")
+    @classmethod
+    def _speaks_psycopg(cls, value: str | None) -> str | None:
+        """Takes the postgres:// and postgresql:// that everybody writes; SQLAlchemy wants the driver named."""
+        if value is None or value.startswith("postgresql+psycopg://"):
+            return value
+        for scheme in ("postgresql://", "postgres://"):
+            if value.startswith(scheme):
+                return "postgresql+psycopg://" + value.removeprefix(scheme)
+        raise ValueError("must start with postgresql:// (PostgreSQL is the only database that is supported)")
+
+    @field_validator("redis_url")
+    @classmethod
+    def _speaks_redis(cls, value: str | None) -> str | None:
+        if value is None or value.startswith(("redis://", "rediss://", "unix://")):
+            return value
+        raise ValueError("must start with redis://, rediss:// or unix://")
+
+    @property
+    def embedded(self) -> bool:
+        """True where at least one server is ours to start."""
+        return self.database_url is None or self.redis_url is None
+
+    @property
+    def home_dir(self) -> Path:
+        return self.home.absolute()
+
+    @property
+    def socket_dir(self) -> Path:
+        """Where the embedded servers listen: under home, or in a short private folder where home's path is too long."""
+        preferred = self.home_dir / "run"
+        if len(str(preferred / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_MAX:
+            return preferred
+        digest = hashlib.sha256(str(self.home_dir).encode()).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"scraper-{os.getuid()}-{digest}"
+
+    @property
+    def postgres_url(self) -> str:
+        """SQLAlchemy URL of the database that is meant, embedded or not."""
+        if self.database_url is not None:
+            return self.database_url
+        return f"postgresql+psycopg://scraper@/scraper?host={quote(str(self.socket_dir), safe='')}"
+
+    @property
+    def valkey_url(self) -> str:
+        """redis-py URL of the Redis that is meant, embedded or not."""
+        return self.redis_url or f"unix://{self.socket_dir / 'valkey.sock'}?db=0"
+
+    @property
+    def celery_broker_url(self) -> str:
+        """kombu's spelling of the broker: it wants redis+socket:// where redis-py wants unix://."""
+        url = self.broker_url or self.valkey_url
+        if not url.startswith("unix://"):
+            return url
+        path, _, query = url.removeprefix("unix://").partition("?")
+        return f"redis+socket://{path}?virtual_host={query.removeprefix('db=') or '0'}"
+
+
+@lru_cache(maxsize=1)
+def load() -> Settings:
+    """Reads the environment once. Raises `ConfigError` with one line per wrong variable."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors(include_input=False, include_url=False):
+            name = str(problem["loc"][0])
+            variable = name if name.isupper() else f"SCRAPER_{name.upper()}"
+            lines.append(f"environment variable {variable}: {problem['msg'].removeprefix('Value error, ')}")
+        raise ConfigError("\n".join(lines)) from None

@@ -1,0 +1,69 @@
+"""The way to PostgreSQL: engines, JSON in and out, and the errors that are worth a second try."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any, TypeVar
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from scraper.errors import ServerUnavailableError
+
+T = TypeVar("T")
+
+RETRIED_STATES = {"40P01", "40001", "55P03"}  # deadlock, serialization failure, lock not available
+TRIES = 5
+
+
+def make_engine(url: str, *, pool_size: int = 4) -> sa.Engine:
+    """An engine whose sessions keep UTC and give up on a lock or a dead peer rather than hang."""
+    options = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s -c jit=off"
+    return sa.create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_pre_ping=True,
+        connect_args={"connect_timeout": 5, "options": options, "application_name": "scraper"},
+        json_serializer=lambda value: dumps(value),
+        json_deserializer=orjson.loads,
+    )
+
+
+def _default(value: object) -> Any:
+    if isinstance(value, Decimal):
+        return orjson.Fragment(format(value, "f"))
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def dumps(value: object) -> str:
+    """JSON text for PostgreSQL, of dataclasses too. Decimals become exact numbers, digits kept."""
+    return orjson.dumps(value, default=_default).decode()
+
+
+def retried(work: Callable[[], T]) -> T:
+    """Runs a whole transaction again when it lost a deadlock or a lock; any other error passes through."""
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            return work()
+        except DBAPIError as error:
+            if left == 0 or getattr(error.orig, "sqlstate", None) not in RETRIED_STATES:
+                raise
+            time.sleep(random.uniform(0.01, 0.1))
+    raise AssertionError("unreachable")
+
+
+@contextmanager
+def reported(engine: sa.Engine, hint: str) -> Iterator[None]:
+    """Turns a lost PostgreSQL into a `ServerUnavailableError` that says which address was tried and what to type."""
+    try:
+        yield
+    except OperationalError as error:
+        address = engine.url.render_as_string(hide_password=True)
+        reason = str(error.orig).strip().splitlines()[0]
+        raise ServerUnavailableError(f"PostgreSQL at {address} does not answer: {reason}\n{hint}") from error

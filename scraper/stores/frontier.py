@@ -1,0 +1,293 @@
+"""The frontier: pages added, leased, claimed, extended, and taken back. (Settling them is `stores.settle`.)
+
+The statements here are the concurrency design:
+
+- a page is in one lease at a time (`FOR UPDATE SKIP LOCKED`, and a check constraint ties status and lease id together);
+- a lease is claimed once: the second delivery of its message finds `started_at` set and gets nothing;
+- every later effect names the lease id, so that a worker that lost its lease changes nothing.
+
+All times are PostgreSQL's; no process compares its own clock with a stored one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+
+from scraper.domain import Kind, Lease, LeasedPage
+from scraper.stores.database import dumps
+
+LOSSES_MAX = 3  # workers that may die holding a page before the page is taken for the cause
+
+# A product whose last good answer is younger than the crawl's revisit age is reached, but not asked again.
+FRESH = """(excluded.kind = 'product' AND p.status NOT IN ('gone', 'dead', 'invalid')
+            AND p.fetched_at > (SELECT fresh_after FROM crawls WHERE id = excluded.crawl_id))"""
+
+# Pages this crawl knows already are sorted out first and without a lock: two listing pages that link to each other
+# would otherwise lock each other's rows. The order makes two writers insert the same links in the same sequence.
+ADD = sa.text(f"""
+WITH input AS (
+    SELECT DISTINCT ON (site_id, fingerprint) *
+      FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(site_id int, crawl_id bigint, fingerprint uuid, url text,
+           kind text, host text, queue text, priority int, depth int)
+), unknown AS (
+    SELECT i.*, row_number() OVER (PARTITION BY i.crawl_id, i.kind = 'product' ORDER BY i.fingerprint) AS place
+      FROM input i
+      LEFT JOIN pages p ON p.site_id = i.site_id AND p.fingerprint = i.fingerprint
+     WHERE p.id IS NULL OR p.crawl_id < i.crawl_id
+), room AS (
+    SELECT * FROM jsonb_to_recordset(CAST(:room AS jsonb)) AS r(crawl_id bigint, listings int, products int)
+), placed AS (
+    SELECT u.*, u.place <= CASE WHEN u.kind = 'product' THEN r.products ELSE r.listings END AS fits
+      FROM unknown u JOIN room r ON r.crawl_id = u.crawl_id
+), added AS (
+    INSERT INTO pages AS p (site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, status)
+    SELECT site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, 'due'
+      FROM placed WHERE fits ORDER BY site_id, fingerprint
+    ON CONFLICT (site_id, fingerprint) DO UPDATE
+       SET crawl_id = excluded.crawl_id, url = excluded.url, kind = excluded.kind, host = excluded.host,
+           queue = excluded.queue, priority = excluded.priority, depth = excluded.depth,
+           attempts = 0, losses = 0, not_before = now(), lease_id = NULL, error = NULL, excerpt = NULL,
+           status = CASE WHEN {FRESH} THEN 'unchanged' ELSE 'due' END,
+           last_outcome = CASE WHEN {FRESH} THEN 'fresh' ELSE p.last_outcome END
+     WHERE p.crawl_id < excluded.crawl_id
+    RETURNING crawl_id, kind, status
+)
+SELECT crawl_id, kind, status, 1 AS pages FROM added
+UNION ALL SELECT crawl_id, kind, 'cut', count(*) FROM placed WHERE NOT fits GROUP BY crawl_id, kind
+""")
+
+# A loose index scan: one step of the due index for each (queue, host), however many pages each has.
+DUE_HOSTS = sa.text("""
+WITH RECURSIVE hosts AS (
+    (SELECT queue, host FROM pages WHERE status = 'due' ORDER BY queue, host LIMIT 1)
+    UNION ALL
+    SELECT n.queue, n.host FROM hosts h CROSS JOIN LATERAL (
+        SELECT queue, host FROM pages
+         WHERE status = 'due' AND (queue, host) > (h.queue, h.host) ORDER BY queue, host LIMIT 1) n
+), held AS (
+    SELECT host, count(*) AS pages FROM pages WHERE lease_id IS NOT NULL GROUP BY host
+)
+SELECT h.queue, h.host, first.priority, c.rate_per_s, coalesce(held.pages, 0) AS held
+  FROM hosts h
+ CROSS JOIN LATERAL (
+        SELECT priority, crawl_id, not_before FROM pages
+         WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now()
+         ORDER BY priority DESC, not_before LIMIT 1) first
+  JOIN crawls c ON c.id = first.crawl_id
+  LEFT JOIN held ON held.host = h.host
+ ORDER BY first.priority DESC, first.not_before
+""")
+
+LEASE = sa.text("""
+WITH want AS (
+    SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS w(host text, pages int)
+), picked AS (
+    SELECT due.id FROM want CROSS JOIN LATERAL (
+        SELECT id FROM pages
+         WHERE status = 'due' AND queue = :queue AND host = want.host AND not_before <= now()
+         ORDER BY priority DESC, not_before LIMIT want.pages FOR UPDATE SKIP LOCKED) due
+)
+UPDATE pages p
+   SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
+  FROM picked WHERE p.id = picked.id
+RETURNING p.id, p.lease_id, p.priority
+""").bindparams(
+    sa.bindparam("products", type_=sa.Uuid),
+    sa.bindparam("listings", type_=sa.Uuid),
+)
+
+OPEN_LEASE = sa.text("""
+INSERT INTO leases (id, queue, kind, pages, until)
+VALUES (:id, :queue, :kind, :pages, now() + :lease_s * interval '1 second')
+""")
+
+CLAIM = sa.text("""
+UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker
+ WHERE id = :id AND started_at IS NULL AND until > now()
+RETURNING kind, queue
+""")
+
+CLAIMED_PAGES = sa.text("""
+SELECT id, crawl_id, url, kind, host, attempts, depth
+  FROM pages WHERE lease_id = :id ORDER BY priority DESC, id
+""")
+
+EXTEND = sa.text("""
+UPDATE leases SET until = now() + :lease_s * interval '1 second'
+ WHERE id = ANY (:ids) AND until > now() RETURNING id
+""")
+
+EXPIRED = sa.text("""
+DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE until <= now() ORDER BY id FOR UPDATE SKIP LOCKED)
+RETURNING id, started_at IS NOT NULL AS started
+""")
+
+# The third worker that dies with a page makes the page the suspect; an unclaimed message is nobody's fault.
+TAKE_BACK = sa.text("""
+UPDATE pages
+   SET lease_id = NULL, losses = losses + CAST(:started AS int), not_before = now(),
+       status = CASE WHEN losses + CAST(:started AS int) >= :losses_max THEN 'dead' ELSE 'due' END,
+       last_outcome = CASE WHEN :started THEN 'worker_lost' ELSE last_outcome END,
+       error = CASE WHEN losses + CAST(:started AS int) >= :losses_max
+                    THEN format('%s workers died or froze while they held it', losses + 1) ELSE error END,
+       settled_at = now()
+ WHERE lease_id = ANY (:ids)
+RETURNING crawl_id, kind, status
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class NewPage:
+    """A page to add. `queue` is the full queue name, `priority` the frontier's sort key."""
+
+    site_id: int
+    crawl_id: int
+    fingerprint: UUID
+    url: str
+    kind: Kind
+    host: str
+    queue: str
+    priority: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many more pages a crawl may get, by its definition's limits."""
+
+    listings: int
+    products: int
+
+
+@dataclass(frozen=True, slots=True)
+class PageChange:
+    """One page's move, as the crawl counters need it."""
+
+    crawl_id: int
+    kind: Kind
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The pages that joined a crawl (or were found fresh), and how many by crawl there was no room for."""
+
+    pages: list[PageChange]
+    cut: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DueHost:
+    """A host with pages due now on a queue: its most urgent priority, its budget and the pages out on leases."""
+
+    queue: str
+    host: str
+    priority: int
+    rate_per_s: float | None
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedBatch:
+    """What dispatch needs to know of a lease it made: the message carries no more than the id."""
+
+    id: UUID
+    queue: str
+    kind: Kind
+    pages: int
+    priority: int
+
+
+def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room]) -> Added:
+    """Adds pages to their crawls while there is room; those a crawl has already are left alone."""
+    if not pages:
+        return Added([], {})
+    values = {"rows": dumps(pages), "room": dumps(room)}
+    changes, cut = [], {r.crawl_id: 0 for r in room}
+    for row in connection.execute(ADD, values):
+        if row.status == "cut":
+            cut[row.crawl_id] += row.pages
+        else:
+            changes.append(PageChange(row.crawl_id, Kind(row.kind), row.status))
+    return Added(changes, cut)
+
+
+def due_hosts(connection: sa.Connection) -> list[DueHost]:
+    """Every (queue, host) with something due now, the most urgent first."""
+    return [DueHost(r.queue, r.host, r.priority, r.rate_per_s, r.held) for r in connection.execute(DUE_HOSTS)]
+
+
+def lease(connection: sa.Connection, queue: str, wanted: dict[str, int], lease_s: float) -> list[LeasedBatch]:
+    """Leases up to `wanted[host]` due pages of each host on one queue: at most one batch a task (listings, products)."""
+    products, listings = uuid4(), uuid4()
+    hosts = [{"host": host, "pages": pages} for host, pages in wanted.items()]
+    rows = connection.execute(
+        LEASE, {"hosts": dumps(hosts), "queue": queue, "products": products, "listings": listings}
+    )
+    highest: dict[UUID, int] = defaultdict(int)
+    count: dict[UUID, int] = defaultdict(int)
+    for row in rows:
+        highest[row.lease_id] = max(highest[row.lease_id], row.priority)
+        count[row.lease_id] += 1
+    batches = []
+    for lease_id, kind in ((listings, Kind.LISTING), (products, Kind.PRODUCT)):
+        if count[lease_id]:
+            batch = LeasedBatch(lease_id, queue, kind, count[lease_id], highest[lease_id])
+            batches.append(batch)
+            values = {"id": batch.id, "queue": queue, "kind": kind, "pages": batch.pages, "lease_s": lease_s}
+            connection.execute(OPEN_LEASE, values)
+    return batches
+
+
+def claim(connection: sa.Connection, lease_id: UUID, worker: str, lease_s: float) -> Lease | None:
+    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was."""
+    row = connection.execute(CLAIM, {"id": lease_id, "worker": worker, "lease_s": lease_s}).first()
+    if row is None:
+        return None
+    pages = tuple(
+        LeasedPage(
+            id=p.id,
+            crawl_id=p.crawl_id,
+            url=p.url,
+            kind=Kind(p.kind),
+            host=p.host,
+            attempts=p.attempts,
+            depth=p.depth,
+        )
+        for p in connection.execute(CLAIMED_PAGES, {"id": lease_id})
+    )
+    return Lease(id=lease_id, kind=Kind(row.kind), queue=row.queue, pages=pages)
+
+
+def waiting_batches(connection: sa.Connection) -> dict[str, int]:
+    """Leases no worker has claimed yet, by queue."""
+    rows = connection.execute(sa.text("SELECT queue, count(*) FROM leases WHERE started_at IS NULL GROUP BY queue"))
+    return {queue: count for queue, count in rows}
+
+
+def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float) -> set[UUID]:
+    """Prolongs the leases a worker is busy with; the ones missing from the answer are lost."""
+    return set(connection.execute(EXTEND, {"ids": list(lease_ids), "lease_s": lease_s}).scalars())
+
+
+def take_back(connection: sa.Connection) -> list[PageChange]:
+    """Ends the expired leases and makes their pages due again, or dead where they keep killing workers."""
+    expired: dict[bool, list[UUID]] = {True: [], False: []}
+    for row in connection.execute(EXPIRED):
+        expired[row.started].append(row.id)
+    changes: list[PageChange] = []
+    for started, ids in expired.items():
+        if ids:
+            values = {"ids": ids, "started": started, "losses_max": LOSSES_MAX}
+            changes += _changes(connection.execute(TAKE_BACK, values))
+    return changes
+
+
+def _changes(rows: Any) -> list[PageChange]:
+    return [PageChange(r.crawl_id, Kind(r.kind), r.status) for r in rows]

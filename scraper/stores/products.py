@@ -1,0 +1,109 @@
+"""Products and their versions: the upsert, and the readers behind export and history.
+
+One row a product. It is written when the content differs or the stored row is older than `GUARD`; never over something
+that was fetched later; and never by a page that merely shares the id with the page the product is read from, unless
+that one is gone, unusable or no longer reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from scraper.stores.database import dumps
+
+GUARD = "1 hour"  # an unchanged product is not rewritten more often than this
+
+# `locked` takes the known rows first, in the order of their ids, so that the content that becomes a version is the
+# content that is replaced. A row that appears between the two (same id, another page) fails the last WHERE.
+UPSERT = sa.text(f"""
+WITH input AS MATERIALIZED (
+    SELECT DISTINCT ON (site_id, external_id) *
+      FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(site_id int, external_id text, page_id bigint, crawl_id bigint,
+           url text, data jsonb, content_hash uuid)
+     ORDER BY site_id, external_id, page_id
+), locked AS MATERIALIZED (
+    SELECT p.id, p.site_id, p.external_id, p.page_id, p.version, p.data, p.content_hash, p.changed_at, p.fetched_at,
+           p.missed_crawls, p.delisted_at
+      FROM products p JOIN input i ON i.site_id = p.site_id AND i.external_id = p.external_id
+     ORDER BY p.id FOR UPDATE OF p
+), writable AS MATERIALIZED (
+    SELECT i.*, l.id, l.version, l.data AS old_data, l.content_hash AS old_hash, l.changed_at
+      FROM input i
+      LEFT JOIN locked l ON l.site_id = i.site_id AND l.external_id = i.external_id
+      LEFT JOIN pages owner ON owner.id = l.page_id
+     WHERE l.id IS NULL
+        OR (l.fetched_at <= now()
+            AND (l.page_id = i.page_id OR l.missed_crawls > 0 OR owner.status IN ('gone', 'dead', 'invalid'))
+            AND (l.content_hash <> i.content_hash OR l.fetched_at < now() - interval '{GUARD}' OR l.page_id <> i.page_id
+                 OR l.delisted_at IS NOT NULL))
+), versions AS (
+    INSERT INTO product_versions (product_id, version, data, content_hash, valid_from, valid_to, crawl_id)
+    SELECT id, version, old_data, old_hash, changed_at, now(), crawl_id
+      FROM writable WHERE id IS NOT NULL AND old_hash <> content_hash
+)
+INSERT INTO products AS p (site_id, external_id, page_id, crawl_id, url, data, content_hash)
+SELECT site_id, external_id, page_id, crawl_id, url, data, content_hash FROM writable ORDER BY site_id, external_id
+ON CONFLICT (site_id, external_id) DO UPDATE
+   SET page_id = excluded.page_id, crawl_id = excluded.crawl_id, url = excluded.url, data = excluded.data,
+       content_hash = excluded.content_hash, fetched_at = now(), missed_crawls = 0, delisted_at = NULL,
+       version = p.version + CAST(p.content_hash <> excluded.content_hash AS int),
+       changed_at = CASE WHEN p.content_hash <> excluded.content_hash THEN now() ELSE p.changed_at END
+ WHERE p.page_id = excluded.page_id OR EXISTS (SELECT FROM locked l WHERE l.id = p.id)
+RETURNING p.crawl_id, (p.xmax = 0) AS inserted, (p.changed_at = now() AND p.version > 1) AS changed
+""")
+
+EXPORT = sa.text("""
+SELECT p.external_id, p.url, p.first_seen_at, p.changed_at, p.fetched_at, p.delisted_at, p.version,
+       CAST(p.data AS text) AS data
+  FROM products p JOIN sites s ON s.id = p.site_id
+ WHERE s.name = :site AND (:delisted OR p.delisted_at IS NULL)
+ ORDER BY p.external_id COLLATE "C"
+""")
+
+HISTORY = sa.text("""
+SELECT version, valid_from, valid_to, CAST(data AS text) AS data FROM product_history
+ WHERE site = :site AND external_id = :external_id ORDER BY version
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class NewProduct:
+    """A product as a page gave it; `data` is JSON-able, `content_hash` that of `data`."""
+
+    site_id: int
+    external_id: str
+    page_id: int
+    crawl_id: int
+    url: str
+    data: Any
+    content_hash: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    crawl_id: int
+    inserted: bool
+    changed: bool
+
+
+def upsert(connection: sa.Connection, products: Sequence[NewProduct]) -> list[Written]:
+    """Stores products in one statement. Returns a row for each product that was written, none for the others."""
+    if not products:
+        return []
+    return [Written(r.crawl_id, r.inserted, r.changed) for r in connection.execute(UPSERT, {"rows": dumps(products)})]
+
+
+def export(connection: sa.Connection, site: str, *, delisted: bool) -> Iterator[sa.Row[Any]]:
+    """Streams a site's products in the order of their ids, with a server-side cursor; `data` is JSON text."""
+    streaming = connection.execution_options(stream_results=True, max_row_buffer=1000)
+    yield from streaming.execute(EXPORT, {"site": site, "delisted": delisted})
+
+
+def history(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:
+    """Every content a product has had, oldest first; the last has `valid_to` None unless it is delisted."""
+    return list(connection.execute(HISTORY, {"site": site, "external_id": external_id}))

@@ -1,0 +1,29 @@
+"""robots.txt texts in Redis, shared by the fleet: one fetch a host and day, not one a worker."""
+
+from __future__ import annotations
+
+import orjson
+import redis.asyncio as aredis
+
+GOOD_FOR_S = 24 * 3600  # RFC 9309 2.4: not longer than 24 hours
+UNAVAILABLE_FOR_S = 120  # a host whose robots.txt fails is asked again soon
+TEXT_MAX_BYTES = 512 * 1024  # RFC 9309 2.5: at least 500 KiB must be read
+
+
+class RobotsTexts:
+    """Key `scraper:robots:ORIGIN` holds `[status, text]`; status 0 stands for no answer at all."""
+
+    def __init__(self, redis: aredis.Redis) -> None:
+        self._redis = redis
+
+    async def get(self, origin: str) -> tuple[int, bytes] | None:
+        raw = await self._redis.get(f"scraper:robots:{origin}")
+        if raw is None:
+            return None
+        status, text = orjson.loads(raw)
+        return int(status), text.encode("latin-1")
+
+    async def put(self, origin: str, status: int, body: bytes) -> None:
+        lasts = UNAVAILABLE_FOR_S if status == 0 or status >= 500 else GOOD_FOR_S
+        value = orjson.dumps([status, body[:TEXT_MAX_BYTES].decode("latin-1")])
+        await self._redis.set(f"scraper:robots:{origin}", value, ex=lasts)

