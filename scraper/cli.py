@@ -126,7 +126,7 @@ def sites_check(files: tuple[str, ...]) -> None:
     paths = [Path(file) for file in files] or loader.definition_files(_settings().sites_dir)
     if not paths:
         raise NotFoundError(f"no definitions in {_settings().sites_dir}/ (write one, or set SCRAPER_SITES)")
-    problems = loader.check(paths)
+    problems = [*loader.check(paths), *loader.check_functions(paths)]
     if problems:
         raise DefinitionError(problems)
     for path in paths:
@@ -172,7 +172,8 @@ def sites_schema(output: str | None) -> None:
 @click.argument("site")
 @click.option("--wait", is_flag=True, help="Show progress until it ends; exit 4 unless it completes.")
 @click.option("--refetch", is_flag=True, help="Fetch every page, however recently it was fetched.")
-def crawl(site: str, wait: bool, refetch: bool) -> None:
+@click.option("--local", is_flag=True, help="With --wait: start workers here where none is running (embedded: default).")
+def crawl(site: str, wait: bool, refetch: bool, local: bool) -> None:
     """Crawl SITE now.
 
     With --wait and the embedded servers, a coordinator and a worker are started for the crawl where none is running.
@@ -188,7 +189,7 @@ def crawl(site: str, wait: bool, refetch: bool) -> None:
         click.echo(opened.crawl_id)
         return
     try:
-        ended = crawling.wait(engine, settings, opened.crawl_id)
+        ended = crawling.wait(engine, settings, opened.crawl_id, local=local or settings.embedded)
     except KeyboardInterrupt:
         click.echo(f"\nthe crawl goes on where workers run; `scraper stop {opened.crawl_id}` ends it", err=True)
         sys.exit(130)
@@ -295,11 +296,17 @@ def export(site: str, form: str, output: str | None, delisted: bool) -> None:
 
 @main.command()
 @click.option("--keep", is_flag=True, help="Leave servers, workers and Flower running afterwards.")
+@click.option("--stop", "stop_", is_flag=True, help="Stop what an earlier --keep left running, servers included.")
 @click.option("--products", default=1000, show_default=True, help="Size of the sample shop's catalogue.")
-def demo(keep: bool, products: int) -> None:
+def demo(keep: bool, stop_: bool, products: int) -> None:
     """Crawl the bundled sample shop twice, through every real part, and show what was found."""
+    from scraper import embedded
     from scraper.demo import show
 
+    if stop_:
+        click.echo(f"{show.stop_kept(_settings())} processes stopped")
+        embedded.down(_settings())
+        return
     show.run(_settings(), products=products, keep=keep)
 
 

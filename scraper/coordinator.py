@@ -37,7 +37,7 @@ def engine() -> sa.Engine:
 def sync_sites(database: sa.Engine, settings: Settings) -> None:
     """Takes over the definitions under the sites folder when a file has changed since the last call."""
     folder = settings.sites_dir
-    files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]) if folder.is_dir() else []
+    files = loader.definition_files(folder)
     state = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
     if not files or _seen.get(folder) == state:
         return

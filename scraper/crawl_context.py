@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from scraper.domain import Kind
-from scraper.extract.extractor import Extractor, compile_site
+from scraper.extract import Extractor, compile_site
 from scraper.fetch.http import FetchPolicy
 from scraper.policy.routing import ANY_REGION, page_priority, queue_name
 from scraper.policy.urls import belongs

@@ -61,8 +61,8 @@ def known_site(connection: sa.Connection, name: str) -> Site:
     return found[1]
 
 
-def wait(engine: sa.Engine, settings: Settings, crawl_id: int) -> Progress:
-    """Shows a crawl until it ends, with local workers where the servers are our own and nobody serves its queues."""
+def wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -> Progress:
+    """Shows a crawl until it ends. `local`: workers are started here for the queues that nobody serves."""
     with engine.connect() as connection:
         site_id, site = crawls.definition(connection, crawl_id)
     context = make_context(crawl_id, site_id, site, settings)
@@ -70,7 +70,7 @@ def wait(engine: sa.Engine, settings: Settings, crawl_id: int) -> Progress:
     missing = needed - fleet.served_queues()
     with ExitStack() as stack:
         alarm = None
-        if missing and settings.embedded:
+        if missing and local:
             click.echo(f"nobody serves {', '.join(sorted(missing))}: starting workers for this crawl", err=True)
             processes = stack.enter_context(fleet.local_workers(settings, missing))
             alarm = _alarm(settings, processes)

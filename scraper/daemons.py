@@ -175,6 +175,16 @@ def family(pid: int) -> list[int]:
         return [pid]
 
 
+def kill_all_naming(word: str) -> None:
+    """SIGKILL to every process with `word` among its arguments: only for words that we made up at random."""
+    import psutil
+
+    for process in psutil.process_iter(["cmdline"]):
+        if word in (process.info["cmdline"] or ()):
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
 def gone(pids: Iterable[int], timeout_s: float) -> bool:
     """Waits until none of `pids` is alive; False if one still is after `timeout_s`."""
     deadline = time.monotonic() + timeout_s

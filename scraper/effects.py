@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
-from typing import Any
 from uuid import UUID
 
 from scraper.crawl_context import CrawlContext
 from scraper.domain import Extracted, Kind, LeasedPage, Link, Settled
 from scraper.policy.urls import fingerprint, host_of
-from scraper.stores.database import dumps
 from scraper.stores.frontier import NewPage
-from scraper.stores.products import NewProduct
+from scraper.stores.products import NewProduct, content_hash
 from scraper.stores.settle import SettledPage
 
 DEPTH_MAX = 30_000  # a smallint column
@@ -57,12 +54,6 @@ def new_pages(links: Iterable[Link], context: CrawlContext, depth: int) -> list[
                 depth=min(depth, DEPTH_MAX),
             )
     return list(pages.values())
-
-
-def content_hash(data: Any) -> UUID:
-    """Hash of a product's data: equal for equal values, whatever order the fields come in."""
-    canonical = dumps(dict(sorted(data.items())))
-    return UUID(bytes=blake2b(canonical.encode(), digest_size=16).digest())
 
 
 def start_links(context: CrawlContext) -> list[Link]:

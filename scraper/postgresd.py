@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # SIGINT is the fast shutdown, SIGQUIT the immediate one (it recovers at the next start): PostgreSQL's manual, 18.5.
 STOPS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
+CLEAR_TIMEOUT_S = 5.0
+
 # Written once, into postgresql.conf, where the user may tune them.
 POSTGRES_CONF = {
     "max_connections": "100",
@@ -33,6 +35,9 @@ POSTGRES_CONF = {
     "checkpoint_timeout": "15min",
     "wal_level": "minimal",  # nothing replicates it
     "max_wal_senders": "0",
+    # Not in /dev/shm: Docker's holds 64 MB, and systemd's RemoveIPC empties a user's at logout.
+    "dynamic_shared_memory_type": "mmap",
+    "max_parallel_workers_per_gather": "0",
     "jit": "off",  # statements of a millisecond: compiling them costs more than running them
     "timezone": "UTC",
     "log_timezone": "UTC",
@@ -46,20 +51,25 @@ def socket(settings: Settings) -> Path:
     return settings.socket_dir / ".s.PGSQL.5432"
 
 
+def _data(settings: Settings) -> Path:
+    # Resolved: the path is what proves a process ours, and home may be spelled in several ways.
+    return settings.home_dir.resolve() / "postgres"
+
+
 def pid(settings: Settings) -> int | None:
     """The postmaster's pid, proven: postmaster.pid outlives a crash, and its number may be another's by now."""
-    data = settings.home_dir / "postgres"
+    data = _data(settings)
     pid = daemons.first_number(data / "postmaster.pid")
     return pid if daemons.proven(pid, "postgres", "-D", str(data)) else None
 
 
 def up(settings: Settings) -> None:
-    data, log = settings.home_dir / "postgres", daemons.log_file(settings, "postgres")
+    data, log = _data(settings), daemons.log_file(settings, "postgres")
     uid = daemons.server_uid(data)
     if not data.exists():
         _initdb(data, uid)
     deadline = time.monotonic() + daemons.START_TIMEOUT_S
-    while True:
+    while not _answers(settings):
         known = log.stat().st_size if log.exists() else 0
         found = pid(settings)
         if daemons.answered(lambda: _answers(settings), found or _start(settings, uid).pid, deadline):
@@ -75,7 +85,7 @@ def up(settings: Settings) -> None:
 
 
 def _start(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
-    data, program = settings.home_dir / "postgres", _program("postgres")
+    data, program = _data(settings), _program("postgres")
     _forget_recycled_pid(data / "postmaster.pid")
     _forget_recycled_pid(settings.socket_dir / ".s.PGSQL.5432.lock")
     argv = [str(program), "-D", str(data), "-p", "5432"]
@@ -90,24 +100,24 @@ def _start(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
 
 
 def _forget_recycled_pid(lock: Path) -> None:
-    """Removes a lock file whose pid lives but is not ours: in a restarted container pids start over from 1.
+    """Removes a lock file whose pid lives but is no PostgreSQL: in a restarted container pids start over from 1.
 
     PostgreSQL takes such a process for a postmaster and will not start. A dead pid it handles itself, and what keeps
     orphans of the old server from sharing the data is its shared memory block, not this file.
     """
     pid = daemons.first_number(lock)
-    if pid is not None and daemons.alive(abs(pid)):
+    if pid is not None and daemons.alive(abs(pid)) and not daemons.proven(abs(pid), "postgres"):
         lock.unlink()
 
 
 def _initdb(data: Path, uid: int | None) -> None:
     """Makes the data folder beside its place and renames it: killed half way, the next start begins anew."""
     for leftover in data.parent.glob("postgres.init-*"):
-        shutil.rmtree(leftover)
+        _clear(leftover)
     program = _program("initdb")
     made = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
     # initdb insists on an account with a name; the server does not, and gets a uid of its own afterwards.
-    maker = None if uid is None else pwd.getpwnam("nobody").pw_uid
+    maker = None if uid is None else _nobody()
     daemons.hand_over(made, maker)
     argv = [str(program), "-D", str(made), "--username=scraper", "--auth=trust", "--encoding=UTF8", "--locale=C"]
     argv += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"]
@@ -119,6 +129,23 @@ def _initdb(data: Path, uid: int | None) -> None:
     _run(daemons.run_as(maker, [str(program), "-D", str(made), "--sync-only"], [program, made]))
     daemons.hand_over(made, uid)
     made.rename(data)
+
+
+def _clear(leftover: Path) -> None:
+    """Removes what a killed start left behind; its initdb may still be at work in there."""
+    daemons.kill_all_naming(str(leftover))
+    deadline = time.monotonic() + CLEAR_TIMEOUT_S
+    while leftover.exists() and time.monotonic() < deadline:  # not worth failing for: the next start tries again
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _nobody() -> int:
+    try:
+        return pwd.getpwnam("nobody").pw_uid
+    except KeyError:
+        raise ServerUnavailableError(
+            "PostgreSQL does not run as root, and there is no account `nobody`: add one, or run as another user"
+        ) from None
 
 
 def _run(argv: list[str]) -> None:

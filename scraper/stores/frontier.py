@@ -161,6 +161,7 @@ class NewPage:
 class Room:
     """How many more pages a crawl may get, by its definition's limits."""
 
+    crawl_id: int
     listings: int
     products: int
 

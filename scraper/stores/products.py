@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
@@ -89,6 +90,12 @@ class Written:
     crawl_id: int
     inserted: bool
     changed: bool
+
+
+def content_hash(data: Any) -> UUID:
+    """Hash of a product's data: equal for equal values, whatever order the fields come in."""
+    canonical = dumps(dict(sorted(data.items())))
+    return UUID(bytes=blake2b(canonical.encode(), digest_size=16).digest())
 
 
 def upsert(connection: sa.Connection, products: Sequence[NewProduct]) -> list[Written]:

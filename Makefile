@@ -1,0 +1,71 @@
+# Everything a checkout needs. `make` alone lists the targets.
+#
+# PYTHON=…   the interpreter to build .venv with (default: the first python3 >= 3.11)
+# KEEP=1     with demo: leave the servers running afterwards
+# UPGRADE=1  with lock: move to the newest releases
+
+BIN := .venv/bin
+# Changes with what .venv is made from, and with the place it was made for: a copied or outdated one is brought up to date.
+STAMP := .venv/.ready-$(shell (pwd; cat pyproject.toml Makefile requirements/*.txt) | cksum | cut -d ' ' -f 1)
+HALF_MADE := .venv/.half-made
+COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
+	$(if $(UPGRADE),--upgrade)
+UV = $$(command -v uv || echo $(BIN)/uv)
+SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lock bench clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
+		printf '  make %-8s %s\n' "$$name" "$$text"; done
+
+setup: ## make .venv and install everything, from hash-locked files (again: does nothing)
+	@$(BIN)/python -c '' 2>/dev/null && test -f $(STAMP) || $(MAKE) --no-print-directory .install
+
+.PHONY: .install
+.install:
+	@test ! -e $(HALF_MADE) && $(BIN)/python -c '$(SUITABLE)' 2>/dev/null && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+		for python in $${PYTHON:-$(PYTHON)} $(if $(PYTHON),,python3 python3.14 python3.13 python3.12 python3.11); do \
+			"$$python" -c '$(SUITABLE)' 2>/dev/null && break; python=; done; \
+		test -n "$$python" || { echo "No Python 3.11 or later found$(if $(PYTHON), at $(PYTHON))." \
+			"Install one (Debian: apt install python3 python3-venv), or type: make setup PYTHON=/path/to/python3" >&2; \
+			exit 1; }; \
+		echo "Making .venv with $$("$$python" --version) ($$python)"; \
+		"$$python" -m venv --clear .venv || { rm -rf .venv; \
+			echo "$$python cannot make a .venv (Debian: apt install python3-venv)" >&2; exit 1; }; }
+	@rm -f .venv/.ready-*; touch $(HALF_MADE)
+	@command -v uv >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements/uv.txt
+	@echo "Installing the locked requirements"
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@mv $(HALF_MADE) $(STAMP)
+	@echo "Ready: $(BIN)/scraper"
+
+demo: setup ## crawl the bundled sample shop, servers and all (KEEP=1 leaves them running)
+	@$(BIN)/scraper demo $(if $(KEEP),--keep)
+
+test: setup ## run the tests
+	@$(BIN)/pytest
+
+check: setup ## what CI runs: format, lint, types, import rules, migrations, tests
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy --strict scraper
+	$(BIN)/lint-imports
+	$(BIN)/python -m tests.migrations
+	$(BIN)/pytest
+
+# setuptools is locked with the rest, so that installing the checkout itself fetches nothing that is not.
+lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)
+	echo 'setuptools>=77' | $(COMPILE) pyproject.toml - --extra embedded --group dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml --extra embedded -c requirements/dev.txt -o requirements/runtime.txt
+	echo uv | $(COMPILE) - -o requirements/uv.txt
+
+bench: setup ## run the benchmarks
+	$(BIN)/python -m benchmarks
+
+clean: ## remove .venv and every cache; data in .scraper stays
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,48 @@
+"""`python -m scraper.demo`: serves the sample shop until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Sequence
+
+from scraper.demo.catalogue import Catalogue
+from scraper.demo.faults import Options
+from scraper.demo.shop import Shop, serve
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    args = _parser().parse_args(argv)
+    options = Options(
+        latency_ms=args.latency_ms, fail_share=args.fail_share, hang_share=args.hang_share, gzip=args.gzip
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)  # it holds nothing worth closing: end at once
+    asyncio.run(_forever(Shop(Catalogue(args.products, args.seed), options, args.public_url), args.port, args.host))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m scraper.demo", description="The sample shop.")
+    parser.add_argument("--port", type=int, default=8800, help="0 takes a free one (default: 8800)")
+    parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: 127.0.0.1)")
+    parser.add_argument("--public-url", default="", help="how its own links name it (default: http://HOST:PORT)")
+    parser.add_argument("--products", type=int, default=1000, help="sold at the first visit (default: 1000)")
+    parser.add_argument("--seed", type=int, default=7)
+    for name, field in Options.model_fields.items():
+        flag = "--" + name.replace("_", "-")
+        if field.annotation is bool:
+            parser.add_argument(flag, action="store_true", help=field.description)
+        else:
+            parser.add_argument(flag, type=float, default=0.0, help=field.description)
+    return parser
+
+
+async def _forever(shop: Shop, port: int, host: str) -> None:
+    server = await serve(shop, port, host)
+    print(f"listening on {shop.base_url}", flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""One fetched page, read at most once in each way it is asked for: text, tree, JSON-LD, base URL. Never raises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from lxml import etree
+
+from scraper.domain import Fetched
+from scraper.policy import urls
+from scraper.sites.decode import Decoded, decode, parse_html
+
+JSONLD_NODES_MAX = 10_000
+_BASE = etree.XPath("//base/@href", smart_strings=False)
+_JSONLD = etree.XPath("//script[contains(@type, 'ld+json')]")
+_WRAPPERS = ("<!--", "-->", "//<![CDATA[", "//]]>", "<![CDATA[", "]]>", "/*", "*/", ";")
+_BLOCKS = frozenset({
+    "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset", "figcaption", "figure",
+    "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "option", "p",
+    "pre", "section", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
+})  # fmt: skip
+_HIDDEN = frozenset({"script", "style", "template", "noscript"})
+
+
+class Document:
+    """The page as selectors see it. `url` is final, `page_url` the one the frontier has."""
+
+    def __init__(self, page: Fetched, page_url: str) -> None:
+        self.page = page
+        self.url = page.url
+        self.page_url = page_url
+
+    @cached_property
+    def decoded(self) -> Decoded:
+        return decode(self.page.body, self.page.headers.get("content-type"))
+
+    @property
+    def text(self) -> str:
+        """The page's source, decoded."""
+        return self.decoded.text
+
+    @cached_property
+    def root(self) -> etree._Element:
+        return parse_html(self.decoded.utf8)
+
+    @cached_property
+    def base(self) -> str:
+        """What relative links are relative to: <base href>, else the final URL."""
+        if b"<base" not in self.page.body and b"<BASE" not in self.page.body and b"<Base" not in self.page.body:
+            return self.url
+        found = _BASE(self.root)
+        return (isinstance(found, list) and found and urls.clean(str(found[0]), self.url, _KEEP_ALL)) or self.url
+
+    @cached_property
+    def jsonld(self) -> list[dict[str, Any]]:
+        """Every JSON-LD object of the page, outer ones before the ones inside them."""
+        if b"ld+json" not in self.page.body and b"ld+json" not in self.decoded.utf8:
+            return []
+        blocks = []
+        for script in _elements(_JSONLD(self.root)):
+            blocks.append(_loaded(script.text or ""))
+        level: list[Any] = blocks
+        found: list[dict[str, Any]] = []
+        while level and len(found) < JSONLD_NODES_MAX:
+            below: list[Any] = []
+            for value in _flat(level):
+                found.append(value)
+                below += [inner for inner in value.values() if isinstance(inner, dict | list)]
+            level = below
+        return found
+
+
+_KEEP_ALL = urls.UrlRules(keep=("*",))
+
+
+def whole_text(element: etree._Element) -> str:
+    """The text a reader sees: without scripts, and with a space between blocks, so that two paragraphs stay two words."""
+    if len(element) == 0:
+        return element.text or "" if isinstance(element.tag, str) else ""
+    parts: list[str] = []
+    hidden = 0
+    for event, node in etree.iterwalk(element, events=("start", "end", "comment", "pi")):
+        tag = node.tag
+        if not isinstance(tag, str):
+            text = node.tail
+        elif event == "start":
+            hidden += tag in _HIDDEN
+            if tag in _BLOCKS:
+                parts.append(" ")
+            text = node.text
+        else:
+            hidden -= tag in _HIDDEN
+            if tag in _BLOCKS:
+                parts.append(" ")
+            text = None if node is element else node.tail
+        if text and not hidden:
+            parts.append(text)
+    return "".join(parts)
+
+
+def _elements(found: Any) -> list[etree._Element]:
+    return found if isinstance(found, list) else []
+
+
+def _flat(values: list[Any]) -> Iterator[dict[str, Any]]:
+    """The objects among `values`, lists and @graph opened in place."""
+    for value in values:
+        if isinstance(value, dict):
+            graph = value.get("@graph")
+            if isinstance(graph, list) and "@type" not in value:
+                yield from (node for node in graph if isinstance(node, dict))
+            else:
+                yield value
+        elif isinstance(value, list):
+            yield from (node for node in value if isinstance(node, dict))
+
+
+def _loaded(text: str) -> Any:
+    """The block's JSON; None where it is none. Numbers stay text, so that 19.90 keeps its zero and a long SKU its digits."""
+    try:
+        return _decode_json(text)
+    except (ValueError, RecursionError):
+        pass
+    text = text.strip()
+    for wrapper in _WRAPPERS:
+        text = text.removeprefix(wrapper).removesuffix(wrapper).strip()
+    try:
+        return _decode_json(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _number(text: str) -> str:
+    if "e" not in text and "E" not in text:
+        return text
+    number = Decimal(text)
+    return format(number, "f") if abs(number.adjusted()) <= 40 else ""
+
+
+# Not strict: shops leave line breaks inside strings, which JSON forbids and browsers' parsers alone would notice.
+_decode_json = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=lambda _: None, strict=False).decode

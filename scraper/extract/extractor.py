@@ -1,0 +1,103 @@
+"""The entry point: `compile_site(site).extract(kind, page, page_url=…, depth=…)`.
+
+From a fetched body to validated links and products, or to sentences that say what is missing. Pure: no I/O, no clock.
+It raises `FunctionFailed` alone, for the definition's own Python; a hostile page gives problems, never an exception.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import assert_never
+
+from scraper.domain import Extracted, Fetched, Kind
+from scraper.extract.document import Document
+from scraper.extract.functions import FunctionReader
+from scraper.extract.listing import Gate, ListingReader
+from scraper.extract.product import ProductReader
+from scraper.extract.sitemap import SitemapReader
+from scraper.sites.definition import Site
+from scraper.sites.page import Page
+
+SITES_KEPT = 256
+
+
+class Extractor:
+    """A site's selectors, compiled. Safe to use from several threads; holds nothing of a page."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        gate = Gate(site)
+        listing = site.listing
+        self._gate = gate
+        self._sitemap = SitemapReader(site.sitemap, gate)
+        self._listing = ListingReader(listing, gate, site.limits.listings) if listing is not None else None
+        self._listing_function = FunctionReader(listing.function, gate) if listing and listing.function else None
+        function = site.product.function
+        self._product_function = FunctionReader(function, gate) if function is not None else None
+        self._product = ProductReader(site.product, site.url_rules)
+
+    def extract(self, kind: Kind, page: Fetched, *, page_url: str, depth: int) -> Extracted:
+        """Links, products and problems of one page.
+
+        `page_url` is the URL the frontier has, `page.url` where it was answered; `depth` is 0 for a start page, which
+        must give links. Raises `FunctionFailed`.
+        """
+        match kind:
+            case Kind.SITEMAP:
+                return self._sitemap.read(page, page_url)
+            case Kind.LISTING:
+                return self._read_listing(page, page_url, depth)
+            case Kind.PRODUCT:
+                return self._read_product(page, page_url, depth)
+            case _:
+                assert_never(kind)
+
+    def _read_listing(self, page: Fetched, page_url: str, depth: int) -> Extracted:
+        if self._listing is None:
+            return Extracted(problems=["the site definition has no `listing:` to read this page with"], complete=False)
+        by_selectors = self._listing.read(Document(page, page_url), depth)
+        if self._listing_function is None:
+            return by_selectors
+        by_function = self._listing_function.read(self._page(page, page_url, depth))
+        links = {link.url: link for link in (*by_function.links, *by_selectors.links)}
+        problems = [*by_selectors.problems, *by_function.problems]
+        if depth == 0 and not links and not by_function.products:
+            return Extracted(problems=[*problems, "listing.function: yielded no link"], complete=False)
+        return Extracted(list(links.values()), by_function.products, problems)
+
+    def _read_product(self, page: Fetched, page_url: str, depth: int) -> Extracted:
+        if self._product_function is None:
+            return self._product.read(Document(page, page_url))
+        extracted = self._product_function.read(self._page(page, page_url, depth))
+        if extracted.products or extracted.links:
+            return extracted
+        return Extracted(problems=[*extracted.problems, "product.function: yielded no product"], complete=False)
+
+    def _page(self, page: Fetched, page_url: str, depth: int) -> Page:
+        return Page(
+            page.url, page.body, status=page.status, headers=page.headers, page_url=page_url, depth=depth,
+            rules=self.site.url_rules,
+        )  # fmt: skip
+
+
+def compile_site(site: Site) -> Extractor:
+    """The site's extractor; the last 256 definitions' are kept, by content hash."""
+    return _compiled(_Key(site))
+
+
+class _Key:
+    """A site as a dictionary key: equal where the definition is."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and other.site.content_hash == self.site.content_hash
+
+    def __hash__(self) -> int:
+        return hash(self.site.content_hash)
+
+
+@lru_cache(maxsize=SITES_KEPT)
+def _compiled(key: _Key) -> Extractor:
+    return Extractor(key.site)

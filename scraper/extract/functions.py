@@ -1,0 +1,126 @@
+"""What a site's own Python function yields, checked and made safe to store. Its faults become `FunctionFailed`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import date
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from scraper.domain import Extracted, Kind, Link, Product
+from scraper.extract.listing import LINKS_MAX, Gate
+from scraper.extract.product import ID_MAX, id_of_url
+from scraper.extract.values import DIGITS_MAX, INT_MAX
+from scraper.sites import functions
+from scraper.sites.decode import clean_text, storable
+from scraper.sites.page import Page
+
+TEXT_MAX = 100_000
+LIST_MAX = 1000
+DEPTH_MAX = 8
+MESSAGE_MAX = 500
+
+
+class FunctionFailed(Exception):
+    """The site definition's own function raised, or yielded what cannot be stored. The message is bounded."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(storable(f"{name}: {reason}")[:MESSAGE_MAX])
+
+
+class FunctionReader:
+    """A function of a site, imported when it is first called."""
+
+    def __init__(self, name: str, gate: Gate) -> None:
+        self._name = name
+        self._gate = gate
+
+    @cached_property
+    def _function(self) -> functions.PageFunction:
+        return functions.resolve(self._name)
+
+    def read(self, page: Page) -> Extracted:
+        """Raises `FunctionFailed`."""
+        links: dict[str, Link] = {}
+        products: list[Product] = []
+        problems: list[str] = []
+        try:
+            for count, item in enumerate(self._function(page) or ()):
+                if count >= LINKS_MAX:
+                    problems.append(f"{self._name}: more than {LINKS_MAX:,} results, the others are left out")
+                    break
+                self._take(item, page, links, products)
+        except FunctionFailed:
+            raise
+        except Exception as error:  # a user's function may raise anything; it becomes an outcome at the task's edge
+            raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
+        return Extracted(links=list(links.values()), products=products, problems=problems)
+
+    def _take(self, item: Any, page: Page, links: dict[str, Link], products: list[Product]) -> None:
+        match item:
+            case str():
+                self._link(item, Kind.PRODUCT, page, links)
+            case Link():
+                self._link(item.url, item.kind, page, links)
+            case Product():
+                products.append(self._product(item.external_id, item.data))
+            case Mapping():
+                data = {key: value for key, value in item.items() if key != "id"}
+                given = item.get("id")
+                products.append(self._product(id_of_url(page.url, self._gate.rules) if given is None else given, data))
+            case _:
+                raise FunctionFailed(
+                    self._name, f"yielded {type(item).__name__}; a URL, a Link, a Product or a dict is expected"
+                )
+
+    def _link(self, url: str, kind: Kind, page: Page, links: dict[str, Link]) -> None:
+        cleaned = self._gate.clean(url, page.url)
+        if cleaned is not None and self._gate.owns(cleaned):
+            links.setdefault(cleaned, Link(cleaned, Kind(kind)))
+
+    def _product(self, external_id: Any, data: Mapping[str, Any]) -> Product:
+        text = clean_text(str(external_id))
+        if not text or len(text) > ID_MAX:
+            raise FunctionFailed(self._name, f"a product's id must have 1 to {ID_MAX} characters, not {text[:60]!r}")
+        return Product(text, self._mapping(data, "product", 0))
+
+    def _mapping(self, data: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
+        if len(data) > LIST_MAX:
+            raise FunctionFailed(self._name, f"{where}: more than {LIST_MAX} keys")
+        safe = {}
+        for key, value in data.items():
+            if not isinstance(key, str) or not 0 < len(key) <= 100:
+                raise FunctionFailed(self._name, f"{where}: a key must be a text of 1 to 100 characters")
+            safe[storable(key)] = self._value(value, f"{where}.{key}", depth + 1)
+        return safe
+
+    def _value(self, value: Any, where: str, depth: int) -> Any:
+        if depth > DEPTH_MAX:
+            raise FunctionFailed(self._name, f"{where}: nested deeper than {DEPTH_MAX} levels")
+        match value:
+            case None | bool():
+                return value
+            case str():
+                return storable(str(value))[:TEXT_MAX]
+            case int() if -INT_MAX - 1 <= value <= INT_MAX:
+                return int(value)
+            case float() if math.isfinite(value):
+                return float(value)
+            case Decimal() if value.is_finite() and len(value.as_tuple().digits) <= DIGITS_MAX and abs(
+                value.adjusted()
+            ) <= DIGITS_MAX:
+                return value
+            case date():
+                return value.isoformat()
+            case Mapping():
+                return self._mapping(value, where, depth)
+            case list() | tuple():
+                return [self._value(item, f"{where}[]", depth + 1) for item in _bounded(value)]
+            case _:
+                raise FunctionFailed(self._name, f"{where}: {type(value).__name__} {str(value)[:60]!r} cannot be stored")
+
+
+def _bounded(values: Iterable[Any]) -> list[Any]:
+    return list(values)[:LIST_MAX]

@@ -1,0 +1,80 @@
+"""Values by path in a page's JSON-LD: `Product.offers[0].price`. Pure.
+
+One value is looked for in the first object of the type alone (with its variants): another product on the same page, such
+as a recommendation, must not fill a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scraper.sites.selectors import JsonPath
+
+# schema.org's subtypes of Product, and the creative works that shops sell with `offers` of their own.
+_PRODUCTS = frozenset({
+    "Product", "ProductGroup", "ProductModel", "ProductCollection", "IndividualProduct", "SomeProducts", "Vehicle", "Car",
+    "Motorcycle", "MotorizedBicycle", "BusOrCoach", "Drug", "DietarySupplement", "Book", "Audiobook", "Movie", "Game",
+    "VideoGame", "MusicAlbum", "MusicRelease", "SoftwareApplication", "MobileApplication", "WebApplication",
+})  # fmt: skip
+
+
+def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator[str]:
+    """The texts at `path`; of the first object of the type, or of `every` one."""
+    wanted = _PRODUCTS if path.type == "Product" else frozenset({path.type})
+    for node in nodes:
+        if wanted.isdisjoint(_types(node)):
+            continue
+        empty = True
+        for value in _walk(node, path.steps):
+            empty = False
+            yield value
+        if every:
+            continue
+        if empty:  # a ProductGroup's offers stand on its variants
+            for variant in _as_list(node.get("hasVariant")):
+                yield from _walk(variant, path.steps)
+        return
+
+
+def _types(node: dict[str, Any]) -> Iterator[str]:
+    for name in _as_list(node.get("@type")):
+        if isinstance(name, str):
+            yield name.replace("#", "/").replace(":", "/").rsplit("/", 1)[-1]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _walk(value: Any, steps: tuple[str | int, ...]) -> Iterator[str]:
+    if not steps:
+        yield from _texts(value)
+        return
+    step, rest = steps[0], steps[1:]
+    if isinstance(step, int):
+        listed = _as_list(value)
+        if -len(listed) <= step < len(listed):
+            yield from _walk(listed[step], rest)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _walk(item, steps)
+    elif isinstance(value, dict) and step in value:
+        yield from _walk(value[step], rest)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """A leaf as text. Of an object its @value, name, url or @id: what `brand` or `image` mean by an object."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, bool):
+        yield "true" if value else "false"
+    elif isinstance(value, list):
+        for item in value:
+            if not isinstance(item, list):
+                yield from _texts(item)
+    elif isinstance(value, dict):
+        for key in ("@value", "name", "url", "@id"):
+            if isinstance(value.get(key), str):
+                yield value[key]
+                return

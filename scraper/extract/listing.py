@@ -1,0 +1,151 @@
+"""A listing page's links: products, further listings, the next page and numbered pages. Pure.
+
+Only links on the site's own hosts leave here; what no browser would open is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lxml import etree
+
+from scraper.domain import Extracted, Kind, Link
+from scraper.extract import jsonld
+from scraper.extract.document import Document
+from scraper.extract.pages import Paginator
+from scraper.policy import urls
+from scraper.sites import selectors
+from scraper.sites.definition import Listing, Site
+from scraper.sites.fields import LinkSource
+
+LINKS_MAX = 50_000
+Hrefs = Callable[[Document], Iterable[str]]
+_FIRST_A = etree.XPath("descendant::a[@href][1]/@href", smart_strings=False)
+
+
+class Gate:
+    """Which links may leave: clean, and on the site's hosts. Remembers hosts, which are few, for the page's links."""
+
+    def __init__(self, site: Site) -> None:
+        self.rules = site.url_rules
+        self._hosts = site.allowed_hosts
+        self._known: dict[str, bool] = {}
+
+    def clean(self, url: str, base: str | None = None) -> str | None:
+        return urls.clean(url, base, self.rules)
+
+    def owns(self, url: str) -> bool:
+        host = urls.host_of(url)
+        known = self._known.get(host)
+        if known is None:
+            if len(self._known) > 10_000:
+                self._known.clear()
+            known = self._known[host] = urls.belongs(host, self._hosts)
+        return known
+
+
+class ListingReader:
+    """Compiled once a site; `read` is called once a page."""
+
+    def __init__(self, listing: Listing, gate: Gate, listings_max: int) -> None:
+        self._gate = gate
+        self._groups: list[tuple[str, Kind, list[_Selector]]] = [
+            ("listing.products", Kind.PRODUCT, [_Selector(source) for source in listing.products]),
+            ("listing.listings", Kind.LISTING, [_Selector(source) for source in listing.listings]),
+            ("listing.next", Kind.LISTING, [_Selector(source) for source in listing.next]),
+        ]
+        self._paginator = Paginator(listing.pages, listings_max) if listing.pages is not None else None
+
+    def read(self, document: Document, depth: int) -> Extracted:
+        links: dict[str, Link] = {}
+        problems: list[str] = []
+        seen: list[str] = []
+        for key, kind, group in self._groups:
+            for selector in group:
+                seen.append(self._collect(key, kind, selector, document, links, problems))
+        products = any(link.kind is Kind.PRODUCT for link in links.values())
+        found = bool(links)
+        if self._paginator is not None and (found or depth == 0):
+            for url in self._paginator.pages(document, depth, products, problems):
+                cleaned = self._gate.clean(url)
+                if cleaned is not None and self._gate.owns(cleaned):
+                    links.setdefault(cleaned, Link(cleaned, Kind.LISTING))
+        if depth == 0 and not found and seen:
+            problems += [text for text in seen if text]
+            return Extracted(problems=problems, complete=False)
+        return Extracted(links=list(links.values()), problems=problems)
+
+    def _collect(
+        self, key: str, kind: Kind, selector: _Selector, document: Document, links: dict[str, Link], problems: list[str]
+    ) -> str:
+        """Adds the selector's links; says why there are none, if there are none."""
+        matched = kept = off_site = 0
+        try:
+            for href in selector.hrefs(document):
+                matched += 1
+                url = self._gate.clean(href, document.base)
+                if url is None or (selector.match is not None and not selectors.find_at_all(selector.match, url)):
+                    continue
+                if not self._gate.owns(url):
+                    off_site += 1
+                    continue
+                kept += 1
+                if url not in links:
+                    links[url] = Link(url, kind)
+                if len(links) >= LINKS_MAX:
+                    problems.append(f"{key}: more than {LINKS_MAX:,} links, the others are left out")
+                    break
+        except TimeoutError:
+            problems.append(f"{key}: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s on this page")
+        except etree.XPathError as error:
+            problems.append(f"{key}: XPath gave up on this page: {str(error)[:100]}")
+        if kept:
+            return ""
+        if not matched:
+            return f"{key}: nothing matched {selector.described}"
+        why = f"{off_site} on hosts that are not the site's (see `hosts`)" if off_site else "none is a page that it lets by"
+        return f"{key}: {selector.described} matched {matched} times but gave no link: {why}"
+
+
+class _Selector:
+    def __init__(self, source: LinkSource) -> None:
+        self.described = source.described
+        self.match = selectors.compile_regex(source.match) if source.match is not None else None
+        self.hrefs = _compile(source)
+
+
+def _compile(source: LinkSource) -> Hrefs:
+    if source.jsonld is not None:
+        path = selectors.parse_jsonld(source.jsonld)
+        return lambda document: jsonld.values(document.jsonld, path, True)
+    if source.regex is not None:
+        pattern = selectors.compile_regex(source.regex)
+        return lambda document: _unescaped(selectors.find_all(pattern, document.text, LINKS_MAX))
+    xpath = selectors.compile_css(source.css) if source.css is not None else selectors.compile_xpath(source.xpath or "")
+    attribute = source.attr or "href"
+
+    def hrefs(document: Document) -> Iterable[str]:
+        found: Any = xpath(document.root)
+        for item in found if isinstance(found, list) else [found]:
+            if isinstance(item, str):
+                yield item
+            elif isinstance(item, etree._Element):
+                yield from _of_element(item, attribute)
+
+    return hrefs
+
+
+def _of_element(element: etree._Element, attribute: str) -> Iterable[str]:
+    value = element.get(attribute)
+    if value is not None:
+        yield str(value)
+    elif attribute == "href":
+        inside: Any = _FIRST_A(element)
+        yield from inside[:1]
+
+
+def _unescaped(found: list[str]) -> Iterable[str]:
+    r"""A URL in a page's source is written as HTML (&amp;) or as JSON (\/)."""
+    for text in found:
+        yield text.replace("&amp;", "&").replace("\\/", "/")

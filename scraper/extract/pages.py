@@ -1,0 +1,123 @@
+"""Numbered listing pages: which other pages one page leads to. Pure.
+
+By a count ("page 1 of 48") or a known `last` number the first page leads to all others at once, and the others lead
+nowhere: 1,000 pages give 1,000 links, not 1,000,000. Without either, each page that has products leads to the next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import quote, unquote_plus, urljoin, urlsplit
+
+from lxml import etree
+
+from scraper.extract import values
+from scraper.extract.document import Document
+from scraper.extract.sources import compile_source
+from scraper.extract.values import Mistyped
+from scraper.sites.fields import Pages
+
+_LAST_NUMBER = re.compile(r"\d[\d.,'\u2019 ]*(?=\D*$)")
+_PLACE = "{page}"
+
+
+class Paginator:
+    def __init__(self, pages: Pages, listings_max: int) -> None:
+        self._pages = pages
+        self._most = listings_max
+        self._count = compile_source(pages.source) if pages.counted else None
+
+    def pages(self, document: Document, depth: int, products: bool, problems: list[str]) -> Iterable[str]:
+        """URLs of the listing pages this one leads to, not yet cleaned."""
+        first, step = self._pages.first, self._pages.step
+        asked = self._number(document.page_url)
+        given = self._number(document.url)
+        here = given if given is not None else asked
+        if self._count is None and self._pages.last is None:
+            if not products:
+                return []
+            following = (first if here is None else here) + step
+            return [self._url(document.url, following)] if (following - first) // step < self._most else []
+        if depth > 0 and any(number is not None and number > first for number in (asked, given)):
+            return []
+        last = self._pages.last if self._count is None else self._counted(document, problems)
+        if last is None:
+            return []
+        end = min(last, first + step * (self._most - 1))
+        current = first if here is None else here
+        return [self._url(document.url, number) for number in range(first, end + 1, step) if number != current]
+
+    def _counted(self, document: Document, problems: list[str]) -> int | None:
+        """The last page's number, by what the page says; None where it says nothing: then it is the only page."""
+        assert self._count is not None
+        try:
+            texts = self._count(document, False)
+            if not texts:
+                return None
+            text = texts[0]
+            if self._pages.regex is None:
+                number = _LAST_NUMBER.search(text)
+                text = number[0] if number is not None else text
+            count = values.to_int(text.strip(" .,'"))
+        except Mistyped as error:
+            problems.append(f"listing.pages: {error}")
+            return None
+        except (TimeoutError, etree.XPathError):
+            problems.append("listing.pages: its selector took too long or too much on this page")
+            return None
+        if self._pages.per_page is not None:
+            count = -(-count // self._pages.per_page)
+        return self._pages.first + self._pages.step * (count - 1)
+
+    def _url(self, current: str, number: int) -> str:
+        if self._pages.param is not None:
+            return _with_param(current, self._pages.param, number)
+        try:
+            return urljoin(current, (self._pages.url or "").replace(_PLACE, str(number)))
+        except ValueError:
+            return ""
+
+    def _number(self, url: str) -> int | None:
+        """The page number that `url` has by the pattern; None where it is not of the pattern."""
+        template = self._pages.url
+        name = self._pages.param
+        if template is not None:
+            query = template.partition("?")[2]
+            name = next((key for key, _, value in _pairs(query) if value == _PLACE), None) if _PLACE in query else None
+            if name is None:
+                return _matched(_suffix(template), url)
+        for key, _, value in _pairs(urlsplit(url).query):
+            if unquote_plus(key) == name and value.isascii() and value.isdigit() and len(value) < 10:
+                return int(value)
+        return None
+
+
+def _pairs(query: str) -> list[tuple[str, str, str]]:
+    return [pair.partition("=") for pair in query.split("&") if pair]
+
+
+def _with_param(url: str, name: str, number: int) -> str:
+    """The URL with that parameter set, in the place where it stood, the others as they were."""
+    head, _, query = url.partition("?")
+    written = quote(name, safe="[]")
+    pairs = [pair for pair in query.split("&") if pair]
+    keys = [unquote_plus(pair.partition("=")[0]) for pair in pairs]
+    if name in keys:
+        pairs[keys.index(name)] = f"{written}={number}"
+    else:
+        pairs.append(f"{written}={number}")
+    return f"{head}?{'&'.join(pairs)}"
+
+
+def _suffix(template: str) -> re.Pattern[str]:
+    """What ends a URL of the pattern: a relative template is compared with the end of the URL, an absolute one whole."""
+    absolute = re.match("https?://", template) is not None
+    tail = template if absolute else "/" + re.sub(r"^(?:\.{0,2}/)+", "", template)
+    before, _, after = tail.partition(_PLACE)
+    return re.compile(f"{'^' if absolute else ''}{re.escape(before)}(\\d{{1,9}}){re.escape(after)}$")
+
+
+def _matched(pattern: re.Pattern[str], url: str) -> int | None:
+    found = pattern.search(url) or pattern.search(url.partition("?")[0])
+    return int(found[1]) if found is not None else None

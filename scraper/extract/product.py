@@ -1,0 +1,225 @@
+"""A product page's fields and id, read as the definition says; what is missing or mistyped becomes a sentence. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from lxml import etree
+
+from scraper.domain import Extracted, Product
+from scraper.extract import money, values
+from scraper.extract.document import Document
+from scraper.extract.sources import VALUES_MAX, Texts, compile_source
+from scraper.extract.values import Mistyped
+from scraper.policy import urls
+from scraper.sites import selectors
+from scraper.sites.definition import ProductPage
+from scraper.sites.fields import FieldSpec, IdSource, Reading, Source
+
+ID_MAX = 500
+Typed = Callable[[str, Document], Any]
+
+
+class Money(NamedTuple):
+    amount: Decimal
+    currency: str | None
+
+
+class _Compiled(NamedTuple):
+    """One alternative of a field: where its texts are, and what one of them becomes."""
+
+    texts: Texts
+    typed: Typed
+    reading: Reading
+    currency: Texts | None
+
+
+class ProductReader:
+    """Compiled once a site; `read` is called once a page."""
+
+    def __init__(self, product: ProductPage, rules: urls.UrlRules) -> None:
+        self._fields = [_Field(name, spec) for name, spec in product.fields.items()]
+        self._id = _id_texts(product.id) if product.id is not None else None
+        self._id_described = product.id.described if product.id is not None and not product.id.any else "any of `any:`"
+        self._rules = rules
+
+    def read(self, document: Document) -> Extracted:
+        data: dict[str, Any] = {}
+        problems: list[str] = []
+        complete = True
+        external_id = self._external_id(document, problems)
+        for field in self._fields:
+            complete &= field.read(document, data, problems)
+        if external_id is None or not complete:
+            return Extracted(problems=problems, complete=False)
+        return Extracted(products=[Product(external_id, data)], problems=problems)
+
+    def _external_id(self, document: Document, problems: list[str]) -> str | None:
+        if self._id is None:
+            return id_of_url(document.url, self._rules)
+        for texts in self._id:
+            try:
+                found = texts(document, False)
+            except (TimeoutError, etree.XPathError) as error:
+                problems.append(f"id: {_limit(error)}")
+                continue
+            if found and len(found[0]) <= ID_MAX:
+                return found[0]
+            if found:
+                problems.append(f"id: longer than {ID_MAX} characters ({len(found[0]):,})")
+        problems.append(f"id: nothing matched {self._id_described}")
+        return None
+
+
+def id_of_url(url: str, rules: urls.UrlRules) -> str:
+    """The canonical URL as a product's id; an over-long one ends in its fingerprint."""
+    canonical = urls.canonical(urls.clean(url, rules=rules) or url)
+    return canonical if len(canonical) <= ID_MAX else f"{canonical[: ID_MAX - 33]}#{urls.fingerprint(canonical).hex}"
+
+
+def _id_texts(spec: IdSource) -> list[Texts]:
+    return [compile_source(source) for source in (spec.any or (spec,))]
+
+
+class _Field:
+    def __init__(self, name: str, spec: FieldSpec) -> None:
+        self.name = name
+        self.spec = spec
+        self.readings = [_compile(reading, spec) for reading in spec.readings]
+        self.listed = spec.many or spec.type == "list"
+
+    def read(self, document: Document, data: dict[str, Any], problems: list[str]) -> bool:
+        """Puts the field's value into `data`; False where a required field has none."""
+        faults: list[str] = []
+        for compiled in self.readings:
+            try:
+                value = self._value(compiled, document, faults)
+            except (TimeoutError, etree.XPathError) as error:
+                faults.append(f"{self.name}: {_limit(error)}")
+                continue
+            if value is not None:
+                self._store(value, data)
+                problems += [fault for fault in faults if fault.endswith("cut")]
+                return True
+        if self.spec.default is not None:
+            self._store(self._default(), data)
+        elif self.spec.required and not faults:
+            described = " or ".join(compiled.reading.described for compiled in self.readings)
+            faults.append(f"{self.name}: nothing matched {described}")
+        problems += faults
+        return not self.spec.required
+
+    def _value(self, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
+        reading = compiled.reading
+        texts = compiled.texts(document, self.listed)
+        if not texts:
+            return False if reading.when is not None and not self.listed else None
+        found = []
+        for text in self._split(texts, reading.split):
+            value = self._one(text, compiled, document, faults)
+            if value is not None:
+                found.append(value)
+        if not self.listed:
+            return found[0] if found else None
+        return found[:VALUES_MAX] or None
+
+    def _split(self, texts: list[str], separator: str | None) -> list[str]:
+        if separator is None:
+            return texts
+        mark = separator.strip() or " "  # whitespace in texts is collapsed, so "\n" means a space
+        return [part for text in texts for part in map(str.strip, text.split(mark)) if part]
+
+    def _one(self, text: str, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
+        reading, spec = compiled.reading, self.spec
+        mapped: str | None = text
+        if reading.map is not None:
+            mapped = values.mapped(text, reading.map)
+            if mapped is None:
+                faults.append(f"{self.name}: {text[:60]!r} is not in its map")
+                return None
+            text = mapped
+        if len(text) > spec.max_length:
+            if spec.type not in ("text", "list"):
+                faults.append(f"{self.name}: {len(text):,} characters are no {spec.type} ({reading.described})")
+                return None
+            faults.append(f"{self.name}: {len(text):,} characters, cut")
+            text = text[: spec.max_length]
+        try:
+            value = compiled.typed(text, document)
+        except Mistyped as error:
+            faults.append(f"{self.name}: {error} ({reading.described})")
+            return None
+        if isinstance(value, Money) and compiled.currency is not None:
+            return Money(value.amount, self._code_beside(compiled.currency, document) or value.currency)
+        return value
+
+    def _code_beside(self, currency: Texts, document: Document) -> str | None:
+        codes = currency(document, False)
+        code = codes[0].upper() if codes else ""
+        return code if len(code) == 3 and code.isascii() and code.isalpha() else None
+
+    def _default(self) -> Any:
+        default = self.spec.default
+        match self.spec.type:
+            case "price":
+                return Money(Decimal(str(default)), self.spec.currency)
+            case "decimal":
+                return Decimal(str(default))
+            case _:
+                return default
+
+    def _store(self, value: Any, data: dict[str, Any]) -> None:
+        if self.spec.type != "price":
+            data[self.name] = value
+        elif isinstance(value, list):
+            data[self.name] = [one.amount for one in value]
+            data[f"{self.name}_currency"] = value[0].currency
+        else:
+            data[self.name] = value.amount
+            data[f"{self.name}_currency"] = value.currency
+
+
+def _compile(reading: Reading, spec: FieldSpec) -> _Compiled:
+    currency = None
+    if spec.type == "price" and reading.jsonld is not None and not reading.regex:
+        beside = selectors.parse_jsonld(reading.jsonld).sibling("priceCurrency")
+        path = ".".join([beside.type, *(step if isinstance(step, str) else f"[{step}]" for step in beside.steps)])
+        currency = compile_source(Source.model_validate({"jsonld": path.replace(".[", "[")}))
+    return _Compiled(compile_source(reading), _typed(reading, spec), reading, currency)
+
+
+def _typed(reading: Reading, spec: FieldSpec) -> Typed:
+    decimal, currency = reading.decimal, reading.currency
+    match spec.type:
+        case "text" | "list":
+            return lambda text, document: text
+        case "int":
+            return lambda text, document: values.to_int(text, decimal)
+        case "decimal":
+            return lambda text, document: values.to_decimal(text, decimal)
+        case "price":
+            exact = "." if reading.jsonld is not None and decimal is None else None  # JSON has dots alone
+            return lambda text, document: _money(text, decimal, currency, exact)
+        case "bool" if reading.when is not None:
+            pattern = selectors.compile_regex(reading.when)
+            return lambda text, document: selectors.find_at_all(pattern, text)
+        case "bool":
+            return lambda text, document: values.to_bool(text)
+        case "date":
+            return lambda text, document: values.to_date(text, reading.format, bool(reading.dayfirst))
+        case _:
+            return lambda text, document: values.to_url(text, document.base)
+
+
+def _money(text: str, decimal: str | None, currency: str | None, exact: str | None) -> Money:
+    if exact is not None and text.isascii() and text.replace(exact, "", 1).isdigit():
+        decimal = exact
+    return Money(*money.to_price(text, decimal, currency))
+
+
+def _limit(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s on this page"
+    return f"XPath gave up on this page: {str(error)[:100]}"

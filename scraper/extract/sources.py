@@ -1,0 +1,106 @@
+"""A source of a definition, compiled: from a `Document` to the texts it finds there, cleaned, none of them empty."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lxml import etree
+
+from scraper.extract import jsonld
+from scraper.extract.document import Document, whole_text
+from scraper.sites import selectors
+from scraper.sites.decode import clean_text
+from scraper.sites.fields import Source
+
+VALUES_MAX = 1000
+Texts = Callable[[Document, bool], list[str]]
+
+
+def compile_source(source: Source) -> Texts:
+    """`texts(document, every)`: the first text, or every one, 1,000 at the most.
+
+    Raises `TimeoutError` where a regular expression takes too long, `lxml.etree.XPathError` where XPath meets its limits.
+    """
+    if source.url is not None:
+        return _on_url(source.url)
+    pattern = selectors.compile_regex(source.regex) if source.regex is not None else None
+    if source.jsonld is not None:
+        raw = _on_jsonld(source.jsonld)
+    elif source.css is not None or source.xpath is not None:
+        raw = _on_tree(
+            selectors.compile_css(source.css) if source.css is not None else selectors.compile_xpath(source.xpath or "")
+        )
+    else:
+        return _on_page(source.regex or "")
+    if pattern is None:
+        return raw
+    return _within(raw, pattern)
+
+
+def _on_tree(xpath: etree.XPath) -> Texts:
+    def texts(document: Document, every: bool) -> list[str]:
+        found: Any = xpath(document.root)
+        if not isinstance(found, list):
+            found = [_scalar(found)]
+        return _cleaned((item if isinstance(item, str) else whole_text(item) for item in found), every)
+
+    return texts
+
+
+def _on_jsonld(path: str) -> Texts:
+    parsed = selectors.parse_jsonld(path)
+    return lambda document, every: _cleaned(jsonld.values(document.jsonld, parsed, every), every)
+
+
+def _on_page(pattern: str) -> Texts:
+    compiled = selectors.compile_regex(pattern)
+
+    def texts(document: Document, every: bool) -> list[str]:
+        return _cleaned(selectors.find_all(compiled, document.text, VALUES_MAX if every else 1), every)
+
+    return texts
+
+
+def _on_url(pattern: str) -> Texts:
+    compiled = selectors.compile_regex(pattern)
+
+    def texts(document: Document, every: bool) -> list[str]:
+        for url in (document.url, document.page_url):
+            found = selectors.find(compiled, url)
+            if found:
+                return _cleaned([found], every)
+        return []
+
+    return texts
+
+
+def _within(raw: Texts, pattern: Any) -> Texts:
+    """Of all texts found the ones the pattern matches: `::text` gives every text node, and the number is in one."""
+
+    def texts(document: Document, every: bool) -> list[str]:
+        picked = (selectors.find(pattern, text) for text in raw(document, True))
+        return _cleaned((text for text in picked if text is not None), every)
+
+    return texts
+
+
+def _cleaned(raw: Iterable[str], every: bool) -> list[str]:
+    found: list[str] = []
+    for text in raw:
+        text = clean_text(text)
+        if text:
+            found.append(text)
+            if not every or len(found) >= VALUES_MAX:
+                break
+    return found
+
+
+def _scalar(value: Any) -> str:
+    """XPath's own string, boolean or number: count() and sum() give floats."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else "" if math.isnan(value) else repr(value)
+    return str(value)

@@ -1,0 +1,143 @@
+"""From a text to the value it means: numbers, booleans, dates, URLs. Pure; every function raises `Mistyped` or answers."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta, tzinfo
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from dateutil import parser as dateutil_parser
+from dateutil import tz
+
+from scraper.policy import urls
+
+INT_MAX = 2**63 - 1
+DIGITS_MAX = 38
+_KEEP_ALL = urls.UrlRules(keep=("*",))
+_NUMBER = re.compile(
+    r"(?:(?<![\w.,])[-\u2212])?"  # a minus, but not the dash of "10-20" or "A-5"
+    r"(?:\d{1,3}(?:([ ,.'\u2019])\d{3})(?:\1\d{3})*(?!\d)|\d+)"  # in groups of three, or plain
+    r"(?:[.,]\d+)?"
+)
+_GROUPS = re.compile(r"[ '\u2019]")
+_TRUE = frozenset({"true", "yes", "y", "1", "on", "instock", "in stock", "available", "onlineonly", "limitedavailability",
+                   "instoreonly", "preorder", "presale", "ja", "oui", "si", "sí"})  # fmt: skip
+_FALSE = frozenset({"false", "no", "n", "0", "off", "outofstock", "out of stock", "sold out", "soldout", "unavailable",
+                    "not available", "discontinued", "backorder", "nein", "non"})  # fmt: skip
+_ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}").fullmatch
+
+
+class Mistyped(Exception):
+    """The text is no value of the type. The message is a short sentence with an excerpt of the text."""
+
+    def __init__(self, text: str, wanted: str) -> None:
+        shown = text if len(text) <= 60 else text[:57] + "…"
+        super().__init__(f"{shown!r} is no {wanted}")
+
+
+def to_int(text: str, decimal: str | None = None) -> int:
+    """The first number in the text, with thousands separators; a fraction must be zero. 64 bits."""
+    number = _first_number(text, decimal, "whole number")
+    if number != number.to_integral_value() or not -INT_MAX - 1 <= number <= INT_MAX:
+        raise Mistyped(text, "whole number of 64 bits")
+    return int(number)
+
+
+def to_decimal(text: str, decimal: str | None = None) -> Decimal:
+    """The first number in the text; 38 digits at the most. A lone dot is a decimal point unless `decimal` is a comma."""
+    return _first_number(text, decimal, "number")
+
+
+def _first_number(text: str, decimal: str | None, wanted: str) -> Decimal:
+    match = _NUMBER.search(text)
+    if match is None or len(match[0]) > 60:
+        raise Mistyped(text, wanted)
+    written = _GROUPS.sub("", match[0].replace("\u2212", "-"))
+    if decimal is None:
+        decimal = _decimal_mark(written, wanted)
+    other = "." if decimal == "," else ","
+    try:
+        number = Decimal(written.replace(other, "").replace(decimal, "."))
+    except InvalidOperation:
+        raise Mistyped(text, wanted) from None
+    if len(number.as_tuple().digits) > DIGITS_MAX:
+        raise Mistyped(text, f"{wanted} of {DIGITS_MAX} digits")
+    return number
+
+
+def _decimal_mark(written: str, wanted: str) -> str:
+    """Of two kinds the last is the decimal mark; one that comes twice is none; three digits after it: thousands."""
+    comma, dot = written.rfind(","), written.rfind(".")
+    if comma >= 0 and dot >= 0:
+        return "," if comma > dot else "."
+    if comma >= 0:
+        return "." if written.count(",") > 1 or len(written) - comma == 4 else ","
+    if dot >= 0 and (written.count(".") > 1 or (wanted == "whole number" and len(written) - dot == 4)):
+        return ","
+    return "."
+
+
+def to_bool(text: str) -> bool:
+    """The words shops use, schema.org's availabilities included."""
+    word = text.lower().rsplit("/", 1)[-1] if "schema.org/" in text.lower() else text.lower()
+    word = word.strip(" .!")
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise Mistyped(text, "yes or no (`when:` says which texts mean yes)")
+
+
+def to_date(text: str, format: str | None = None, dayfirst: bool = False) -> str:
+    """ISO 8601: a date, or a datetime where the text has a time. Year, month and day must all be there."""
+    if len(text) > 100:
+        raise Mistyped(text, "date")
+    try:
+        if format is not None:
+            parsed = datetime.strptime(text, format)
+            return parsed.isoformat() if any(code in format for code in _TIME_CODES) else parsed.date().isoformat()
+        if _ISO_DATE(text):
+            return date.fromisoformat(text).isoformat()
+        return _guessed_date(text, dayfirst)
+    except (ValueError, OverflowError, TypeError, ArithmeticError, AttributeError, LookupError):
+        raise Mistyped(text, f"date of the format {format!r}" if format else "date") from None
+
+
+_TIME_CODES = ("%H", "%I", "%M", "%S", "%X", "%c", "%f")
+# Two dates that differ in every part: what comes out equal was in the text.
+_ONE, _OTHER = datetime(2000, 1, 1, 1), datetime(2004, 2, 2, 2)
+
+
+def _guessed_date(text: str, dayfirst: bool) -> str:
+    if text[:4].isdigit() and text[4:5] == "-":
+        dayfirst = False  # dateutil reads 2025-03-04 as 3 April otherwise
+    one, other = (
+        dateutil_parser.parse(text, default=default, dayfirst=dayfirst, tzinfos=_zone) for default in (_ONE, _OTHER)
+    )
+    if one.date() != other.date():
+        raise ValueError("a part is missing")
+    return one.isoformat() if one.hour == other.hour else one.date().isoformat()
+
+
+def _zone(name: str | None, offset_s: int | None) -> tzinfo | None:
+    """Offsets are kept, abbreviations other than UTC are not: CST is three different zones."""
+    if offset_s is not None:
+        return tz.tzoffset(None, timedelta(seconds=offset_s).total_seconds()) if abs(offset_s) < 86_400 else None
+    return tz.UTC if name in ("UTC", "GMT", "Z") else None
+
+
+def to_url(text: str, base: str) -> str:
+    """Absolute against the page's base; nothing stripped but the fragment."""
+    absolute = urls.clean(text, base, _KEEP_ALL)
+    if absolute is None:
+        raise Mistyped(text, "URL")
+    return absolute
+
+
+def mapped(text: str, mapping: dict[str, Any]) -> str | None:
+    """The mapped value as text again, for the type to read; None where the text is not in the mapping."""
+    value = mapping.get(text)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)

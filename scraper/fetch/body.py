@@ -1,0 +1,155 @@
+"""Bodies, read and unpacked within bounds: a bomb ends at the limit, not in memory.
+
+Owns the two size limits and the content codings. Refuses to guess charsets or media types, and to know of URLs: its
+errors carry outcome and message, and who called adds the rest.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterable
+
+from scraper.domain import Outcome
+from scraper.errors import FetchError
+
+ACCEPT_ENCODING = "gzip, deflate"
+MEMBERS_MAX = 4096  # of one gzip body; each costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap
+_SLICE_BYTES = 65_536  # zlib copies what follows a member: small slices keep many small members linear
+_GZIP_MAGIC = b"\x1f\x8b"
+# Seen from real servers in place of "identity"; browsers take the body as it is, too.
+_NOT_CODINGS = frozenset({"", "identity", "none", "binary", "utf-8", "utf8", "8bit"})
+_CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+
+
+async def read_body(
+    stream: AsyncIterable[bytes],
+    *,
+    coding: str = "",
+    length: str = "",
+    wire_max_bytes: int,
+    body_max_bytes: int,
+    truncate: bool = False,
+) -> bytes:
+    """Reads a body to its end and unpacks it. `coding` is the Content-Encoding header, `length` the Content-Length.
+
+    Raises FetchError: TOO_LARGE past either limit (with `truncate`, returns the first `body_max_bytes` instead),
+    MALFORMED for an unknown coding or one that does not unpack; and whatever the stream raises.
+    """
+    if not truncate and length.isdecimal() and int(length) > wire_max_bytes:
+        raise FetchError(Outcome.TOO_LARGE, _over("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES"))
+    unpacker = unpacker_for(coding, body_max_bytes)
+    chunks: list[bytes] = []
+    wire = size = 0
+    async for chunk in stream:
+        wire += len(chunk)
+        if wire > wire_max_bytes and not truncate:
+            raise FetchError(Outcome.TOO_LARGE, _over("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES"))
+        if unpacker is not None:
+            chunk = unpacker.feed(chunk)
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > body_max_bytes:
+            if truncate:
+                break
+            raise FetchError(Outcome.TOO_LARGE, _over("unpacked", body_max_bytes, "SCRAPER_BODY_MAX_BYTES"))
+        if wire > wire_max_bytes:
+            break
+    else:
+        if unpacker is not None:
+            unpacker.finish()
+    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return body[:body_max_bytes] if truncate else body
+
+
+def unpack(data: bytes, coding: str, max_bytes: int) -> bytes:
+    """Unpacks bytes that are already here, such as a sitemap.xml.gz. Raises FetchError as `read_body` does."""
+    unpacker = unpacker_for(coding, max_bytes)
+    if unpacker is None:
+        return data
+    body = unpacker.feed(data)
+    if len(body) > max_bytes:
+        raise FetchError(Outcome.TOO_LARGE, _over("unpacked", max_bytes, "SCRAPER_BODY_MAX_BYTES"))
+    unpacker.finish()
+    return body
+
+
+def unpacker_for(coding: str, max_bytes: int) -> Unpacker | None:
+    """None for a body that is not packed. Raises FetchError(MALFORMED) for a coding that was never asked for."""
+    if not coding:
+        return None
+    names = [name for part in coding.split(",") if (name := part.strip().lower()) not in _NOT_CODINGS]
+    if not names:
+        return None
+    if len(names) > 1 or names[0] not in _CODINGS:
+        raise FetchError(
+            Outcome.MALFORMED, f"unknown content-encoding {coding[:60]!r} ({ACCEPT_ENCODING} was asked for)"
+        )
+    return Unpacker(_CODINGS[names[0]], max_bytes)
+
+
+def _over(where: str, limit: int, setting: str) -> str:
+    return f"the body is larger than {limit} bytes {where} (the limit is {setting})"
+
+
+class Unpacker:
+    """gzip (several members, trailing garbage ignored) or deflate (RFC 9110 says zlib; many servers send it raw).
+
+    Never gives more than `max_bytes` + 1 bytes in all: the caller sees the excess and stops.
+    """
+
+    def __init__(self, coding: str, max_bytes: int) -> None:
+        self._gzip = coding == "gzip"
+        self._budget = max_bytes + 1
+        self._head = b""
+        self._members = 0
+        self._inflate: zlib._Decompress | None = None
+        self._done = False
+
+    def feed(self, data: bytes) -> bytes:
+        if len(data) <= _SLICE_BYTES:
+            return self._feed(data)
+        slices = (data[at : at + _SLICE_BYTES] for at in range(0, len(data), _SLICE_BYTES))
+        return b"".join([self._feed(part) for part in slices if self._budget > 0])
+
+    def finish(self) -> None:
+        """Raises FetchError(MALFORMED) where the packed data ends early. No data at all is an empty body."""
+        if self._inflate is not None and not self._done and not self._inflate.eof or self._head and not self._members:
+            raise FetchError(Outcome.MALFORMED, "the packed body ends early")
+
+    def _feed(self, data: bytes) -> bytes:
+        out: list[bytes] = []
+        while data and self._budget > 0 and not self._done:
+            if self._inflate is None or self._inflate.eof:
+                data = self._start(data)
+                if not data:
+                    break
+            assert self._inflate is not None
+            try:
+                piece = self._inflate.decompress(data, self._budget)
+            except zlib.error as error:
+                raise FetchError(Outcome.MALFORMED, f"the packed body does not unpack ({error})") from error
+            self._budget -= len(piece)
+            out.append(piece)
+            data = self._inflate.unused_data
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def _start(self, data: bytes) -> bytes:
+        """Opens the next member, and gives the data back that belongs to it; two bytes tell what it is."""
+        data = self._head + data
+        self._head = b""
+        if self._members and (not self._gzip or not _GZIP_MAGIC.startswith(data[:2])):
+            self._done = True
+            return b""
+        if len(data) < 2:
+            self._head = data
+            return b""
+        self._members += 1
+        if self._members > MEMBERS_MAX:
+            raise FetchError(Outcome.MALFORMED, f"the packed body has more than {MEMBERS_MAX} gzip members")
+        self._inflate = zlib.decompressobj(31 if self._gzip else 15 if _is_zlib(data) else -15)
+        return data
+
+
+def _is_zlib(data: bytes) -> bool:
+    """RFC 1950 2.2: method 8 in the low bits, and both bytes a multiple of 31."""
+    return data[0] & 0x0F == 8 and int.from_bytes(data[:2], "big") % 31 == 0

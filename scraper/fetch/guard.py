@@ -1,0 +1,141 @@
+"""Which addresses may be connected to: the guard against server-side request forgery.
+
+Owns the classification of addresses, and the two hooks that apply it where no name can be rebound any more: the resolver,
+whose answers are the ones connected to, and the socket factory, which sees every address (literals too) before a socket
+exists. Refuses to judge host names or URLs: `127.1`, `0x7f.1` and `localhost.` are what they resolve to.
+"""
+
+from __future__ import annotations
+
+import socket
+from functools import lru_cache, partial
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+from aiohttp import AddrInfoType, SocketFactoryType
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+# Where clouds serve credentials to whoever asks: refused even under `allow_private`.
+METADATA = tuple(
+    ip_network(net)
+    for net in (
+        "169.254.169.254",  # AWS, Google, Azure, DigitalOcean, OpenStack
+        "169.254.170.0/24",  # AWS ECS and EKS task credentials
+        "fd00:ec2::/32",  # AWS over IPv6
+        "fd20:ce::254",  # Google over IPv6
+        "100.100.100.200",  # Alibaba
+        "168.63.129.16",  # Azure's wire server, a public address
+        "192.0.0.192",  # Oracle
+    )
+)
+
+# What `ipaddress` calls global, or did in some Python version, and is not a host on the Internet.
+_NOT_PUBLIC = tuple(
+    ip_network(net)
+    for net in (
+        "0.0.0.0/8",
+        "100.64.0.0/10",  # RFC 6598, carrier-grade NAT
+        "192.0.0.0/24",  # RFC 6890
+        "192.88.99.0/24",  # RFC 7526, 6to4 relays
+        "198.18.0.0/15",  # RFC 2544, benchmarks
+        "224.0.0.0/3",  # multicast, reserved, broadcast
+        "2001::/23",  # IETF assignments: Teredo, ORCHID, benchmarks
+        "2001:db8::/32",
+        "3fff::/20",  # RFC 9637, documentation
+    )
+)
+_GLOBAL_UNICAST = ip_network("2000::/3")
+_NAT64 = ip_network("64:ff9b::/96")
+
+
+class ForbiddenAddressError(OSError):
+    """An address that may not be connected to. An OSError, so that aiohttp carries it like any failed connection."""
+
+    def __init__(self, address: str, reason: str, host: str | None = None) -> None:
+        super().__init__(f"{address} is {reason}")
+        self.address = address
+        self.reason = reason
+        self.host = host
+
+
+@lru_cache(maxsize=4096)
+def forbidden(address: str, allow_private: bool) -> str | None:
+    """Why this address may not be connected to, or None where it may.
+
+    Fails closed: what is not an IP address in its canonical spelling is refused.
+    `forbidden("::ffff:10.0.0.1", False) == "private"`
+    """
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return "not an IP address"
+    inner = _unwrapped(ip)
+    if any(ip in net or inner in net for net in METADATA):
+        return "a cloud's metadata service"
+    return None if allow_private else _not_public(inner)
+
+
+def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo."""
+    if isinstance(ip, IPv4Address):
+        return ip
+    if ip in _NAT64:
+        return IPv4Address(int(ip) & 0xFFFFFFFF)
+    return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None) or ip
+
+
+def _not_public(ip: IPv4Address | IPv6Address) -> str | None:
+    if ip.is_unspecified:
+        return "unspecified"
+    if ip.is_loopback:
+        return "loopback"
+    if ip.is_link_local:
+        return "link-local"
+    if ip.is_multicast:
+        return "multicast"
+    if isinstance(ip, IPv6Address) and ip not in _GLOBAL_UNICAST:
+        return "private" if ip.is_private else "reserved"
+    if ip.is_private or ip.is_reserved or not ip.is_global or any(ip in net for net in _NOT_PUBLIC):
+        return "private" if ip.is_private else "reserved"
+    return None
+
+
+class GuardedResolver(AbstractResolver):
+    """Passes on the allowed ones of another resolver's answers; raises `ForbiddenAddressError` where none is left.
+
+    Every connection goes to an address from here, so a name that is rebound between two look-ups is judged anew.
+    """
+
+    def __init__(self, resolver: AbstractResolver, *, allow_private: bool) -> None:
+        self._resolver = resolver
+        self._allow_private = allow_private
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        try:
+            answers = await self._resolver.resolve(host, port, family)
+        except UnicodeError as error:  # an empty or overlong label: getaddrinfo's IDNA codec raises it
+            raise OSError(f"not a valid host name ({error})") from error
+        allowed = [answer for answer in answers if forbidden(answer["host"], self._allow_private) is None]
+        if allowed:
+            return allowed
+        if not answers:
+            raise OSError("the name has no address")
+        address = answers[0]["host"]
+        raise ForbiddenAddressError(address, forbidden(address, self._allow_private) or "refused", host)
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+def socket_factory(*, allow_private: bool) -> SocketFactoryType:
+    """Makes the sockets of a connector: the last gate, passed by literal addresses too."""
+    return partial(_guarded_socket, allow_private)
+
+
+def _guarded_socket(allow_private: bool, addr_info: AddrInfoType) -> socket.socket:
+    family, kind, proto, _, address = addr_info
+    reason = forbidden(str(address[0]), allow_private)
+    if reason is not None:
+        raise ForbiddenAddressError(str(address[0]), reason)
+    return socket.socket(family, kind, proto)

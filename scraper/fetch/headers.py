@@ -1,0 +1,45 @@
+"""Request headers out, response headers in. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from scraper.domain import Validators
+
+VALIDATOR_MAX_CHARS = 512
+
+Pairs = list[tuple[str, str]]
+
+
+def headers_dict(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Names in lower case, values as latin-1, repeated ones joined by ", " (RFC 9110 5.3). Set-Cookie stays out."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in raw:
+        name = raw_name.decode("latin-1").lower()
+        value = raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    headers.pop("set-cookie", None)
+    return headers
+
+
+def merged(base: Pairs, extra: Mapping[str, str]) -> Pairs:
+    """`extra` over `base`, by name in any case; ours keep their place in the order, new ones come last."""
+    over = {name.lower(): (name, value) for name, value in extra.items()}
+    pairs = [(name, over.pop(name.lower(), (name, value))[1]) for name, value in base]
+    return [*pairs, *over.values()]
+
+
+def request_headers(base: Sequence[tuple[str, str]], validators: Validators, extra: Mapping[str, str] | None) -> Pairs:
+    """What one page's request sends: the site's headers, the page's own over them, and its validators."""
+    pairs = list(base)
+    if extra:
+        pairs = merged(pairs, extra)
+    for name, value in (("If-None-Match", validators.etag), ("If-Modified-Since", validators.last_modified)):
+        if value and _sendable(value):
+            pairs.append((name, value))
+    return pairs
+
+
+def _sendable(value: str) -> bool:
+    """A validator goes back as it came or not at all: it was a server's header once, and is one of ours now."""
+    return value.isascii() and value.isprintable() and len(value) <= VALIDATOR_MAX_CHARS

@@ -1,0 +1,273 @@
+"""The HTTP client: one URL in, one bounded answer out, whatever the other side does.
+
+Owns deadlines, redirects, size limits and request headers. Every failure is a `FetchError`; any final status is an
+answer, and the caller judges it. Refuses to retry, to wait for politeness (a redirect's wait is the caller's
+`before_hop`), to read robots.txt, and to keep cookies beyond one page's redirects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from time import monotonic
+
+import httpx
+from aiohttp.abc import AbstractResolver
+
+from scraper.domain import Fetched, Outcome, Validators
+from scraper.errors import FetchError
+from scraper.fetch.body import ACCEPT_ENCODING, read_body
+from scraper.fetch.faults import fault
+from scraper.fetch.headers import Pairs, headers_dict, merged, request_headers
+from scraper.fetch.redirects import STATUSES, Chain, host_of
+from scraper.fetch.transport import AiohttpTransport, tls_context
+
+ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+ACCEPT_LANGUAGE = "en;q=0.9,*;q=0.5"
+_DRAIN_MAX_BYTES = 65_536  # a redirect's body is read so far to keep the connection; beyond it, a new one is cheaper
+_DRAIN_S = 0.5
+_NO_BODY = frozenset({204, 304})
+NO_VALIDATORS = Validators()
+_EMPTY = httpx.ByteStream(b"")  # with a stream given, httpx does not build the headers twice; aiohttp adds Host
+
+BeforeHop = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPolicy:
+    """How one site's pages are fetched. Built once a site; `dataclasses.replace` makes variants.
+
+    `headers` go out beside and instead of our own. `allowed` takes host[:port] in lower case and says whether a
+    redirect may lead there (None: anywhere). `truncate` cuts a body at `body_max_bytes` instead of failing.
+    """
+
+    user_agent: str
+    headers: Mapping[str, str]
+    allow_private: bool
+    allowed: Callable[[str], bool] | None
+    body_max_bytes: int
+    wire_max_bytes: int
+    redirects_max: int
+    connect_timeout_s: float
+    read_timeout_s: float
+    page_timeout_s: float
+    truncate: bool = False
+    base_headers: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
+    extensions: dict[str, dict[str, float]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        own = [
+            ("User-Agent", self.user_agent),
+            ("Accept", ACCEPT),
+            ("Accept-Language", ACCEPT_LANGUAGE),
+            ("Accept-Encoding", ACCEPT_ENCODING),
+        ]
+        # Accept-Encoding is not the site's to change: only what can be unpacked may be asked for.
+        extra = {name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"}
+        object.__setattr__(self, "base_headers", tuple(merged(own, extra)))
+        timeout = {"connect": self.connect_timeout_s, "read": self.read_timeout_s}
+        object.__setattr__(self, "extensions", {"timeout": timeout})
+
+
+class HttpFetcher:
+    """Fetches pages over two pools of connections, one guarded and one for sites with `allow_private`.
+
+    Belongs to one event loop. At most `max_connections` pages are in flight; a wait for that counts against no timeout.
+    `resolver` replaces the system's (its answers pass the guard all the same).
+    """
+
+    def __init__(
+        self, *, max_connections: int = 512, resolver: AbstractResolver | None = None, dns_ttl_s: int = 30
+    ) -> None:
+        self._slots = asyncio.Semaphore(max_connections)
+        self._max_connections = max_connections
+        self._resolver = resolver
+        self._dns_ttl_s = dns_ttl_s
+        self._transports: dict[bool, AiohttpTransport] = {}
+
+    async def fetch(
+        self,
+        url: str,
+        policy: FetchPolicy,
+        *,
+        validators: Validators = NO_VALIDATORS,
+        before_hop: BeforeHop | None = None,
+        extra_headers: Mapping[str, str] | None = None,
+    ) -> Fetched:
+        """GETs a page, redirects followed. Raises FetchError alone, and what `before_hop` raises.
+
+        `before_hop` is awaited with the URL of each redirect before it is requested (not for the first request: its
+        slot is the caller's); that wait counts neither against `page_timeout_s` nor into `elapsed_s`.
+        """
+        headers = request_headers(policy.base_headers, validators, extra_headers)
+        async with self._slots:
+            page = _Page(self._transport(policy.allow_private), policy, before_hop)
+            try:
+                async with asyncio.timeout(policy.page_timeout_s) as page.deadline:
+                    return await page.fetch(url, headers)
+            except TimeoutError:
+                if not page.deadline.expired():
+                    raise
+                raise FetchError(
+                    Outcome.TIMEOUT,
+                    f"not complete within {policy.page_timeout_s:g} s (page timeout: SCRAPER_PAGE_TIMEOUT_S)",
+                    url=page.url,
+                ) from None
+
+    async def aclose(self) -> None:
+        """Closes every connection. The fetcher may be used again and then opens new ones."""
+        transports, self._transports = self._transports, {}
+        for transport in transports.values():
+            await transport.aclose()
+
+    def _transport(self, allow_private: bool) -> AiohttpTransport:
+        transport = self._transports.get(allow_private)
+        if transport is None:
+            transport = self._transports[allow_private] = AiohttpTransport(
+                allow_private=allow_private,
+                tls=self._tls,
+                max_connections=self._max_connections,
+                resolver=self._resolver,
+                dns_ttl_s=self._dns_ttl_s,
+            )
+        return transport
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return tls_context()
+
+
+class _Page:
+    """One page on its way through its redirects."""
+
+    __slots__ = ("_before_hop", "_policy", "_transport", "_waited_s", "deadline", "url")
+
+    deadline: asyncio.Timeout
+
+    def __init__(self, transport: AiohttpTransport, policy: FetchPolicy, before_hop: BeforeHop | None) -> None:
+        self._transport = transport
+        self._policy = policy
+        self._before_hop = before_hop
+        self._waited_s = 0.0
+        self.url = ""
+
+    async def fetch(self, url: str, headers: Pairs) -> Fetched:
+        started = monotonic()
+        self.url = url
+        hop = self._parsed(url)
+        answer = await self._request(hop, headers)
+        chain: Chain | None = None
+        while isinstance(answer, _Redirect):
+            chain = chain or Chain(hop, headers, self._policy.redirects_max)
+            hop = await self._followed(chain, hop, answer)
+            self.url = str(hop)
+            answer = await self._request(hop, chain.headers_for(hop))
+        return Fetched(
+            url=self.url,
+            status=answer.status,
+            headers=answer.headers,
+            body=answer.body,
+            elapsed_s=monotonic() - started - self._waited_s,
+            redirects=chain.redirects if chain else 0,
+        )
+
+    def _parsed(self, url: str) -> httpx.URL:
+        try:
+            hop = httpx.URL(url)
+        except Exception as error:
+            raise FetchError(Outcome.MALFORMED, f"not a URL: {error}", url=url) from error
+        if hop.scheme not in ("http", "https") or not hop.host:
+            raise FetchError(Outcome.MALFORMED, "not an http or https URL with a host", url=url)
+        return hop
+
+    async def _followed(self, chain: Chain, hop: httpx.URL, answer: _Redirect) -> httpx.URL:
+        """The redirect's target, once the caller lets us go there."""
+        try:
+            target = chain.follow(hop, answer.status, answer.location, answer.set_cookies)
+            host = host_of(target)
+            if host != host_of(hop) and self._policy.allowed is not None and not self._policy.allowed(host):
+                raise FetchError(Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site")
+        except FetchError as error:
+            raise fault(error, url=self.url, host=host_of(hop), limits=self._policy, status=answer.status) from None
+        if self._before_hop is not None:
+            await self._wait(self._before_hop, str(target))
+        return target
+
+    async def _wait(self, before_hop: BeforeHop, url: str) -> None:
+        """The page's clock stands still while politeness makes it wait."""
+        started = monotonic()
+        when = self.deadline.when()
+        self.deadline.reschedule(None)
+        await before_hop(url)
+        waited_s = monotonic() - started
+        self._waited_s += waited_s
+        self.deadline.reschedule(None if when is None else when + waited_s)
+
+    async def _request(self, hop: httpx.URL, headers: Pairs) -> _Answer | _Redirect:
+        status: int | None = None
+        try:
+            request = httpx.Request("GET", hop, headers=headers, stream=_EMPTY, extensions=self._policy.extensions)
+            response = await self._transport.handle_async_request(request)
+            status = response.status_code
+            stream = response.stream
+            assert isinstance(stream, httpx.AsyncByteStream)
+            try:
+                return await self._read(status, response.headers.raw, stream)
+            finally:
+                await stream.aclose()
+        except Exception as error:
+            raise fault(error, url=self.url, host=host_of(hop), limits=self._policy, status=status) from error
+
+    async def _read(
+        self, status: int, raw: list[tuple[bytes, bytes]], stream: httpx.AsyncByteStream
+    ) -> _Answer | _Redirect:
+        headers = headers_dict(raw)
+        if status in STATUSES and "location" in headers:
+            await _drain(stream)
+            return _Redirect(status, raw)
+        if status < 200:
+            raise FetchError(Outcome.MALFORMED, f"answered {status}, which is not a final status")
+        if status in _NO_BODY:
+            return _Answer(status, headers, b"")
+        policy = self._policy
+        body = await read_body(
+            stream,
+            coding=headers.get("content-encoding", ""),
+            length=headers.get("content-length", ""),
+            wire_max_bytes=policy.wire_max_bytes,
+            body_max_bytes=policy.body_max_bytes,
+            truncate=policy.truncate,
+        )
+        return _Answer(status, headers, body)
+
+
+@dataclass(slots=True)
+class _Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+class _Redirect:
+    __slots__ = ("location", "set_cookies", "status")
+
+    def __init__(self, status: int, raw: list[tuple[bytes, bytes]]) -> None:
+        self.status = status
+        self.location = next(value for name, value in raw if name.lower() == b"location")
+        self.set_cookies = [value for name, value in raw if name.lower() == b"set-cookie"]
+
+
+async def _drain(stream: httpx.AsyncByteStream) -> None:
+    """Reads a redirect's small body, so that its connection can be used again. That it fails or hangs matters not."""
+    size = 0
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            async for chunk in stream:
+                size += len(chunk)
+                if size > _DRAIN_MAX_BYTES:
+                    return
+    except (TimeoutError, httpx.HTTPError):
+        return

@@ -1,0 +1,151 @@
+"""robots.txt (RFC 9309): which URLs a site lets us fetch, how fast, and where its sitemaps are.
+
+Parsing and decisions are pure; `fetch_robots` is the one function that does I/O. Refuses to cache: a text and its status
+are kept elsewhere, and parsed once a process.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from protego import Protego
+
+from scraper.domain import Outcome
+from scraper.errors import FetchError
+from scraper.fetch.http import FetchPolicy, HttpFetcher
+
+ROBOTS_MAX_BYTES = 512_000  # RFC 9309 2.5: at least 500 KiB are parsed, and the rest may be ignored
+ROBOTS_REDIRECTS_MAX = 5  # RFC 9309 2.3.1.2
+ROBOTS_TIMEOUT_S = 20.0
+CRAWL_DELAY_MAX_S = 300.0
+SITEMAPS_MAX = 1000
+NO_ANSWER = 0  # the status kept where robots.txt could not be fetched; the body then says why
+
+_HEADERS = {"Accept": "text/plain,*/*;q=0.5"}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_COMPATIBLE = re.compile(r"\(\s*compatible\s*;\s*([A-Za-z][A-Za-z_-]*)")
+_PRODUCT = re.compile(r"[A-Za-z][A-Za-z_-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """robots.txt cannot be read for now: everything is disallowed (RFC 9309 2.3.1.4) until it is asked for again."""
+
+    reason: str
+
+
+class RobotsRules:
+    """One origin's robots.txt as it applies to one product token. Immutable; `allowed` costs a few microseconds."""
+
+    __slots__ = ("_rules", "_token", "crawl_delay_s", "sitemaps")
+
+    def __init__(self, text: str, token: str) -> None:
+        parsed = Protego.parse(text)
+        self._token = token
+        # Nothing is disallowed without this syllable, in any of the spellings that protego takes.
+        self._rules = parsed if "dis" in text.lower() else None
+        self.crawl_delay_s = _bounded(parsed.crawl_delay(token))
+        self.sitemaps = [url for url in dict.fromkeys(parsed.sitemaps) if _is_http(url)][:SITEMAPS_MAX]
+
+    def allowed(self, url: str) -> bool:
+        return self._rules is None or self._rules.can_fetch(url, self._token)
+
+
+def product_token(user_agent: str) -> str:
+    """The name that robots.txt calls us by (RFC 9309 2.2.1), in lower case; "*" where there is none.
+
+    `product_token("Mozilla/5.0 (compatible; Foobot/1.0; +https://…)") == "foobot"`; `"Foobot/1.0"` gives the same.
+    """
+    match = _COMPATIBLE.search(user_agent) or _PRODUCT.match(user_agent.strip())
+    if match is None:
+        return "*"
+    return (match[1] if match.re is _COMPATIBLE else match[0]).lower()
+
+
+def origin_of(url: str) -> str:
+    """scheme://host[:port] in lower case, without a default port. Raises ValueError where the port is not a number."""
+    parts = urlsplit(url)
+    scheme, host = parts.scheme.lower(), parts.hostname or ""
+    host = f"[{host}]" if ":" in host else host
+    port = parts.port
+    return f"{scheme}://{host}" if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{scheme}://{host}:{port}"
+
+
+def robots_url(url: str) -> str:
+    return f"{origin_of(url)}/robots.txt"
+
+
+def rules_from(status: int, body: bytes, user_agent: str) -> RobotsRules | Unavailable:
+    """What an answer for robots.txt means (RFC 9309 2.3.1).
+
+    2xx is parsed; 4xx and a redirect that ends nowhere allow everything; 5xx and no answer disallow everything for now,
+    and so does 429, which says too much is asked, not that there are no rules.
+    """
+    if 200 <= status < 300:
+        return RobotsRules(decoded(body), product_token(user_agent))
+    if 300 <= status < 500 and status != 429:
+        return RobotsRules("", "*")
+    if status == NO_ANSWER:
+        return Unavailable(body.decode(errors="replace") or "no answer")
+    return Unavailable(f"the server answered {status}")
+
+
+async def fetch_robots(
+    fetcher: HttpFetcher,
+    url: str,
+    policy: FetchPolicy,
+    *,
+    before_hop: Callable[[str], Awaitable[None]] | None = None,
+) -> tuple[int, bytes]:
+    """Status and bounded body of the robots.txt that governs `url`, both made for `rules_from` and for keeping.
+
+    Redirects may lead to any host (RFC 9309 2.3.1.2); the guard holds. Where there is no answer the status is
+    `NO_ANSWER` and the body the reason. Raises FetchError for FORBIDDEN_ADDRESS alone: that is the page's own fate, and
+    its message names the mend.
+    """
+    limits = replace(
+        policy,
+        allowed=None,
+        truncate=True,
+        body_max_bytes=ROBOTS_MAX_BYTES,
+        wire_max_bytes=ROBOTS_MAX_BYTES,
+        redirects_max=ROBOTS_REDIRECTS_MAX,
+        page_timeout_s=min(policy.page_timeout_s, ROBOTS_TIMEOUT_S),
+    )
+    try:
+        answer = await fetcher.fetch(robots_url(url), limits, before_hop=before_hop, extra_headers=_HEADERS)
+    except ValueError as error:
+        return NO_ANSWER, str(error).encode()
+    except FetchError as error:
+        if error.outcome is Outcome.FORBIDDEN_ADDRESS:
+            raise
+        if error.outcome is Outcome.REDIRECT_LOOP and error.status is not None:
+            return error.status, b""
+        return NO_ANSWER, str(error).encode()
+    return answer.status, answer.body
+
+
+def decoded(body: bytes) -> str:
+    """Text of at most ROBOTS_MAX_BYTES. A line that the limit cuts is dropped: half of `Disallow: /x` is `Disallow: /`."""
+    if len(body) >= ROBOTS_MAX_BYTES:
+        body = body[:ROBOTS_MAX_BYTES]
+        body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]
+    if body.startswith((b"\xff\xfe", b"\xfe\xff")):
+        text = body.decode("utf-16", errors="replace")
+    else:
+        text = body.decode("utf-8-sig", errors="replace")
+    return text.replace("\0", "")
+
+
+def _bounded(delay_s: float | None) -> float | None:
+    if delay_s is None or not math.isfinite(delay_s) or delay_s < 0:
+        return None
+    return min(delay_s, CRAWL_DELAY_MAX_S)
+
+
+def _is_http(url: str) -> bool:
+    return url.lower().startswith(("http://", "https://")) and len(url) <= 2048

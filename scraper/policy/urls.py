@@ -1,0 +1,268 @@
+"""Which URL a link means: cleaned to be requested, canonical to be compared, and whose host it is on. Pure.
+
+Three forms of one URL:
+
+- *clean*: absolute, as a browser would request it, without fragment, tracking parameters and default port. Requested.
+- *canonical*: clean, with the query sorted and percent-encodings normalised (w3lib's rules). Compared, never requested.
+- *fingerprint*: 16 bytes of BLAKE2b over the canonical form. Stored, unique per site.
+
+The path's case and its trailing slash are kept: on many servers they name different pages. Nothing here raises on any
+`str`: a link that is no web page is `None`. It refuses to judge addresses: that is the fetcher's work, at connect time.
+
+Plain URLs (ASCII, nothing to escape, no dots to resolve) take a fast path of a regular expression or two; the property
+tests hold it to the slow path's answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from hashlib import blake2b
+from urllib.parse import unquote_plus, urljoin, urlsplit
+from uuid import UUID
+
+from w3lib.url import canonicalize_url, safe_url_string
+
+URL_MAX_CHARS = 2000  # what every browser and proxy takes; longer links are traps far more often than pages
+
+# Parameters that say where a visitor came from and never which page is shown. Sources: the vendors' own pages
+# (Google Ads and Analytics, Microsoft Ads, Meta, TikTok, X, Yandex, Mailchimp, HubSpot, Matomo, Klaviyo, Adobe) and
+# the lists that Brave, Firefox (strip-on-share) and ClearURLs strip by default.
+TRACKING_PARAMS = frozenset({
+    "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "srsltid",  # Google Ads, Merchant
+    "_ga", "_gl", "_gac",  # Google Analytics' cross-domain linker
+    "fbclid", "igshid", "igsh",  # Meta
+    "msclkid", "ttclid", "twclid", "li_fat_id", "epik", "rdt_cid", "sccid",  # Microsoft, TikTok, X, LinkedIn, others
+    "yclid", "ysclid", "_openstat",  # Yandex
+    "mc_cid", "mc_eid", "_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking",  # Mailchimp, HubSpot
+    "mkt_tok", "_kx", "oly_anon_id", "oly_enc_id", "vero_id", "s_cid", "wickedid", "irclickid",  # mail and affiliates
+})  # fmt: skip
+TRACKING_PREFIXES = ("utm_", "mtm_", "matomo_", "pk_")  # Google's campaign tags, Matomo's and its older Piwik names
+
+_JUNK = "".join(map(chr, range(0x21)))  # C0 controls and space: WHATWG URL, "basic URL parser", steps 1–3
+_TABS = str.maketrans("", "", "\t\n\r")
+_PLAIN = re.compile(  # origin, path, query; each such that every normalisation below leaves it as it is
+    r"(https?://(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
+    r"(/(?:[A-Za-z0-9_~-]+(?:[./][A-Za-z0-9_~-]+)*/?)?)"
+    r"(?:\?([A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*(?:&[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*)*))?",
+).fullmatch
+_PLAIN_RELATIVE = re.compile(r"((?:\.\./)*)([A-Za-z0-9_~-]+(?:[./][A-Za-z0-9_~-]+)*/?)").fullmatch
+_HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*").fullmatch
+_IPV6 = re.compile(r"[0-9a-f:.]{2,45}").fullmatch
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
+_WEB_SCHEME = re.compile(r"https?:", re.IGNORECASE).match
+_STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
+_DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?=/|$)", re.IGNORECASE)
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class UrlRules:
+    """What a site adds: parameters to strip (globs such as `sess*`), tracking ones to keep, and slashes to drop."""
+
+    strip: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
+    strip_slash: bool = False
+
+
+DEFAULT_RULES = UrlRules()
+
+
+def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) -> str | None:
+    """The absolute URL to request, or None where it is no page: another scheme, malformed, with a password, too long.
+
+    >>> clean("../b.html?utm_source=x&id=7#top", "https://shop.example/a/c/")
+    'https://shop.example/a/b.html?id=7'
+    """
+    if base is not None:
+        url = _join(url, base)
+    plain = _PLAIN(url) if len(url) <= URL_MAX_CHARS else None
+    if plain is None:
+        return _clean_slowly(url, rules)
+    origin, path, query = plain.groups()
+    if len(origin) > 200:  # close to the 253 characters of a host name: the slow path counts them
+        return _clean_slowly(url, rules)
+    if query is not None:
+        query = _strip_params(query, rules)
+    if rules.strip_slash and path[-1] == "/":
+        path = path.rstrip("/") or "/"
+    return f"{origin}{path}?{query}" if query else origin + path
+
+
+def canonical(url: str) -> str:
+    """The form to compare: sorted query, normal percent-encodings. Idempotent; of a URL that cannot be parsed, itself."""
+    plain = _PLAIN(url)
+    if plain is None or len(plain[1]) > 200:
+        return _canonical_slowly(url)
+    query = plain[3]
+    if query is None:
+        return url
+    if "&" not in query:
+        return url
+    pairs = sorted(pair.split("=", 1) for pair in query.split("&"))
+    return f"{plain[1]}{plain[2]}?{'&'.join(map('='.join, pairs))}"
+
+
+def fingerprint(url: str) -> UUID:
+    """16 bytes of BLAKE2b over the canonical URL: the frontier's key within a site."""
+    return UUID(bytes=blake2b(canonical(url).encode("utf-8", "surrogatepass"), digest_size=16).digest())
+
+
+def host_of(url: str) -> str:
+    """`hostname:port` in lower case, the port only where it is not the scheme's own; empty where there is none."""
+    plain = _PLAIN(url)
+    if plain is not None:
+        return plain[1].partition("://")[2]
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    host = f"[{host}]" if ":" in host else host.rstrip(".")
+    return host if port is None or port == _DEFAULT_PORTS.get(parts.scheme) else f"{host}:{port}"
+
+
+def belongs(host: str, hosts: Iterable[str]) -> bool:
+    """True where `host` (as `host_of` gives it) is one of `hosts` or below it. A port counts only where `hosts` has one.
+
+    >>> belongs("m.shop.example:8080", {"shop.example"}), belongs("myshop.example", {"shop.example"})
+    (True, False)
+    """
+    name = _without_port(host)
+    for allowed in hosts:
+        if ":" in allowed and _without_port(allowed) != allowed:
+            if host == allowed or host.endswith("." + allowed):
+                return True
+        elif name == allowed or name.endswith("." + allowed):
+            return True
+    return False
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() and not (name.startswith("[") and not name.endswith("]")) else host
+
+
+def _join(url: str, base: str) -> str:
+    """The reference resolved against `base`; `url` itself where that cannot be done."""
+    simple = _PLAIN_RELATIVE(url)
+    if simple is not None:
+        folder = _folder_above(base, len(simple[1]) // 3)
+        if folder is not None:
+            return folder + simple[2]
+    url = url.strip(_JUNK).translate(_TABS)
+    if len(url) > 4 * URL_MAX_CHARS:
+        return ""
+    if "\\" in url and not (_SCHEME(url) and not _WEB_SCHEME(url)):
+        url = _forward_slashes(url)
+    try:
+        return urljoin(base, url)
+    except ValueError:
+        return ""
+
+
+@lru_cache(maxsize=1024)
+def _folder_above(base: str, levels: int) -> str | None:
+    """The folder `levels` above the base's own, with its final slash; None where the base is not a plain URL."""
+    plain = _PLAIN(base)
+    if plain is None:
+        return None
+    folders = plain[2].split("/")[1:-1]
+    kept = folders[: max(0, len(folders) - levels)]
+    return "/".join([plain[1], *kept, ""])
+
+
+def _clean_slowly(url: str, rules: UrlRules) -> str | None:
+    url = url.strip(_JUNK).translate(_TABS)
+    if len(url) > 4 * URL_MAX_CHARS or not _WEB_SCHEME(url):
+        return None
+    url = _forward_slashes(url)
+    scheme, _, rest = url.partition(":")
+    try:  # browsers take http:/x and http:///x as http://x
+        parts = urlsplit(f"{scheme.lower()}://{rest.lstrip('/')}")
+        if parts.username is not None or parts.password is not None:
+            return None  # it would reach logs and the database with its password
+        netloc = _netloc(parts.scheme, parts.hostname or "", parts.port)
+        if netloc is None:
+            return None
+        safe = urlsplit(safe_url_string(f"{parts.scheme}://{netloc}{parts.path}?{parts.query}"))
+    except ValueError:  # UnicodeError is one
+        return None
+    path = _resolve_dots(safe.path or "/")
+    if rules.strip_slash:
+        path = path.rstrip("/") or "/"
+    query = _strip_params(safe.query, rules)
+    done = f"{parts.scheme}://{netloc}{path}?{query}" if query else f"{parts.scheme}://{netloc}{path}"
+    return done if len(done) <= URL_MAX_CHARS else None
+
+
+def _forward_slashes(url: str) -> str:
+    """Backslashes before the query are slashes to a browser (WHATWG URL, special schemes)."""
+    if "\\" not in url:
+        return url
+    end = min((at for at in (url.find("?"), url.find("#")) if at >= 0), default=len(url))
+    return url[:end].replace("\\", "/") + url[end:]
+
+
+def _netloc(scheme: str, host: str, port: int | None) -> str | None:
+    """`host[:port]` in punycode and lower case, or None where it is no host name."""
+    if ":" in host:
+        if not _IPV6(host):
+            return None
+        host = f"[{host}]"
+    else:
+        if not host.isascii():
+            host = host.encode("idna").decode("ascii")
+        host = host.lower().removesuffix(".")
+        if len(host) > 253 or not _HOST(host):
+            return None
+    if port == 0:
+        return None
+    return host if port is None or port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"
+
+
+def _resolve_dots(path: str) -> str:
+    """RFC 3986, 5.2.4, with %2e read as a dot as browsers do; empty segments stay."""
+    if not _DOT_SEGMENT.search(path):
+        return path
+    kept: list[str] = []
+    segments = path.split("/")[1:]
+    for position, segment in enumerate(segments):
+        dots = segment.lower().replace("%2e", ".")
+        if dots not in (".", ".."):
+            kept.append(segment)
+            continue
+        if dots == ".." and kept:
+            kept.pop()
+        if position == len(segments) - 1:
+            kept.append("")
+    return "/" + "/".join(kept)
+
+
+def _strip_params(query: str, rules: UrlRules) -> str:
+    """The query without the parameters that do not count; what stays is left as it was written."""
+    if not query:
+        return query
+    return "&".join(pair for pair in query.split("&") if pair and not _stripped(pair.partition("=")[0], rules))
+
+
+@lru_cache(maxsize=4096)
+def _stripped(raw_name: str, rules: UrlRules) -> bool:
+    name = unquote_plus(raw_name).lower()
+    if any(fnmatchcase(name, pattern.lower()) for pattern in rules.keep):
+        return False
+    if name in TRACKING_PARAMS or name.startswith(TRACKING_PREFIXES):
+        return True
+    return any(fnmatchcase(name, pattern.lower()) for pattern in rules.strip)
+
+
+def _canonical_slowly(url: str) -> str:
+    if not _WEB_SCHEME(url):
+        return url
+    try:
+        return canonicalize_url(_STRAY_PERCENT.sub("%25", url))  # else "%%30" becomes "%0", which means something else
+    except ValueError:
+        return url

@@ -1,0 +1,79 @@
+"""Bytes of a hostile page to text and to a tree; text to something that can be stored. Pure, and never raises.
+
+The character set, as browsers choose it: byte order mark, HTTP header, <meta> or XML declaration; else UTF-8 where the
+body is valid UTF-8, else windows-1252. Labels of latin-1 mean windows-1252; unknown ones count as missing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from lxml import etree
+from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, to_unicode
+
+_NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
+_NOT_TEXT_CODECS = frozenset({"hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode",
+                              "raw-unicode-escape", "unicode-escape", "idna", "undefined"})  # fmt: skip
+
+
+class Decoded(NamedTuple):
+    """`utf8` is what lxml parses: equal to `text` encoded, but without the cost where the body was UTF-8 already."""
+
+    text: str
+    utf8: bytes
+
+
+def decode(body: bytes, content_type: str | None) -> Decoded:
+    encoding, bom = read_bom(body)
+    if encoding is not None and bom is not None:
+        body = body[len(bom) :]
+    else:
+        encoding = (http_content_type_encoding(content_type) if content_type else None) or _declared(body)
+    if encoding in (None, "utf-8"):
+        try:
+            return Decoded(body.decode("utf-8"), body)
+        except UnicodeDecodeError:
+            encoding = encoding or "cp1252"
+    text = _decoded(body, encoding or "cp1252")
+    return Decoded(text, text.encode("utf-8", "replace"))
+
+
+def _declared(body: bytes) -> str | None:
+    head = body[:4096]
+    if b"charset" not in head.lower() and b"encoding" not in head:
+        return None
+    encoding = html_body_declared_encoding(head)
+    # A <meta> that was read as ASCII cannot be UTF-16 (WHATWG HTML, "prescan a byte stream").
+    return "utf-8" if encoding is not None and encoding.startswith(("utf-16", "utf-32")) else encoding
+
+
+def _decoded(body: bytes, encoding: str) -> str:
+    if encoding not in _NOT_TEXT_CODECS:
+        try:
+            return to_unicode(body, encoding)
+        except (LookupError, ValueError, TypeError, AttributeError):  # codecs of Python's that are no character sets
+            pass
+    return body.decode("cp1252", "replace")
+
+
+def parse_html(utf8: bytes) -> etree._Element:
+    """The root element; of anything at all. lxml stops at 2,048 levels of nesting, where browsers stop at 512."""
+    if b"\x00" in utf8:
+        utf8 = utf8.replace(b"\x00", b"")
+    # A parser a page costs 0.4 us and lets threads parse side by side; ids are looked up in the tree anyway.
+    parser = etree.HTMLParser(encoding="utf-8", recover=True, no_network=True, huge_tree=True)
+    try:
+        root = etree.fromstring(utf8, parser)
+    except (etree.XMLSyntaxError, ValueError):
+        root = None
+    return root if root is not None else etree.fromstring(b"<html/>", etree.HTMLParser())
+
+
+def clean_text(text: str) -> str:
+    """Without NUL and lone surrogates, which PostgreSQL and UTF-8 refuse; whitespace of all kinds collapsed."""
+    return " ".join(storable(text).split())
+
+
+def storable(text: str) -> str:
+    return text if text.isascii() and "\x00" not in text else _NUL_OR_SURROGATE.sub("", text)

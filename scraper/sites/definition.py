@@ -1,0 +1,234 @@
+"""`Site`: one shop's definition, validated. The schema of sites/*.yaml and of the snapshots in the database. Pure.
+
+A definition keeps what was written; the numbers that are meant are properties with their unit in their name
+(`revisit_s`, `rate_per_s`). It refuses to import anybody's code: `scraper.sites.functions` does that when asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+
+from scraper.domain import Kind
+from scraper.policy import urls
+from scraper.sites import scalars
+from scraper.sites.fields import FieldSpec, IdSource, Links, Model, Pages, Regex, as_css, checked, to_text, wrong
+
+Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
+StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
+Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
+Queue = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+def _obeys(value: Any) -> Any:
+    return {"obey": True, "ignore": False}.get(value, value) if isinstance(value, str) else value
+
+
+def _as_sitemap(value: Any) -> Any:
+    if isinstance(value, str | list):
+        return {"urls": value}
+    if isinstance(value, dict) and "url" in value:
+        return {"urls": value["url"], **{key: given for key, given in value.items() if key != "url"}}
+    return value
+
+
+_STRINGS = BeforeValidator(_as_list, json_schema_input_type=str | list[str])
+UrlList = Annotated[tuple[StartUrl, ...], _STRINGS, Field(max_length=10_000)]
+
+
+class Sitemap(Model):
+    """Where the shop lists its own pages."""
+
+    urls: UrlList = Field(min_length=1, description="sitemaps, sitemap indexes, or robots.txt (its Sitemap: lines)")
+    products: Regex | None = Field(None, description="product URLs; default: all that `listings` does not take")
+    listings: Regex | None = Field(None, description="listing URLs; default: none")
+
+
+class Listing(Model):
+    """What is taken from listing pages."""
+
+    products: Links = Field((), description="links to product pages")
+    listings: Links = Field((), description="links to further listing pages, such as categories")
+    next: Links = Field((), description="the link to the next listing page")
+    pages: Pages | None = Field(None, description="numbered listing pages")
+    function: Function | None = Field(None, description="`module:function`, in place of or beside the selectors")
+    queue: Queue | None = Field(None, description="for listing pages and sitemaps; default: the site's")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> Self:
+        if not (self.products or self.listings or self.function):
+            raise wrong(("", "finds no links (mend: give products, listings or function)"))
+        return self
+
+
+class ProductPage(Model):
+    """What is taken from product pages."""
+
+    id: Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] | None = Field(None, description="the shop's own id; default: the URL")
+    fields: dict[FieldName, Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)]] = Field(
+        default_factory=dict, max_length=500, description="name -> CSS, or a mapping"
+    )
+    function: Function | None = Field(None, description="`module:function`, in place of fields")
+    queue: Queue | None = Field(None, description="for product pages; default: the site's")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = []
+        if not self.fields and self.function is None:
+            problems.append(("", "has no fields (mend: `fields:` with at least one, or `function:`)"))
+        if self.function is not None and (self.fields or self.id is not None):
+            problems.append(("function", "takes the place of id and fields (mend: remove it, or remove them)"))
+        if "id" in self.fields:
+            problems.append(("fields.id", "the id has a place of its own (mend: move it to `product.id`)"))
+        for name, spec in self.fields.items():
+            if spec.type == "price" and f"{name}_currency" in self.fields:
+                problems.append((
+                    f"fields.{name}_currency",
+                    f"the price {name} already gives {name}_currency (mend: remove it, or use another name)",
+                ))  # fmt: skip
+        if problems:
+            raise wrong(*problems)
+        return self
+
+    @property
+    def required(self) -> list[str]:
+        return [name for name, spec in self.fields.items() if spec.required]
+
+
+class Limits(Model):
+    """What one crawl may grow to."""
+
+    listings: int = Field(10_000, ge=1, le=10_000_000, description="listing pages")
+    products: int = Field(1_000_000, ge=1, le=1_000_000_000, description="product pages")
+    attempts: int | None = Field(None, ge=1, le=20, description="tries of a page; default: SCRAPER_ATTEMPTS_MAX")
+    body: int | None = Field(None, ge=1000, le=1_000_000_000, description="bytes unpacked; default: SCRAPER_BODY_MAX_BYTES")
+
+
+class Site(Model):
+    """One shop."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="default: the file's name")
+    title: str = Field("", max_length=200, description="for people")
+    enabled: bool = Field(True, description="false: never crawled by schedule")
+    start: UrlList = Field((), description="listing pages to start from")
+    sitemap: Annotated[Sitemap, BeforeValidator(_as_sitemap, json_schema_input_type=str | list[str] | Sitemap)] | None = Field(None, description="or: its sitemaps")
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], _STRINGS] = Field(
+        (), description="further hosts that belong to the site"
+    )
+    queue: Queue = Field("datacenter", description="residential, datacenter, browser …")
+    region: str | None = Field(None, pattern=r"^[a-z][a-z0-9_-]{0,30}$", description="such as eu; default: any")
+    priority: Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))] = Field(
+        "normal", description="high, normal, low, or 0 (last) to 9 (first)"
+    )
+    schedule: Annotated[str, AfterValidator(scalars.check_cron)] | None = Field(None, description="cron, five fields")
+    timezone: Annotated[str, AfterValidator(scalars.check_timezone)] = Field("UTC", description="of the schedule")
+    rate: Annotated[Text, AfterValidator(partial(checked, scalars.per_second))] = Field(
+        "4/s", description="requests to a host, whole fleet: 60/m, 2/s, unlimited"
+    )
+    concurrency: int = Field(4, ge=1, le=1000, description="requests at once to a host, whole fleet")
+    revisit: Annotated[Text, AfterValidator(partial(checked, scalars.seconds))] = Field(
+        "7d", description="how old a product's data may be before it is fetched again: 7d, 12h, 0"
+    )
+    robots: Annotated[bool, BeforeValidator(_obeys, json_schema_input_type=bool | Literal["obey", "ignore"])] = Field(
+        True, description="obey robots.txt"
+    )
+    allow_private: bool = Field(False, description="allow private and loopback addresses: tests and intranets")
+    user_agent: str | None = Field(None, min_length=1, max_length=500, description="default: SCRAPER_USER_AGENT")
+    headers: dict[str, Text] = Field(default_factory=dict, max_length=50, description="further request headers")
+    strip_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="query parameters to drop; * allowed")
+    keep_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="tracking parameters to keep; * allowed")
+    trailing_slash: Literal["keep", "strip"] = Field("keep", description="strip: /a/ and /a are one page")
+    limits: Limits = Limits.model_validate({})
+    listing: Listing | None = None
+    product: ProductPage
+
+    @field_validator("region", mode="before")
+    @classmethod
+    def _any_region(cls, value: Any) -> Any:
+        return None if value == "any" else value
+
+    @field_validator("headers")
+    @classmethod
+    def _safe_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            scalars.check_header(name, text)
+        return value
+
+    @field_validator("user_agent")
+    @classmethod
+    def _safe_user_agent(cls, value: str | None) -> str | None:
+        scalars.check_header_value("user_agent", value or "")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        problems = []
+        if not self.start and self.sitemap is None:
+            problems.append(("", "nowhere to start (mend: give `start:` or `sitemap:`)"))
+        if self.start and self.listing is None:
+            problems.append(("start", "start pages are listing pages, but there is no `listing:` (mend: add it)"))
+        if self.sitemap is not None and self.sitemap.listings is not None and self.listing is None:
+            problems.append(("sitemap.listings", "there is no `listing:` that says what they hold (mend: add it)"))
+        if problems:
+            raise wrong(*problems)
+        return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy without what was computed from the original."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("url_rules", "allowed_hosts", "content_hash"):
+            copied.__dict__.pop(name, None)
+        return copied
+
+    def queue_of(self, kind: Kind) -> str:
+        """The capability that pages of this kind ask for."""
+        own = self.product.queue if kind is Kind.PRODUCT else self.listing.queue if self.listing else None
+        return own or self.queue
+
+    @property
+    def priority_number(self) -> int:
+        return scalars.priority_number(self.priority)
+
+    @property
+    def rate_per_s(self) -> float | None:
+        """Requests a second to one host by the whole fleet; None is unlimited."""
+        return scalars.per_second(self.rate)
+
+    @property
+    def revisit_s(self) -> float:
+        return scalars.seconds(self.revisit)
+
+    @cached_property
+    def url_rules(self) -> urls.UrlRules:
+        return urls.UrlRules(tuple(self.strip_params), tuple(self.keep_params), self.trailing_slash == "strip")
+
+    @cached_property
+    def allowed_hosts(self) -> frozenset[str]:
+        """The hosts that belong to the site; those below them do too (`urls.belongs`)."""
+        given = [urls.host_of(url) for url in (*self.start, *(self.sitemap.urls if self.sitemap else ()))]
+        return frozenset((*map(_without_www, given), *self.hosts))
+
+    def owns(self, url: str) -> bool:
+        """True for a URL on one of the site's hosts."""
+        return urls.belongs(urls.host_of(url), self.allowed_hosts)
+
+    @cached_property
+    def content_hash(self) -> str:
+        """SHA-256 of the canonical JSON: equal for equal definitions, in any process."""
+        data = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(data.encode()).hexdigest()
+
+
+def _without_www(host: str) -> str:
+    bare = host.removeprefix("www.")
+    return bare if "." in bare else host

@@ -1,0 +1,48 @@
+"""A site's own Python functions, imported by name: `module:function`. The only module here that runs a user's code.
+
+Loading a definition imports nothing; `check_functions` is what `scraper sites check` calls, `resolve` what a worker calls.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
+
+from scraper.sites.definition import Site
+from scraper.sites.page import Page
+
+PageFunction = Callable[[Page], Iterable[Any] | None]
+
+
+def resolve(name: str) -> PageFunction:
+    """The function `module:function` means. Raises `ImportError` with a mend."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = import_module(module_name)
+    except Exception as error:  # a user's module may raise anything while it is imported
+        raise ImportError(
+            f"cannot import {module_name!r}: {type(error).__name__}: {str(error)[:300]} (mend: a module that Python finds "
+            "from the folder where the command runs; try `python -c 'import " + module_name + "'`)"
+        ) from error
+    function = getattr(module, attribute, None)
+    if function is None or not callable(function):
+        near = difflib.get_close_matches(attribute, dir(module), 1)
+        hint = f"did you mean {near[0]!r}?" if near else "define it, or correct its name"
+        raise ImportError(f"{module_name!r} has no function {attribute!r} (mend: {hint})")
+    return function  # type: ignore[no-any-return]
+
+
+def check_functions(site: Site) -> list[tuple[str, str]]:
+    """Imports the site's functions; (key, sentence) for each that cannot be."""
+    named = {"product.function": site.product.function, "listing.function": site.listing.function if site.listing else None}
+    problems = []
+    for key, name in named.items():
+        if name is None:
+            continue
+        try:
+            resolve(name)
+        except ImportError as error:
+            problems.append((key, str(error)))
+    return problems

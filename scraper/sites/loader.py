@@ -1,0 +1,178 @@
+"""From YAML files to `Site`s: every problem of a file at once, each with its line and a mend.
+
+The only module of `scraper.sites` that reads files. It imports no user's code (see `scraper.sites.functions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from scraper.errors import DefinitionError
+from scraper.sites import functions, scalars, yaml12
+from scraper.sites.definition import Site
+from scraper.sites.problems import explain
+
+FILE_MAX_BYTES = 1_000_000
+SUFFIXES = (".yaml", ".yml")
+
+
+def load_file(path: Path | str) -> Site:
+    """The site a file defines. Raises `DefinitionError` with a line a problem: `file:line: key: message (mend: …)`."""
+    path = Path(path)
+    return load_text(_read(path), path)
+
+
+def load_text(text: str, path: Path | str) -> Site:
+    """The site that YAML text defines; `path` names it in messages, and the site where the text does not."""
+    path = Path(path)
+    try:
+        parsed = yaml12.parse(text)
+    except yaml.YAMLError as error:
+        line, message = yaml12.sentence(error)
+        raise DefinitionError([f"{path}:{line}: {message}"]) from None
+    except RecursionError:
+        raise DefinitionError([f"{path}:1: nested too deeply (mend: see docs/site-definitions.md)"]) from None
+    found = list(parsed.problems)
+    if not isinstance(parsed.data, dict):
+        what = "is empty" if parsed.data is None else "holds no mapping"
+        raise DefinitionError([f"{path}:1: the file {what} (mend: start with `name: {_stem(path)}`)"])
+    data = {"name": _stem(path), **parsed.data}
+    site = None
+    try:
+        site = Site.model_validate(data)
+    except ValidationError as error:
+        found += explain(error, data, parsed.lines)
+    if found or site is None:
+        raise DefinitionError([f"{path}:{line}: {message}" for line, message in sorted(found)])
+    return site
+
+
+def definition_files(folder: Path | str) -> list[Path]:
+    """The definitions of a folder, by file name; none where there is no such folder."""
+    return _files([folder]) if Path(folder).is_dir() else []
+
+
+def load_dir(folder: Path | str) -> list[Site]:
+    """Every *.yaml of a folder, by name. Raises `DefinitionError` with the problems of all files together."""
+    sites, problems = _load(_files([folder]))
+    if problems:
+        raise DefinitionError(problems)
+    return sorted((site for _, site in sites), key=lambda site: site.name)
+
+
+def check(paths: Iterable[Path | str]) -> list[str]:
+    """The problems of files and folders together, names used twice included; empty where all is well."""
+    try:
+        files = _files(paths)
+    except DefinitionError as error:
+        return error.problems
+    return _load(files)[1]
+
+
+def check_functions(paths: Iterable[Path | str]) -> list[str]:
+    """Imports the Python functions that valid definitions name; a line for each that cannot be imported."""
+    problems = []
+    for path in _files(paths):
+        try:
+            site = load_file(path)
+        except DefinitionError:
+            continue  # check() tells
+        lines = yaml12.parse(_read(path)).lines
+        for key, message in functions.check_functions(site):
+            problems.append(f"{path}:{lines.get(tuple(key.split('.')), 1)}: {key}: {message}")
+    return problems
+
+
+def warnings(site: Site) -> list[str]:
+    """What is allowed but seldom meant, a sentence each."""
+    found = []
+    if site.schedule is not None:
+        gap = scalars.shortest_gap(site.schedule)
+        if gap.total_seconds() < site.revisit_s:
+            half = _duration(gap / 2)
+            found.append(
+                f"the schedule runs every {_duration(gap)} but revisit is {site.revisit}: products are fetched once in "
+                f"{site.revisit}; set `revisit: {half}` to fetch them every time"
+            )
+    if site.product.function is None and not site.product.required:
+        found.append(
+            "no field is `required`: a page that shows something else is stored as a product with empty fields; set "
+            "`required: true` on the fields every product has"
+        )
+    if site.allow_private:
+        found.append("allow_private is true: links of this site may reach addresses inside your network")
+    if not site.robots:
+        found.append("robots is false: robots.txt is ignored")
+    if site.rate_per_s is None:
+        found.append("rate is unlimited: only `concurrency` spares the shop's server")
+    if site.product.id is None and site.product.function is None:
+        found.append("no product.id: a product is known by its URL, and is a new one whenever that changes")
+    return found
+
+
+def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
+    sites: list[tuple[Path, Site]] = []
+    problems: list[str] = []
+    names: dict[str, Path] = {}
+    for path in files:
+        try:
+            site = load_file(path)
+        except DefinitionError as error:
+            problems += error.problems
+            continue
+        if site.name in names:
+            line = yaml12.parse(_read(path)).lines.get(("name",), 1)
+            problems.append(
+                f"{path}:{line}: name: {site.name!r} is also the name of {names[site.name]} (mend: give each its own)"
+            )
+            continue
+        names[site.name] = path
+        sites.append((path, site))
+    return sites, problems
+
+
+def _files(paths: Iterable[Path | str]) -> list[Path]:
+    files: dict[Path, None] = {}
+    for given in map(Path, paths):
+        if given.is_dir():
+            found = sorted(path for path in given.iterdir() if path.suffix in SUFFIXES and path.name[0] not in "._")
+            files.update(dict.fromkeys(found))
+        else:
+            files[given] = None
+    return list(files)
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.is_file() and path.stat().st_size > FILE_MAX_BYTES:
+            raise DefinitionError([f"{path}:1: larger than 1 MB (mend: is it a site definition?)"])
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise DefinitionError([f"{path}:1: no such file (mend: check the path and SCRAPER_SITES)"]) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise DefinitionError([f"{path}:1: cannot be read: {reason.lower()} (mend: check its permissions)"]) from None
+    if b"\x00" in raw:
+        raise DefinitionError([f"{path}:1: not a text file (mend: save it as UTF-8)"])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DefinitionError([f"{path}:{line}: not UTF-8 (mend: save the file as UTF-8)"]) from None
+
+
+def _stem(path: Path) -> str:
+    return path.stem.lower().replace(" ", "-").replace(".", "-")
+
+
+def _duration(gap: timedelta) -> str:
+    minutes = max(1, int(gap.total_seconds() // 60))
+    for unit, size in (("d", 1440), ("h", 60)):
+        if minutes % size == 0:
+            return f"{minutes // size}{unit}"
+    return f"{minutes}m"

@@ -1,0 +1,79 @@
+"""`Page`: what a site's own Python function is given. A value: it fetches nothing and changes nothing.
+
+    from scraper.domain import Kind, Link
+    from scraper.sites.page import Page
+
+    def product(page: Page):
+        data = page.json()
+        yield {"id": data["sku"], "title": data["name"], "price": Decimal(data["price"]), "price_currency": "EUR"}
+
+    def listing(page: Page):
+        for card in page.selector.css("article"):
+            yield page.follow(card.css("a::attr(href)").get())          # a string is a product page's URL
+        yield Link(page.follow("?page=2"), Kind.LISTING)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from parsel import Selector
+
+from scraper.policy import urls
+from scraper.sites.decode import Decoded, decode, parse_html
+
+
+class Page:
+    """One fetched page.
+
+    url       the final URL, after redirects; `page_url` the one that was asked for
+    status    the HTTP status; headers: a mapping with lower-case names
+    body      bytes, unpacked; text: decoded by its character set
+    depth     0 for a start page
+    selector  a parsel.Selector over the page, made when first used
+    """
+
+    def __init__(
+        self,
+        url: str,
+        body: bytes,
+        *,
+        status: int = 200,
+        headers: Mapping[str, str] | None = None,
+        page_url: str | None = None,
+        depth: int = 0,
+        rules: urls.UrlRules = urls.DEFAULT_RULES,
+    ) -> None:
+        self.url = url
+        self.page_url = page_url or url
+        self.status = status
+        self.headers = headers or {}
+        self.body = body
+        self.depth = depth
+        self._rules = rules
+
+    @cached_property
+    def _decoded(self) -> Decoded:
+        return decode(self.body, self.headers.get("content-type"))
+
+    @property
+    def text(self) -> str:
+        return self._decoded.text
+
+    @cached_property
+    def selector(self) -> Selector:
+        return Selector(root=parse_html(self._decoded.utf8), type="html", base_url=self.url)
+
+    def json(self) -> Any:
+        """The body as JSON. Raises `ValueError` where it is none."""
+        return json.loads(self.text)
+
+    def follow(self, url: str | None) -> str:
+        """`url` made absolute and clean. Raises `ValueError` where it is no web page's."""
+        absolute = urls.clean(url, self.url, self._rules) if url else None
+        if absolute is None:
+            raise ValueError(f"no link that can be followed: {str(url)[:200]!r}")
+        return absolute

@@ -1,0 +1,146 @@
+"""From pydantic's errors to lines people can act on: the key as it was written, its line, what is wrong, a mend. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from scraper.sites import definition, fields
+
+Path = tuple[str | int, ...]
+Line = tuple[int, str]
+
+_MENDS = {
+    "name": "small letters, digits, - and _, as in `my-shop`",
+    "queue": "small letters, digits, - and _, as in `residential`, `datacenter` or `browser`",
+    "region": "a short name such as `eu`, or `any`",
+    "trailing_slash": "`keep` or `strip`",
+    "function": "`package.module:function`",
+    "currency": "three capitals of ISO 4217, as in `EUR`",
+    "decimal": '"," or "."',
+    "type": f"one of {', '.join(get_args(fields.FieldType))}",
+    "param": "the query parameter's bare name, as in `page`",
+}
+_SAME_AS = {  # names that other crawlers and people use for a key
+    "selector": "css", "pagination": "pages", "next_page": "next", "url": "start", "start_url": "start",
+    "start_urls": "start", "urls": "start", "cron": "schedule", "tz": "timezone", "priority_number": "priority",
+    "items": "products", "categories": "listings", "allowed_domains": "hosts", "domains": "hosts", "split_by": "split",
+    "delay": "rate", "re": "regex", "attribute": "attr", "optional": "required", "multiple": "many", "kind": "type",
+    "obey_robots": "robots", "useragent": "user_agent", "json_ld": "jsonld", "fallback": "any", "alternatives": "any",
+}  # fmt: skip
+
+
+def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[Line]:
+    """(line, `key: message (mend: …)`) for each problem, without doubles."""
+    found: dict[Line, None] = {}
+    for one in error.errors(include_url=False, include_input=False):
+        for path, message in _expanded(one):
+            known = _written(path, data)
+            line = next((lines[known[:end]] for end in range(len(known), 0, -1) if known[:end] in lines), 1)
+            dotted = ".".join(map(str, known))
+            found[line, f"{dotted}: {message}" if dotted else message] = None
+    return list(found)
+
+
+def _expanded(one: Any) -> Iterator[tuple[Path, str]]:
+    path: Path = one["loc"]
+    if one["type"] != "together":
+        yield path, _message(one, path)
+        return
+    for key, text in one["ctx"]["problems"]:
+        yield (*path, *(key.split(".") if key else ())), text
+
+
+def _written(path: Path, data: Any) -> Path:
+    """The longest part of `path` that the file spells out: pydantic also names what shorthands stand for."""
+    known: list[str | int] = []
+    for step in path:
+        inside = step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
+        if inside:
+            data = data[step]
+        elif isinstance(step, int) or step in ("[key]", "urls"):
+            continue  # one link where a list may stand; sitemap's own shorthand
+        else:
+            break
+        known.append(step)
+    return tuple(known)
+
+
+def _message(one: Any, path: Path) -> str:
+    key = next((str(step) for step in reversed(path) if isinstance(step, str) and step != "[key]"), "")
+    context = one.get("ctx") or {}
+    match one["type"]:
+        case "extra_forbidden":
+            return _unknown_key(path)
+        case "missing":
+            return f"`{path[-1]}` is missing (mend: {_missing_mend(str(path[-1]))})"
+        case "value_error":
+            return str(context.get("error", one["msg"]))
+        case "string_pattern_mismatch":
+            if path[-1] == "[key]":
+                return "no field name (mend: small letters, digits and _, starting with a letter, as in `list_price`)"
+            return f"not written as it must be (mend: {_MENDS.get(key, context.get('pattern', ''))})"
+        case "literal_error":
+            return f"must be {context.get('expected')} (mend: {_MENDS.get(key, 'choose one of these')})"
+        case "bool_parsing" | "bool_type":
+            return "must be true or false (mend: write `true` or `false`)"
+        case "int_parsing" | "int_type" | "int_from_float":
+            return "must be a whole number (mend: without quotes, separators and units)"
+        case "string_type":
+            return "must be a text (mend: quote it, as in `\"…\"`)"
+        case "model_type" | "dict_type" | "model_attributes_type":
+            return "must be a mapping of keys (mend: put its keys below it, indented by two spaces)"
+        case "tuple_type" | "list_type":
+            return "must be a text or a list (mend: `- ` before each entry)"
+        case _:
+            return f"{one['msg'][:1].lower()}{one['msg'][1:]} (mend: see docs/site-definitions.md)"
+
+
+def _missing_mend(key: str) -> str:
+    if key == "product":
+        return "say what to read from product pages: `product: {fields: {title: h1::text}}`"
+    if key == "urls":
+        return "`urls:` with the sitemap's address"
+    return f"add `{key}:`"
+
+
+def _unknown_key(path: Path) -> str:
+    key = str(path[-1])
+    keys = _keys_at(path[:-1])
+    near = difflib.get_close_matches(key.lower().replace("-", "_"), keys, 1, 0.6)
+    alias = _SAME_AS.get(key.lower())
+    if alias in keys:
+        near = [alias]
+    if near:
+        return f"unknown key (mend: did you mean `{near[0]}`?)"
+    elsewhere = next((f"{place}.{key}" for place, model in _PLACES.items() if key in model.model_fields), None)
+    if elsewhere is not None:
+        return f"unknown key here (mend: did you mean `{elsewhere.lstrip('.')}`? check the indentation)"
+    return f"unknown key (mend: one of {', '.join(keys)})"
+
+
+_PLACES: dict[str, type[BaseModel]] = {
+    "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages, "product": definition.ProductPage,
+    "sitemap": definition.Sitemap, "limits": definition.Limits,
+}  # fmt: skip
+
+
+def _keys_at(path: Path) -> list[str]:
+    names = [step for step in path if isinstance(step, str)]
+    match names:
+        case ["listing", "products" | "listings" | "next"]:
+            model: type[BaseModel] = fields.LinkSource
+        case ["product", "fields", _]:
+            model = fields.FieldSpec
+        case ["product", "fields", _, "any"]:
+            model = fields.Reading
+        case ["product", "id"]:
+            model = fields.IdSource
+        case ["product", "id", "any"]:
+            model = fields.Source
+        case _:
+            model = _PLACES.get(".".join(names), definition.Site)
+    return list(model.model_fields)

@@ -1,0 +1,140 @@
+"""The small values of a site definition: durations, rates, cron, time zones, URLs, headers, priorities. Pure.
+
+Each function takes what was written and gives the number that is meant, or raises `ValueError` with a mend.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from scraper.policy import urls
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)").fullmatch
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:/\s*(?:([smhd])|(sec|second|min|minute|hour|day)))?").fullmatch
+PRIORITIES = {"low": 2, "normal": 5, "high": 8}
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch  # RFC 9110, 5.1: a token
+# The client computes these, or they would break the framing of the request or the connection's reuse.
+_OWN_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer",
+                "proxy-authorization", "proxy-connection", "expect", "accept-encoding", "if-none-match",
+                "if-modified-since", "range"}  # fmt: skip
+
+
+def seconds(text: str) -> float:
+    """`7d`, `12h`, `30m`, `45s`, `0`: a length of time in seconds. A bare number is seconds."""
+    match = _DURATION(text.strip().lower())
+    if match is None:
+        raise ValueError(f"{text!r} is no length of time (mend: a number and s, m, h, d or w, as in `12h`; 0 for none)")
+    value = float(match[1]) * _UNITS_S[match[2] or "s"]
+    if value > 10 * 365 * 86_400:
+        raise ValueError(f"{text!r} is longer than ten years (mend: for example `7d`)")
+    return value
+
+
+def per_second(text: str) -> float | None:
+    """`60/m` -> 1.0, `2/s` or `2` -> 2.0, `unlimited` -> None: requests a second."""
+    written = text.strip().lower()
+    if written == "unlimited":
+        return None
+    match = _RATE(written)
+    if match is None:
+        raise ValueError(f"{text!r} is no rate (mend: requests a second, minute or hour, as in `60/m`, or `unlimited`)")
+    value = float(match[1]) / _UNITS_S[(match[2] or match[3] or "s")[0]]
+    if value <= 0:
+        raise ValueError("a rate of 0 would never fetch anything (mend: `enabled: false` switches a site off)")
+    if value > 10_000:
+        raise ValueError(f"{text!r} is more than 10,000 a second (mend: `unlimited` says that you mean it)")
+    return value
+
+
+def priority_number(text: str) -> int:
+    """`high`, `normal`, `low` or `0` to `9`, 9 first."""
+    if text in PRIORITIES:
+        return PRIORITIES[text]
+    if re.fullmatch("[0-9]", text):
+        return int(text)
+    raise ValueError(f"{text!r} is no priority (mend: high, normal, low, or a number from 0, last, to 9, first)")
+
+
+@lru_cache(maxsize=1024)
+def check_cron(text: str) -> str:
+    """Five fields; one that never fires (30 February) is refused."""
+    if len(text.split()) != 5:
+        raise ValueError(
+            f"{text!r} has {len(text.split())} fields, a schedule has 5 (mend: minute hour day month weekday, as in "
+            '"0 6 * * *" for every day at 6:00)'
+        )
+    try:
+        next(CronSim(text, datetime(2024, 1, 1, tzinfo=UTC)))
+    except CronSimError as error:
+        raise ValueError(
+            f'{text!r} is no cron schedule: {str(error).lower()} (mend: as in "30 */4 * * MON-FRI")'
+        ) from None
+    except StopIteration:
+        raise ValueError(f"{text!r} never fires (mend: check day and month)") from None
+    return " ".join(text.split())
+
+
+def shortest_gap(cron: str, count: int = 60) -> timedelta:
+    """The shortest time between two of the schedule's next `count` slots."""
+    slots = CronSim(cron, datetime(2024, 1, 1, tzinfo=UTC))
+    last, shortest = next(slots), timedelta.max
+    for _ in range(count):
+        following = next(slots, None)
+        if following is None:
+            break
+        last, shortest = following, min(shortest, following - last)
+    return shortest
+
+
+def check_timezone(text: str) -> str:
+    try:
+        ZoneInfo(text)
+    except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
+        raise ValueError(_no_zone(text)) from None
+    except KeyError:
+        raise ValueError(_no_zone(text)) from None
+    return text
+
+
+def _no_zone(text: str) -> str:
+    return f"{text!r} is no time zone (mend: a name of the IANA database, as in `Europe/Berlin` or `UTC`)"
+
+
+def check_start_url(text: str) -> str:
+    """An absolute http(s) URL, returned as it will be requested; its query stays whole."""
+    cleaned = urls.clean(text, rules=urls.UrlRules(keep=("*",)))
+    if cleaned is not None:
+        return cleaned
+    if "@" in text:
+        raise ValueError("no user name or password in a URL (mend: send an `Authorization` header from `headers`)")
+    raise ValueError(f"{text!r} is no absolute URL (mend: start it with https://, as in `https://shop.example/`)")
+
+
+def check_host(text: str) -> str:
+    """A host as it is written in `hosts`: a name, with a port only where that port alone is meant."""
+    cleaned = urls.clean(f"http://{text}/") if not set("/?#@*") & set(text) else None
+    if cleaned is None:
+        raise ValueError(f"{text!r} is no host name (mend: without https:// and path, as in `cdn.shop.example`)")
+    return urls.host_of(cleaned)
+
+
+def check_header(name: str, value: str) -> None:
+    if not _HEADER_NAME(name):
+        raise ValueError(f"{name!r} is no header name (mend: letters, digits and hyphens)")
+    if name.lower() in _OWN_HEADERS:
+        raise ValueError(f"the header {name!r} is set by the crawler itself (mend: remove it)")
+    if name.lower() == "user-agent":
+        raise ValueError("the user agent has a key of its own (mend: `user_agent: …` beside `headers`)")
+    check_header_value(name, value)
+
+
+def check_header_value(name: str, value: str) -> None:
+    if len(value) > 4000 or any(ord(char) < 0x20 or ord(char) > 0x7E for char in value):
+        raise ValueError(f"the value of {name!r} must be one line of plain ASCII, 4,000 characters at the most (mend: "
+                         "remove line breaks and accents)")  # fmt: skip

@@ -1,0 +1,29 @@
+"""The JSON schema of site definitions, for editors: completion and red lines while typing. Generated, never edited.
+
+An editor uses it after `# yaml-language-server: $schema=schema.json` in the file's first line. It knows keys and types; only `scraper
+sites check` knows whether a selector or a schedule is right.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from scraper.sites.definition import Site
+
+
+def json_schema() -> dict[str, Any]:
+    """Draft 2020-12."""
+    schema = Site.model_json_schema(mode="validation")
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    schema["title"] = "Site definition"
+    schema["required"] = ["product"]  # the name comes from the file
+    sitemap = schema["$defs"]["Sitemap"]
+    sitemap["properties"]["url"] = {**sitemap["properties"]["urls"], "description": "the same as urls"}
+    sitemap.pop("required", None)
+    return schema
+
+
+def write_schema(path: Path | str) -> None:
+    Path(path).write_text(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

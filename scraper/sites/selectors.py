@@ -1,0 +1,168 @@
+"""Selectors as they are written, compiled once: CSS and XPath to lxml, patterns to `regex`, JSON-LD paths to steps. Pure.
+
+Every function raises `ValueError` with a sentence that says what is wrong and how to mend it; what compiles here cannot
+fail later for its own sake. Hostile pages are met with `REGEX_TIMEOUT_S`; XPath's own `re:` functions have no such limit,
+so prefer the `regex:` key.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import regex
+from cssselect import SelectorError
+from lxml import etree
+from parsel.csstranslator import HTMLTranslator
+from parsel.xpathfuncs import setup as _register_has_class
+
+REGEX_TIMEOUT_S = 1.0
+NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exslt.org/sets"}  # as parsel has them
+
+_register_has_class()
+_TRANSLATOR = HTMLTranslator()
+_EMPTY = etree.fromstring(b"<html><body/></html>", etree.HTMLParser())
+_SEGMENT = re.compile(r"([@\w:-]+)((?:\[-?\d+\])*)")
+_TEXT_OR_ATTR = re.compile(r"::(?:text|attr\()")
+
+
+class JsonPath(NamedTuple):
+    """`Product.offers[0].price`: the @type to look for, then keys (str) and indexes (int)."""
+
+    type: str
+    steps: tuple[str | int, ...]
+
+    def sibling(self, key: str) -> JsonPath:
+        return JsonPath(self.type, (*self.steps[:-1], key))
+
+
+@lru_cache(maxsize=4096)
+def compile_css(css: str) -> etree.XPath:
+    """CSS with parsel's `::text` and `::attr(name)`; gives elements where neither is written."""
+    if not css.strip():
+        raise ValueError("the CSS selector is empty (mend: for example `h1::text`)")
+    try:
+        return _compiled(_TRANSLATOR.css_to_xpath(css))
+    except (SelectorError, ValueError, NotImplementedError) as error:
+        raise ValueError(f"bad CSS selector {css!r}: {_reason(error)} {_css_mend(css)}") from None
+
+
+@lru_cache(maxsize=4096)
+def compile_xpath(xpath: str) -> etree.XPath:
+    """XPath 1.0 with `re:` and `set:` of EXSLT and parsel's `has-class()`."""
+    if not xpath.strip():
+        raise ValueError("the XPath is empty (mend: for example `//h1/text()`)")
+    try:
+        return _compiled(xpath)
+    except ValueError as error:
+        raise ValueError(
+            f"bad XPath {xpath!r}: {_reason(error)} (mend: check brackets and quotes; a relative path starts with `//`)"
+        ) from None
+
+
+def selects_elements(css: str) -> bool:
+    return not _TEXT_OR_ATTR.search(css)
+
+
+@lru_cache(maxsize=4096)
+def compile_regex(pattern: str, groups: int | None = None) -> regex.Pattern[str]:
+    """A pattern of the `regex` package. Always search it with `find`, which bounds its time.
+
+    `groups`: how many groups it must have at the least.
+    """
+    if not pattern:
+        raise ValueError(r"the regular expression is empty (mend: for example `(\d+)`)")
+    try:
+        compiled = regex.compile(pattern)
+    except (regex.error, ValueError, RecursionError, OverflowError) as error:
+        raise ValueError(
+            f"bad regular expression {pattern!r}: {_reason(error)} (mend: balance the brackets, escape `( [ + * ? .` "
+            "that are meant literally with a backslash; in YAML use 'single quotes' so that backslashes stay)"
+        ) from None
+    if groups is not None and compiled.groups < groups:
+        raise ValueError(
+            f"the regular expression {pattern!r} has no group (mend: put ( ) around the part you want, as in "
+            r"'of (\d+)')"
+        )
+    return compiled
+
+
+def find(pattern: regex.Pattern[str], text: str) -> str | None:
+    """The first group that took part in the first match, or the whole match; None where nothing matches.
+
+    Raises `TimeoutError` after `REGEX_TIMEOUT_S`.
+    """
+    match = pattern.search(text, timeout=REGEX_TIMEOUT_S)
+    return None if match is None else _picked(match)
+
+
+def find_at_all(pattern: regex.Pattern[str], text: str) -> bool:
+    return pattern.search(text, timeout=REGEX_TIMEOUT_S) is not None
+
+
+def find_all(pattern: regex.Pattern[str], text: str, limit: int) -> list[str]:
+    found: list[str] = []
+    for match in pattern.finditer(text, timeout=REGEX_TIMEOUT_S):
+        picked = _picked(match)
+        if picked is not None:
+            found.append(picked)
+        if len(found) >= limit:
+            break
+    return found
+
+
+def _picked(match: regex.Match[str]) -> str | None:
+    if match.re.groups:
+        return next((group for group in match.groups() if group is not None), None)
+    return match[0]
+
+
+@lru_cache(maxsize=4096)
+def parse_jsonld(path: str) -> JsonPath:
+    """`offers.price` is looked for in the page's Product; a capitalised first word names another @type."""
+    steps: list[str | int] = []
+    at = 0
+    while at < len(path):
+        match = _SEGMENT.match(path, at)
+        if match is None:
+            break
+        steps.append(match[1])
+        steps.extend(int(index) for index in re.findall(r"-?\d+", match[2]))
+        at = match.end()
+        if at < len(path) and path[at] == ".":
+            at += 1
+            if at == len(path):
+                at = -1
+                break
+        else:
+            break
+    if at != len(path) or not steps:
+        raise ValueError(f"bad JSON-LD path {path!r} (mend: names joined by dots, as in `Product.offers[0].price`)")
+    first = steps[0]
+    if isinstance(first, str) and first[:1].isupper():
+        if len(steps) == 1 or isinstance(steps[1], int):
+            raise ValueError(f"the JSON-LD path {path!r} names a type only (mend: add what you want of it: `{first}.name`)")
+        return JsonPath(first, tuple(steps[1:]))
+    return JsonPath("Product", tuple(steps))
+
+
+def _compiled(xpath: str) -> etree.XPath:
+    try:
+        compiled = etree.XPath(xpath, namespaces=NAMESPACES, smart_strings=False)
+        compiled(_EMPTY)  # unknown functions and prefixes show only now
+    except (etree.XPathError, ValueError, TypeError) as error:
+        raise ValueError(_reason(error)) from None
+    return compiled
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
+def _css_mend(css: str) -> str:
+    if "::" in css and selects_elements(css):
+        return "(mend: the only pseudo-elements are `::text` and `::attr(name)`)"
+    if css.lstrip().startswith(("/", "(")) or "//" in css:
+        return "(mend: this looks like XPath: write `xpath:` in place of `css:`)"
+    return "(mend: try it in a browser's console with document.querySelectorAll; quote it in YAML if it starts with # or [)"

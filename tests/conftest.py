@@ -1,0 +1,147 @@
+"""What every test may ask for: real PostgreSQL and Valkey, a fresh database a test, and no way out of this machine.
+
+The servers are the embedded ones, started once for the whole run (all xdist workers share them), stopped at its end. A
+test's database is a clone of a migrated template; its Valkey is a numbered database of its own, emptied first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+import uuid
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import redis
+import sqlalchemy as sa
+
+from scraper import embedded, migrations
+from scraper import settings as settings_module
+from scraper.settings import Settings
+from scraper.stores.database import make_engine
+
+HOME = "SCRAPER_TEST_HOME"
+CLEARED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "SCRAPER_HOME", "SCRAPER_SITES")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in CLEARED:
+        os.environ.pop(name, None)
+    if not hasattr(config, "workerinput"):  # the controller makes the folder; workers inherit its name
+        os.environ[HOME] = tempfile.mkdtemp(prefix="scraper-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
+    home = Path(os.environ.pop(HOME))
+    embedded.down(Settings(home=home))
+    shutil.rmtree(home, ignore_errors=True)
+
+
+_connect = socket.socket.connect
+
+
+def _only_local(self: socket.socket, address: Any) -> None:
+    if self.family in (socket.AF_INET, socket.AF_INET6):
+        host = str(address[0])
+        assert host == "localhost" or ip_address(host.split("%")[0]).is_loopback, f"a test connects to {host}"
+    _connect(self, address)
+
+
+@pytest.fixture(autouse=True)
+def no_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests open no connection but to this machine's loopback addresses."""
+    monkeypatch.setattr(socket.socket, "connect", _only_local)
+
+
+@pytest.fixture(autouse=True)
+def settings_read_anew() -> Iterator[None]:
+    settings_module.load.cache_clear()
+    yield
+    settings_module.load.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def servers() -> Settings:
+    """Running PostgreSQL and Valkey, with the template database migrated."""
+    home = Path(os.environ[HOME])
+    settings = Settings(home=home)
+    embedded.up(settings)
+    with (home / "template.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with admin(settings) as connection:
+            known = connection.execute("SELECT 1 FROM pg_database WHERE datname = 'template_migrated'").fetchone()
+            if known is None:
+                connection.execute("CREATE DATABASE template_being_made")
+                engine = make_engine(database_url(settings, "template_being_made"))
+                migrations.upgrade(engine)
+                engine.dispose()
+                connection.execute("ALTER DATABASE template_being_made RENAME TO template_migrated")
+    return settings
+
+
+def admin(settings: Settings) -> psycopg.Connection[Any]:
+    url = settings.postgres_url.replace("postgresql+psycopg://", "postgresql://")
+    return psycopg.connect(url.replace("/scraper?", "/postgres?"), autocommit=True)
+
+
+def database_url(settings: Settings, name: str) -> str:
+    return settings.postgres_url.replace("/scraper?", f"/{name}?")
+
+
+@pytest.fixture
+def empty_database(servers: Settings) -> Iterator[str]:
+    """URL of a database without any table."""
+    yield from _database(servers, "template1")
+
+
+@pytest.fixture
+def database(servers: Settings) -> Iterator[str]:
+    """URL of a migrated database of the test's own."""
+    yield from _database(servers, "template_migrated")
+
+
+def _database(servers: Settings, template: str) -> Iterator[str]:
+    name = f"t_{uuid.uuid4().hex[:16]}"
+    with (Path(os.environ[HOME]) / "template.lock").open("w") as lock, admin(servers) as connection:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield database_url(servers, name)
+    with admin(servers) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def engine(database: str) -> Iterator[sa.Engine]:
+    engine = make_engine(database)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def valkey_url(servers: Settings, worker_id: str) -> str:
+    """URL of an empty numbered database of this xdist worker's own."""
+    number = 1 + int(worker_id.removeprefix("gw") if worker_id != "master" else 0) % 15
+    url = servers.valkey_url.replace("db=0", f"db={number}")
+    with redis.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
+@pytest.fixture
+def environment(database: str, valkey_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The test's servers as the environment that the real commands read; home and sites are the test's own."""
+    (tmp_path / "sites").mkdir()
+    monkeypatch.setenv("DATABASE_URL", database)
+    monkeypatch.setenv("REDIS_URL", valkey_url)
+    monkeypatch.setenv("SCRAPER_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SCRAPER_SITES", str(tmp_path / "sites"))
+    return settings_module.load()

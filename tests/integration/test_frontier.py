@@ -1,0 +1,231 @@
+"""The frontier on a real PostgreSQL: leases, fences, dedup, and what two connections do to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from scraper.domain import Kind, Status, Verdict
+from scraper.stores import crawls, frontier
+from scraper.stores.settle import SettledPage
+from tests.making import (
+    AGAIN,
+    OK,
+    a_site,
+    add,
+    at_once,
+    claimed,
+    expire,
+    lease_all,
+    new_page,
+    open_crawl,
+    rows,
+    settled,
+    store,
+    urls,
+    with_product,
+)
+
+
+@pytest.fixture
+def crawl(engine: sa.Engine) -> tuple[int, int]:
+    return open_crawl(engine, a_site())
+
+
+def test_a_page_joins_its_crawl_once(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    pages = [new_page(crawl, url) for url in urls(3)]
+    assert len(add(engine, [*pages, *pages]).pages) == 3
+    assert add(engine, pages).pages == []
+    assert rows(engine, "SELECT product_total, discovery_total FROM crawls") == [(3, 0)]
+
+
+def test_what_is_over_the_limit_is_cut_and_known_pages_take_no_room(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    pages = [new_page(crawl, url) for url in urls(5)]
+    assert add(engine, pages, room=3).cut == {crawl[1]: 2}
+    known = {url for (url,) in rows(engine, "SELECT url FROM pages")}
+    again = add(engine, [page for page in pages if page.url in known], room=0)
+    assert (again.pages, again.cut) == ([], {crawl[1]: 0})
+
+
+def test_leases_do_not_overlap(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, url) for url in urls(50)])
+    batches: list[frontier.LeasedBatch] = []
+
+    def take() -> None:
+        batches.extend(lease_all(engine, "shop.example", 20))
+
+    at_once([take] * 4)
+    assert sum(batch.pages for batch in batches) == 50
+    assert len(rows(engine, "SELECT FROM pages WHERE status = 'leased'")) == 50
+    assert len(rows(engine, "SELECT DISTINCT lease_id FROM pages")) == len(batches)
+
+
+def test_high_priority_is_leased_first(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, url) for url in urls(20)])
+    urgent = "https://shop.example/urgent"
+    add(engine, [new_page(crawl, urgent, priority=18)])
+    (batch,) = lease_all(engine, "shop.example", 1)
+    lease = claimed(engine, batch)
+    assert [page.url for page in lease.pages] == [urgent]
+    assert batch.priority == 18
+
+
+def test_listings_and_products_go_into_batches_of_their_own(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, "https://shop.example/all", Kind.LISTING), new_page(crawl, urls(1)[0])])
+    kinds = {batch.kind: batch.pages for batch in lease_all(engine, "shop.example")}
+    assert kinds == {Kind.LISTING: 1, Kind.PRODUCT: 1}
+
+
+def test_a_message_delivered_twice_is_claimed_once(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, url) for url in urls(3)])
+    (batch,) = lease_all(engine, "shop.example")
+    assert len(claimed(engine, batch).pages) == 3
+    assert claimed(engine, batch) is None
+
+
+def test_a_message_later_than_its_lease_is_nothing(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, urls(1)[0])])
+    (batch,) = lease_all(engine, "shop.example")
+    expire(engine, batch.id)
+    assert claimed(engine, batch) is None
+
+
+def test_a_worker_that_lost_its_lease_changes_nothing(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    """Invariant 2: the zombie's product, verdict and counters all stay out."""
+    add(engine, [new_page(crawl, urls(1)[0])])
+    (batch,) = lease_all(engine, "shop.example")
+    (page,) = claimed(engine, batch).pages
+    expire(engine, batch.id)
+    with engine.begin() as connection:
+        assert len(frontier.take_back(connection)) == 1
+    zombie = with_product(settled(page.id, crawl, batch.id), crawl, "7", {"title": "stale"})
+    assert store(engine, crawl, [zombie]).held == 0
+    assert rows(engine, "SELECT FROM products") == []
+    assert rows(engine, "SELECT status, losses, attempts FROM pages") == [("due", 1, 0)]
+    assert rows(engine, "SELECT ok, fetches, product_done FROM crawls") == [(0, 0, 0)]
+
+
+def test_settling_twice_counts_once(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, urls(1)[0])])
+    (batch,) = lease_all(engine, "shop.example")
+    (page,) = claimed(engine, batch).pages
+    one = with_product(settled(page.id, crawl, batch.id), crawl, "7", {"title": "A"})
+    assert store(engine, crawl, [one]).drained == [crawl[1]]
+    assert store(engine, crawl, [one]).held == 0
+    assert rows(engine, "SELECT ok, fetches, products_new, product_done FROM crawls") == [(1, 1, 1, 1)]
+    assert rows(engine, "SELECT FROM leases") == []
+
+
+def test_a_retry_waits_in_the_frontier(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, urls(1)[0])])
+    (batch,) = lease_all(engine, "shop.example")
+    (page,) = claimed(engine, batch).pages
+    store(engine, crawl, [SettledPage(settled(page.id, crawl, batch.id, AGAIN))])
+    assert rows(engine, "SELECT status, attempts, not_before > now() + interval '25 s' FROM pages") == [("due", 1, True)]
+    assert lease_all(engine, "shop.example") == []
+    assert rows(engine, "SELECT retries, fetches, product_done FROM crawls") == [(1, 1, 0)]
+
+
+def test_a_page_that_kills_three_workers_is_dead(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, urls(1)[0])])
+    for _ in range(frontier.LOSSES_MAX):
+        (batch,) = lease_all(engine, "shop.example")
+        claimed(engine, batch)
+        expire(engine, batch.id)
+        with engine.begin() as connection:
+            frontier.take_back(connection)
+    assert rows(engine, "SELECT status, last_outcome FROM pages") == [("dead", "worker_lost")]
+
+
+def test_a_message_nobody_read_is_charged_to_nobody(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, urls(1)[0])])
+    (batch,) = lease_all(engine, "shop.example")
+    expire(engine, batch.id)
+    with engine.begin() as connection:
+        frontier.take_back(connection)
+    assert rows(engine, "SELECT status, losses FROM pages") == [("due", 0)]
+
+
+def test_the_next_crawl_takes_pages_up_again_but_fresh_products_not(engine: sa.Engine) -> None:
+    first = open_crawl(engine, a_site())
+    add(engine, [new_page(first, url) for url in urls(2)])
+    (batch,) = lease_all(engine, "shop.example", 1)
+    (page,) = claimed(engine, batch).pages
+    store(engine, first, [SettledPage(settled(page.id, first, batch.id))])
+    with engine.begin() as connection:
+        assert crawls.stop(connection, first[1], "test")
+    second = open_crawl(engine, a_site())
+    add(engine, [new_page(second, url) for url in urls(2)])
+    found = rows(engine, "SELECT status, last_outcome FROM pages ORDER BY status")
+    assert found == [("due", None), ("unchanged", "fresh")]
+    assert rows(engine, f"SELECT fresh, product_done, product_total FROM crawls WHERE id = {second[1]}") == [(1, 1, 2)]
+
+
+def test_refetch_asks_fresh_products_too(engine: sa.Engine) -> None:
+    first = open_crawl(engine, a_site())
+    add(engine, [new_page(first, urls(1)[0])])
+    (batch,) = lease_all(engine, "shop.example")
+    (page,) = claimed(engine, batch).pages
+    store(engine, first, [SettledPage(settled(page.id, first, batch.id))])
+    with engine.begin() as connection:
+        crawls.stop(connection, first[1], "test")
+    second = open_crawl(engine, a_site(), refetch=True)
+    add(engine, [new_page(second, urls(1)[0])])
+    assert rows(engine, "SELECT status FROM pages") == [("due",)]
+
+
+def test_a_stopped_crawl_drops_its_pages_and_fences_its_workers(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, url) for url in urls(3)])
+    (batch,) = lease_all(engine, "shop.example", 1)
+    (page,) = claimed(engine, batch).pages
+    with engine.begin() as connection:
+        assert crawls.stop(connection, crawl[1], "by hand")
+        assert not crawls.stop(connection, crawl[1], "twice")
+    late = with_product(settled(page.id, crawl, batch.id), crawl, "7", {"title": "late"})
+    assert store(engine, crawl, [late]).held == 0
+    assert rows(engine, "SELECT FROM products") == []
+    assert rows(engine, "SELECT status, dropped, product_done, product_total FROM crawls") == [("stopped", 3, 3, 3)]
+
+
+def test_two_listings_that_link_to_each_other_do_not_lock_up(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    listings = [new_page(crawl, f"https://shop.example/l/{n}", Kind.LISTING) for n in range(20)]
+    add(engine, listings)
+    batches = [lease_all(engine, "shop.example", 10)[0] for _ in range(2)]
+
+    def writer(batch: frontier.LeasedBatch) -> Callable[[], None]:
+        pages = claimed(engine, batch).pages
+        found = [*listings, *(new_page(crawl, url) for url in urls(200))]
+
+        def write() -> None:
+            for page in pages:
+                store(engine, crawl, [SettledPage(settled(page.id, crawl, batch.id), links=found)])
+
+        return write
+
+    at_once([writer(batch) for batch in batches])
+    assert rows(engine, "SELECT discovery_done, product_total FROM crawls") == [(20, 200)]
+
+
+def test_counters_equal_the_pages_table(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, url) for url in urls(30)])
+    verdicts = [Verdict(status, 0.0, True) for status in (Status.GONE, Status.DEAD, Status.INVALID)] + [OK, AGAIN]
+    (batch,) = lease_all(engine, "shop.example")
+    pages = claimed(engine, batch).pages
+    store(engine, crawl, [SettledPage(settled(p.id, crawl, batch.id, verdicts[i % 5])) for i, p in enumerate(pages)])
+    ((total, done, *counted),) = rows(
+        engine, "SELECT product_total, product_done, ok, gone, dead, invalid, unchanged, dropped FROM crawls"
+    )
+    found = dict(rows(engine, "SELECT status, count(*) FROM pages GROUP BY status"))  # type: ignore[arg-type]
+    assert (total, done) == (30, 30 - found["due"])
+    assert counted == [found.get(s, 0) for s in ("ok", "gone", "dead", "invalid", "unchanged", "dropped")]
+
+
+def test_an_extended_lease_lives_and_a_lost_one_is_missing(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    add(engine, [new_page(crawl, url) for url in urls(2)])
+    kept, lost = lease_all(engine, "shop.example", 1)[0], lease_all(engine, "shop.example", 1)[0]
+    expire(engine, lost.id)
+    with engine.begin() as connection:
+        assert frontier.extend(connection, [kept.id, lost.id, uuid4()], 60) == {kept.id}

@@ -1,0 +1,122 @@
+"""Sites, crawls, pages and leases made by hand, for the tests of the stores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from uuid import UUID
+
+import sqlalchemy as sa
+
+from scraper.domain import Kind, Lease, Outcome, Settled, Status, Verdict
+from scraper.policy.urls import fingerprint, host_of
+from scraper.sites.definition import Site
+from scraper.stores import crawls, frontier, sites
+from scraper.stores.crawls import CountsByCrawl
+from scraper.stores.frontier import NewPage, Room
+from scraper.stores.products import NewProduct, content_hash
+from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
+
+LIMITS = CrawlLimits(listings=1000, products=1000)
+OK = Verdict(Status.OK, 0.0, True)
+AGAIN = Verdict(Status.DUE, 30.0, True)
+
+
+def a_site(name: str = "shop", **more: object) -> Site:
+    return Site.model_validate(
+        {
+            "name": name,
+            "start": f"https://{name}.example/",
+            "listing": {"products": "a"},
+            "product": {"fields": {"title": "h1"}},
+            "revisit": "1d",
+        }
+        | more
+    )
+
+
+def open_crawl(engine: sa.Engine, site: Site, **more: bool) -> tuple[int, int]:
+    """A running crawl of a site, with no page yet: (site id, crawl id)."""
+    with engine.begin() as connection:
+        sites.sync(connection, [site])
+        found = sites.find(connection, site.name)
+        assert found is not None
+        crawl_id = crawls.open_crawl(connection, found[0], site, slot=None, trigger="manual", **more)
+        assert crawl_id is not None
+        crawls.start(connection, crawl_id)
+    return found[0], crawl_id
+
+
+def new_page(crawl: tuple[int, int], url: str, kind: Kind = Kind.PRODUCT, **more: object) -> NewPage:
+    values = {"queue": "datacenter", "priority": 10, "depth": 1} | more
+    return NewPage(crawl[0], crawl[1], fingerprint(url), url, kind, host_of(url), **values)  # type: ignore[arg-type]
+
+
+def add(engine: sa.Engine, pages: list[NewPage], room: int = 1000) -> frontier.Added:
+    with engine.begin() as connection:
+        rooms = [Room(crawl_id, room, room) for crawl_id in {page.crawl_id for page in pages}]
+        added = frontier.add(connection, pages, rooms)
+        counts = CountsByCrawl()
+        for change in added.pages:
+            counts[change.crawl_id].added(change)
+        crawls.count(connection, counts)
+    return added
+
+
+def lease_all(engine: sa.Engine, host: str, pages: int = 100, lease_s: float = 60) -> list[frontier.LeasedBatch]:
+    with engine.begin() as connection:
+        return frontier.lease(connection, "datacenter", {host: pages}, lease_s)
+
+
+def claimed(engine: sa.Engine, batch: frontier.LeasedBatch) -> Lease | None:
+    with engine.begin() as connection:
+        return frontier.claim(connection, batch.id, "test", 60)
+
+
+def settled(page_id: int, crawl: tuple[int, int], lease_id: UUID, verdict: Verdict = OK) -> Settled:
+    outcome = Outcome.FETCHED if verdict is OK else Outcome.TIMEOUT
+    return Settled(page_id, crawl[1], lease_id, outcome, verdict, 200)
+
+
+def with_product(one: Settled, crawl: tuple[int, int], external_id: str, data: dict[str, object]) -> SettledPage:
+    hashed = content_hash(data)
+    product = NewProduct(crawl[0], external_id, one.page_id, crawl[1], "https://shop.example/p", data, hashed)
+    return SettledPage(one, products=[product], content_hash=hashed)
+
+
+def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[SettledPage]) -> Stored:
+    with engine.begin() as connection:
+        return settle(connection, pages, {crawl[1]: LIMITS})
+
+
+def rows(engine: sa.Engine, query: str) -> list[tuple[object, ...]]:
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(sa.text(query))]
+
+
+def expire(engine: sa.Engine, lease_id: UUID) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE leases SET until = now() WHERE id = :id"), {"id": lease_id})
+
+
+def urls(count: int, host: str = "shop.example") -> list[str]:
+    return [f"https://{host}/p/{number}" for number in range(count)]
+
+
+def at_once(works: list[Callable[[], None]]) -> None:
+    """Runs all at the same time, each on a connection of its own, and passes on what they raise."""
+    barrier, errors = threading.Barrier(len(works)), []
+
+    def run(work: Callable[[], None]) -> None:
+        barrier.wait()
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors, errors
