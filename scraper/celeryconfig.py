@@ -1,6 +1,6 @@
 """Queues, limits and beat's ticks: data only. What is measured or surprising about a value is said beside it."""
 
-from kombu import Queue
+from kombu import Queue  # type: ignore[attr-defined]
 
 from scraper import settings
 from scraper.policy.routing import CAPABILITIES, COORDINATOR
@@ -30,6 +30,10 @@ worker_enable_remote_control = True
 beat_scheduler = "celery.beat:Scheduler"  # in memory: beat is a metronome and writes no file
 beat_max_loop_interval = 1
 beat_schedule = {
-    name: {"task": f"scraper.tasks.{name}", "schedule": every_s, "options": {"queue": COORDINATOR, "expires": every_s * 2}}
+    name: {
+        "task": f"scraper.tasks.{name}",
+        "schedule": every_s,
+        "options": {"queue": COORDINATOR, "expires": every_s * 2},
+    }
     for name, every_s in {"plan": 5.0, "dispatch": 1.0, "reap": 5.0}.items()
 }

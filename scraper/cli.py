@@ -172,7 +172,9 @@ def sites_schema(output: str | None) -> None:
 @click.argument("site")
 @click.option("--wait", is_flag=True, help="Show progress until it ends; exit 4 unless it completes.")
 @click.option("--refetch", is_flag=True, help="Fetch every page, however recently it was fetched.")
-@click.option("--local", is_flag=True, help="With --wait: start workers here where none is running (embedded: default).")
+@click.option(
+    "--local", is_flag=True, help="With --wait: start workers here where none is running (embedded: default)."
+)
 def crawl(site: str, wait: bool, refetch: bool, local: bool) -> None:
     """Crawl SITE now.
 

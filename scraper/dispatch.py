@@ -83,6 +83,4 @@ def allowance(host: DueHost, settings: Settings) -> int:
 def message_of(batch: LeasedBatch, settings: Settings) -> Message:
     """The batch's message: the lease's id says it all, and expires when the lease does."""
     task = "fetch_products" if batch.kind is Kind.PRODUCT else "fetch_listings"
-    return Message(
-        task, batch.queue, {"lease_id": str(batch.id)}, priority=batch.priority, expires_s=settings.lease_s
-    )
+    return Message(task, batch.queue, {"lease_id": str(batch.id)}, priority=batch.priority, expires_s=settings.lease_s)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Any, TextIO
+from typing import IO, Any
 
 import sqlalchemy as sa
 
@@ -63,7 +63,7 @@ def _row(row: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
     return {name: values.get(name) for name in columns}
 
 
-def write_jsonl(table: Table, out: TextIO) -> int:
+def write_jsonl(table: Table, out: IO[str]) -> int:
     """One JSON object a line. Returns the number of rows."""
     count = 0
     for row in table.rows:
@@ -72,7 +72,7 @@ def write_jsonl(table: Table, out: TextIO) -> int:
     return count
 
 
-def write_csv(table: Table, out: TextIO) -> int:
+def write_csv(table: Table, out: IO[str]) -> int:
     """RFC 4180 with a header line; lists as JSON, missing values empty. Returns the number of rows."""
     writer = csv.writer(out)
     writer.writerow([_cell(name) for name in table.columns])
@@ -83,7 +83,7 @@ def write_csv(table: Table, out: TextIO) -> int:
     return count
 
 
-def to_file(path: str | None, write: Callable[[TextIO], int]) -> int:
+def to_file(path: str | None, write: Callable[[IO[str]], int]) -> int:
     """Writes to `path`, whole or not at all, or to the terminal."""
     if path is None:
         return write(sys.stdout)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import sqlalchemy as sa
-
-from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+
+from alembic import command
 from scraper.errors import ServerUnavailableError
 
 FOLDER = Path(__file__).parent.parent / "alembic"

@@ -7,7 +7,7 @@ readers (command line, Flower, metrics) one description of the columns.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from sqlalchemy import (
@@ -25,7 +25,7 @@ from sqlalchemy import (
     desc,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import JSON, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from scraper.domain import CrawlStatus, Kind, Status
@@ -39,7 +39,7 @@ def one_of(column: str, values: type[Status] | type[Kind] | type[CrawlStatus]) -
 
 
 class Base(DeclarativeBase):
-    metadata_naming = {
+    metadata_naming: ClassVar[dict[str, str]] = {
         "ix": "%(table_name)s_%(column_0_N_name)s_idx",
         "uq": "%(table_name)s_%(column_0_N_name)s_key",
         "ck": "%(table_name)s_%(constraint_name)s_check",
@@ -48,7 +48,7 @@ class Base(DeclarativeBase):
     }
 
 
-Base.metadata.naming_convention = Base.metadata_naming  # type: ignore[assignment]
+Base.metadata.naming_convention = Base.metadata_naming
 
 
 class Site(Base):
@@ -58,7 +58,7 @@ class Site(Base):
 
     id: Mapped[int] = mapped_column(Integer, Identity(always=True), primary_key=True)
     name: Mapped[str] = mapped_column(Text, unique=True)
-    definition: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    definition: Mapped[dict[str, Any]] = mapped_column(JSON, comment="json, not jsonb: the order of fields counts")
     definition_hash: Mapped[str] = mapped_column(Text)
     enabled: Mapped[bool] = mapped_column(server_default=text("true"))
     paused: Mapped[bool] = mapped_column(server_default=text("false"))
@@ -89,7 +89,7 @@ class Crawl(Base):
     slot: Mapped[datetime] = mapped_column(Timestamp, comment="the scheduled time it stands for")
     trigger: Mapped[str] = mapped_column(Text, comment="schedule or manual")
     status: Mapped[str] = mapped_column(Text, server_default=text("'planned'"))
-    definition: Mapped[dict[str, Any]] = mapped_column(JSONB, comment="as it was when the crawl was planned")
+    definition: Mapped[dict[str, Any]] = mapped_column(JSON, comment="as it was when the crawl was planned")
     definition_hash: Mapped[str] = mapped_column(Text)
     rate_per_s: Mapped[float | None] = mapped_column(Float, comment="a host's budget; null: unlimited")
     concurrency: Mapped[int] = mapped_column(Integer)
@@ -137,7 +137,9 @@ class Page(Base):
             "not_before",
             postgresql_where=text("status = 'due'"),
         ),
-        Index("pages_lease_idx", "lease_id", postgresql_include=["host"], postgresql_where=text("lease_id IS NOT NULL")),
+        Index(
+            "pages_lease_idx", "lease_id", postgresql_include=["host"], postgresql_where=text("lease_id IS NOT NULL")
+        ),
         Index("pages_open_idx", "crawl_id", postgresql_where=text("status IN ('due', 'leased')")),
         Index("pages_unusable_idx", "site_id", "status", postgresql_where=text("status IN ('dead', 'invalid')")),
     )

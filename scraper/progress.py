@@ -45,18 +45,22 @@ class Rate:
 
 def as_json(progress: Progress) -> dict[str, Any]:
     """What `scraper status --json` prints for one crawl: times in ISO 8601, counts flat."""
-    values = asdict(progress)
+    values: dict[str, Any] = asdict(progress)
     counts = values.pop("counts")
     for name in ("slot", "created_at", "started_at", "finished_at"):
         values[name] = values[name].isoformat() if values[name] else None
     rate = progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
-    return values | counts | {
-        "phase": progress.phase,
-        "total": progress.total,
-        "done": progress.done,
-        "failed": progress.failed,
-        "pages_per_s": round(rate, 2),
-    }
+    flat: dict[str, Any] = (
+        values
+        | counts
+        | {
+            "phase": progress.phase,
+            "total": progress.total,
+            "done": progress.done,
+            "failed": progress.failed,
+            "pages_per_s": round(rate, 2),
+        }
+    )
 
 
 def eta(progress: Progress, per_s: float) -> str:

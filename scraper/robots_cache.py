@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from scraper.crawl_context import CrawlContext
-
 from scraper.fetch.http import HttpFetcher
 from scraper.fetch.robots import RobotsRules, Unavailable, fetch_robots, origin_of, rules_from
 
@@ -31,9 +30,7 @@ class RobotsCache:
         self._rules: dict[tuple[str, str], tuple[float, RobotsRules | None]] = {}
         self._fetching: dict[str, asyncio.Lock] = {}
 
-    async def rules(
-        self, url: str, context: CrawlContext, before: Callable[[], Awaitable[None]]
-    ) -> RobotsRules | None:
+    async def rules(self, url: str, context: CrawlContext, before: Callable[[], Awaitable[None]]) -> RobotsRules | None:
         """The rules that govern `url`, or None while robots.txt cannot be read. `before` takes the request's turn."""
         origin = origin_of(url)
         key = origin, context.policy.user_agent
@@ -66,5 +63,3 @@ class RobotsCache:
             await self._texts.put(origin, *kept)
         rules = rules_from(*kept, context.policy.user_agent)
         return None if isinstance(rules, Unavailable) else rules
-
-

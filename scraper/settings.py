@@ -99,7 +99,7 @@ class Settings(BaseSettings):
         """SQLAlchemy URL of the database that is meant, embedded or not."""
         if self.database_url is not None:
             return self.database_url
-        return f"postgresql+psycopg://scraper@/scraper?host={quote(str(self.socket_dir), safe='')}"
+        return f"postgresql+psycopg://scraper@/scraper?host={quote(str(self.socket_dir), safe='')}&port=5432"
 
     @property
     def valkey_url(self) -> str:

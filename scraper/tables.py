@@ -79,7 +79,8 @@ def version_row(row: sa.Row[Any]) -> dict[str, Any]:
 
 def print_history(versions: Sequence[dict[str, Any]]) -> None:
     """Each version with what changed in it; the first in full."""
-    rows, before = [], {}
+    rows: list[list[str]] = []
+    before: dict[str, Any] = {}
     for version in versions:
         data = version["data"]
         changed = {k: v for k, v in data.items() if not before or before.get(k) != v}

@@ -16,7 +16,6 @@ from typing import Any
 from uuid import UUID
 
 import redis.asyncio as aredis
-import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
@@ -131,7 +130,7 @@ class Worker:
             await asyncio.sleep(KEEPER_S)
             try:
                 await self._keep_once()
-            except Exception as error:  # a server is away: the leases run out if it stays away
+            except Exception as error:  # noqa: BLE001 - a server is away: the leases run out if it stays away
                 log.warning("could not prolong leases", error=str(error)[:300])
 
     async def _keep_once(self) -> None:
@@ -163,7 +162,8 @@ class Worker:
                 self._store(pages[middle:])
                 return
             log.error("page rejected by the database", page=pages[0].settled.page_id, error=str(error.orig)[:500])
-            stored = retried(lambda: self._settle([_crashed(pages[0], error)]))
+            crashed = [_crashed(pages[0], error)]
+            stored = retried(lambda: self._settle(crashed))
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
         if stored.added:
             messages.append(dispatch_message())
@@ -184,7 +184,9 @@ def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingE
     s = page.settled
     reason = f"the database rejects what was extracted: {type(error.orig).__name__}"
     return SettledPage(
-        Settled(s.page_id, s.crawl_id, s.lease_id, Outcome.CRASHED, Verdict(Status.DEAD, 0.0, True), s.http_status, reason)
+        Settled(
+            s.page_id, s.crawl_id, s.lease_id, Outcome.CRASHED, Verdict(Status.DEAD, 0.0, True), s.http_status, reason
+        )
     )
 
 

@@ -80,7 +80,7 @@ class Writer:
             try:
                 await loop.run_in_executor(self._thread, self._store, pages)
                 break
-            except Exception as error:  # the task's edge: whatever it is, the leases say when to stop trying
+            except Exception as error:  # noqa: BLE001 - the task's edge: whatever it is, the leases say when to stop trying
                 if loop.time() - began > self._give_up_s:
                     log.error("group lost", pages=len(pages), error=str(error)[:500])
                     break

@@ -42,7 +42,12 @@ def upgrade() -> None:
         "sites",
         sa.Column("id", sa.Integer(), sa.Identity(always=True), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
-        sa.Column("definition", postgresql.JSONB(astext_type=sa.Text()), nullable=False),
+        sa.Column(
+            "definition",
+            postgresql.JSON(astext_type=sa.Text()),
+            nullable=False,
+            comment="json, not jsonb: the order of fields counts",
+        ),
         sa.Column("definition_hash", sa.Text(), nullable=False),
         sa.Column("enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
         sa.Column("paused", sa.Boolean(), server_default=sa.text("false"), nullable=False),
@@ -67,7 +72,7 @@ def upgrade() -> None:
         sa.Column("status", sa.Text(), server_default=sa.text("'planned'"), nullable=False),
         sa.Column(
             "definition",
-            postgresql.JSONB(astext_type=sa.Text()),
+            postgresql.JSON(astext_type=sa.Text()),
             nullable=False,
             comment="as it was when the crawl was planned",
         ),

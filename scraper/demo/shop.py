@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
             if end < 0:
                 if len(self.buffer) > HEAD_MAX_BYTES:
                     self._refuse(431)
-                return
+                return None
             line, _, head = self.buffer[:end].partition(b"\r\n")
             words = line.split(b" ")
             if len(words) != 3:
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
             if len(self.buffer) < end + 4 + length:
                 if length > HEAD_MAX_BYTES:
                     self._refuse(413)
-                return
+                return None
             body = self.buffer[end + 4 : end + 4 + length]
             self.buffer = self.buffer[end + 4 + length :]
             self._request(words[0], words[1], fields, body)

@@ -142,4 +142,6 @@ def _number(text: str) -> str:
 
 
 # Not strict: shops leave line breaks inside strings, which JSON forbids and browsers' parsers alone would notice.
-_decode_json = json.JSONDecoder(parse_float=_number, parse_int=_number, parse_constant=lambda _: None, strict=False).decode
+_decode_json = json.JSONDecoder(
+    parse_float=_number, parse_int=_number, parse_constant=lambda _: None, strict=False
+).decode

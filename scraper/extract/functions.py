@@ -108,9 +108,9 @@ class FunctionReader:
                 return int(value)
             case float() if math.isfinite(value):
                 return float(value)
-            case Decimal() if value.is_finite() and len(value.as_tuple().digits) <= DIGITS_MAX and abs(
-                value.adjusted()
-            ) <= DIGITS_MAX:
+            case Decimal() if (
+                value.is_finite() and len(value.as_tuple().digits) <= DIGITS_MAX and abs(value.adjusted()) <= DIGITS_MAX
+            ):
                 return value
             case date():
                 return value.isoformat()
@@ -119,7 +119,9 @@ class FunctionReader:
             case list() | tuple():
                 return [self._value(item, f"{where}[]", depth + 1) for item in _bounded(value)]
             case _:
-                raise FunctionFailed(self._name, f"{where}: {type(value).__name__} {str(value)[:60]!r} cannot be stored")
+                raise FunctionFailed(
+                    self._name, f"{where}: {type(value).__name__} {str(value)[:60]!r} cannot be stored"
+                )
 
 
 def _bounded(values: Iterable[Any]) -> list[Any]:

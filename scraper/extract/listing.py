@@ -97,14 +97,20 @@ class ListingReader:
                     problems.append(f"{key}: more than {LINKS_MAX:,} links, the others are left out")
                     break
         except TimeoutError:
-            problems.append(f"{key}: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s on this page")
+            problems.append(
+                f"{key}: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s on this page"
+            )
         except etree.XPathError as error:
             problems.append(f"{key}: XPath gave up on this page: {str(error)[:100]}")
         if kept:
             return ""
         if not matched:
             return f"{key}: nothing matched {selector.described}"
-        why = f"{off_site} on hosts that are not the site's (see `hosts`)" if off_site else "none is a page that it lets by"
+        why = (
+            f"{off_site} on hosts that are not the site's (see `hosts`)"
+            if off_site
+            else "none is a page that it lets by"
+        )
         return f"{key}: {selector.described} matched {matched} times but gave no link: {why}"
 
 

@@ -113,7 +113,9 @@ class Unpacker:
 
     def finish(self) -> None:
         """Raises FetchError(MALFORMED) where the packed data ends early. No data at all is an empty body."""
-        if self._inflate is not None and not self._done and not self._inflate.eof or self._head and not self._members:
+        if (self._inflate is not None and not self._done and not self._inflate.eof) or (
+            self._head and not self._members
+        ):
             raise FetchError(Outcome.MALFORMED, "the packed body ends early")
 
     def _feed(self, data: bytes) -> bytes:

@@ -26,7 +26,7 @@ class RetryPolicy:
 
     def delay_s(self, attempt: int, rng: random.Random) -> float:
         """Seconds to wait after try number `attempt` (0 is the first). 0 -> 1–3, 1 -> 2–6, 2 -> 4–12 with the defaults."""
-        ceiling = min(self.base_s * 2 ** min(attempt, 30), self.max_s)
+        ceiling = min(self.base_s * 2.0 ** min(attempt, 30), self.max_s)
         return ceiling * rng.uniform(0.5, 1.5)
 
 

@@ -19,6 +19,7 @@ from scraper.policy import urls
 from scraper.sites import scalars
 from scraper.sites.fields import FieldSpec, IdSource, Links, Model, Pages, Regex, as_css, checked, to_text, wrong
 
+NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
@@ -74,9 +75,11 @@ class Listing(Model):
 class ProductPage(Model):
     """What is taken from product pages."""
 
-    id: Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] | None = Field(None, description="the shop's own id; default: the URL")
-    fields: dict[FieldName, Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)]] = Field(
-        default_factory=dict, max_length=500, description="name -> CSS, or a mapping"
+    id: Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] | None = Field(
+        None, description="the shop's own id; default: the URL"
+    )
+    fields: dict[FieldName, Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)]] = (
+        Field(default_factory=dict, max_length=500, description="name -> CSS, or a mapping")
     )
     function: Function | None = Field(None, description="`module:function`, in place of fields")
     queue: Queue | None = Field(None, description="for product pages; default: the site's")
@@ -111,7 +114,9 @@ class Limits(Model):
     listings: int = Field(10_000, ge=1, le=10_000_000, description="listing pages")
     products: int = Field(1_000_000, ge=1, le=1_000_000_000, description="product pages")
     attempts: int | None = Field(None, ge=1, le=20, description="tries of a page; default: SCRAPER_ATTEMPTS_MAX")
-    body: int | None = Field(None, ge=1000, le=1_000_000_000, description="bytes unpacked; default: SCRAPER_BODY_MAX_BYTES")
+    body: int | None = Field(
+        None, ge=1000, le=1_000_000_000, description="bytes unpacked; default: SCRAPER_BODY_MAX_BYTES"
+    )
 
 
 class Site(Model):
@@ -121,7 +126,9 @@ class Site(Model):
     title: str = Field("", max_length=200, description="for people")
     enabled: bool = Field(True, description="false: never crawled by schedule")
     start: UrlList = Field((), description="listing pages to start from")
-    sitemap: Annotated[Sitemap, BeforeValidator(_as_sitemap, json_schema_input_type=str | list[str] | Sitemap)] | None = Field(None, description="or: its sitemaps")
+    sitemap: (
+        Annotated[Sitemap, BeforeValidator(_as_sitemap, json_schema_input_type=str | list[str] | Sitemap)] | None
+    ) = Field(None, description="or: its sitemaps")
     hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], _STRINGS] = Field(
         (), description="further hosts that belong to the site"
     )
@@ -174,7 +181,7 @@ class Site(Model):
     def _consistent(self) -> Self:
         problems = []
         if not self.start and self.sitemap is None:
-            problems.append(("", "nowhere to start (mend: give `start:` or `sitemap:`)"))
+            problems.append(("", NOWHERE))
         if self.start and self.listing is None:
             problems.append(("start", "start pages are listing pages, but there is no `listing:` (mend: add it)"))
         if self.sitemap is not None and self.sitemap.listings is not None and self.listing is None:

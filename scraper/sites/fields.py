@@ -58,10 +58,14 @@ Scalar = bool | int | float | str
 class Source(Model):
     """Where a text comes from. One of css, xpath, jsonld, url; `regex` picks a part of it, or of the page's source."""
 
-    css: Css | None = Field(None, description="CSS; `::text` and `::attr(name)` as in parsel; else the element's whole text")
+    css: Css | None = Field(
+        None, description="CSS; `::text` and `::attr(name)` as in parsel; else the element's whole text"
+    )
     xpath: XPath | None = Field(None, description="XPath 1.0")
     jsonld: JsonLd | None = Field(None, description="path in the page's JSON-LD, as in `Product.offers.price`")
-    regex: Regex | None = Field(None, description="group 1 (or the whole match) of the text; alone: of the page's source")
+    regex: Regex | None = Field(
+        None, description="group 1 (or the whole match) of the text; alone: of the page's source"
+    )
     url: Regex | None = Field(None, description="a regular expression on the page's URL")
 
     @property
@@ -105,7 +109,9 @@ class Reading(Source):
 class FieldSpec(Reading):
     """One field of a product."""
 
-    any: tuple[Annotated[Reading, BeforeValidator(as_css, json_schema_input_type=str | Reading)], ...] = Field((), description="alternatives, first value wins")
+    any: tuple[Annotated[Reading, BeforeValidator(as_css, json_schema_input_type=str | Reading)], ...] = Field(
+        (), description="alternatives, first value wins"
+    )
     type: FieldType = Field("text", description="what the text becomes")
     required: bool = Field(False, description="without it the page is not stored")
     many: bool = Field(False, description="a list of all matches, 1,000 at the most")
@@ -140,7 +146,9 @@ class FieldSpec(Reading):
         for key, types in _OPTION_OF.items():
             used = getattr(self, key) is not None or any(getattr(reading, key) is not None for reading in self.any)
             if used and self.type not in types:
-                problems.append((key, f"{key} means nothing for type {self.type} (mend: `type: {types[0]}`, or remove it)"))
+                problems.append(
+                    (key, f"{key} means nothing for type {self.type} (mend: `type: {types[0]}`, or remove it)")
+                )
         if self.required and self.default is not None:
             problems.append(("default", "a required field cannot have a default (mend: remove one of the two)"))
         if self.default is not None and not self._default_fits():
@@ -176,14 +184,18 @@ def _is_number(text: str) -> bool:
 class IdSource(Source):
     """Where a product's own id comes from."""
 
-    any: tuple[Annotated[Source, BeforeValidator(as_css, json_schema_input_type=str | Source)], ...] = Field((), description="alternatives, first value wins")
+    any: tuple[Annotated[Source, BeforeValidator(as_css, json_schema_input_type=str | Source)], ...] = Field(
+        (), description="alternatives, first value wins"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if not self.any:
             problems = self._source_problems()
         else:
-            problems = [(key, f"{key} beside `any:` (mend: move it into the list)") for key in SOURCES if getattr(self, key)]
+            problems = [
+                (key, f"{key} beside `any:` (mend: move it into the list)") for key in SOURCES if getattr(self, key)
+            ]
             for source in self.any:
                 problems += [("any", text) for _, text in source._source_problems()]
         if problems:
@@ -236,13 +248,17 @@ class Pages(Model):
     css: Css | None = Field(None, description="where the number of pages (or products) is shown")
     xpath: XPath | None = None
     jsonld: JsonLd | None = None
-    regex: Regex | None = Field(None, description="the number within that text, as in `of (\\d+)`; default: its last number")
+    regex: Regex | None = Field(
+        None, description="the number within that text, as in `of (\\d+)`; default: its last number"
+    )
     url: str | None = Field(None, description="the pages' URL with {page}, absolute or relative to the current page")
     param: str | None = Field(None, pattern=r"^[\w.\[\]~-]{1,100}$", description="or: the query parameter to set")
     first: int = Field(1, ge=0, le=1_000_000, description="the first page's number")
     last: int | None = Field(None, ge=0, le=10_000_000, description="the last page's number, where it is known")
     step: int = Field(1, ge=1, le=100_000, description="from one page's number to the next: 24 for ?start=24, 48 …")
-    per_page: int | None = Field(None, ge=1, le=100_000, description="set: the number read counts products, so many a page")
+    per_page: int | None = Field(
+        None, ge=1, le=100_000, description="set: the number read counts products, so many a page"
+    )
 
     @property
     def counted(self) -> bool:
@@ -256,17 +272,25 @@ class Pages(Model):
     def _consistent(self) -> Self:
         problems: list[tuple[str, str]] = []
         if (self.url is None) == (self.param is None):
-            problems.append(("", "needs one of url and param (mend: `url: \"page-{page}.html\"` or `param: page`)"))
+            problems.append(("", 'needs one of url and param (mend: `url: "page-{page}.html"` or `param: page`)'))
         if self.url is not None and self.url.count("{page}") != 1:
-            problems.append(("url", f"{self.url!r} needs {{page}} once (mend: put it where the number goes: `?page={{page}}`)"))
+            problems.append(
+                ("url", f"{self.url!r} needs {{page}} once (mend: put it where the number goes: `?page={{page}}`)")
+            )
         if sum(key is not None for key in (self.css, self.xpath, self.jsonld)) > 1:
             problems.append(("", "several sources (mend: keep one of css, xpath, jsonld)"))
         if self.counted and self.last is not None:
-            problems.append(("last", "the number of pages is read from the page already (mend: remove `last` or the selector)"))
+            problems.append(
+                ("last", "the number of pages is read from the page already (mend: remove `last` or the selector)")
+            )
         if self.last is not None and self.last < self.first:
-            problems.append(("last", f"{self.last} is before the first page, {self.first} (mend: `last` is the last page's number)"))
+            problems.append(
+                ("last", f"{self.last} is before the first page, {self.first} (mend: `last` is the last page's number)")
+            )
         if self.per_page is not None and not self.counted:
-            problems.append(("per_page", "there is no number to divide (mend: add css and regex that read it, or remove it)"))
+            problems.append(
+                ("per_page", "there is no number to divide (mend: add css and regex that read it, or remove it)")
+            )
         if problems:
             raise wrong(*problems)
         return self

@@ -36,7 +36,10 @@ def resolve(name: str) -> PageFunction:
 
 def check_functions(site: Site) -> list[tuple[str, str]]:
     """Imports the site's functions; (key, sentence) for each that cannot be."""
-    named = {"product.function": site.product.function, "listing.function": site.listing.function if site.listing else None}
+    named = {
+        "product.function": site.product.function,
+        "listing.function": site.listing.function if site.listing else None,
+    }
     problems = []
     for key, name in named.items():
         if name is None:

@@ -1,16 +1,16 @@
 """`Page`: what a site's own Python function is given. A value: it fetches nothing and changes nothing.
 
-    from scraper.domain import Kind, Link
-    from scraper.sites.page import Page
+from scraper.domain import Kind, Link
+from scraper.sites.page import Page
 
-    def product(page: Page):
-        data = page.json()
-        yield {"id": data["sku"], "title": data["name"], "price": Decimal(data["price"]), "price_currency": "EUR"}
+def product(page: Page):
+    data = page.json()
+    yield {"id": data["sku"], "title": data["name"], "price": Decimal(data["price"]), "price_currency": "EUR"}
 
-    def listing(page: Page):
-        for card in page.selector.css("article"):
-            yield page.follow(card.css("a::attr(href)").get())          # a string is a product page's URL
-        yield Link(page.follow("?page=2"), Kind.LISTING)
+def listing(page: Page):
+    for card in page.selector.css("article"):
+        yield page.follow(card.css("a::attr(href)").get())          # a string is a product page's URL
+    yield Link(page.follow("?page=2"), Kind.LISTING)
 """
 
 from __future__ import annotations

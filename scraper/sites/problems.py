@@ -42,6 +42,8 @@ def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[L
             line = next((lines[known[:end]] for end in range(len(known), 0, -1) if known[:end] in lines), 1)
             dotted = ".".join(map(str, known))
             found[line, f"{dotted}: {message}" if dotted else message] = None
+    if isinstance(data, dict) and not data.get("start") and not data.get("sitemap"):
+        found[1, definition.NOWHERE] = None  # pydantic looks at keys together only once each is right
     return list(found)
 
 
@@ -90,7 +92,7 @@ def _message(one: Any, path: Path) -> str:
         case "int_parsing" | "int_type" | "int_from_float":
             return "must be a whole number (mend: without quotes, separators and units)"
         case "string_type":
-            return "must be a text (mend: quote it, as in `\"…\"`)"
+            return 'must be a text (mend: quote it, as in `"…"`)'
         case "model_type" | "dict_type" | "model_attributes_type":
             return "must be a mapping of keys (mend: put its keys below it, indented by two spaces)"
         case "tuple_type" | "list_type":
@@ -116,7 +118,10 @@ def _unknown_key(path: Path) -> str:
         near = [alias]
     if near:
         return f"unknown key (mend: did you mean `{near[0]}`?)"
-    elsewhere = next((f"{place}.{key}" for place, model in _PLACES.items() if key in model.model_fields), None)
+    elsewhere = f"listing.{alias}" if alias in definition.Listing.model_fields else None
+    elsewhere = elsewhere or next(
+        (f"{place}.{key}" for place, model in _PLACES.items() if key in model.model_fields), None
+    )
     if elsewhere is not None:
         return f"unknown key here (mend: did you mean `{elsewhere.lstrip('.')}`? check the indentation)"
     return f"unknown key (mend: one of {', '.join(keys)})"

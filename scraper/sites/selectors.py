@@ -142,7 +142,9 @@ def parse_jsonld(path: str) -> JsonPath:
     first = steps[0]
     if isinstance(first, str) and first[:1].isupper():
         if len(steps) == 1 or isinstance(steps[1], int):
-            raise ValueError(f"the JSON-LD path {path!r} names a type only (mend: add what you want of it: `{first}.name`)")
+            raise ValueError(
+                f"the JSON-LD path {path!r} names a type only (mend: add what you want of it: `{first}.name`)"
+            )
         return JsonPath(first, tuple(steps[1:]))
     return JsonPath("Product", tuple(steps))
 

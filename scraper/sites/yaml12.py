@@ -120,6 +120,6 @@ def _mend(problem: str) -> str:
         return "quote a value that starts with @, `, % or |"
     if "expected <block end>" in problem or "block mapping" in problem:
         return "check the indentation: keys of one mapping start in one column; quote a value that starts with [ or {"
-    if "quoted scalar" in problem or "unexpected end of stream" in problem:
+    if "quoted scalar" in problem or "end of stream" in problem or "stream end" in problem:
         return "close the quote or bracket"
     return "check the indentation and the quotes"

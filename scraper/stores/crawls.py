@@ -24,7 +24,7 @@ DELISTED_AFTER = 2  # complete crawls in a row that miss a product before it cou
 OPEN = sa.text("""
 INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s, concurrency, fresh_after,
                     note, finished_at)
-SELECT :site_id, coalesce(CAST(:slot AS timestamptz), clock_timestamp()), :trigger, :status, CAST(:definition AS jsonb),
+SELECT :site_id, coalesce(CAST(:slot AS timestamptz), clock_timestamp()), :trigger, :status, CAST(:definition AS json),
        :hash, :rate, :concurrency, now() - CAST(:revisit AS interval), :note,
        CASE WHEN :status = 'skipped' THEN now() END
 ON CONFLICT DO NOTHING RETURNING id
@@ -236,7 +236,8 @@ def count(connection: sa.Connection, counts: CountsByCrawl) -> list[int]:
         return []
     names = [field.name for field in fields(Counts)]
     rows = [
-        {"crawl_id": crawl_id, **{name: getattr(counts[crawl_id], name) for name in names}} for crawl_id in sorted(counts)
+        {"crawl_id": crawl_id, **{name: getattr(counts[crawl_id], name) for name in names}}
+        for crawl_id in sorted(counts)
     ]
     return [row.id for row in connection.execute(COUNT, {"rows": dumps(rows)}) if row.open == 0]
 

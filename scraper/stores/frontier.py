@@ -268,8 +268,10 @@ def claim(connection: sa.Connection, lease_id: UUID, worker: str, lease_s: float
 
 def waiting_batches(connection: sa.Connection) -> dict[str, int]:
     """Leases no worker has claimed yet, by queue."""
-    rows = connection.execute(sa.text("SELECT queue, count(*) FROM leases WHERE started_at IS NULL GROUP BY queue"))
-    return {queue: count for queue, count in rows}
+    rows = connection.execute(
+        sa.text("SELECT queue, count(*) AS batches FROM leases WHERE started_at IS NULL GROUP BY queue")
+    )
+    return {row.queue: row.batches for row in rows}
 
 
 def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float) -> set[UUID]:

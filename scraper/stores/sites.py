@@ -16,14 +16,14 @@ from scraper.stores.database import dumps
 SYNC = sa.text("""
 INSERT INTO sites AS s (name, definition, definition_hash, enabled)
 SELECT name, definition, hash, enabled
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(name text, definition jsonb, hash text, enabled bool)
+  FROM json_to_recordset(CAST(:rows AS json)) AS i(name text, definition json, hash text, enabled bool)
  ORDER BY name
 ON CONFLICT (name) DO UPDATE
    SET definition = excluded.definition, definition_hash = excluded.definition_hash, enabled = excluded.enabled,
        updated_at = now(),
        scheduled_since = CASE
-           WHEN s.enabled AND s.definition -> 'schedule' IS NOT DISTINCT FROM excluded.definition -> 'schedule'
-            AND s.definition -> 'timezone' IS NOT DISTINCT FROM excluded.definition -> 'timezone'
+           WHEN s.enabled AND s.definition ->> 'schedule' IS NOT DISTINCT FROM excluded.definition ->> 'schedule'
+            AND s.definition ->> 'timezone' IS NOT DISTINCT FROM excluded.definition ->> 'timezone'
            THEN s.scheduled_since ELSE now() END
  WHERE s.definition_hash <> excluded.definition_hash OR s.enabled <> excluded.enabled
 """)

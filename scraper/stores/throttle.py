@@ -103,7 +103,7 @@ class Throttle:
         self, host: str, *, interval_s: float, slots: int, share: int, inflight: int, concurrency: int
     ) -> Reservation:
         """Asks for `slots` requests and a `share` of the host's `concurrency`. `interval_s` 0: no rate limit."""
-        args = [
+        args: list[str | int] = [
             round(interval_s * 1e6),
             slots,
             round(max(AHEAD_S, interval_s) * 1e6),

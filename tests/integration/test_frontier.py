@@ -124,7 +124,9 @@ def test_a_retry_waits_in_the_frontier(engine: sa.Engine, crawl: tuple[int, int]
     (batch,) = lease_all(engine, "shop.example")
     (page,) = claimed(engine, batch).pages
     store(engine, crawl, [SettledPage(settled(page.id, crawl, batch.id, AGAIN))])
-    assert rows(engine, "SELECT status, attempts, not_before > now() + interval '25 s' FROM pages") == [("due", 1, True)]
+    assert rows(engine, "SELECT status, attempts, not_before > now() + interval '25 s' FROM pages") == [
+        ("due", 1, True)
+    ]
     assert lease_all(engine, "shop.example") == []
     assert rows(engine, "SELECT retries, fetches, product_done FROM crawls") == [(1, 1, 0)]
 

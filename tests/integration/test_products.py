@@ -12,7 +12,19 @@ from scraper import finish
 from scraper.domain import CrawlStatus, Status, Verdict
 from scraper.stores import crawls, frontier, products
 from scraper.stores.settle import SettledPage, Stored
-from tests.making import a_site, add, at_once, claimed, lease_all, new_page, open_crawl, rows, settled, store, with_product
+from tests.making import (
+    a_site,
+    add,
+    at_once,
+    claimed,
+    lease_all,
+    new_page,
+    open_crawl,
+    rows,
+    settled,
+    store,
+    with_product,
+)
 
 GONE = Verdict(Status.GONE, 0.0, True)
 A, B = "https://shop.example/p/a", "https://shop.example/p/b"

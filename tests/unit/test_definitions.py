@@ -1,0 +1,367 @@
+"""Site definitions: what is accepted, what each key means, and what is said about mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.errors import DefinitionError
+from scraper.sites import loader, scalars
+from scraper.sites.definition import Site
+from scraper.sites.schema import json_schema, write_schema
+
+ROOT = Path(__file__).parents[2]
+MINIMAL = (
+    "start: https://shop.example/\nlisting: {products: a.card}\nproduct: {fields: {title: {css: h1, required: true}}}\n"
+)
+
+
+def load(text: str, path: str = "sites/books.yaml") -> Site:
+    return loader.load_text(text, path)
+
+
+def problems(text: str) -> list[str]:
+    with pytest.raises(DefinitionError) as caught:
+        load(text)
+    return caught.value.problems
+
+
+def only_problem(text: str) -> str:
+    found = problems(text)
+    assert len(found) == 1, found
+    return found[0]
+
+
+def with_product(fields: str) -> str:
+    return f"start: https://shop.example/\nlisting: {{products: a}}\nproduct:\n  fields:\n    {fields}\n"
+
+
+def test_a_minimal_definition_has_the_documented_defaults() -> None:
+    site = load(MINIMAL)
+    assert site.name == "books"
+    assert site.start == ("https://shop.example/",)
+    assert (site.queue, site.region, site.priority_number) == ("datacenter", None, 5)
+    assert (site.rate_per_s, site.concurrency, site.revisit_s) == (4.0, 4, 604_800.0)
+    assert (site.robots, site.allow_private, site.enabled) == (True, False, True)
+    assert (site.schedule, site.timezone, site.user_agent) == (None, "UTC", None)
+    assert (site.limits.listings, site.limits.products, site.limits.attempts, site.limits.body) == (
+        10_000,
+        1_000_000,
+        None,
+        None,
+    )
+    assert site.allowed_hosts == {"shop.example"}
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("sites/*.yaml")), ids=lambda path: path.name)
+def test_the_examples_are_valid_and_have_no_schedule(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    assert loader.check([file]) == []
+    assert loader.check_functions([file]) == []
+    assert loader.load_file(file).schedule is None
+
+
+def test_the_examples_have_names_of_their_own() -> None:
+    assert loader.check([ROOT / "sites"]) == []
+
+
+@pytest.mark.parametrize("file", sorted(ROOT.glob("sites/*.yaml")), ids=lambda path: path.name)
+def test_a_definition_survives_json(file: Path) -> None:
+    site = loader.load_file(file)
+    again = Site.model_validate_json(site.model_dump_json())
+    assert again == site
+    assert again.content_hash == site.content_hash
+    assert Site.model_validate(json.loads(json.dumps(site.model_dump(mode="json")))) == site
+
+
+def test_the_content_hash_follows_the_content_alone() -> None:
+    site = load(MINIMAL)
+    assert site.content_hash == load("# a comment\n" + MINIMAL).content_hash
+    changed = site.model_copy(update={"rate": "1/s"})
+    assert changed.content_hash != site.content_hash
+    assert len(site.content_hash) == 64
+
+
+def test_yaml_means_what_people_mean() -> None:
+    """YAML 1.1 reads no as false, 12:30 as 750, 010 as 8 and 2025-01-01 as a date."""
+    site = load(
+        with_product("country: {css: p, map: {NO: Norway, 12:30: noon, 010: ten, 2025-01-01: new year, 1: one}}")
+    )
+    assert site.product.fields["country"].map == {
+        "NO": "Norway", "12:30": "noon", "010": "ten", "2025-01-01": "new year", "1": "one",
+    }  # fmt: skip
+    assert load(MINIMAL + "robots: no\n").robots is False
+    assert load(MINIMAL + "robots: obey\n").robots is True
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "expected"),
+    [
+        ("nmae: x", "nmae", "did you mean `name`?"),
+        ("pagination: x", "pagination", "did you mean `listing.pages`?"),
+        ("start_urls: [x]", "start_urls", "did you mean `start`?"),
+        ("pages: {param: page}", "pages", "did you mean `listing.pages`?"),
+        ("hosts: https://x.example/", "hosts", "without https://"),
+        ("queue: Fast Lane", "queue", "small letters"),
+        ("priority: urgent", "priority", "high, normal, low"),
+        ("schedule: 6am", "schedule", "a schedule has 5"),
+        ('schedule: "0 25 * * *"', "schedule", "bad hour"),
+        ('schedule: "0 0 30 2 *"', "schedule", "day-of-month"),
+        ("timezone: Europe/Berlni", "timezone", "`Europe/Berlin`"),
+        ("timezone: ../../etc/passwd", "timezone", "IANA"),
+        ("rate: fast", "rate", "`60/m`"),
+        ("rate: 0", "rate", "enabled: false"),
+        ("concurrency: 0", "concurrency", "greater than or equal to 1"),
+        ("concurrency: many", "concurrency", "whole number"),
+        ("revisit: a week", "revisit", "`12h`"),
+        ("robots: maybe", "robots", "true or false"),
+        ("limits: {listngs: 5}", "limits.listngs", "did you mean `listings`?"),
+        ("headers: {Host: x}", "headers", "set by the crawler"),
+        ('headers: {X-A: "a\\r\\nB: c"}', "headers", "one line"),
+        ("headers: {Content-Length: 3}", "headers", "set by the crawler"),
+        ("user_agent: 'Ünicode'", "user_agent", "ASCII"),
+        ("trailing_slash: drop", "trailing_slash", "'keep' or 'strip'"),
+        ("sitemap: {products: x}", "sitemap", "`urls` is missing"),
+        ("title: {a: b}", "title", "must be a text"),
+    ],
+)
+def test_a_mistake_is_shown_with_its_line_its_key_and_a_mend(line: str, at: str, expected: str) -> None:
+    found = only_problem(MINIMAL + line + "\n")
+    assert found.startswith(f"sites/books.yaml:4: {at}: "), found
+    assert expected in found
+    assert "(mend: " in found
+
+
+@pytest.mark.parametrize(
+    ("field", "at", "expected"),
+    [
+        ("title: 'a[href'", "title", "bad CSS selector"),
+        ("title: 'h1::html'", "title", "::text"),
+        ("title: //h1", "title", "write `xpath:`"),
+        ("title: {xpath: '//h1['}", "title.xpath", "bad XPath"),
+        ("title: {xpath: 'nonsense(.)'}", "title.xpath", "bad XPath"),
+        ("title: {css: h1, regex: '('}", "title.regex", "balance the brackets"),
+        ("title: {css: h1, requierd: true}", "title.requierd", "`required`"),
+        ("title: {css: h1, type: money}", "title.type", "one of text, int"),
+        ("title: {css: h1, xpath: //h1}", "title.xpath", "`any:`"),
+        ("title: {type: text}", "title", "no source"),
+        ("title: {url: x, regex: y}", "title.regex", "url is itself"),
+        ("title: {jsonld: Product}", "title.jsonld", "Product.name"),
+        ("title: {jsonld: 'a..b'}", "title.jsonld", "bad JSON-LD path"),
+        ("title: {css: h1, when: x}", "title.when", "`type: bool`"),
+        ("title: {css: h1, split: x}", "title.split", "`type: list`"),
+        ("title: {css: h1, currency: EUR}", "title.currency", "`type: price`"),
+        ("title: {css: h1, type: price, currency: euro}", "title.currency", "ISO 4217"),
+        ("title: {css: h1, type: int, default: x}", "title.default", "is no int"),
+        ("title: {css: h1, required: true, default: x}", "title.default", "remove one"),
+        ("title: {any: [h1], css: h2}", "title.css", "move it into the list"),
+        ("title: {any: [{css: h1, typ: x}]}", "title.any.0.typ", "unknown key"),
+        ("Title: h1", "Title", "small letters"),
+        ("id: h1", "id", "`product.id`"),
+        ("title: 3", "title", "mapping of keys"),
+    ],
+)
+def test_a_fields_mistake(field: str, at: str, expected: str) -> None:
+    found = only_problem(with_product(field))
+    assert found.startswith(f"sites/books.yaml:5: product.fields.{at}: "), found
+    assert expected in found
+    assert "(mend: " in found
+
+
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [
+        ("{css: li, url: page.html}", "{page}"),
+        ("{css: li}", "url and param"),
+        ("{url: 'p{page}', param: p}", "url and param"),
+        ("{url: 'p{page}', last: 0}", "before the first page"),
+        ("{css: li, url: 'p{page}', last: 9}", "read from the page already"),
+        ("{url: 'p{page}', per_page: 9}", "no number to divide"),
+        ("{css: li, regex: 'of (', param: p}", "bad regular expression"),
+    ],
+)
+def test_a_paginations_mistake(pages: str, expected: str) -> None:
+    text = MINIMAL.replace("{products: a.card}", f"{{products: a.card, pages: {pages}}}")
+    found = only_problem(text)
+    assert found.startswith("sites/books.yaml:2: listing.pages"), found
+    assert expected in found
+
+
+def test_all_problems_of_a_file_are_shown_at_once_in_order() -> None:
+    found = problems(
+        "start: shop.example\nrate: fast\nlisting: {products: 'a['}\nproduct: {fields: {a: {type: x}, B: p}}\nfoo: 1\nrate: 1\n"
+    )
+    assert [line.split(":")[1] for line in found] == ["1", "2", "3", "4", "4", "5", "6"][: len(found)] or len(
+        found
+    ) >= 6
+    assert any("written twice, first in line 2" in line for line in found)
+
+
+def test_a_price_and_a_currency_field_cannot_share_a_name() -> None:
+    text = with_product("price: {css: p, type: price}\n    price_currency: b")
+    assert only_problem(text).startswith(
+        "sites/books.yaml:6: product.fields.price_currency: the price price already gives"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "the file is empty"),
+        ("- a", "holds no mapping"),
+        ("a: b: c", 'quote a value that holds ": "'),
+        ("a:\n\tb: c", "never with tabs"),
+        ("schedule: */5 * * * *", "quote a value that starts with *"),
+        ('a: "\\d"', "single quotes"),
+        ("a: [1, 2", "close"),
+        ("a: !!python/object:os.system {}", "mend"),
+        ("a: &x [*x]", "too deep"),
+    ],
+)
+def test_yaml_that_cannot_be_read(text: str, expected: str) -> None:
+    found = problems(text)
+    assert any(expected in line for line in found), found
+    assert all(line.startswith("sites/books.yaml:") for line in found)
+
+
+def test_a_yaml_bomb_is_harmless() -> None:
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    assert "too deep or too large" in only_problem("\n".join(rows))
+
+
+def test_files_that_are_no_text(tmp_path: Path) -> None:
+    binary, latin, large = tmp_path / "a.yaml", tmp_path / "b.yaml", tmp_path / "c.yaml"
+    binary.write_bytes(b"\x00\x01")
+    latin.write_bytes(b"name: x\ntitle: caf\xe9\n")
+    large.write_bytes(b"# " + b"x" * 1_000_001)
+    found = loader.check([binary, latin, large, tmp_path / "none.yaml"])
+    assert [line.removeprefix(f"{tmp_path}/").split(" (")[0] for line in found] == [
+        "a.yaml:1: not a text file", "b.yaml:2: not UTF-8", "c.yaml:1: larger than 1 MB", "none.yaml:1: no such file",
+    ]  # fmt: skip
+
+
+def test_two_files_cannot_share_a_name(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("title: x\nname: one\n" + MINIMAL)
+    (tmp_path / "b.yaml").write_text("title: x\nname: one\n" + MINIMAL)
+    assert f"{tmp_path}/b.yaml:2: name: 'one' is also the name of {tmp_path}/a.yaml" in loader.check([tmp_path])[0]
+    with pytest.raises(DefinitionError):
+        loader.load_dir(tmp_path)
+
+
+def test_functions_are_imported_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "shopmod.py").write_text("def listing(page):\n    return []\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "a.yaml"
+    for name, expected in (
+        ("shopmod:listing", None),
+        ("shopmod:listin", "did you mean 'listing'?"),
+        ("nowhere_at_all:x", "cannot import 'nowhere_at_all'"),
+    ):
+        file.write_text(MINIMAL.replace("{products: a.card}", f"\n  function: {name}"))
+        assert loader.check([file]) == []
+        found = loader.check_functions([file])
+        assert (
+            (found == [])
+            if expected is None
+            else (f"{file}:3: listing.function: " in found[0] and expected in found[0])
+        )
+
+
+def test_start_or_sitemap_is_needed_and_a_listing_for_start() -> None:
+    assert "give `start:` or `sitemap:`" in only_problem("product: {fields: {a: b}}\n")
+    assert "there is no `listing:`" in only_problem("start: https://x.example/\nproduct: {fields: {a: b}}\n")
+    assert load("sitemap: https://x.example/s.xml\nproduct: {fields: {a: b}}\n").sitemap is not None
+
+
+def test_hosts_are_those_of_start_and_sitemap_and_more() -> None:
+    site = load(
+        MINIMAL.replace("https://shop.example/", "[https://www.shop.example/, http://127.0.0.1:8000/]")
+        + "hosts: cdn.example\n"
+    )
+    assert site.allowed_hosts == {"shop.example", "127.0.0.1:8000", "cdn.example"}
+    assert site.owns("https://m.shop.example/x")
+    assert not site.owns("http://127.0.0.1:8001/")
+
+
+def warned(extra: str) -> str:
+    return " | ".join(loader.warnings(load(MINIMAL + extra)))
+
+
+def test_warnings() -> None:
+    said = warned('schedule: "0 6 * * *"\n')
+    assert "the schedule runs every 1d but revisit is 7d" in said
+    assert "set `revisit: 12h`" in said
+    assert "schedule" not in warned('schedule: "0 6 * * *"\nrevisit: 12h\n')
+    assert "allow_private" in warned("allow_private: true\n")
+    assert "robots.txt is ignored" in warned("robots: false\n")
+    assert "no field is `required`" in " ".join(loader.warnings(load(with_product("title: h1"))))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7d", 604_800.0),
+        ("12h", 43_200.0),
+        ("30m", 1800.0),
+        ("1.5h", 5400.0),
+        ("0", 0.0),
+        ("0s", 0.0),
+        ("90", 90.0),
+        ("2 w", 1_209_600.0),
+    ],
+)
+def test_durations(text: str, expected: float) -> None:
+    assert scalars.seconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("60/m", 1.0), ("2/s", 2.0), ("3600/h", 1.0), ("2", 2.0), ("0.5", 0.5), ("90/min", 1.5), ("unlimited", None)],
+)
+def test_rates(text: str, expected: float | None) -> None:
+    assert scalars.per_second(text) == expected
+
+
+@given(st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from([*Site.model_fields, "css", "fields", "products", "pages", "url", "any", "x"]), inner, max_size=6),
+    ),
+    max_leaves=25,
+))  # fmt: skip
+def test_any_json_is_a_definition_or_has_problems(data: Any) -> None:
+    try:
+        load(json.dumps(data))
+    except DefinitionError as error:
+        assert error.problems
+        assert all(line.startswith("sites/books.yaml:") for line in error.problems)
+
+
+def test_the_schema_file_is_up_to_date(tmp_path: Path) -> None:
+    write_schema(tmp_path / "schema.json")
+    assert (tmp_path / "schema.json").read_text() == (ROOT / "sites/schema.json").read_text(), (
+        "run: scraper sites schema -o sites/schema.json"
+    )
+
+
+def test_the_schema_knows_every_key_and_the_shorthands() -> None:
+    schema = json_schema()
+    assert set(schema["properties"]) == set(Site.model_fields)
+    assert schema["additionalProperties"] is False
+    (field,) = schema["$defs"]["ProductPage"]["properties"]["fields"]["patternProperties"].values()
+    assert "string" in [one.get("type") for one in field["anyOf"]]
+
+
+def test_every_key_is_documented() -> None:
+    text = (ROOT / "docs/site-definitions.md").read_text()
+    schema = json_schema()
+    for model in (schema, *schema["$defs"].values()):
+        for key in model["properties"]:
+            assert f"`{key}`" in text, f"docs/site-definitions.md does not explain {key}"
