@@ -50,17 +50,14 @@ def as_json(progress: Progress) -> dict[str, Any]:
     for name in ("slot", "created_at", "started_at", "finished_at"):
         values[name] = values[name].isoformat() if values[name] else None
     rate = progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
-    flat: dict[str, Any] = (
-        values
-        | counts
-        | {
-            "phase": progress.phase,
-            "total": progress.total,
-            "done": progress.done,
-            "failed": progress.failed,
-            "pages_per_s": round(rate, 2),
-        }
-    )
+    derived = {
+        "phase": progress.phase,
+        "total": progress.total,
+        "done": progress.done,
+        "failed": progress.failed,
+        "pages_per_s": round(rate, 2),
+    }
+    return {**values, **counts, **derived}
 
 
 def eta(progress: Progress, per_s: float) -> str:
