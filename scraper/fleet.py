@@ -45,7 +45,7 @@ def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[subproc
     try:
         if COORDINATOR in queues:
             command = worker_command([COORDINATOR], name=f"coordinator-{tag}", beat=True)
-            processes.append(start(settings, "coordinator", command))
+            processes.append(start(settings, "coordinator", command, {"SCRAPER_SCHEDULES": "false"}))
         if fetching:
             processes.append(start(settings, "worker", worker_command(fetching, name=f"worker-{tag}")))
         yield processes

@@ -33,12 +33,12 @@ class Opened:
     messages: list[Message]
 
 
-def plan(engine: sa.Engine) -> list[Message]:
-    """Opens the crawls that are due. Returns the discovery of every crawl that has not begun, new or forgotten."""
+def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
+    """Opens the crawls that are due (none without `schedules`). Returns the discovery of every crawl that has not begun, new or forgotten."""
 
     def work() -> list[int]:
         with engine.begin() as connection:
-            for site in sites.scheduled(connection):
+            for site in sites.scheduled(connection) if schedules else ():
                 _open_due(connection, site)
             return crawls.planned(connection)
 

@@ -12,7 +12,7 @@ from scraper.fetch.http import HttpFetcher
 from scraper.fetch.robots import RobotsRules, Unavailable, fetch_robots, origin_of, rules_from
 
 RULES_FOR_S = 600.0
-UNAVAILABLE_FOR_S = 30.0
+UNAVAILABLE_FOR_S = 10.0
 ORIGINS_MAX = 5000
 
 

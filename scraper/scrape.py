@@ -34,7 +34,8 @@ log = structlog.get_logger()
 
 LANES_MAX = 64  # a host's pages under way in one batch
 REST_S = 5.0  # a host that says "slow down" without saying for how long
-ROBOTS_PATIENCE_S = 60.0
+REST_MAX_S = 1800.0
+ROBOTS_PATIENCE_S = 30.0
 EXCERPT_CHARS = 500
 ERROR_CHARS = 500
 
@@ -55,6 +56,7 @@ class Batch:
     lost: bool = False
     handed_back: bool = False
     ended_crawls: set[int] = field(default_factory=set)
+    contexts: dict[int, CrawlContext] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +98,11 @@ class Scraper:
         for page in batch.lease.pages:
             hosts[page.host].append(page)
         lanes = []
+        batch.contexts = {id_: await self._contexts(id_) for id_ in {page.crawl_id for page in batch.lease.pages}}
         for host, pages in hosts.items():
             gate = self._gates.of(host)
             gate.pending += len(pages)
-            context = await self._contexts(pages[0].crawl_id)
+            context = batch.contexts[pages[0].crawl_id]
             for _ in range(min(len(pages), context.site.concurrency, LANES_MAX)):
                 lanes.append(self._lane(batch, gate, pages))
         await asyncio.gather(*lanes)
@@ -117,7 +120,7 @@ class Scraper:
                 gate.pending -= 1
 
     async def _settle(self, batch: Batch, gate: Gate, page: LeasedPage) -> None:
-        context = await self._contexts(page.crawl_id)
+        context = batch.contexts[page.crawl_id]
         tried = await self._try(batch, gate, page, context)
         verdict = judge(tried.outcome, page.attempts, context.retry, self._rng, retry_after_s=tried.delay_s)
         settled = Settled(
@@ -186,7 +189,7 @@ class Scraper:
         wish_s = retry_after_s(fetched.headers, context.now())
         outcome = outcome_of_status(fetched.status, retry_after=wish_s is not None)
         if outcome is Outcome.THROTTLED:
-            await gate.rest(wish_s or REST_S)
+            await gate.rest(min(wish_s or REST_S, REST_MAX_S))
         if outcome is not Outcome.FETCHED:
             error = None if outcome is Outcome.NOT_MODIFIED else f"the server answered {fetched.status}"
             return Tried(outcome, fetched.status, fetched.url, error=error, excerpt=_excerpt(fetched), delay_s=wish_s)

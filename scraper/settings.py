@@ -33,6 +33,9 @@ class Settings(BaseSettings):
     redis_url: str | None = Field(None, alias="REDIS_URL", description="Redis or Valkey; unset: the embedded one")
     broker_url: str | None = Field(None, alias="BROKER_URL", description="Celery's broker; unset: the Redis above")
 
+    schedules: bool = Field(
+        True, description="false: a coordinator opens no scheduled crawl, only serves those there are"
+    )
     user_agent: str = Field(
         "Mozilla/5.0 (compatible; scraper/0.1; shop catalogue crawler)", description="sent where a site says no other"
     )

@@ -18,7 +18,7 @@ from scraper.sending import depth, send
 def plan() -> None:
     """Tick: takes over changed site definitions and opens the crawls that are due."""
     coordinator.sync_sites(coordinator.engine(), settings.load())
-    send(plan_step(coordinator.engine()))
+    send(plan_step(coordinator.engine(), schedules=settings.load().schedules))
 
 
 @app.task

@@ -123,8 +123,8 @@ def _shop_address(process: subprocess.Popen[bytes], log: Path, begin: int) -> st
 
 def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]]:
     """The commands a user would type, each in a process of its own."""
-    # No sites folder: this coordinator must not take the user's own definitions for gone.
-    env = {"SCRAPER_SITES": str(settings.home_dir / "demo-has-no-sites-folder")}
+    # No sites folder: this coordinator must not take the user's own definitions for gone, nor crawl by their schedules.
+    env = {"SCRAPER_SITES": str(settings.home_dir / "demo-has-no-sites-folder"), "SCRAPER_SCHEDULES": "false"}
     os.chdir(ROOT)
     flower = [sys.executable, "-m", "celery", "-A", "scraper", "flower", f"--port={flower_port}"]
     commands = {

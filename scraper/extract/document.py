@@ -50,7 +50,7 @@ class Document:
     @cached_property
     def base(self) -> str:
         """What relative links are relative to: <base href>, else the final URL."""
-        if b"<base" not in self.page.body and b"<BASE" not in self.page.body and b"<Base" not in self.page.body:
+        if b"<base" not in self.decoded.utf8.lower():
             return self.url
         found = _BASE(self.root)
         return (isinstance(found, list) and found and urls.clean(str(found[0]), self.url, _KEEP_ALL)) or self.url
@@ -58,7 +58,7 @@ class Document:
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
         """Every JSON-LD object of the page, outer ones before the ones inside them."""
-        if b"ld+json" not in self.page.body and b"ld+json" not in self.decoded.utf8:
+        if b"ld+json" not in self.decoded.utf8:
             return []
         blocks = []
         for script in _elements(_JSONLD(self.root)):

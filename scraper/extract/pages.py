@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import quote, unquote_plus, urljoin, urlsplit
+from urllib.parse import quote, unquote_plus, urljoin
 
 from lxml import etree
 
@@ -87,7 +87,7 @@ class Paginator:
             name = next((key for key, _, value in _pairs(query) if value == _PLACE), None) if _PLACE in query else None
             if name is None:
                 return _matched(_suffix(template), url)
-        for key, _, value in _pairs(urlsplit(url).query):
+        for key, _, value in _pairs(url.partition("#")[0].partition("?")[2]):
             if unquote_plus(key) == name and value.isascii() and value.isdigit() and len(value) < 10:
                 return int(value)
         return None

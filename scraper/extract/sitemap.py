@@ -21,6 +21,7 @@ from scraper.sites.definition import Sitemap
 
 UNPACKED_MAX_BYTES = 52_428_800
 URLS_MAX = 50_000
+_BROKEN = "the sitemap's XML is broken"
 _GZIP = b"\x1f\x8b"
 Entry = tuple[str, bool]  # a URL, and whether it is a sitemap's
 
@@ -34,7 +35,7 @@ class SitemapReader:
     def read(self, page: Fetched, page_url: str) -> Extracted:
         problems: list[str] = []
         body = unpacked(page.body, problems).lstrip(b"\xef\xbb\xbf \t\r\n")
-        entries = _entries(body, _is_robots(page.url) or _is_robots(page_url))
+        entries = _entries(body, _is_robots(page.url) or _is_robots(page_url), problems)
         if entries is None:
             problems.append("the sitemap is neither XML with <urlset> or <sitemapindex> nor a list of URLs")
             return Extracted(problems=problems, complete=False)
@@ -58,7 +59,8 @@ class SitemapReader:
             problems.append(f"sitemap: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s")
         if off_site:
             problems.append(f"{off_site} URLs of the sitemap are on hosts that are not the site's (see `hosts`)")
-        return Extracted(links=list(links.values()), problems=problems)
+        complete = bool(links) or not any(problem.startswith(_BROKEN) for problem in problems)
+        return Extracted(links=list(links.values()), problems=problems, complete=complete)
 
     def _kind(self, url: str) -> Kind | None:
         if self._products is not None and selectors.find_at_all(self._products, url):
@@ -89,11 +91,11 @@ def unpacked(body: bytes, problems: list[str]) -> bytes:
     return b"".join(parts)
 
 
-def _entries(body: bytes, robots: bool) -> Iterator[Entry] | None:
+def _entries(body: bytes, robots: bool, problems: list[str]) -> Iterator[Entry] | None:
     if robots:
         return _robots_lines(body)
     if body.startswith((b"<", b"\xff\xfe", b"\xfe\xff")):
-        return _xml(body)
+        return _xml(body, problems)
     lines = (line.strip() for line in body.decode("utf-8", "replace").splitlines())
     first = next((line for line in lines if line), "")
     if not first.startswith(("http://", "https://")):
@@ -114,7 +116,7 @@ def _robots_lines(body: bytes) -> Iterator[Entry]:
             yield value.strip(), True
 
 
-def _xml(body: bytes) -> Iterator[Entry] | None:
+def _xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
     events = etree.iterparse(
         BytesIO(body), events=("start", "end"), recover=True, resolve_entities=False, no_network=True, load_dtd=False,
         dtd_validation=False, attribute_defaults=False, huge_tree=False,
@@ -125,10 +127,10 @@ def _xml(body: bytes) -> Iterator[Entry] | None:
         return None
     if _local(root) not in ("urlset", "sitemapindex"):
         return None
-    return _locations(events)
+    return _locations(events, problems)
 
 
-def _locations(events: etree.iterparse) -> Iterator[Entry]:
+def _locations(events: etree.iterparse, problems: list[str]) -> Iterator[Entry]:
     """<loc> of each <url> and <sitemap>; image and video locations stand deeper. Read entries are freed at once."""
     try:
         for event, element in events:
@@ -144,7 +146,10 @@ def _locations(events: etree.iterparse) -> Iterator[Entry]:
             if text and text.strip():
                 yield text.strip(), is_sitemap
     except etree.XMLSyntaxError:
-        return  # recover gives up on what is no XML any more; what came before counts
+        pass  # recover gives up on what is no XML any more; what came before counts
+    errors = list(events.error_log)
+    if errors:
+        problems.append(f"{_BROKEN} in line {errors[0].line}: {str(errors[0].message)[:100]}")
 
 
 def _local(element: etree._Element) -> str:

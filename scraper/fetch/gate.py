@@ -50,7 +50,8 @@ class Gate:
         self._share = 0
         self._renew_at = 0.0
         self._slots: deque[float] = deque()
-        self._turn = asyncio.Lock()
+        self._door = asyncio.Lock()  # who waits for a share
+        self._pace = asyncio.Lock()  # who waits for a slot: apart, since a page inside may need one more request
         self._left = asyncio.Event()
 
     @property
@@ -67,12 +68,11 @@ class Gate:
         try:
             yield
         finally:
-            self._inflight -= 1
-            self._left.set()
+            self._leave()
 
     async def another(self, latest: float) -> None:
         """One more request within a turn that is held (a redirect, robots.txt): the rate counts it as any other."""
-        async with self._turn:
+        async with self._pace:
             await self._take_slot(latest)
 
     async def rest(self, seconds: float) -> None:
@@ -90,7 +90,7 @@ class Gate:
 
     async def _enter(self, latest: float) -> None:
         loop = asyncio.get_running_loop()
-        async with self._turn:
+        async with self._door:
             while True:
                 now = loop.time()
                 if now >= latest:
@@ -100,9 +100,18 @@ class Gate:
                 if self._inflight < self._share:
                     break
                 await self._someone_leaves(min(RETRY_SHARE_S, latest - now) if self._share == 0 else latest - now)
-            if self.interval_s:
-                await self._take_slot(latest)
             self._inflight += 1
+        if self.interval_s:
+            try:
+                async with self._pace:
+                    await self._take_slot(latest)
+            except BaseException:
+                self._leave()
+                raise
+
+    def _leave(self) -> None:
+        self._inflight -= 1
+        self._left.set()
 
     async def _someone_leaves(self, timeout_s: float) -> None:
         if self._share == 0:

@@ -13,7 +13,7 @@ from typing import assert_never
 from scraper.domain import Outcome, Status, Verdict
 
 INVALID_ATTEMPTS = 2  # a page that answers without its fields may be a challenge page: one second look
-HOST_GRACE = 8  # tries for a host's faults, which are charged too but have a longer breath than a page's own
+RETRY_AFTER_MAX_S = 1800.0  # a crawl must end: a host that asks for more is given up after its tries
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ def judge(
 ) -> Verdict:
     """The verdict on a page that had `attempts` charged tries before this one.
 
-    `retry_after_s` is a server's own wish: it is honoured as the least delay, with jitter added and never taken away.
+    `retry_after_s` is a server's own wish: it is honoured as the least delay up to `RETRY_AFTER_MAX_S`, with jitter added and
+    never taken away.
     """
     match outcome:
         case Outcome.FETCHED:
@@ -57,10 +58,9 @@ def judge(
             | Outcome.THROTTLED
             | Outcome.MALFORMED
             | Outcome.CRASHED
+            | Outcome.ROBOTS_UNAVAILABLE
         ):
             return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
-        case Outcome.ROBOTS_UNAVAILABLE:
-            return _again(attempts, max(HOST_GRACE, policy.attempts_max), Status.DEAD, policy, rng, retry_after_s)
         case Outcome.NOT_EXTRACTED | Outcome.FUNCTION_FAILED:
             limit = min(INVALID_ATTEMPTS, policy.attempts_max)
             return _again(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
@@ -92,7 +92,7 @@ def _again(
         return Verdict(otherwise, 0.0, charged=True)
     delay = policy.delay_s(attempts, rng)
     if retry_after_s is not None:
-        delay = max(delay, retry_after_s * rng.uniform(1.0, 1.1))
+        delay = max(delay, min(retry_after_s, RETRY_AFTER_MAX_S) * rng.uniform(1.0, 1.1))
     return Verdict(Status.DUE, delay, charged=True)
 
 

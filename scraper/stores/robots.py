@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import orjson
 import redis.asyncio as aredis
+from redis.exceptions import RedisError
 
 GOOD_FOR_S = 24 * 3600  # RFC 9309 2.4: not longer than 24 hours
-UNAVAILABLE_FOR_S = 120  # a host whose robots.txt fails is asked again soon
+UNAVAILABLE_FOR_S = 20  # a host whose robots.txt fails is asked again soon
 TEXT_MAX_BYTES = 512 * 1024  # RFC 9309 2.5: at least 500 KiB must be read
 
 
@@ -17,13 +20,17 @@ class RobotsTexts:
         self._redis = redis
 
     async def get(self, origin: str) -> tuple[int, bytes] | None:
-        raw = await self._redis.get(f"scraper:robots:{origin}")
+        try:
+            raw = await self._redis.get(f"scraper:robots:{origin}")
+        except RedisError:  # a cache that is away is an empty one
+            return None
         if raw is None:
             return None
         status, text = orjson.loads(raw)
         return int(status), text.encode("latin-1")
 
     async def put(self, origin: str, status: int, body: bytes) -> None:
-        lasts = UNAVAILABLE_FOR_S if status == 0 or status >= 500 else GOOD_FOR_S
+        lasts = UNAVAILABLE_FOR_S if status == 0 or status >= 500 or status == 429 else GOOD_FOR_S
         value = orjson.dumps([status, body[:TEXT_MAX_BYTES].decode("latin-1")])
-        await self._redis.set(f"scraper:robots:{origin}", value, ex=lasts)
+        with suppress(RedisError):
+            await self._redis.set(f"scraper:robots:{origin}", value, ex=lasts)

@@ -10,11 +10,16 @@ token server of its own would have neither, and would be one more thing to run.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import redis.asyncio as aredis
+from redis.exceptions import RedisError
+
+from scraper.errors import DeferredError
 
 AHEAD_S = 5.0  # slots are reserved this far ahead at the most
+AWAY_S = 5.0  # pages come back after this when Redis does not answer
 SHARE_TTL_S = 15.0  # a share that is not renewed is free again after this
 
 # KEYS[1] pace: next free time of the host, in microseconds of the server's clock
@@ -102,7 +107,10 @@ class Throttle:
     async def reserve(
         self, host: str, *, interval_s: float, slots: int, share: int, inflight: int, concurrency: int
     ) -> Reservation:
-        """Asks for `slots` requests and a `share` of the host's `concurrency`. `interval_s` 0: no rate limit."""
+        """Asks for `slots` requests and a `share` of the host's `concurrency`. `interval_s` 0: no rate limit.
+
+        Raises `DeferredError` where Redis does not answer: nothing is fetched without a budget.
+        """
         args: list[str | int] = [
             round(interval_s * 1e6),
             slots,
@@ -113,9 +121,14 @@ class Throttle:
             concurrency,
             round(SHARE_TTL_S * 1e6),
         ]
-        first_us, granted, mine = await self._reserve(keys=[f"scraper:pace:{host}", f"scraper:share:{host}"], args=args)
+        try:
+            keys = [f"scraper:pace:{host}", f"scraper:share:{host}"]
+            first_us, granted, mine = await self._reserve(keys=keys, args=args)
+        except RedisError as error:  # no budget to be had: the page waits, and pays nothing
+            raise DeferredError(AWAY_S) from error
         return Reservation(first_s=int(first_us) / 1e6, slots=int(granted), share=int(mine))
 
     async def rest(self, host: str, seconds: float) -> None:
         """The host asked for a pause: nobody gets a slot before it is over."""
-        await self._rest(keys=[f"scraper:pace:{host}"], args=[round(seconds * 1e6)])
+        with suppress(RedisError):  # the page's own retry waits as long anyway
+            await self._rest(keys=[f"scraper:pace:{host}"], args=[round(seconds * 1e6)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +358,18 @@ def test_the_schema_knows_every_key_and_the_shorthands() -> None:
     assert schema["additionalProperties"] is False
     (field,) = schema["$defs"]["ProductPage"]["properties"]["fields"]["patternProperties"].values()
     assert "string" in [one.get("type") for one in field["anyOf"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        block
+        for block in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/site-definitions.md").read_text(), re.DOTALL)
+        if "product:\n" in block and "start" in block
+    ],
+)
+def test_the_documented_examples_are_valid(text: str) -> None:
+    assert load(text).product.fields
 
 
 def test_every_key_is_documented() -> None:

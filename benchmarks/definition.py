@@ -1,0 +1,29 @@
+"""The benchmark's site definition: the sample shop with eight fields, and no pace to wait for."""
+
+DEFINITION = """
+name: bench
+start: {shop}/all?page=1
+rate: unlimited
+concurrency: 64
+revisit: 0s
+allow_private: true
+listing:
+  products: a.product-link
+  pages: {{css: .pager .count, regex: "of (\\\\d+)", url: "?page={{page}}"}}
+product:
+  id: {{url: "/p/(\\\\d+)-"}}
+  fields:
+    name: {{css: h1, required: true}}
+    price: {{css: ".product .price", type: price, required: true}}
+    brand: {{css: .brand}}
+    sku: {{css: td.sku}}
+    stock: {{css: .stock, regex: "Only (\\\\d+) left", type: int}}
+    available: {{css: .availability, type: bool, when: In stock}}
+    category: {{css: .crumbs .category}}
+    description: {{css: p.description}}
+"""
+
+
+def definition(shop: str) -> str:
+    """The YAML text for a shop that listens at `shop`."""
+    return DEFINITION.format(shop=shop)

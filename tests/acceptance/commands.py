@@ -1,0 +1,168 @@
+"""The real commands, as a user types them, in processes of their own; whatever was started is ended by its pid."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+BIN = Path(sys.executable).parent
+ROOT = Path(__file__).parents[2]
+STOP_S = 30.0
+COUNTERS = ("ok", "unchanged", "gone", "dead", "invalid", "dropped")
+
+
+class Commands:
+    """Runs and starts commands from the top of the repository. `env` is added to this process's environment."""
+
+    def __init__(self, folder: Path, **env: str) -> None:
+        self.folder = folder
+        self.env = env
+        self.started: list[subprocess.Popen[str]] = []
+
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, **self.env}
+
+    def scraper(
+        self, *words: str, code: int | None = 0, timeout_s: float = 60, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """`scraper …` to its end; `code` is the exit code it must have (None: any)."""
+        done = subprocess.run(
+            [BIN / "scraper", *words],
+            cwd=ROOT,
+            env={**self.environ(), **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        told = f"scraper {' '.join(words)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert code is None or done.returncode == code, told + self.logs()
+        assert "Traceback" not in done.stderr, told
+        return done
+
+    def json(self, *words: str) -> Any:
+        """What a command with --json prints, numbers with all their digits."""
+        return json.loads(self.scraper(*words, "--json").stdout, parse_float=Decimal)
+
+    def crawl(self, site: str, *options: str, code: int = 0, timeout_s: float = 90) -> dict[str, Any]:
+        """`scraper crawl SITE --wait`, and the crawl as `scraper status --json` shows it afterwards."""
+        self.scraper("crawl", site, "--wait", *options, code=code, timeout_s=timeout_s)
+        found: dict[str, Any] = self.json("status", site)[0]
+        return found
+
+    def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """Starts a command of the virtual environment, its output in a file (see `log`)."""
+        path = self.folder / f"{len(self.started)}-{Path(words[0]).name}.log"
+        with path.open("w") as out:
+            process = subprocess.Popen(
+                [BIN / words[0], *words[1:]],
+                cwd=ROOT,
+                env={**self.environ(), **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def worker(self, queues: str, *options: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        """`celery -A scraper worker -Q …` under a node name of its own."""
+        name = f"w{len(self.started)}-{os.getpid()}@%h"
+        return self.start("celery", "-A", "scraper", "worker", "-Q", queues, "-n", name, *options, env=env)
+
+    def coordinator(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+        return self.worker("coordinator", "-B", env=env)
+
+    def log(self, process: subprocess.Popen[str]) -> str:
+        number = self.started.index(process)
+        return next(self.folder.glob(f"{number}-*.log")).read_text(errors="replace")
+
+    def logs(self) -> str:
+        """The ends of all logs, for a failing test's message."""
+        paths = [*sorted(self.folder.glob("*.log")), *sorted(self.folder.glob("**/log/*.log"))]
+        return "".join(f"\n--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in paths)
+
+    def until_ready(self, process: subprocess.Popen[str]) -> None:
+        until(lambda: " ready." in self.log(process) or process.poll() is not None, 30)
+        assert process.poll() is None, self.log(process)
+
+    def end(self, process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
+        """Sends a signal and waits; what does not end in time is killed and the test fails."""
+        if process.poll() is None:
+            os.kill(process.pid, number)
+        try:
+            return process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+
+    def end_all(self) -> None:
+        """SIGTERM to what still runs, then SIGKILL to whole groups. Never fails: it is the teardown."""
+        running = [process for process in self.started if process.poll() is None]
+        for process in running:
+            process.terminate()
+        deadline = time.monotonic() + 15
+        for process in running:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@contextmanager
+def commands(folder: Path, **env: str) -> Iterator[Commands]:
+    folder.mkdir(parents=True, exist_ok=True)
+    found = Commands(folder, **env)
+    try:
+        yield found
+    finally:
+        found.end_all()
+
+
+def until(true: Callable[[], Any], timeout_s: float, every_s: float = 0.05) -> Any:
+    """Waits for a true answer and returns it; fails after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        answer = true()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"not so within {timeout_s:g} s"
+        time.sleep(every_s)
+
+
+def counted(engine: sa.Engine, crawl_id: int) -> dict[str, int]:
+    """A crawl's counters as the pages table has them."""
+    query = sa.text("SELECT kind = 'product' AS product, status, count(*) AS n FROM pages WHERE crawl_id = :id GROUP BY 1, 2")
+    found = dict.fromkeys(("discovery_total", "discovery_done", "product_total", "product_done", *COUNTERS), 0)
+    with engine.connect() as connection:
+        for row in connection.execute(query, {"id": crawl_id}):
+            sort = "product" if row.product else "discovery"
+            found[f"{sort}_total"] += row.n
+            if row.status in COUNTERS:
+                found[f"{sort}_done"] += row.n
+                found[row.status] += row.n
+    return found
+
+
+def assert_counted(engine: sa.Engine, crawl: Mapping[str, Any]) -> None:
+    """The crawl's counters are the pages table's, and nothing is left open."""
+    table = counted(engine, crawl["id"])
+    assert {name: crawl[name] for name in table} == table
+    assert table["discovery_done"] == table["discovery_total"] and table["product_done"] == table["product_total"]
+    with engine.connect() as connection:
+        assert connection.execute(sa.text("SELECT count(*) FROM leases")).scalar() == 0

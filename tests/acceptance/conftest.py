@@ -1,0 +1,76 @@
+"""Fixtures of the acceptance tests: the commands with the test's servers, and the sample shop as a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from scraper.demo import definition
+from scraper.settings import Settings
+from tests.acceptance.commands import Commands, commands
+
+
+class SampleShop:
+    """`python -m scraper.demo` on a free port, and its control interface."""
+
+    def __init__(self, *options: str) -> None:
+        argv = [sys.executable, "-m", "scraper.demo", "--port", "0", *options]
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().split()[-1]
+        self.client = httpx.Client(base_url=self.url, timeout=10)
+
+    def truth(self) -> dict[str, dict[str, Any]]:
+        """Every product sold now, by id."""
+        return {record["id"]: record for record in self.client.get("/_control/truth").json()}
+
+    def log(self) -> list[tuple[float, str, int]]:
+        """(time, target, status) of every request; status 0: the connection was broken off or left hanging."""
+        return [(at, target, status) for at, target, status in self.client.get("/_control/log").json()]
+
+    def forget(self) -> None:
+        self.client.delete("/_control/log")
+
+    def visit(self) -> None:
+        self.client.post("/_visit").raise_for_status()
+
+    def options(self, **options: object) -> None:
+        self.client.post("/_control/options", json=options).raise_for_status()
+
+    def stop(self) -> None:
+        self.client.close()
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def sample_shop(environment: Settings) -> Iterator[Callable[..., SampleShop]]:
+    """Starts a sample shop; its definition is sites/demo.yaml, with the changes asked for."""
+    shops = []
+
+    def start(*options: str, changes: dict[str, str] | None = None, name: str = "demo") -> SampleShop:
+        shop = SampleShop(*options)
+        shops.append(shop)
+        text = definition(shop.url).replace("name: demo", f"name: {name}", 1)
+        for old, new in (changes or {}).items():
+            assert old in text
+            text = text.replace(old, new)
+        (environment.sites_dir / f"{name}.yaml").write_text(text)
+        return shop
+
+    yield start
+    for shop in shops:
+        shop.stop()
+
+
+@pytest.fixture
+def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
+    """The commands, with the test's own PostgreSQL database and Valkey."""
+    with commands(tmp_path / "logs") as found:
+        yield found

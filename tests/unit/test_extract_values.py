@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.extract import money, values
+from scraper.extract.values import Mistyped
+from scraper.sites.decode import clean_text, decode, parse_html
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("22", 22), ("In stock (22 available)", 22), ("1,234 reviews", 1234), ("1.234 Bewertungen", 1234), ("1 234", 1234),
+        ("1\u2019234\u2019567", 1_234_567), ("-5", -5), ("\u22125", -5), ("10-20", 10), ("A-5", 5), ("4.0", 4),
+        ("2024 123", 2024), ("12,34,567", 12),
+    ],
+)  # fmt: skip
+def test_int(text: str, expected: int) -> None:
+    if text == "12,34,567":
+        with pytest.raises(Mistyped):
+            values.to_int(text)
+    else:
+        assert values.to_int(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "many", "4.5", "9" * 20, "9" * 5000])
+def test_no_int(text: str) -> None:
+    with pytest.raises(Mistyped):
+        values.to_int(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "expected"),
+    [
+        ("4.5 stars", None, "4.5"), ("1.234", None, "1.234"), ("1.234", ",", "1234"), ("1,234", None, "1234"),
+        ("1,234", ",", "1.234"), ("1.234,50", None, "1234.50"), ("1,234.50", None, "1234.50"), ("0,5 kg", None, "0.5"),
+        ("1 234,5", None, "1234.5"), ("-0.5", None, "-0.5"), ("1.234.567", None, "1234567"),
+    ],
+)  # fmt: skip
+def test_decimal(text: str, mark: str | None, expected: str) -> None:
+    assert values.to_decimal(text, mark) == Decimal(expected)
+
+
+@pytest.mark.parametrize("text", ["", "NaN", "Infinity", "1" * 39, "x" * 10])
+def test_no_decimal(text: str) -> None:
+    with pytest.raises(Mistyped):
+        values.to_decimal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "mark", "currency", "expected"),
+    [
+        ("£51.77", None, None, ("51.77", "GBP")),
+        ("1.299,00 €", None, None, ("1299.00", "EUR")),
+        ("$1,299.00", None, None, ("1299.00", "USD")),
+        ("$12.99", None, "CAD", ("12.99", "CAD")),
+        ("£12.99", None, "EUR", ("12.99", "GBP")),
+        ("12.99", None, "EUR", ("12.99", "EUR")),
+        ("12.99", None, None, ("12.99", None)),
+        ("US$ 12.99", None, "CAD", ("12.99", "USD")),
+        ("149 kr", None, None, ("149", "SEK")),
+        ("149 kr", None, "NOK", ("149", "NOK")),
+        ("12,50 zł", None, None, ("12.50", "PLN")),
+        ("¥1,980", None, None, ("1980", "JPY")),
+        ("¥1,980", None, "CNY", ("1980", "CNY")),
+        ("1.234 Kč", None, None, ("1234", "CZK")),
+        ("CHF 1'299.90", None, None, ("1299.90", "CHF")),
+        ("PLN 12,50", None, "EUR", ("12.50", "PLN")),
+        ("leider 12,00", None, "EUR", ("12.00", "EUR")),
+        ("Now only £10.00 (was £20.00)", None, None, ("10.00", "GBP")),
+        ("140.000", ",", "IDR", ("140000", "IDR")),
+        ("Free", None, "USD", ("0", "USD")),
+    ],
+)
+def test_price(text: str, mark: str | None, currency: str | None, expected: tuple[str, str | None]) -> None:
+    amount, code = money.to_price(text, mark, currency)
+    assert (str(amount), code) == expected
+
+
+@pytest.mark.parametrize("text", ["", "Call us", "50% off", "x" * 501 + "£5"])
+def test_no_price(text: str) -> None:
+    with pytest.raises(Mistyped):
+        money.to_price(text)
+
+
+@given(
+    st.from_regex(r"[£€$¥₹]? ?[0-9]{1,6}\.[0-9]{2} ?[£€$¥₹]?", fullmatch=True), st.sampled_from([None, "CAD", "EUR"])
+)
+def test_the_fast_price_is_price_parsers(text: str, currency: str | None) -> None:
+    assert money.to_price(text, None, currency) == money._to_price_slowly(text, None, currency)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("yes", True), ("In Stock", True), ("https://schema.org/InStock", True), ("http://schema.org/OutOfStock", False), ("0", False),
+     ("Sold out!", False)],
+)  # fmt: skip
+def test_bool(text: str, expected: bool) -> None:
+    assert values.to_bool(text) is expected
+
+
+def test_no_bool() -> None:
+    with pytest.raises(Mistyped, match="when"):
+        values.to_bool("perhaps")
+
+
+@pytest.mark.parametrize(
+    ("text", "format", "dayfirst", "expected"),
+    [
+        ("2025-03-04", None, True, "2025-03-04"),
+        ("2025-03-04T10:20:30Z", None, True, "2025-03-04T10:20:30+00:00"),
+        ("2025-03-04 10:20", None, False, "2025-03-04T10:20:00"),
+        ("2025-03-04T10:20:30+02:00", None, False, "2025-03-04T10:20:30+02:00"),
+        ("March 4, 2025", None, False, "2025-03-04"),
+        ("3/4/2025", None, False, "2025-03-04"),
+        ("3/4/2025", None, True, "2025-04-03"),
+        ("04.03.2025", "%d.%m.%Y", False, "2025-03-04"),
+        ("04.03.2025 10:00", "%d.%m.%Y %H:%M", False, "2025-03-04T10:00:00"),
+        ("4 March 2025 10:00 CST", None, False, "2025-03-04T10:00:00"),
+    ],
+)
+def test_date(text: str, format: str | None, dayfirst: bool, expected: str) -> None:
+    assert values.to_date(text, format, dayfirst) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "March 2025", "2025", "10:30", "31/02/2025", "2025-02-30", "9" * 90])
+def test_a_date_needs_year_month_and_day(text: str) -> None:
+    with pytest.raises(Mistyped):
+        values.to_date(text)
+
+
+def test_no_url() -> None:
+    with pytest.raises(Mistyped):
+        values.to_url("data:image/png;base64,xx", "https://shop.example/")
+    assert values.to_url("/a.png?utm_source=x#y", "https://shop.example/b") == "https://shop.example/a.png?utm_source=x"
+
+
+@given(st.text(alphabet=st.characters(), max_size=60))
+def test_converters_answer_or_say_mistyped(text: str) -> None:
+    for convert in (
+        values.to_int, values.to_decimal, values.to_bool, values.to_date, money.to_price,
+        lambda text: values.to_url(text, "https://shop.example/"), lambda text: values.to_date(text, "%d %B %Y"),
+    ):  # fmt: skip
+        try:
+            convert(text)
+        except Mistyped as error:
+            assert len(str(error)) < 300
+
+
+@given(st.text(alphabet=st.characters()))
+def test_clean_text_can_be_stored(text: str) -> None:
+    cleaned = clean_text(text + "\x00\ud800")
+    cleaned.encode("utf-8")
+    assert "\x00" not in cleaned
+    assert cleaned == " ".join(cleaned.split())
+
+
+@pytest.mark.parametrize(
+    ("body", "header", "expected"),
+    [
+        ("ü".encode(), None, "ü"),
+        (b"\xfc", None, "ü"),
+        (b"\xfc", "text/html; charset=latin-1", "ü"),
+        (b"\x80", "text/html; charset=iso-8859-1", "€"),
+        ("ü".encode(), "text/html; charset=nonsense", "ü"),
+        (b"\xfc", "text/html; charset=nonsense", "ü"),
+        (b'<meta charset="windows-1251">\xe9', None, '<meta charset="windows-1251">й'),
+        (b'<meta charset="utf-16">x', None, '<meta charset="utf-16">x'),
+        (b'<meta charset="latin1">\xfc', "text/html; charset=utf-8", '<meta charset="latin1">\ufffd'),
+        (b"\xef\xbb\xbf\xc3\xbc", "text/html; charset=latin-1", "ü"),
+        (b"\xff\xfeu\x00", None, "u"),
+        (b'<?xml version="1.0" encoding="shift_jis"?>\x83\x65', None, '<?xml version="1.0" encoding="shift_jis"?>テ'),
+        (b"41", "text/html; charset=hex", "41"),
+        (b"x", "text/html; charset=base64", "x"),
+        (b"x", "text/html; charset=utf-7", "x"),
+        (b"x", "text/html; charset=undefined", "x"),
+        (b"x", "text/html; charset=mbcs", "x"),
+        (b"x", "text/html; charset=idna", "x"),
+        (b"", None, ""),
+    ],
+)
+def test_decode(body: bytes, header: str | None, expected: str) -> None:
+    decoded = decode(body, header)
+    if "\ufffd" in expected:
+        assert decoded.text.endswith(("\ufffd", "ü"))  # the header was wrong; either is an answer
+    else:
+        assert decoded.text == expected
+        assert decoded.utf8.decode() == expected
+
+
+@given(st.binary(max_size=200), st.one_of(st.none(), st.text(max_size=30).map("text/html; charset=".__add__)))
+def test_any_bytes_make_a_tree(body: bytes, header: str | None) -> None:
+    decoded = decode(body, header)
+    assert parse_html(decoded.utf8) is not None
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\x00", b" ", b"<!-- x -->", b"<?pi", b"<" * 5000, b"<div>" * 10_000, b"\xff\xfe\x00"]
+)
+def test_broken_markup_makes_a_tree(body: bytes) -> None:
+    assert parse_html(body).tag == "html" or parse_html(body).tag is not None
