@@ -136,7 +136,7 @@ def _compile(source: LinkSource) -> Hrefs:
         for item in found if isinstance(found, list) else [found]:
             if isinstance(item, str):
                 yield item
-            elif isinstance(item, etree._Element):
+            elif item is not None and hasattr(item, "iterdescendants"):
                 yield from _of_element(item, attribute)
 
     return hrefs

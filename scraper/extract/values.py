@@ -89,19 +89,19 @@ def to_bool(text: str) -> bool:
     raise Mistyped(text, "yes or no (`when:` says which texts mean yes)")
 
 
-def to_date(text: str, format: str | None = None, dayfirst: bool = False) -> str:
+def to_date(text: str, layout: str | None = None, dayfirst: bool = False) -> str:
     """ISO 8601: a date, or a datetime where the text has a time. Year, month and day must all be there."""
     if len(text) > 100:
         raise Mistyped(text, "date")
     try:
-        if format is not None:
-            parsed = datetime.strptime(text, format)
-            return parsed.isoformat() if any(code in format for code in _TIME_CODES) else parsed.date().isoformat()
+        if layout is not None:
+            parsed = datetime.strptime(text, layout)
+            return parsed.isoformat() if any(code in layout for code in _TIME_CODES) else parsed.date().isoformat()
         if _ISO_DATE(text):
             return date.fromisoformat(text).isoformat()
         return _guessed_date(text, dayfirst)
     except (ValueError, OverflowError, TypeError, ArithmeticError, AttributeError, LookupError):
-        raise Mistyped(text, f"date of the format {format!r}" if format else "date") from None
+        raise Mistyped(text, f"date of the format {layout!r}" if layout else "date") from None
 
 
 _TIME_CODES = ("%H", "%I", "%M", "%S", "%X", "%c", "%f")

@@ -6,10 +6,14 @@ comes at the first moment after it, one in the hour that is repeated comes once.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+
+# Two local times of one zone compare by the clock on the wall, and going backwards loses slots of a repeated hour. So the
+# way back only finds where to start, well before any clock change, and what is compared is UTC.
+MARGIN = timedelta(hours=3)
 
 
 def latest_slot(expression: str, zone: str, now: datetime) -> datetime | None:
@@ -18,14 +22,16 @@ def latest_slot(expression: str, zone: str, now: datetime) -> datetime | None:
     >>> latest_slot("0 6 * * *", "Europe/Berlin", datetime(2026, 7, 1, 12, tzinfo=UTC)).isoformat()
     '2026-07-01T04:00:00+00:00'
     """
-    local = now.astimezone(ZoneInfo(zone))
+    there = ZoneInfo(zone)
+    now = now.astimezone(UTC)
     try:
-        slot = next(CronSim(expression, local, reverse=True), None)
-        if slot is None:
-            return None
-        following = next(CronSim(expression, slot), None)  # reverse excludes `now` itself
+        earlier = next(CronSim(expression, (now - MARGIN).astimezone(there), reverse=True), None)
+        start = (earlier.astimezone(UTC) if earlier else now) - MARGIN
+        latest = None
+        for slot in CronSim(expression, start.astimezone(there)):
+            if (found := slot.astimezone(UTC)) > now:
+                break
+            latest = found
     except CronSimError:
         return None
-    if following is not None and following <= local:
-        slot = following
-    return slot.astimezone(UTC)
+    return latest

@@ -18,7 +18,7 @@ RETRY_AFTER_MAX_S = 1800.0  # a crawl must end: a host that asks for more is giv
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Backoff of `base_s * 2**attempt`, never above `max_s`, spread over ±50 %."""
+    """Backoff of `base_s * 2**attempt`, but no more than `max_s`, spread over ±50 %."""
 
     attempts_max: int = 4
     base_s: float = 2.0
@@ -55,7 +55,6 @@ def judge(
             | Outcome.TIMEOUT
             | Outcome.UNREACHABLE
             | Outcome.TLS
-            | Outcome.THROTTLED
             | Outcome.MALFORMED
             | Outcome.CRASHED
             | Outcome.ROBOTS_UNAVAILABLE

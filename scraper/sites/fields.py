@@ -76,7 +76,8 @@ class Source(Model):
                 return f"{key} {getattr(self, key)!r}"
         return "nothing"
 
-    def _source_problems(self) -> list[tuple[str, str]]:
+    def source_problems(self) -> list[tuple[str, str]]:
+        """(key, sentence) for what cannot stand together."""
         given = [key for key in ("css", "xpath", "jsonld", "url") if getattr(self, key) is not None]
         if len(given) > 1:
             return [(given[1], f"{given[0]} and {given[1]} together (mend: keep one, or list both under `any:`)")]
@@ -100,7 +101,7 @@ class Reading(Source):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        problems = self._source_problems()
+        problems = self.source_problems()
         if problems:
             raise wrong(*problems)
         return self
@@ -120,7 +121,7 @@ class FieldSpec(Reading):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        problems = self._any_problems() if self.any else self._source_problems()
+        problems = self._any_problems() if self.any else self.source_problems()
         problems += self._option_problems()
         if problems:
             raise wrong(*problems)
@@ -191,13 +192,13 @@ class IdSource(Source):
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if not self.any:
-            problems = self._source_problems()
+            problems = self.source_problems()
         else:
             problems = [
                 (key, f"{key} beside `any:` (mend: move it into the list)") for key in SOURCES if getattr(self, key)
             ]
             for source in self.any:
-                problems += [("any", text) for _, text in source._source_problems()]
+                problems += [("any", text) for _, text in source.source_problems()]
         if problems:
             raise wrong(*problems)
         return self

@@ -1,7 +1,7 @@
 """The JSON schema of site definitions, for editors: completion and red lines while typing. Generated, never edited.
 
-An editor uses it after `# yaml-language-server: $schema=schema.json` in the file's first line. It knows keys and types; only `scraper
-sites check` knows whether a selector or a schedule is right.
+An editor uses it after `# yaml-language-server: $schema=schema.json` in the file's first line. It knows keys and types;
+only `scraper sites check` knows whether a selector or a schedule is right.
 """
 
 from __future__ import annotations

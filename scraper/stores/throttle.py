@@ -25,7 +25,10 @@ SHARE_TTL_S = 15.0  # a share that is not renewed is free again after this
 # KEYS[1] pace: next free time of the host, in microseconds of the server's clock
 # KEYS[2] shares: hash of process -> "granted:wanted:expires at"
 # ARGV    interval_us, slots wanted, ahead_us, process, share wanted, in flight, concurrency, ttl_us
-# returns {wait until the first slot in us, slots granted, share granted}
+# returns {wait until the first slot in us, slots granted, share}
+#
+# What is under way stays counted (`held`), even above the share: a process that has too much is told its new share, and
+# the requests it may not replace count against it until they end. So the sum never exceeds the concurrency.
 RESERVE = """
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -52,11 +55,12 @@ local cap = limit
 for i = 1, count do
   if starving[i][1] < math.min(starving[i][2], fair) then cap = fair end
 end
-local share = math.max(inflight, math.min(want, cap, limit - others))
+local share = math.max(0, math.min(want, cap, limit - others))
+local held = math.max(inflight, share)
 if want == 0 and inflight == 0 then
   redis.call('HDEL', KEYS[2], me)
 else
-  redis.call('HSET', KEYS[2], me, string.format('%d:%d:%.0f', share, want, now + ttl))
+  redis.call('HSET', KEYS[2], me, string.format('%d:%d:%.0f', held, want, now + ttl))
   redis.call('PEXPIRE', KEYS[2], math.ceil(ttl / 1000))
 end
 
@@ -65,7 +69,7 @@ local first = free - now
 local granted = 0
 if interval == 0 then
   if first == 0 then granted = slots end
-elseif slots > 0 and share > 0 and first <= ahead then
+elseif slots > 0 and first <= ahead then
   granted = math.min(slots, math.floor((ahead - first) / interval) + 1)
   local after = free + granted * interval
   redis.call('SET', KEYS[1], string.format('%.0f', after), 'PX', math.ceil((after - now) / 1000) + 1000)
@@ -89,7 +93,8 @@ return 1
 @dataclass(frozen=True, slots=True)
 class Reservation:
     """`slots` requests may leave, the first in `first_s` seconds and each `interval_s` after the one before;
-    `share` may be under way at once in this process. With no slots, `first_s` says when to ask again."""
+    `share` may be under way at once in this process, which may be fewer than there are: then none is begun until enough
+    have ended. With no slots, `first_s` says how long the host has no room."""
 
     first_s: float
     slots: int
@@ -97,7 +102,10 @@ class Reservation:
 
 
 class Throttle:
-    """The fleet's budgets, as one process asks for them. Keys: `scraper:pace:HOST`, `scraper:share:HOST`."""
+    """The fleet's budgets, as one process asks for them. Keys: `scraper:pace:HOST`, `scraper:share:HOST`.
+
+    Raises `DeferredError` where Redis is away: that is no page's fault, and no request leaves without a budget.
+    """
 
     def __init__(self, redis: aredis.Redis, process: str) -> None:
         self._process = process
@@ -123,12 +131,17 @@ class Throttle:
         ]
         try:
             keys = [f"scraper:pace:{host}", f"scraper:share:{host}"]
-            first_us, granted, mine = await self._reserve(keys=keys, args=args)
-        except RedisError as error:  # no budget to be had: the page waits, and pays nothing
-            raise DeferredError(AWAY_S) from error
+            keys = [f"scraper:pace:{host}", f"scraper:share:{host}"]
+        first_us, granted, mine = await _answered(self._reserve(keys=keys, args=args))
         return Reservation(first_s=int(first_us) / 1e6, slots=int(granted), share=int(mine))
 
     async def rest(self, host: str, seconds: float) -> None:
         """The host asked for a pause: nobody gets a slot before it is over."""
-        with suppress(RedisError):  # the page's own retry waits as long anyway
-            await self._rest(keys=[f"scraper:pace:{host}"], args=[round(seconds * 1e6)])
+        await _answered(self._rest(keys=[f"scraper:pace:{host}"], args=[round(seconds * 1e6)]))
+
+
+async def _answered(script: Awaitable[Any]) -> Any:
+    try:
+        return await script
+    except (RedisError, OSError) as error:
+        raise DeferredError(AWAY_S) from error

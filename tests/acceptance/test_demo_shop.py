@@ -155,7 +155,7 @@ def assert_fetched_as_often_as_explained(shop: SampleShop, visit: int) -> None:
     assert moved <= products.keys() and all(1 <= products[target] <= tries[target] for target in moved)
     listings = {target: n for target, n in counts.items() if target.startswith(("/all", "/c/"))}
     assert len(listings) > PRODUCTS // 24 and set(listings.values()) == {1}
-    assert set(counts) - set(products) - set(listings) == {"/robots.txt"}
+    assert set(counts) - set(products) - set(listings) <= {"/robots.txt"}
 
 
 def versions(engine: sa.Engine) -> list[Any]:

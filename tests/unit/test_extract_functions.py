@@ -3,7 +3,7 @@ from __future__ import annotations
 import itertools
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +23,7 @@ Run = Callable[..., Extracted]
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a function as a site's own, for product pages or for listings."""
     module = types.ModuleType("shop_under_test")
     monkeypatch.setitem(sys.modules, "shop_under_test", module)
@@ -39,7 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
             text = f"{START}listing: {{function: 'shop_under_test:{name}'}}\nproduct: {{fields: {{a: b}}}}\n"
         return site(text).extract(kind, fetched(body), page_url=URL, depth=depth)
 
-    yield run
+    return run
 
 
 def test_a_product_function_yields_dicts_and_products(run: Run) -> None:
@@ -76,9 +76,10 @@ def test_a_listing_function_yields_urls_and_links(run: Run) -> None:
 
     found = run(function, Kind.LISTING)
     assert found.links == [
-        Link("https://shop.example/catalogue/p/1", Kind.PRODUCT), Link("https://shop.example/p/2", Kind.PRODUCT),
+        Link("https://shop.example/catalogue/p/1", Kind.PRODUCT),
+        Link("https://shop.example/p/2", Kind.PRODUCT),
         Link("https://shop.example/c/2", Kind.LISTING),
-    ]  # fmt: skip
+    ]
 
 
 def test_nothing_yielded_is_incomplete(run: Run) -> None:
@@ -106,10 +107,17 @@ def nested() -> Any:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ({1, 2}, "set"), (object(), "object"), (2**70, "int"), (float("nan"), "float"), (Decimal("Infinity"), "Decimal"),
-        (Decimal("1E+999999"), "Decimal"), (b"x", "bytes"), (nested(), "nested deeper"), ({1: 2}, "a key must be a text"),
+        ({1, 2}, "set"),
+        (object(), "object"),
+        (2**70, "int"),
+        (float("nan"), "float"),
+        (Decimal("Infinity"), "Decimal"),
+        (Decimal("1E+999999"), "Decimal"),
+        (b"x", "bytes"),
+        (nested(), "nested deeper"),
+        ({1: 2}, "a key must be a text"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_stored_fails_with_its_place(run: Run, value: Any, reason: str) -> None:
     with pytest.raises(FunctionFailed, match="product.x") as caught:
         run(lambda page: [{"id": 1, "x": value}])

@@ -8,7 +8,10 @@ from scraper.domain import Kind
 from tests.unit.extracting import listing, urls
 
 PAGE1 = "https://shop.example/catalogue/page-1.html"
-CARDS = '<div class="card"><h3><a href="p/1">one</a></h3></div><div class="card"><a name="x"></a><a href="p/2?utm_source=x#y">two</a></div>'
+CARDS = (
+    '<div class="card"><h3><a href="p/1">one</a></h3></div>'
+    '<div class="card"><a name="x"></a><a href="p/2?utm_source=x#y">two</a></div>'
+)
 
 
 @pytest.mark.parametrize(
@@ -35,8 +38,19 @@ def test_jsonld_links_come_from_every_object() -> None:
 
 
 def test_links_elsewhere_and_no_links_are_dropped_in_silence() -> None:
-    hrefs = ["mailto:a@b.example", "javascript:void(0)", "https://other.example/x", "http://[", "#", "https://u:p@shop.example/", "x" * 2100,
-             "https://m.shop.example/ok", "//shop.example/ok2", "\ud800", ""]  # fmt: skip
+    hrefs = [
+        "mailto:a@b.example",
+        "javascript:void(0)",
+        "https://other.example/x",
+        "http://[",
+        "#",
+        "https://u:p@shop.example/",
+        "x" * 2100,
+        "https://m.shop.example/ok",
+        "//shop.example/ok2",
+        "\ud800",
+        "",
+    ]
     body = "".join(f'<a href="{href}">' for href in hrefs)
     found = listing("{products: a}", body.encode("utf-8", "replace"), PAGE1, depth=1)
     kept = [link.url for link in found.links]

@@ -50,7 +50,7 @@ PAGE = """<html><head><title>t</title></head><body class="page">
         ("{css: '.image::attr(href)', type: url}", "https://shop.example/catalogue/img/a.png"),
         ("{css: .nothing, default: none}", "none"),
         ("{css: h1, type: int, default: 4}", 4),
-        ("{any: [.nothing, {css: h1, type: x}]}", None),
+        ("{any: [.nothing, .nowhere]}", None),
         ("{any: [{jsonld: name}, h1]}", "A light in the attic"),
         ("{any: [{css: h1, regex: '\\d+'}, .price], type: price}", Decimal("51.77")),
         ("{css: p, type: price, many: true}", [Decimal("51.77"), Decimal("60.00"), Decimal("22")]),
@@ -59,8 +59,6 @@ PAGE = """<html><head><title>t</title></head><body class="page">
     ],
 )
 def test_a_field(field: str, expected: object) -> None:
-    if "type: x" in field:
-        field = "{any: [.nothing, .nowhere]}"
     assert value(field, PAGE) == expected
 
 
@@ -71,8 +69,8 @@ def test_a_price_gives_its_currency_too() -> None:
 
 def test_text_between_blocks_is_kept_apart() -> None:
     root = parse_html(b"<div><p>one</p><p>two<br>three</p><b>fo</b>ur<!-- x --><style>p{}</style> five</div>tail")
-    (div,) = root.xpath("//div")  # type: ignore[misc, union-attr]
-    assert " ".join(whole_text(div).split()) == "one two three four five"  # type: ignore[arg-type]
+    div = next(root.iter("div"))
+    assert " ".join(whole_text(div).split()) == "one two three four five"
 
 
 def test_a_missing_required_field_makes_the_page_incomplete_and_says_why() -> None:
@@ -134,13 +132,18 @@ LD = {
     "@graph": [
         {"@type": "BreadcrumbList", "itemListElement": [{"item": {"name": "Home"}}, {"item": {"name": "Attics"}}]},
         {
-            "@type": ["Product", "Thing"], "name": "Light", "sku": 12345678901234567890123, "brand": {"@type": "Brand", "name": "B"},
+            "@type": ["Product", "Thing"],
+            "name": "Light",
+            "sku": 12345678901234567890123,
+            "brand": {"@type": "Brand", "name": "B"},
             "image": ["/a.png", {"@type": "ImageObject", "url": "/b.png"}],
-            "offers": [{"@type": "Offer", "price": 19.90, "priceCurrency": "eur", "availability": "https://schema.org/InStock"}],
+            "offers": [
+                {"@type": "Offer", "price": 19.90, "priceCurrency": "eur", "availability": "https://schema.org/InStock"}
+            ],
             "isRelatedTo": {"@type": "Product", "name": "Other", "gtin": "999"},
         },
     ],
-}  # fmt: skip
+}
 
 
 def ld(data: object) -> str:
@@ -185,9 +188,20 @@ def test_a_product_groups_offers_stand_on_its_variants() -> None:
 
 @pytest.mark.parametrize(
     "script",
-    ["", "{", "null", "[[[]]]", '{"@type": "Product"}', '{"@type": {"a": 1}}', "[" * 100_000, '{"@type": "Product", "name": "\\ud800"}',
-     '{"@type": "Product", "name": 1e999999}', '{"@type": "Product", "name": NaN}', '{"@type": "Product", "name": {"a": []}}'],
-)  # fmt: skip
+    [
+        "",
+        "{",
+        "null",
+        "[[[]]]",
+        '{"@type": "Product"}',
+        '{"@type": {"a": 1}}',
+        "[" * 100_000,
+        '{"@type": "Product", "name": "\\ud800"}',
+        '{"@type": "Product", "name": 1e999999}',
+        '{"@type": "Product", "name": NaN}',
+        '{"@type": "Product", "name": {"a": []}}',
+    ],
+)
 def test_broken_jsonld_is_nothing(script: str) -> None:
     assert value("{jsonld: name}", f'<script type="application/ld+json">{script}</script>') is None
 
@@ -210,13 +224,41 @@ def test_the_character_set_is_found() -> None:
     assert value("h1", "<h1>a&#0;b&#xD800;c\x00d</h1>") in ("a\ufffdb\ufffdcd", "abcd", "a\ufffdbcd", "ab\ufffdcd")
 
 
-@given(st.one_of(st.binary(max_size=300), st.lists(st.sampled_from([
-    b"<h1>", b"</h1>", b"<p class=price>", b"\x00", b"\xff", b"&#xD800;", b"<!--", b"-->", b'<script type="application/ld+json">',
-    b"</script>", b"{", b'"@type":"Product",', b'"name":"x"', b"}", b"<base href='http://[", b"'>", b"5,00 \xe2\x82\xac", b"<svg>", b"<![CDATA[",
-]), max_size=30).map(b"".join)))  # fmt: skip
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        st.lists(
+            st.sampled_from(
+                [
+                    b"<h1>",
+                    b"</h1>",
+                    b"<p class=price>",
+                    b"\x00",
+                    b"\xff",
+                    b"&#xD800;",
+                    b"<!--",
+                    b"-->",
+                    b'<script type="application/ld+json">',
+                    b"</script>",
+                    b"{",
+                    b'"@type":"Product",',
+                    b'"name":"x"',
+                    b"}",
+                    b"<base href='http://[",
+                    b"'>",
+                    b"5,00 \xe2\x82\xac",
+                    b"<svg>",
+                    b"<![CDATA[",
+                ]
+            ),
+            max_size=30,
+        ).map(b"".join),
+    )
+)
 def test_no_page_raises_and_all_values_can_be_stored(body: bytes) -> None:
     found = product(
-        "a: h1, b: {any: [{jsonld: name}, 'h1::text']}, c: {css: p, type: price}, d: {css: 'a::attr(href)', type: url, many: true}, "
+        "a: h1, b: {any: [{jsonld: name}, 'h1::text']}, c: {css: p, type: price}, "
+        "d: {css: 'a::attr(href)', type: url, many: true}, "
         "e: {css: p, type: date}, f: {regex: '(.)p'}, g: {css: '*', type: list, split: ' '}",
         body,
     )

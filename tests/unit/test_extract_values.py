@@ -14,20 +14,25 @@ from scraper.sites.decode import clean_text, decode, parse_html
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("22", 22), ("In stock (22 available)", 22), ("1,234 reviews", 1234), ("1.234 Bewertungen", 1234), ("1 234", 1234),
-        ("1\u2019234\u2019567", 1_234_567), ("-5", -5), ("\u22125", -5), ("10-20", 10), ("A-5", 5), ("4.0", 4),
-        ("2024 123", 2024), ("12,34,567", 12),
+        ("22", 22),
+        ("In stock (22 available)", 22),
+        ("1,234 reviews", 1234),
+        ("1.234 Bewertungen", 1234),
+        ("1 234", 1234),
+        ("1\u2019234\u2019567", 1_234_567),
+        ("-5", -5),
+        ("\u22125", -5),
+        ("10-20", 10),
+        ("A-5", 5),
+        ("4.0", 4),
+        ("2024 123", 2024),
     ],
-)  # fmt: skip
+)
 def test_int(text: str, expected: int) -> None:
-    if text == "12,34,567":
-        with pytest.raises(Mistyped):
-            values.to_int(text)
-    else:
-        assert values.to_int(text) == expected
+    assert values.to_int(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "many", "4.5", "9" * 20, "9" * 5000])
+@pytest.mark.parametrize("text", ["", "many", "4.5", "12,34,567", "9" * 20, "9" * 5000])
 def test_no_int(text: str) -> None:
     with pytest.raises(Mistyped):
         values.to_int(text)
@@ -36,11 +41,19 @@ def test_no_int(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "mark", "expected"),
     [
-        ("4.5 stars", None, "4.5"), ("1.234", None, "1.234"), ("1.234", ",", "1234"), ("1,234", None, "1234"),
-        ("1,234", ",", "1.234"), ("1.234,50", None, "1234.50"), ("1,234.50", None, "1234.50"), ("0,5 kg", None, "0.5"),
-        ("1 234,5", None, "1234.5"), ("-0.5", None, "-0.5"), ("1.234.567", None, "1234567"),
+        ("4.5 stars", None, "4.5"),
+        ("1.234", None, "1.234"),
+        ("1.234", ",", "1234"),
+        ("1,234", None, "1234"),
+        ("1,234", ",", "1.234"),
+        ("1.234,50", None, "1234.50"),
+        ("1,234.50", None, "1234.50"),
+        ("0,5 kg", None, "0.5"),
+        ("1 234,5", None, "1234.5"),
+        ("-0.5", None, "-0.5"),
+        ("1.234.567", None, "1234567"),
     ],
-)  # fmt: skip
+)
 def test_decimal(text: str, mark: str | None, expected: str) -> None:
     assert values.to_decimal(text, mark) == Decimal(expected)
 
@@ -96,9 +109,15 @@ def test_the_fast_price_is_price_parsers(text: str, currency: str | None) -> Non
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("yes", True), ("In Stock", True), ("https://schema.org/InStock", True), ("http://schema.org/OutOfStock", False), ("0", False),
-     ("Sold out!", False)],
-)  # fmt: skip
+    [
+        ("yes", True),
+        ("In Stock", True),
+        ("https://schema.org/InStock", True),
+        ("http://schema.org/OutOfStock", False),
+        ("0", False),
+        ("Sold out!", False),
+    ],
+)
 def test_bool(text: str, expected: bool) -> None:
     assert values.to_bool(text) is expected
 
@@ -109,7 +128,7 @@ def test_no_bool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "format", "dayfirst", "expected"),
+    ("text", "layout", "dayfirst", "expected"),
     [
         ("2025-03-04", None, True, "2025-03-04"),
         ("2025-03-04T10:20:30Z", None, True, "2025-03-04T10:20:30+00:00"),
@@ -123,8 +142,8 @@ def test_no_bool() -> None:
         ("4 March 2025 10:00 CST", None, False, "2025-03-04T10:00:00"),
     ],
 )
-def test_date(text: str, format: str | None, dayfirst: bool, expected: str) -> None:
-    assert values.to_date(text, format, dayfirst) == expected
+def test_date(text: str, layout: str | None, dayfirst: bool, expected: str) -> None:
+    assert values.to_date(text, layout, dayfirst) == expected
 
 
 @pytest.mark.parametrize("text", ["", "soon", "March 2025", "2025", "10:30", "31/02/2025", "2025-02-30", "9" * 90])
@@ -142,9 +161,14 @@ def test_no_url() -> None:
 @given(st.text(alphabet=st.characters(), max_size=60))
 def test_converters_answer_or_say_mistyped(text: str) -> None:
     for convert in (
-        values.to_int, values.to_decimal, values.to_bool, values.to_date, money.to_price,
-        lambda text: values.to_url(text, "https://shop.example/"), lambda text: values.to_date(text, "%d %B %Y"),
-    ):  # fmt: skip
+        values.to_int,
+        values.to_decimal,
+        values.to_bool,
+        values.to_date,
+        money.to_price,
+        lambda text: values.to_url(text, "https://shop.example/"),
+        lambda text: values.to_date(text, "%d %B %Y"),
+    ):
         try:
             convert(text)
         except Mistyped as error:
