@@ -35,3 +35,11 @@ def _hand_back(**_: Any) -> None:
     from scraper import worker
 
     worker.stop_current()
+
+
+@signals.worker_shutdown.connect
+@signals.worker_process_shutdown.connect
+def _close(**_: Any) -> None:
+    from scraper import worker
+
+    worker.close_current()

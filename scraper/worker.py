@@ -41,6 +41,7 @@ log = structlog.get_logger()
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
 LOW_WATER = 4  # unclaimed batches below which a worker asks for more
 CONTEXTS_MAX = 500
+CLOSE_S = 10.0
 
 Send = Callable[[Sequence[Message]], None]
 
@@ -58,7 +59,8 @@ class Worker:
         self._stopping = False
         self._loop = asyncio.new_event_loop()
         started = threading.Event()
-        threading.Thread(target=self._run, args=(started,), name="loop", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(started,), name="loop", daemon=True)
+        self._thread.start()
         started.wait()
 
     def work(self, lease_id: UUID) -> None:
@@ -77,6 +79,23 @@ class Worker:
         self._stopping = True
         self._loop.call_soon_threadsafe(self._hand_back)
 
+    def close(self) -> None:
+        """Gives back what the fleet shares (the hosts' turns) and closes every connection. After the last batch."""
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CLOSE_S)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(CLOSE_S)
+        self._loop.close()
+        self.engine.dispose()
+
+    async def _close(self) -> None:
+        for service in self._services:
+            service.cancel()
+        await asyncio.gather(*self._services, return_exceptions=True)
+        await self._gates.sweep()
+        await self._fetcher.aclose()
+        await self._redis.aclose()
+        self._writer.close()
+
     def _hand_back(self) -> None:
         for batch in self._batches.values():
             batch.handed_back = True
@@ -87,14 +106,14 @@ class Worker:
         self._loop.run_forever()
 
     def _start(self, started: threading.Event) -> None:
-        redis = aredis.Redis.from_url(self.settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
-        fetcher = HttpFetcher()
-        self._gates = Gates(Throttle(redis, f"{self.name}:{random.getrandbits(32):08x}"))
+        self._redis = aredis.Redis.from_url(self.settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
+        self._fetcher = HttpFetcher()
+        self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
         self._writer = Writer(self._store, give_up_s=self.settings.lease_s)
         self._scraper = Scraper(
-            fetcher=fetcher,
+            fetcher=self._fetcher,
             gates=self._gates,
-            robots=RobotsCache(fetcher, RobotsTexts(redis)),
+            robots=RobotsCache(self._fetcher, RobotsTexts(self._redis)),
             writer=self._writer,
             contexts=self._context,
             rng=random.Random(),
@@ -204,6 +223,13 @@ def current(send: Send) -> Worker:
             if worker is None:
                 worker = _current[pid] = Worker(settings_module.load(), send)
     return worker
+
+
+def close_current() -> None:
+    """Closes this process's worker, if there is one: the last thing before the process ends."""
+    worker = _current.pop(os.getpid(), None)
+    if worker is not None:
+        worker.close()
 
 
 def stop_current() -> None:

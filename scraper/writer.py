@@ -1,6 +1,6 @@
 """The one writer of a worker process: settled pages from every batch, stored in groups, one transaction a group.
 
-A group is written when it is full or a moment old, whichever comes first, so a page that hangs holds nothing back. The
+A group is written when it is full or its first page is a moment old, whichever comes first, so a page that hangs holds nothing back. The
 writing itself runs in a thread of its own; while one group is being stored, the next one fills.
 """
 
@@ -46,22 +46,28 @@ class Writer:
         self._store = store
         self._give_up_s = give_up_s
         self._waiting: list[tuple[SettledPage, Pending]] = []
+        self._due = 0.0  # loop time at which the page that waits longest is to be written
         self._full = asyncio.Event()
         self._some = asyncio.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
 
     def put(self, page: SettledPage, pending: Pending) -> None:
+        if not self._waiting:
+            self._due = asyncio.get_running_loop().time() + GROUP_AGE_S
         self._waiting.append((page, pending))
         self._some.set()
         if len(self._waiting) >= GROUP_PAGES:
             self._full.set()
+
+    def close(self) -> None:
+        self._thread.shutdown()
 
     async def run(self) -> None:
         """Stores groups until cancelled."""
         while True:
             await self._some.wait()
             try:
-                async with asyncio.timeout(GROUP_AGE_S):
+                async with asyncio.timeout_at(self._due):
                     await self._full.wait()
             except TimeoutError:
                 pass
