@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 from celery import Celery, signals
 
 from scraper import logs, servers, settings
 from scraper.errors import ScraperError
+
+FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
+if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
+    os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))  # its login must not depend on the folder one is in
 
 app = Celery("scraper", include=["scraper.tasks"])
 app.config_from_object("scraper.celeryconfig")
