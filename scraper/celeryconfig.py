@@ -16,8 +16,8 @@ accept_content = ["json"]
 task_ignore_result = True  # leases and verdicts are in PostgreSQL; nobody waits for a Celery result
 task_acks_late = False  # a lease gives the recovery; late acks bring duplicates and a visibility timeout
 task_default_queue = COORDINATOR
-task_queues = [Queue(name) for name in (COORDINATOR, *CAPABILITIES)]  # others are made when first named
-task_create_missing_queues = True
+task_queues = [Queue(name) for name in (COORDINATOR, *CAPABILITIES)]  # type: ignore[no-untyped-call]
+task_create_missing_queues = True  # queues of a name or region of your own are made when first named
 task_store_errors_even_if_ignored = False
 
 worker_pool = "threads"  # batches wait on one event loop a process; threads are only their places

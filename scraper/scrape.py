@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,10 +41,11 @@ EXCERPT_CHARS = 500
 ERROR_CHARS = 500
 
 
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+
+
 class Robots(Protocol):
-    async def rules(
-        self, url: str, context: CrawlContext, before: Callable[[], Awaitable[None]]
-    ) -> RobotsRules | None: ...
+    async def rules(self, url: str, context: CrawlContext, turn: Turn) -> RobotsRules | None: ...
 
 
 @dataclass(slots=True)
@@ -155,24 +157,28 @@ class Scraper:
             return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
 
     async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        gate.budget(context.interval_s, context.site.concurrency)
+        await self._heed_robots(page.url, gate, context, lambda: gate.turn(batch.latest))
+
+        async def before_hop(url: str) -> None:
+            hop_gate = self._gates.of(host_of(url))
+            latest = asyncio.get_running_loop().time() + context.policy.page_timeout_s
+            await self._heed_robots(url, hop_gate, context, lambda: _one_more(hop_gate, latest))
+            await hop_gate.another(latest)
+
         async with gate.turn(batch.latest):
-            await self._heed_robots(page.url, gate, batch.latest, context)
-
-            async def before_hop(url: str) -> None:
-                other = self._gates.of(host_of(url))
-                other.budget(context.interval_s, context.site.concurrency)
-                await other.another(asyncio.get_running_loop().time() + context.policy.page_timeout_s)
-                await self._heed_robots(url, other, batch.latest, context)
-
             policy = context.sitemap_policy if page.kind is Kind.SITEMAP else context.policy
             fetched = await self._fetcher.fetch(page.url, policy, before_hop=before_hop)
         return await self._read(page, fetched, gate, context)
 
-    async def _heed_robots(self, url: str, gate: Gate, latest: float, context: CrawlContext) -> None:
+    async def _heed_robots(self, url: str, gate: Gate, context: CrawlContext, turn: Turn) -> None:
+        """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt disallows.
+
+        Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one.
+        """
+        gate.budget(context.interval_s, context.site.concurrency)
         if not context.site.robots:
             return
-        rules = await self._robots.rules(url, context, lambda: gate.another(latest))
+        rules = await self._robots.rules(url, context, turn)
         if rules is None:
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,
@@ -182,8 +188,7 @@ class Scraper:
             )
         if not rules.allowed(url):
             raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url)
-        if rules.crawl_delay_s and rules.crawl_delay_s > gate.interval_s:
-            gate.budget(rules.crawl_delay_s, gate.concurrency)
+        gate.crawl_delay(rules.crawl_delay_s or 0.0)
 
     async def _read(self, page: LeasedPage, fetched: Fetched, gate: Gate, context: CrawlContext) -> Tried:
         wish_s = retry_after_s(fetched.headers, context.now())
@@ -198,6 +203,13 @@ class Scraper:
             error = "; ".join(extracted.problems[:5])
             return Tried(Outcome.NOT_EXTRACTED, fetched.status, fetched.url, error=error, excerpt=_excerpt(fetched))
         return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)
+
+
+@asynccontextmanager
+async def _one_more(gate: Gate, latest: float) -> AsyncIterator[None]:
+    """A slot within a turn that is held already, perhaps of another host."""
+    await gate.another(latest)
+    yield
 
 
 def _excerpt(fetched: Fetched) -> str | None:
