@@ -6,6 +6,7 @@ answer; 4 a crawl that was waited for did not complete; 130 interrupted.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +46,7 @@ def main() -> None:
                   scraper crawl NAME --wait      crawl one, with progress
                   scraper export NAME --format csv
     """
+    sys.path.append(os.getcwd())  # where definitions name Python functions, as `celery -A` does
 
 
 def _settings() -> Settings:

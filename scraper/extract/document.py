@@ -33,6 +33,14 @@ class Document:
         self.page = page
         self.url = page.url
         self.page_url = page_url
+        self._found: dict[etree.XPath, Any] = {}
+
+    def find(self, xpath: etree.XPath) -> Any:
+        """What the XPath gives; two fields with one selector pay once."""
+        found = self._found.get(xpath)
+        if found is None:
+            found = self._found[xpath] = xpath(self.root)
+        return found
 
     @cached_property
     def decoded(self) -> Decoded:

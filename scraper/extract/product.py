@@ -52,6 +52,10 @@ class ProductReader:
         external_id = self._external_id(document, problems)
         for field in self._fields:
             complete &= field.read(document, data, problems)
+        if complete and not any(field.tells(data.get(field.name)) for field in self._fields):
+            # A challenge or error page that answers 200, for a definition that requires nothing.
+            problems.append("not one field of the definition is on the page")
+            complete = False
         if external_id is None or not complete:
             return Extracted(problems=problems, complete=False)
         return Extracted(products=[Product(external_id, data)], problems=problems)
@@ -110,6 +114,10 @@ class _Field:
             faults.append(f"{self.name}: nothing matched {described}")
         problems += faults
         return not self.spec.required
+
+    def tells(self, value: Any) -> bool:
+        """True for a value that must have come from the page's body: no default, no absence, nothing of the URL."""
+        return value is not None and value is not False and value != self.spec.default and self.spec.url is None
 
     def _value(self, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
         reading = compiled.reading

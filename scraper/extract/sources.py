@@ -41,7 +41,7 @@ def compile_source(source: Source) -> Texts:
 
 def _on_tree(xpath: etree.XPath) -> Texts:
     def texts(document: Document, every: bool) -> list[str]:
-        found: Any = xpath(document.root)
+        found = document.find(xpath)
         if not isinstance(found, list):
             found = [_scalar(found)]
         return _cleaned((item if isinstance(item, str) else whole_text(item) for item in found), every)

@@ -27,7 +27,7 @@ def product(fields: str, body: str | bytes, url: str = URL, extra: str = "", **h
 
 def value(field: str, body: str | bytes, url: str = URL, **headers: str) -> object:
     """What one field, `x`, gives; None where it gives nothing."""
-    (found,) = product(f"x: {field}", body, url, **headers).products
+    (found,) = product(f"x: {field}, page: {{xpath: 'name(/*)'}}", body, url, **headers).products
     return found.data.get("x")
 
 

@@ -270,7 +270,7 @@ def test_no_page_raises_and_all_values_can_be_stored(body: bytes) -> None:
 
 def test_deep_nesting_is_harmless() -> None:
     assert value("h1", "<h1>x</h1>" + "<div>" * 10_000) == "x"
-    assert product("a: body, b: div", "<div>" * 10_000 + "x").complete
+    assert product("a: h1, b: div", "<h1>t</h1>" + "<div>" * 10_000 + "x").complete
 
 
 def test_extractors_are_kept_by_content() -> None:
@@ -283,3 +283,12 @@ def test_nothing_is_parsed_that_no_field_needs() -> None:
     document = Document(fetched(PAGE), URL)
     assert "root" not in vars(document)
     assert "decoded" not in vars(document)
+
+
+def test_a_page_with_none_of_the_fields_is_no_product() -> None:
+    """A challenge page answers 200; a definition that requires nothing must not store its emptiness."""
+    fields = "title: h1, here: {css: .stock, type: bool, when: 'yes'}, unit: {css: .unit, default: piece}, id2: {url: '_(.)'}"
+    extracted = product(fields, "<p>Are you a robot?</p>")
+    assert not extracted.complete
+    assert extracted.problems == ["not one field of the definition is on the page"]
+    assert product(fields, "<h1>Kettle</h1>").complete
