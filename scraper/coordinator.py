@@ -6,6 +6,7 @@ A definition that is broken keeps its last valid version in PostgreSQL; one whos
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from scraper import settings as settings_module
 from scraper.errors import DefinitionError
 from scraper.settings import Settings
 from scraper.sites import loader
+from scraper.sites.definition import Site
 from scraper.stores import sites
 from scraper.stores.database import make_engine, retried
 
@@ -38,23 +40,45 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     """Takes over the definitions under the sites folder when a file has changed since the last call."""
     folder = settings.sites_dir
     files = loader.definition_files(folder)
-    state = tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+    state = tuple(_state(file) for file in files)
     if not files or _seen.get(folder) == state:
         return
-    good, broken = [], []
+    good: dict[str, Site] = {}
+    broken: list[str] = []
     for file in files:
         try:
-            good.append(loader.load_file(file))
+            site = loader.load_file(file)
         except DefinitionError as error:
-            broken.append(file.stem)
+            broken += _names(file)
             log.error("site definition is wrong; its last valid version stays", file=str(file), problems=error.problems)
+            continue
+        if good.setdefault(site.name, site) is not site:
+            log.error("a site of this name is defined in another file; this one is not used", file=str(file))
 
     def work() -> list[str]:
         with database.begin() as connection:
-            sites.sync(connection, good)
-            return sites.retire_all_but(connection, [site.name for site in good] + broken)
+            sites.sync(connection, list(good.values()))
+            return sites.retire_all_but(connection, [*good, *broken])
 
     retired = retried(work)
     if retired:
         log.warning("no longer scheduled, since their definitions are gone", sites=retired)
     _seen[folder] = state
+
+
+def _state(file: Path) -> tuple[str, int, int]:
+    try:
+        found = file.stat()
+    except OSError:  # a dangling link, or gone since it was listed
+        return str(file), 0, 0
+    return str(file), found.st_mtime_ns, found.st_size
+
+
+def _names(file: Path) -> list[str]:
+    """The sites that a file which cannot be read as a definition may mean: after its own name, and by a `name:` line."""
+    try:
+        text = file.read_text("utf-8-sig", errors="replace")
+    except OSError:
+        text = ""
+    stem = file.stem.lower().replace(" ", "-").replace(".", "-")  # as the loader names a site without a name
+    return [stem, *re.findall(r"""^name\s*:\s*["']?([a-z0-9][a-z0-9_-]*)""", text, re.MULTILINE)]

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 import structlog
+from pydantic import ValidationError
 
 from scraper.crawl_context import make_context
-from scraper.domain import Message
+from scraper.domain import CrawlStatus, Message
 from scraper.effects import new_pages, start_links
 from scraper.policy.routing import COORDINATOR
 from scraper.settings import Settings
@@ -23,7 +24,12 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
 
     def work() -> bool:
         with engine.begin() as connection:
-            found = crawls.lock_planned(connection, crawl_id)
+            try:
+                found = crawls.lock_planned(connection, crawl_id)
+            except ValidationError as error:  # stored by another version: the site's next crawl must not wait for it
+                log.error("stored site definition is not valid any more", crawl=crawl_id, problems=error.error_count())
+                crawls.end(connection, crawl_id, CrawlStatus.FAILED, "its site definition is not valid any more")
+                return False
             if found is None:
                 return False
             site_id, site = found
@@ -32,8 +38,10 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
             crawls.start(connection, crawl_id)
             room = frontier.Room(crawl_id, context.limits.listings, context.limits.products)
             counts = CountsByCrawl()
-            for change in frontier.add(connection, pages, [room]).pages:
+            added = frontier.add(connection, pages, [room])
+            for change in added.pages:
                 counts[crawl_id].added(change)
+            counts[crawl_id].links_cut += added.cut[crawl_id]
             crawls.count(connection, counts)
             log.info("crawl started", site=site.name, crawl=crawl_id, start_pages=len(pages))
             return True

@@ -53,6 +53,8 @@ def judge_crawl(crawl: Any, unread: Any) -> tuple[CrawlStatus, str | None]:
     if crawl.dead + crawl.invalid:
         notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid")
     nothing = crawl.ok + crawl.unchanged == 0
+    if nothing and not notes:
+        notes.append("no page could be read")
     return (CrawlStatus.FAILED if nothing else CrawlStatus.COMPLETED), "; ".join(notes) or None
 
 

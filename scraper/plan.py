@@ -12,6 +12,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 import structlog
+from pydantic import ValidationError
 
 from scraper.domain import Message
 from scraper.errors import NotFoundError
@@ -34,7 +35,8 @@ class Opened:
 
 
 def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
-    """Opens the crawls that are due (none without `schedules`). Returns the discovery of every crawl that has not begun, new or forgotten."""
+    """Opens the crawls that are due (none without `schedules`). Returns the discovery of every crawl that has not begun,
+    new or forgotten."""
 
     def work() -> list[int]:
         with engine.begin() as connection:
@@ -66,7 +68,11 @@ def discover_message(crawl_id: int) -> Message:
 
 
 def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
-    site = Site.model_validate(row.definition)
+    try:
+        site = Site.model_validate(row.definition)
+    except ValidationError as error:  # stored by another version: no reason to plan nothing else
+        log.error("stored site definition is not valid any more", site=row.name, problems=error.error_count())
+        return
     if site.schedule is None:
         return
     slot = latest_slot(site.schedule, site.timezone, row.now)

@@ -4,7 +4,8 @@ it. A host's requests for it are counted against its budget like any other."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from scraper.crawl_context import CrawlContext
@@ -14,6 +15,9 @@ from scraper.fetch.robots import RobotsRules, Unavailable, fetch_robots, origin_
 RULES_FOR_S = 600.0
 UNAVAILABLE_FOR_S = 10.0
 ORIGINS_MAX = 5000
+
+
+Turn = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Texts(Protocol):
@@ -30,36 +34,38 @@ class RobotsCache:
         self._rules: dict[tuple[str, str], tuple[float, RobotsRules | None]] = {}
         self._fetching: dict[str, asyncio.Lock] = {}
 
-    async def rules(self, url: str, context: CrawlContext, before: Callable[[], Awaitable[None]]) -> RobotsRules | None:
-        """The rules that govern `url`, or None while robots.txt cannot be read. `before` takes the request's turn."""
+    async def rules(self, url: str, context: CrawlContext, turn: Turn) -> RobotsRules | None:
+        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request."""
         origin = origin_of(url)
         key = origin, context.policy.user_agent
         known = self._known(key)
         if known is not None:
             return known[1]
-        async with self._fetching.setdefault(origin, asyncio.Lock()):
-            known = self._known(key)
-            if known is not None:
-                return known[1]
-            rules = await self._look_up(url, origin, context, before)
-        self._fetching.pop(origin, None)
-        lasts = RULES_FOR_S if rules is not None else UNAVAILABLE_FOR_S
-        if len(self._rules) >= ORIGINS_MAX:
-            self._rules.clear()
-        self._rules[key] = (asyncio.get_running_loop().time() + lasts, rules)
-        return rules
+        try:
+            async with self._fetching.setdefault(origin, asyncio.Lock()):
+                known = self._known(key)
+                if known is not None:
+                    return known[1]
+                rules = await self._look_up(url, origin, context, turn)
+                if len(self._rules) >= ORIGINS_MAX:
+                    self._rules.clear()
+                lasts = RULES_FOR_S if rules is not None else UNAVAILABLE_FOR_S
+                self._rules[key] = (asyncio.get_running_loop().time() + lasts, rules)
+                return rules
+        finally:
+            lock = self._fetching.get(origin)
+            if lock is not None and not lock.locked():
+                self._fetching.pop(origin)
 
     def _known(self, key: tuple[str, str]) -> tuple[float, RobotsRules | None] | None:
         known = self._rules.get(key)
         return known if known is not None and known[0] > asyncio.get_running_loop().time() else None
 
-    async def _look_up(
-        self, url: str, origin: str, context: CrawlContext, before: Callable[[], Awaitable[None]]
-    ) -> RobotsRules | None:
+    async def _look_up(self, url: str, origin: str, context: CrawlContext, turn: Turn) -> RobotsRules | None:
         kept = await self._texts.get(origin)
         if kept is None:
-            await before()
-            kept = await fetch_robots(self._fetcher, url, context.policy)
+            async with turn():
+                kept = await fetch_robots(self._fetcher, url, context.policy)
             await self._texts.put(origin, *kept)
         rules = rules_from(*kept, context.policy.user_agent)
         return None if isinstance(rules, Unavailable) else rules

@@ -1,7 +1,7 @@
 """The one writer of a worker process: settled pages from every batch, stored in groups, one transaction a group.
 
-A group is written when it is full or its first page is a moment old, whichever comes first, so a page that hangs holds nothing back. The
-writing itself runs in a thread of its own; while one group is being stored, the next one fills.
+A group is written when it is full or its first page is a moment old, whichever comes first, so a page that hangs holds
+nothing back. The writing itself runs in a thread of its own; while one group is being stored, the next one fills.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from scraper.errors import DeferredError
@@ -38,17 +38,23 @@ class Throttle(Protocol):
 
 
 class Gate:
-    """One host's turns. `interval_s` 0 means no rate; the concurrency is the whole fleet's, the share this process's."""
+    """One host's turns. `interval_s` 0 means no rate; the concurrency is the whole fleet's, the share this process's.
+
+    `pending` is how many pages this process has yet to do for the host; whoever has them counts it up and down.
+    """
 
     def __init__(self, host: str, throttle: Throttle) -> None:
         self.host = host
-        self.interval_s = 0.0
         self.concurrency = 1
         self.pending = 0
+        self._site_interval_s = 0.0
+        self._crawl_delay_s = 0.0
         self._throttle = throttle
         self._inflight = 0
         self._share = 0
+        self._wanted = 0
         self._renew_at = 0.0
+        self._rests_until = 0.0  # for a host without a rate, which has no slots to wait for
         self._slots: deque[float] = deque()
         self._door = asyncio.Lock()  # who waits for a share
         self._pace = asyncio.Lock()  # who waits for a slot: apart, since a page inside may need one more request
@@ -58,8 +64,20 @@ class Gate:
     def idle(self) -> bool:
         return self._inflight == 0 and self.pending == 0
 
+    @property
+    def interval_s(self) -> float:
+        return max(self._site_interval_s, self._crawl_delay_s)
+
     def budget(self, interval_s: float, concurrency: int) -> None:
-        self.interval_s, self.concurrency = interval_s, concurrency
+        """What the site definition allows."""
+        self._site_interval_s, self.concurrency = interval_s, concurrency
+
+    def crawl_delay(self, seconds: float) -> None:
+        """What robots.txt asks for; it counts where it is longer than the definition's interval. Slots that were
+        reserved at a faster pace are given up."""
+        if seconds != self._crawl_delay_s:
+            self._crawl_delay_s = seconds
+            self._slots.clear()
 
     @asynccontextmanager
     async def turn(self, latest: float) -> AsyncIterator[None]:
@@ -76,17 +94,22 @@ class Gate:
             await self._take_slot(latest)
 
     async def rest(self, seconds: float) -> None:
+        """The host asked for a pause. Slots that other processes hold already (`RESERVED_AHEAD_S`) may still be used."""
         self._slots.clear()
+        self._rests_until = asyncio.get_running_loop().time() + seconds
         await self._throttle.rest(self.host, seconds)
 
-    async def release(self) -> None:
-        """Gives the share back when nothing is under way."""
-        if self.idle and self._share:
-            self._share = 0
-            self._renew_at = 0.0
-            await self._throttle.reserve(
-                self.host, interval_s=self.interval_s, slots=0, share=0, inflight=0, concurrency=self.concurrency
-            )
+    async def keep(self) -> None:
+        """Renews the share of requests that take long, when no page comes in that would; gives back one not needed."""
+        if self.idle:
+            if self._share:
+                self._share = 0
+                self._renew_at = 0.0
+                await self._throttle.reserve(
+                    self.host, interval_s=self.interval_s, slots=0, share=0, inflight=0, concurrency=self.concurrency
+                )
+        elif self._inflight and asyncio.get_running_loop().time() >= self._renew_at:
+            await self._renew(0)
 
     async def _enter(self, latest: float) -> None:
         loop = asyncio.get_running_loop()
@@ -95,19 +118,18 @@ class Gate:
                 now = loop.time()
                 if now >= latest:
                     raise DeferredError(0.0)
-                if now >= self._renew_at:
+                if now >= self._renew_at or (self._inflight >= self._share and self._wants > self._wanted):
                     await self._renew(0)
                 if self._inflight < self._share:
                     break
                 await self._someone_leaves(min(RETRY_SHARE_S, latest - now) if self._share == 0 else latest - now)
             self._inflight += 1
-        if self.interval_s:
-            try:
-                async with self._pace:
-                    await self._take_slot(latest)
-            except BaseException:
-                self._leave()
-                raise
+        try:
+            async with self._pace:
+                await self._take_slot(latest)
+        except BaseException:
+            self._leave()
+            raise
 
     def _leave(self) -> None:
         self._inflight -= 1
@@ -124,11 +146,17 @@ class Gate:
             pass
 
     async def _take_slot(self, latest: float) -> None:
-        if not self.interval_s:
-            return
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
+            if not self.interval_s:
+                wait_s = self._rests_until - now
+                if wait_s <= 0:
+                    return
+                if self._rests_until >= latest:
+                    raise DeferredError(wait_s)
+                await asyncio.sleep(wait_s)
+                continue
             while self._slots and self._slots[0] < now - LATE_S:
                 self._slots.popleft()
             if self._slots:
@@ -142,7 +170,11 @@ class Gate:
             if not self._slots:
                 if now + wait_s >= latest:
                     raise DeferredError(wait_s)
-                await asyncio.sleep(min(wait_s, 1.0) + 0.001)
+                await asyncio.sleep(min(max(wait_s, LATE_S), 1.0))
+
+    @property
+    def _wants(self) -> int:
+        return max(1, min(self.pending, self.concurrency))
 
     def _slots_wanted(self) -> int:
         return max(1, min(self.pending, int(RESERVED_AHEAD_S / self.interval_s)))
@@ -150,18 +182,23 @@ class Gate:
     async def _renew(self, slots: int) -> float:
         """Asks the fleet. Returns the seconds until the host's next free slot."""
         loop = asyncio.get_running_loop()
+        interval_s, wanted = self.interval_s, self._wants
         got = await self._throttle.reserve(
             self.host,
-            interval_s=self.interval_s,
+            interval_s=interval_s,
             slots=slots,
-            share=max(1, min(self.pending, self.concurrency)),
+            share=wanted,
             inflight=self._inflight,
             concurrency=self.concurrency,
         )
         answered = loop.time()
-        self._share = got.share
-        self._renew_at = answered + SHARE_RENEWED_S
-        self._slots.extend(answered + got.first_s + i * self.interval_s for i in range(got.slots))
+        self._share, self._wanted = got.share, wanted
+        too_much = self._inflight > got.share  # others wait for what is given up as soon as it is said
+        self._renew_at = answered + (RETRY_SHARE_S if too_much else SHARE_RENEWED_S)
+        if interval_s:
+            self._slots.extend(answered + got.first_s + i * interval_s for i in range(got.slots))
+        else:
+            self._rests_until = answered + got.first_s
         return got.first_s
 
 
@@ -179,9 +216,10 @@ class Gates:
         return gate
 
     async def sweep(self) -> None:
-        """Gives back the shares of idle hosts, so that other processes may use them at once."""
-        for host, gate in list(self._gates.items()):
-            if gate.idle:
-                await gate.release()
+        """Called every few seconds. Gives back the shares of idle hosts, so that other processes may use them at once,
+        and renews those of hosts whose answers take long. A throttle that is away changes nothing: shares run out."""
+        with suppress(DeferredError):
+            for host, gate in list(self._gates.items()):
+                await gate.keep()
                 if gate.idle:
                     self._gates.pop(host, None)

@@ -55,6 +55,7 @@ def judge(
             | Outcome.TIMEOUT
             | Outcome.UNREACHABLE
             | Outcome.TLS
+            | Outcome.THROTTLED
             | Outcome.MALFORMED
             | Outcome.CRASHED
             | Outcome.ROBOTS_UNAVAILABLE

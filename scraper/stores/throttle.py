@@ -131,17 +131,12 @@ class Throttle:
         ]
         try:
             keys = [f"scraper:pace:{host}", f"scraper:share:{host}"]
-            keys = [f"scraper:pace:{host}", f"scraper:share:{host}"]
-        first_us, granted, mine = await _answered(self._reserve(keys=keys, args=args))
+            first_us, granted, mine = await self._reserve(keys=keys, args=args)
+        except RedisError as error:  # no budget to be had: the page waits, and pays nothing
+            raise DeferredError(AWAY_S) from error
         return Reservation(first_s=int(first_us) / 1e6, slots=int(granted), share=int(mine))
 
     async def rest(self, host: str, seconds: float) -> None:
         """The host asked for a pause: nobody gets a slot before it is over."""
-        await _answered(self._rest(keys=[f"scraper:pace:{host}"], args=[round(seconds * 1e6)]))
-
-
-async def _answered(script: Awaitable[Any]) -> Any:
-    try:
-        return await script
-    except (RedisError, OSError) as error:
-        raise DeferredError(AWAY_S) from error
+        with suppress(RedisError):  # the page's own retry waits as long anyway
+            await self._rest(keys=[f"scraper:pace:{host}"], args=[round(seconds * 1e6)])

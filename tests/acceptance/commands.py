@@ -14,7 +14,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import psutil
 import sqlalchemy as sa
+
+from scraper import progress
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
@@ -55,11 +58,13 @@ class Commands:
         """What a command with --json prints, numbers with all their digits."""
         return json.loads(self.scraper(*words, "--json").stdout, parse_float=Decimal)
 
-    def crawl(self, site: str, *options: str, code: int = 0, timeout_s: float = 90) -> dict[str, Any]:
-        """`scraper crawl SITE --wait`, and the crawl as `scraper status --json` shows it afterwards."""
-        self.scraper("crawl", site, "--wait", *options, code=code, timeout_s=timeout_s)
-        found: dict[str, Any] = self.json("status", site)[0]
-        return found
+    def crawl(
+        self, engine: sa.Engine, site: str, *options: str, code: int = 0, timeout_s: float = 90
+    ) -> dict[str, Any]:
+        """`scraper crawl SITE --wait`, and the crawl as `scraper status --json` would show it then."""
+        done = self.scraper("crawl", site, "--wait", *options, code=code, timeout_s=timeout_s)
+        crawl_id = int(done.stderr.partition(": crawl ")[2].split()[0])
+        return progress.as_json(progress.read_one(engine, crawl_id))
 
     def start(self, *words: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         """Starts a command of the virtual environment, its output in a file (see `log`)."""
@@ -145,9 +150,23 @@ def until(true: Callable[[], Any], timeout_s: float, every_s: float = 0.05) -> A
         time.sleep(every_s)
 
 
+def processes_of(home: Path, word: str = "") -> list[str]:
+    """Command lines, with that word in them, of the running processes that have `home` as their SCRAPER_HOME."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("SCRAPER_HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return [line for line in found if word in line]
+
+
 def counted(engine: sa.Engine, crawl_id: int) -> dict[str, int]:
     """A crawl's counters as the pages table has them."""
-    query = sa.text("SELECT kind = 'product' AS product, status, count(*) AS n FROM pages WHERE crawl_id = :id GROUP BY 1, 2")
+    query = sa.text(
+        "SELECT kind = 'product' AS product, status, count(*) AS n FROM pages WHERE crawl_id = :id GROUP BY 1, 2"
+    )
     found = dict.fromkeys(("discovery_total", "discovery_done", "product_total", "product_done", *COUNTERS), 0)
     with engine.connect() as connection:
         for row in connection.execute(query, {"id": crawl_id}):
@@ -160,9 +179,10 @@ def counted(engine: sa.Engine, crawl_id: int) -> dict[str, int]:
 
 
 def assert_counted(engine: sa.Engine, crawl: Mapping[str, Any]) -> None:
-    """The crawl's counters are the pages table's, and nothing is left open."""
+    """An ended crawl's counters are the pages table's, and nothing is left open."""
     table = counted(engine, crawl["id"])
     assert {name: crawl[name] for name in table} == table
     assert table["discovery_done"] == table["discovery_total"] and table["product_done"] == table["product_total"]
-    with engine.connect() as connection:
-        assert connection.execute(sa.text("SELECT count(*) FROM leases")).scalar() == 0
+    with engine.connect() as connection:  # those of a crawl that was stopped run out by themselves
+        leases = connection.execute(sa.text("SELECT count(*) FROM leases")).scalar()
+    assert leases == 0 or crawl["status"] == "stopped"

@@ -1,0 +1,123 @@
+"""What a crawl survives: a killed worker, an emptied broker, a worker told to stop. The products are the truth every time,
+and the counters are the pages table's."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import redis
+import sqlalchemy as sa
+
+from scraper import progress
+from tests.acceptance.commands import Commands, assert_counted, until
+from tests.acceptance.conftest import SampleShop
+from tests.acceptance.test_demo_shop import as_truth
+
+PRODUCTS = 400
+LEASE_S = 5
+SHOP = ("--products", str(PRODUCTS), "--latency-ms", "60")
+SLOWER = {"concurrency: 16": "concurrency: 8"}
+
+
+class Crawl:
+    """A crawl under way, its fleet in the hands of the test."""
+
+    def __init__(self, run: Commands, engine: sa.Engine, shop: SampleShop) -> None:
+        self.run, self.engine, self.shop = run, engine, shop
+        run.env["SCRAPER_LEASE_S"] = str(LEASE_S)
+        self.coordinator = run.coordinator()
+        self.worker = run.worker("residential,datacenter")
+        self.id = int(run.scraper("crawl", "demo").stdout)
+
+    def until_fetched(self, share: float) -> None:
+        """Waits for the middle of the crawl: that share of the products asked for."""
+
+        def fetched() -> bool:
+            assert self.worker.poll() is None, self.run.logs()
+            return sum(target.startswith("/p/") for _, target, _ in self.shop.log()) >= PRODUCTS * share
+
+        until(fetched, 60)
+        assert self.progress()["status"] == "running", "too late to disturb it"
+
+    def progress(self) -> dict[str, object]:
+        return progress.as_json(progress.read_one(self.engine, self.id))
+
+    def until_completed(self, timeout_s: float = 60) -> None:
+        until(lambda: self.progress()["status"] not in ("planned", "running"), timeout_s, every_s=0.2)
+        assert self.progress()["status"] == "completed", self.progress()
+
+    def assert_exact(self) -> None:
+        crawl = self.progress()
+        assert crawl["products_new"] == PRODUCTS and crawl["products_changed"] == 0
+        assert crawl["dead"] == crawl["invalid"] == crawl["dropped"] == 0
+        assert_counted(self.engine, crawl)
+        lines = self.run.scraper("export", "demo").stdout.splitlines()
+        rows = {row["id"]: as_truth(row) for row in (json.loads(line, parse_float=Decimal) for line in lines)}
+        assert rows == self.shop.truth()
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.execute(sa.text(query))]
+
+
+@pytest.fixture
+def crawl(run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop], tmp_path: Path) -> Crawl:
+    return Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
+
+
+def test_a_killed_worker(crawl: Crawl) -> None:
+    crawl.until_fetched(0.3)
+    crawl.run.end(crawl.worker, signal.SIGKILL)
+    held = crawl.rows("SELECT count(*) FROM pages WHERE status = 'leased'")[0][0]
+    assert isinstance(held, int) and held > 0, "it held pages"
+    killed_at = time.time()
+    crawl.run.worker("residential,datacenter")
+    crawl.until_completed()
+    crawl.assert_exact()
+    lost = crawl.rows("SELECT count(*) FROM pages WHERE losses > 0")[0][0]
+    assert lost == 0, "a page that was settled since is not suspected any more"
+    refetched = [target for at, target, _ in crawl.shop.log() if at > killed_at]
+    assert len(crawl.shop.log()) <= PRODUCTS * 1.6 + 60, "only what was under way is asked again"
+    assert refetched
+
+
+def test_an_emptied_broker(crawl: Crawl, valkey_url: str) -> None:
+    """Twice: messages, budgets and cached robots.txt are gone. (FLUSHDB: other tests share the server.)"""
+    with redis.Redis.from_url(valkey_url) as client:
+        for share in (0.2, 0.6):
+            crawl.until_fetched(share)
+            client.flushdb()
+    crawl.until_completed()
+    crawl.assert_exact()
+    assert crawl.worker.poll() is None and crawl.coordinator.poll() is None
+
+
+def test_a_worker_told_to_stop(crawl: Crawl) -> None:
+    """It hands its pages back and ends; another one finishes without waiting for a lease."""
+    crawl.until_fetched(0.2)
+    assert crawl.run.end(crawl.worker) == 0
+    assert crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)]
+    before = len(crawl.shop.log())
+    time.sleep(1)
+    assert len(crawl.shop.log()) == before
+    crawl.worker = crawl.run.worker("residential,datacenter")
+    crawl.until_completed()
+    crawl.assert_exact()
+    assert crawl.rows("SELECT count(*) FROM pages WHERE last_outcome = 'worker_lost'") == [(0,)]
+    products = [target for _, target, _ in crawl.shop.log() if target.startswith("/p/")]
+    assert len(products) == len(set(products)), "nothing is asked twice"
+
+
+def test_a_coordinator_that_dies(crawl: Crawl) -> None:
+    """Beat and coordinator are killed together; another pair goes on where they were."""
+    crawl.until_fetched(0.2)
+    crawl.run.end(crawl.coordinator, signal.SIGKILL)
+    crawl.run.coordinator()
+    crawl.until_completed()
+    crawl.assert_exact()

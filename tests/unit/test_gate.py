@@ -1,0 +1,478 @@
+"""A host's gate in one process, against a throttle that answers as told and a clock that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import selectors
+from collections.abc import Callable, Coroutine
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scraper.errors import DeferredError
+from scraper.fetch.gate import LATE_S, RESERVED_AHEAD_S, SHARE_RENEWED_S, Gate, Gates
+from scraper.stores.throttle import Reservation
+
+FAR = 10_000.0
+
+
+class _Jumping(selectors.SelectSelector):
+    """Sleeps by moving the loop's clock: no test waits."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(0)
+        if not ready and timeout:
+            self.now += timeout
+        return ready
+
+
+class Loop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self.jumping = _Jumping()
+        super().__init__(self.jumping)
+
+    def time(self) -> float:
+        return self.jumping.now
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(work())
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Budget:
+    """A throttle with one host and this one process: paces like the real one, and grants `limit` at the most."""
+
+    def __init__(self, limit: int = 1000, ahead_s: float = 5.0) -> None:
+        self.limit, self.ahead_s = limit, ahead_s
+        self.free = 0.0
+        self.asked: list[dict[str, Any]] = []
+        self.given_back: list[str] = []
+        self.away = False
+
+    async def reserve(
+        self, host: str, *, interval_s: float, slots: int, share: int, inflight: int, concurrency: int
+    ) -> Reservation:
+        await asyncio.sleep(0)
+        if self.away:
+            raise DeferredError(5.0)
+        self.asked.append({"slots": slots, "share": share, "inflight": inflight, "at": now()})
+        if share == 0 and inflight == 0:
+            self.given_back.append(host)
+        first = max(0.0, self.free - now())
+        granted = 0
+        if interval_s and slots and first <= self.ahead_s:
+            granted = min(slots, int((self.ahead_s - first) / interval_s) + 1)
+            self.free = now() + first + granted * interval_s
+        return Reservation(first, granted, min(share, self.limit, concurrency))
+
+    async def rest(self, host: str, seconds: float) -> None:
+        self.free = max(self.free, now() + seconds)
+
+
+def gate_of(budget: Budget, *, interval_s: float = 0.0, concurrency: int = 4, pending: int = 100) -> Gate:
+    gate = Gate("shop.example", budget)
+    gate.budget(interval_s, concurrency)
+    gate.pending = pending
+    return gate
+
+
+class Visits:
+    """Pages that pass a gate, and when."""
+
+    def __init__(self, gate: Gate, lasts_s: float = 1.0) -> None:
+        self.gate, self.lasts_s = gate, lasts_s
+        self.began: list[float] = []
+        self.deferred: list[float] = []
+        self.inside = self.most = 0
+
+    async def one(self, latest: float = FAR) -> None:
+        try:
+            async with self.gate.turn(latest):
+                self.began.append(now())
+                self.inside += 1
+                self.most = max(self.most, self.inside)
+                try:
+                    await asyncio.sleep(self.lasts_s)
+                finally:
+                    self.inside -= 1
+        except DeferredError as error:
+            self.deferred.append(error.delay_s)
+        finally:
+            self.gate.pending -= 1
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_the_share_is_never_exceeded(limit: int) -> None:
+    async def work() -> None:
+        gate = gate_of(Budget(limit), concurrency=8, pending=40)
+        visits = Visits(gate)
+        await asyncio.gather(*(visits.one() for _ in range(40)))
+        assert visits.most == min(limit, 8)
+        assert len(visits.began) == 40
+        assert gate.idle
+
+    run(work)
+
+
+def test_a_share_that_shrinks_is_kept_to_while_pages_wait_for_their_slots() -> None:
+    """The throttle counts what is under way: a page that has passed the door must be in that number."""
+
+    async def work() -> None:
+        budget = Budget()
+        gate = gate_of(budget, interval_s=0.5, concurrency=4, pending=30)
+        visits = Visits(gate, lasts_s=3.0)
+        pages = [asyncio.ensure_future(visits.one()) for _ in range(30)]
+        await asyncio.sleep(2)
+        budget.limit = 2
+        await asyncio.sleep(SHARE_RENEWED_S + 8)
+        visits.most = visits.inside
+        await asyncio.gather(*pages)
+        assert visits.most <= 2
+        assert all(asked["inflight"] <= 4 for asked in budget.asked)
+
+    run(work)
+
+
+def test_slots_are_used_in_order_and_at_their_time() -> None:
+    async def work() -> None:
+        gate = gate_of(Budget(), interval_s=0.5, concurrency=50, pending=20)
+        visits = Visits(gate, lasts_s=0.1)
+        await asyncio.gather(*(visits.one() for _ in range(20)))
+        assert visits.began == sorted(visits.began)
+        assert visits.began == pytest.approx([0.5 * n for n in range(20)])
+
+    run(work)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(1, 10),
+    st.sampled_from([0.05, 0.25, 1.0, 4.0]),
+    st.lists(st.tuples(st.floats(0, 20), st.floats(0, 5), st.booleans()), min_size=1, max_size=25),
+)
+def test_whatever_comes_the_pace_and_the_share_hold(
+    concurrency: int, interval_s: float, pages: list[tuple[float, float, bool]]
+) -> None:
+    """Pages at any time, of any length, with or without one more request inside."""
+
+    async def work() -> None:
+        gate = gate_of(Budget(), interval_s=interval_s, concurrency=concurrency, pending=len(pages))
+        requests: list[float] = []
+        inside = 0
+
+        async def page(after_s: float, lasts_s: float, another: bool) -> None:
+            nonlocal inside
+            await asyncio.sleep(after_s)
+            async with gate.turn(FAR):
+                inside += 1
+                assert inside <= concurrency
+                requests.append(now())
+                if another:
+                    await gate.another(FAR)
+                    requests.append(now())
+                await asyncio.sleep(lasts_s)
+                inside -= 1
+            gate.pending -= 1
+
+        await asyncio.gather(*(page(*each) for each in pages))
+        assert gate.idle
+        requests.sort()
+        assert len(requests) == len(pages) + sum(another for *_, another in pages)
+        for earlier, later in pairwise(requests):
+            assert later - earlier >= interval_s - LATE_S - 1e-6
+
+    run(work)
+
+
+def test_a_turn_that_comes_too_late_is_refused_with_when_to_come_back() -> None:
+    async def work() -> None:
+        gate = gate_of(Budget(), interval_s=2.0, concurrency=10, pending=10)
+        visits = Visits(gate, lasts_s=0.0)
+        await asyncio.gather(*(visits.one(latest=5.0) for _ in range(10)))
+        assert visits.began == pytest.approx([0.0, 2.0, 4.0])
+        assert len(visits.deferred) == 7
+        assert all(0 < delay_s <= 6 for delay_s in visits.deferred)
+        assert now() <= 5.0
+        assert gate.idle
+
+    run(work)
+
+
+def test_nobody_waits_longer_than_the_batch_lasts_for_a_share() -> None:
+    async def work() -> None:
+        gate = gate_of(Budget(), concurrency=1, pending=2)
+        hanging, late = Visits(gate, lasts_s=100), Visits(gate)
+        first = asyncio.ensure_future(hanging.one())
+        await asyncio.sleep(0.1)
+        await late.one(latest=10.0)
+        assert (late.began, len(late.deferred)) == ([], 1)
+        assert now() == pytest.approx(10, abs=0.5)
+        await first
+
+    run(work)
+
+
+def test_without_any_share_a_page_is_deferred_and_the_fleet_asked_now_and_then() -> None:
+    async def work() -> None:
+        budget = Budget(limit=0)
+        visits = Visits(gate_of(budget, pending=1))
+        await visits.one(latest=10.0)
+        assert len(visits.deferred) == 1
+        assert 10 <= len(budget.asked) <= 60
+
+    run(work)
+
+
+def test_a_host_without_room_is_not_asked_in_a_tight_loop() -> None:
+    async def work() -> None:
+        budget = Budget()
+        budget.free = 8.0
+        visits = Visits(gate_of(budget, interval_s=1.0, pending=1))
+        await visits.one(latest=20.0)
+        assert visits.began == [pytest.approx(8.0, abs=0.1)]
+        assert len(budget.asked) < 15
+
+    run(work)
+
+
+def test_late_slots_are_given_up() -> None:
+    """Pages that come after a pause do not catch up on what they missed."""
+
+    async def work() -> None:
+        gate = gate_of(Budget(), interval_s=0.1, concurrency=50, pending=20)
+        visits = Visits(gate, lasts_s=0.0)
+        await visits.one()
+        await asyncio.sleep(30)
+        await asyncio.gather(*(visits.one() for _ in range(19)))
+        later = visits.began[1:]
+        assert all(b - a >= 0.1 - LATE_S for a, b in pairwise(later))
+
+    run(work)
+
+
+def test_slots_are_asked_for_several_pages_at_once_but_not_far_ahead() -> None:
+    async def work() -> None:
+        budget = Budget()
+        visits = Visits(gate_of(budget, interval_s=0.1, concurrency=50, pending=50), lasts_s=0.0)
+        await asyncio.gather(*(visits.one() for _ in range(50)))
+        wanted = [asked["slots"] for asked in budget.asked if asked["slots"]]
+        assert max(wanted) == int(RESERVED_AHEAD_S / 0.1)
+        assert sum(wanted) <= 50 + max(wanted)
+        assert len(budget.asked) < 12
+
+    run(work)
+
+
+def test_more_pages_ask_for_a_larger_share_at_once() -> None:
+    """A listing alone gets a share of one; the hundred products it found do not wait for the next renewal."""
+
+    async def work() -> None:
+        gate = gate_of(Budget(), concurrency=8, pending=1)
+        visits = Visits(gate, lasts_s=0.5)
+        await visits.one()
+        gate.pending = 16
+        began = now()
+        await asyncio.gather(*(visits.one() for _ in range(16)))
+        assert visits.most == 8
+        assert now() - began <= 1.1
+
+    run(work)
+
+
+def test_a_page_inside_gets_another_request_while_others_wait_to_enter() -> None:
+    """A redirect or robots.txt of the only page allowed in must not wait for those outside, nor they for it."""
+
+    async def work() -> None:
+        gate = gate_of(Budget(), interval_s=0.1, concurrency=1, pending=2)
+        waiting = Visits(gate)
+        async with gate.turn(FAR):
+            outside = asyncio.ensure_future(waiting.one(latest=50.0))
+            await asyncio.sleep(0.5)
+            await gate.another(latest=5.0)
+            assert now() <= 1.0
+        gate.pending -= 1
+        await outside
+        assert len(waiting.began) == 1
+
+    run(work)
+
+
+@pytest.mark.parametrize("interval_s", [0.0, 0.1])
+def test_a_host_that_asks_for_rest_gets_it(interval_s: float) -> None:
+    """With a rate and without one; pages that can wait do, the others go back."""
+
+    async def work() -> None:
+        gate = gate_of(Budget(), interval_s=interval_s, concurrency=5, pending=3)
+        visits = Visits(gate, lasts_s=0.0)
+        await visits.one()
+        await gate.rest(30.0)
+        await visits.one(latest=10.0)
+        assert visits.deferred == [pytest.approx(30, abs=1)]
+        await visits.one(latest=100.0)
+        assert visits.began[1] >= 30.0
+
+    run(work)
+
+
+def test_another_process_hears_of_a_rest_with_its_next_share() -> None:
+    async def work() -> None:
+        budget = Budget()
+        here, there = gate_of(budget, pending=1), gate_of(budget, pending=1)
+        await here.rest(30.0)
+        visits = Visits(there)
+        await visits.one(latest=10.0)
+        assert (visits.began, len(visits.deferred)) == ([], 1)
+
+    run(work)
+
+
+def test_a_crawl_delay_counts_where_it_is_longer_and_survives_the_next_budget() -> None:
+    async def work() -> None:
+        gate = gate_of(Budget(), interval_s=0.2, concurrency=10, pending=6)
+        visits = Visits(gate, lasts_s=0.0)
+        await visits.one()
+        gate.crawl_delay(3.0)
+        for _ in range(4):
+            gate.budget(0.2, 10)
+            await visits.one()
+        gaps = [b - a for a, b in pairwise(visits.began[1:])]
+        assert gaps == pytest.approx([3.0] * 3)
+        gate.crawl_delay(0.1)
+        assert gate.interval_s == 0.2
+
+    run(work)
+
+
+@pytest.mark.parametrize("wait", ["for a share", "for a slot", "for the fleet's answer"])
+def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str) -> None:
+    async def work() -> None:
+        budget = Budget()
+        gate = gate_of(budget, interval_s=0.0 if wait == "for a share" else 2.0, concurrency=1, pending=3)
+        visits = Visits(gate, lasts_s=5.0)
+        if wait == "for a share":
+            first = asyncio.ensure_future(visits.one())
+        else:
+            gate.concurrency = 3
+            budget.free = 2.0
+            first = None
+        if wait != "for the fleet's answer":
+            await asyncio.sleep(0.01)
+        waiting = asyncio.ensure_future(visits.one())
+        await asyncio.sleep(0 if wait == "for the fleet's answer" else 0.5)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        if first is not None:
+            await first
+        await asyncio.wait_for(visits.one(), 20)
+        gate.pending = 0
+        assert gate.idle
+        assert not gate._door.locked() and not gate._pace.locked()
+
+    run(work)
+
+
+@pytest.mark.parametrize("interval_s", [0.0, 0.3])
+def test_cancelling_at_any_moment_leaks_nothing(interval_s: float) -> None:
+    async def work() -> None:
+        rng = random.Random(7)
+        gate = gate_of(Budget(limit=3), interval_s=interval_s, concurrency=3, pending=60)
+        visits = Visits(gate, lasts_s=0.4)
+        pages = [asyncio.ensure_future(visits.one()) for _ in range(60)]
+        for page in rng.sample(pages, 40):
+            await asyncio.sleep(rng.random() * 0.3)
+            page.cancel()
+        await asyncio.gather(*pages, return_exceptions=True)
+        assert gate.idle
+        assert visits.most <= 3
+        gate.pending = 1
+        await asyncio.wait_for(visits.one(), 10)
+
+    run(work)
+
+
+def test_an_error_inside_a_turn_gives_it_back() -> None:
+    async def work() -> None:
+        gate = gate_of(Budget(), pending=0)
+        with pytest.raises(ZeroDivisionError):
+            async with gate.turn(FAR):
+                raise ZeroDivisionError
+        assert gate.idle
+
+    run(work)
+
+
+def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
+    async def work() -> None:
+        budget = Budget()
+        gates = Gates(budget)
+        idle, busy, expecting = (gates.of(f"{name}.example") for name in ("idle", "busy", "expecting"))
+        for gate in (idle, busy, expecting):
+            gate.budget(0.0, 2)
+            await Visits(gate, 0.0).one()
+            gate.pending = 0
+        expecting.pending = 1
+        async with busy.turn(FAR):
+            await gates.sweep()
+            assert budget.given_back == ["idle.example"]
+            assert gates.of("idle.example") is not idle
+            assert gates.of("busy.example") is busy
+            assert gates.of("expecting.example") is expecting
+        await gates.sweep()
+        assert budget.given_back == ["idle.example", "busy.example"]
+
+    run(work)
+
+
+def test_a_long_answer_does_not_cost_the_share() -> None:
+    """A share that nobody renewed would be another process's after its time to live, and the host see one too many."""
+
+    async def work() -> None:
+        budget = Budget()
+        gates = Gates(budget)
+        gate = gates.of("slow.example")
+        gate.budget(0.0, 1)
+        gate.pending = 1
+        async with gate.turn(FAR):
+            for _ in range(15):
+                await asyncio.sleep(2)
+                await gates.sweep()
+        times = [asked["at"] for asked in budget.asked]
+        assert max(b - a for a, b in pairwise(times)) <= SHARE_RENEWED_S + 2
+        assert all(asked["inflight"] == 1 for asked in budget.asked[1:])
+
+    run(work)
+
+
+def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
+    async def work() -> None:
+        budget = Budget()
+        gates = Gates(budget)
+        gate = gates.of("shop.example")
+        gate.budget(0.5, 2)
+        visits = Visits(gate, 0.0)
+        gate.pending = 3
+        await visits.one()
+        budget.away = True
+        await asyncio.sleep(SHARE_RENEWED_S + 1)
+        await visits.one()
+        assert visits.deferred == [5.0]
+        gate.pending = 0
+        await gates.sweep()
+        budget.away = False
+        gate.pending = 1
+        await visits.one()
+        assert len(visits.began) == 2
+        assert gate.idle
+
+    run(work)

@@ -1,0 +1,133 @@
+"""Verdicts: every outcome ends, waits as long as it must, and is charged to whom it should be."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.domain import Outcome, Status, Verdict
+from scraper.policy.verdict import RETRY_AFTER_MAX_S, RetryPolicy, judge, outcome_of_status
+
+POLICIES = st.builds(RetryPolicy, attempts_max=st.integers(1, 20), base_s=st.floats(0.1, 10), max_s=st.floats(10, 1000))
+RNGS = st.integers().map(random.Random)
+CHARGED = [outcome for outcome in Outcome if outcome is not Outcome.DEFERRED]
+
+
+def middle() -> random.Random:
+    return random.Random(1)
+
+
+@given(st.sampled_from(CHARGED), POLICIES, RNGS, st.none() | st.floats(0, 100_000))
+def test_every_outcome_ends_within_the_attempts(
+    outcome: Outcome, policy: RetryPolicy, rng: random.Random, wish_s: float | None
+) -> None:
+    attempts = 0
+    while True:
+        verdict = judge(outcome, attempts, policy, rng, retry_after_s=wish_s)
+        assert verdict.charged
+        assert verdict.delay_s >= 0
+        attempts += 1
+        if verdict.status is not Status.DUE:
+            break
+        assert attempts < policy.attempts_max
+    assert verdict.status.final
+    assert verdict.delay_s == 0
+
+
+@given(st.lists(st.sampled_from(CHARGED), min_size=20), POLICIES, RNGS)
+def test_a_mixture_of_outcomes_ends_too(outcomes: list[Outcome], policy: RetryPolicy, rng: random.Random) -> None:
+    for attempts, outcome in enumerate(outcomes):
+        if judge(outcome, attempts, policy, rng).status is not Status.DUE:
+            return
+        assert attempts + 1 < policy.attempts_max
+    raise AssertionError("still due")
+
+
+@given(
+    st.integers(0, 100), POLICIES, RNGS, st.floats(0, 100_000), st.sampled_from([Outcome.THROTTLED, Outcome.TIMEOUT])
+)
+def test_a_servers_wish_is_the_least_delay(
+    attempts: int, policy: RetryPolicy, rng: random.Random, wish_s: float, outcome: Outcome
+) -> None:
+    verdict = judge(outcome, attempts, policy, rng, retry_after_s=wish_s)
+    if verdict.status is Status.DUE:
+        assert verdict.delay_s >= min(wish_s, RETRY_AFTER_MAX_S)
+        assert verdict.delay_s <= max(1.5 * policy.max_s, 1.1 * RETRY_AFTER_MAX_S)
+
+
+@given(st.integers(0, 10_000), POLICIES, RNGS)
+def test_backoff_doubles_and_is_bounded_with_jitter(attempt: int, policy: RetryPolicy, rng: random.Random) -> None:
+    expected = min(policy.base_s * 2 ** min(attempt, 30), policy.max_s)
+    assert 0.5 * expected <= policy.delay_s(attempt, rng) <= 1.5 * expected
+
+
+def test_pages_that_failed_together_do_not_come_back_together() -> None:
+    rng = middle()
+    assert len({judge(Outcome.TIMEOUT, 0, RetryPolicy(), rng).delay_s for _ in range(50)}) == 50
+    wishes = {judge(Outcome.THROTTLED, 0, RetryPolicy(), rng, retry_after_s=60).delay_s for _ in range(50)}
+    assert len(wishes) == 50
+
+
+@given(st.integers(0, 1000), POLICIES, st.floats(0, 60))
+def test_a_page_that_was_not_tried_pays_nothing(attempts: int, policy: RetryPolicy, delay_s: float) -> None:
+    verdict = judge(Outcome.DEFERRED, attempts, policy, middle(), retry_after_s=delay_s)
+    assert verdict == Verdict(Status.DUE, delay_s, charged=False)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "attempts", "status"),
+    [
+        (Outcome.FETCHED, 0, Status.OK),
+        (Outcome.NOT_MODIFIED, 3, Status.UNCHANGED),
+        (Outcome.FRESH, 0, Status.UNCHANGED),
+        (Outcome.NOT_FOUND, 0, Status.GONE),
+        (Outcome.REFUSED, 0, Status.DEAD),
+        (Outcome.ROBOTS_DISALLOWED, 0, Status.DEAD),
+        (Outcome.SERVER_ERROR, 2, Status.DUE),
+        (Outcome.SERVER_ERROR, 3, Status.DEAD),
+        (Outcome.NOT_EXTRACTED, 0, Status.DUE),
+        (Outcome.NOT_EXTRACTED, 1, Status.INVALID),
+        (Outcome.FUNCTION_FAILED, 1, Status.INVALID),
+    ],
+)
+def test_what_is_done(outcome: Outcome, attempts: int, status: Status) -> None:
+    assert judge(outcome, attempts, RetryPolicy(), middle()).status is status
+
+
+def test_only_good_answers_count_as_good() -> None:
+    """Invariant 7."""
+    good = {o for o in Outcome if judge(o, 0, RetryPolicy(), middle()).status in (Status.OK, Status.UNCHANGED)}
+    assert good == {Outcome.FETCHED, Outcome.NOT_MODIFIED, Outcome.FRESH}
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "outcome"),
+    [
+        (200, False, Outcome.FETCHED),
+        (204, False, Outcome.FETCHED),
+        (304, False, Outcome.NOT_MODIFIED),
+        (404, False, Outcome.NOT_FOUND),
+        (410, True, Outcome.NOT_FOUND),
+        (401, False, Outcome.REFUSED),
+        (403, True, Outcome.REFUSED),
+        (451, False, Outcome.REFUSED),
+        (408, False, Outcome.SERVER_ERROR),
+        (425, False, Outcome.SERVER_ERROR),
+        (429, False, Outcome.THROTTLED),
+        (503, True, Outcome.THROTTLED),
+        (503, False, Outcome.SERVER_ERROR),
+        (500, True, Outcome.SERVER_ERROR),
+        (599, False, Outcome.SERVER_ERROR),
+    ],
+)
+def test_what_a_status_says(status: int, retry_after: bool, outcome: Outcome) -> None:
+    assert outcome_of_status(status, retry_after=retry_after) is outcome
+
+
+@given(st.integers(100, 999), st.booleans())
+def test_any_status_says_something(status: int, retry_after: bool) -> None:
+    good = outcome_of_status(status, retry_after=retry_after) is Outcome.FETCHED
+    assert good == (200 <= status < 300)

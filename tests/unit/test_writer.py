@@ -1,0 +1,214 @@
+"""The writer: groups by size and by age, and a store that is slow or fails."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
+from uuid import UUID, uuid4
+
+import pytest
+
+from scraper import writer as writer_module
+from scraper.domain import Outcome, Settled, Status, Verdict
+from scraper.stores.settle import SettledPage
+from scraper.writer import GROUP_AGE_S, GROUP_PAGES, Pending, Writer
+
+LEASE = uuid4()
+GENEROUS_S = 20.0
+
+
+def page(number: int, lease_id: UUID = LEASE) -> SettledPage:
+    return SettledPage(Settled(number, 1, lease_id, Outcome.FETCHED, Verdict(Status.OK, 0.0, True)))
+
+
+class Database:
+    """A store that notes what it is given, and does with it what a test says."""
+
+    def __init__(self, *, fails: int = 0) -> None:
+        self.groups: list[list[int]] = []
+        self.tries: list[list[int]] = []
+        self.fails = fails
+        self.open = threading.Event()
+        self.open.set()
+        self.threads: set[str] = set()
+
+    def store(self, pages: Sequence[SettledPage]) -> None:
+        self.threads.add(threading.current_thread().name)
+        ids = [page.settled.page_id for page in pages]
+        self.tries.append(ids)
+        assert self.open.wait(GENEROUS_S)
+        if self.fails:
+            self.fails -= 1
+            raise ConnectionError("the server closed the connection")
+        self.groups.append(ids)
+
+
+def run(database: Database, work: Callable[[Writer], Awaitable[None]], give_up_s: float = 60.0) -> None:
+    async def running() -> None:
+        writer = Writer(database.store, give_up_s=give_up_s)
+        task = asyncio.create_task(writer.run())
+        try:
+            async with asyncio.timeout(GENEROUS_S):
+                await work(writer)
+        finally:
+            database.open.set()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(running())
+
+
+def test_a_batch_of_nothing_is_stored() -> None:
+    async def work() -> None:
+        assert Pending(0).stored.is_set()
+
+    asyncio.run(work())
+
+
+def test_pending_counts_exactly() -> None:
+    async def work() -> None:
+        pending = Pending(3)
+        for left in (2, 1):
+            pending.less()
+            assert (pending.left, pending.stored.is_set()) == (left, False)
+        pending.less()
+        assert (pending.left, pending.stored.is_set()) == (0, True)
+
+    asyncio.run(work())
+
+
+def test_a_full_group_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "GROUP_AGE_S", 3600.0)
+    database = Database()
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(2 * GROUP_PAGES)
+        for number in range(2 * GROUP_PAGES):
+            writer.put(page(number), pending)
+        await pending.stored.wait()
+
+    run(database, work)
+    assert database.groups == [list(range(GROUP_PAGES)), list(range(GROUP_PAGES, 2 * GROUP_PAGES))]
+
+
+def test_a_group_that_is_not_full_is_written_when_it_is_old() -> None:
+    database = Database()
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(2)
+        began = time.monotonic()
+        writer.put(page(1), pending)
+        await asyncio.sleep(GROUP_AGE_S / 3)
+        writer.put(page(2), pending)
+        await pending.stored.wait()
+        assert time.monotonic() - began >= GROUP_AGE_S * 0.9
+
+    run(database, work)
+    assert database.groups == [[1, 2]]
+
+
+def test_what_is_over_a_group_is_in_the_next() -> None:
+    database = Database()
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(GROUP_PAGES + 30)
+        for number in range(GROUP_PAGES + 30):
+            writer.put(page(number), pending)
+        await pending.stored.wait()
+
+    run(database, work)
+    assert [len(group) for group in database.groups] == [GROUP_PAGES, 30]
+    assert list(chain(*database.groups)) == list(range(GROUP_PAGES + 30))
+
+
+def test_pages_of_several_batches_share_a_group_and_each_batch_is_told() -> None:
+    database = Database()
+
+    async def work(writer: Writer) -> None:
+        one, other, unfinished = Pending(2), Pending(1), Pending(2)
+        for number, pending in enumerate((one, other, one, unfinished)):
+            writer.put(page(number), pending)
+        await asyncio.gather(one.stored.wait(), other.stored.wait())
+        assert (unfinished.left, unfinished.stored.is_set()) == (1, False)
+
+    run(database, work)
+    assert database.groups == [[0, 1, 2, 3]]
+
+
+def test_a_slow_store_blocks_neither_put_nor_the_loop() -> None:
+    database = Database()
+    database.open.clear()
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(1 + GROUP_PAGES + 1)
+        writer.put(page(0), pending)
+        while not database.tries:
+            await asyncio.sleep(0.01)
+        for number in range(1, GROUP_PAGES + 2):
+            writer.put(page(number), pending)
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+        assert (database.groups, pending.left) == ([], GROUP_PAGES + 2)
+        database.open.set()
+        await pending.stored.wait()
+
+    run(database, work)
+    assert [len(group) for group in database.groups] == [1, GROUP_PAGES, 1]
+    assert len(database.threads) == 1
+
+
+def test_pages_that_aged_during_a_slow_store_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their age counts from when they came, not from when the writer looks at them again."""
+    monkeypatch.setattr(writer_module, "GROUP_AGE_S", 1.0)
+    database = Database()
+    database.open.clear()
+    waited: list[float] = []
+
+    async def work(writer: Writer) -> None:
+        first, second = Pending(GROUP_PAGES), Pending(1)
+        for number in range(GROUP_PAGES):
+            writer.put(page(number), first)
+        while not database.tries:
+            await asyncio.sleep(0.01)
+        writer.put(page(1000), second)
+        await asyncio.sleep(1.1)
+        database.open.set()
+        released = asyncio.get_running_loop().time()
+        await second.stored.wait()
+        waited.append(asyncio.get_running_loop().time() - released)
+
+    run(database, work)
+    assert waited[0] < 0.9
+
+
+def test_a_store_that_fails_is_tried_again_with_the_same_pages() -> None:
+    database = Database(fails=2)
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(2)
+        writer.put(page(1), pending)
+        writer.put(page(2), pending)
+        await pending.stored.wait()
+
+    run(database, work)
+    assert database.tries == [[1, 2]] * 3
+    assert database.groups == [[1, 2]]
+
+
+def test_a_group_is_given_up_when_its_leases_have_run_out_and_the_next_is_stored() -> None:
+    database = Database(fails=1_000_000)
+
+    async def work(writer: Writer) -> None:
+        lost, next_one = Pending(1), Pending(1)
+        writer.put(page(1), lost)
+        await lost.stored.wait()
+        database.fails = 0
+        writer.put(page(2), next_one)
+        await next_one.stored.wait()
+
+    run(database, work, give_up_s=0.2)
+    assert database.groups == [[2]]
+    assert len(database.tries) >= 3
