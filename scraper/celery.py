@@ -29,8 +29,14 @@ def _logs(**_: Any) -> None:
 @signals.beat_init.connect
 def _require_servers(**_: Any) -> None:
     """A process that finds no server says which address it tried and what to type, and lets its supervisor retry."""
+    from scraper import migrations
+    from scraper.stores.database import make_engine
+
     try:
         servers.require_reachable(settings.load())
+        engine = make_engine(settings.load().postgres_url)
+        migrations.require_current(engine)
+        engine.dispose()
     except ScraperError as error:
         print(f"scraper: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)

@@ -112,6 +112,17 @@ def migrate() -> None:
     click.echo(f"database: at revision {migrations.upgrade(make_engine(settings.postgres_url))}")
 
 
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def psql(arguments: tuple[str, ...]) -> None:
+    """Open the database in psql; ARGUMENTS are psql's own, such as -c "SELECT …"."""
+    from scraper import servers
+
+    settings = _settings()
+    servers.require_postgres(settings)
+    servers.run_psql(settings, arguments)
+
+
 @main.group()
 def sites() -> None:
     """Look at the site definitions."""

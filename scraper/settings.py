@@ -50,7 +50,6 @@ class Settings(BaseSettings):
     sitemap_max_bytes: int = Field(52_428_800, gt=0, description="a sitemap once unpacked (sitemaps.org: 50 MB)")
     redirects_max: int = Field(8, ge=0, le=30, description="hops a page may be redirected")
     attempts_max: int = Field(4, ge=1, le=20, description="tries charged to a page before it is dead")
-    memory_max_mb: int = Field(1500, ge=100, description="a worker process above it ends after its batches")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a tty, else json")
     flower_user: str = Field("admin", description="who may log in to Flower")

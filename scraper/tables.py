@@ -16,6 +16,7 @@ from scraper.stores.crawls import Progress
 
 CELL_CHARS = 40
 PRODUCT_COLUMNS_MAX = 7
+WHOLE_CHARS = 12
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -29,8 +30,10 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="ellipsis", no_wrap=True)
+    for index, column in enumerate(columns):
+        longest = max([len(column), *(len(row[index]) for row in rows)])
+        # Where room is short, long texts give way; numbers, ids and prices stay whole.
+        table.add_column(column, overflow="ellipsis", no_wrap=True, min_width=min(longest, WHOLE_CHARS))
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)

@@ -132,7 +132,7 @@ class Site(Model):
     hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], _STRINGS] = Field(
         (), description="further hosts that belong to the site"
     )
-    queue: Queue = Field("datacenter", description="residential, datacenter, browser …")
+    queue: Queue = Field("datacenter", description="which workers: datacenter, residential, or a name of your own")
     region: str | None = Field(None, pattern=r"^[a-z][a-z0-9_-]{0,30}$", description="such as eu; default: any")
     priority: Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))] = Field(
         "normal", description="high, normal, low, or 0 (last) to 9 (first)"

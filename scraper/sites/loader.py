@@ -101,7 +101,7 @@ def warnings(site: Site) -> list[str]:
             )
     if site.product.function is None and not site.product.required:
         found.append(
-            "no field is `required`: a page that shows something else is stored as a product with empty fields; set "
+            "no field is `required`: a page that shows something else may be stored as a product with empty fields; set "
             "`required: true` on the fields every product has"
         )
     if site.allow_private:

@@ -15,7 +15,7 @@ Line = tuple[int, str]
 
 _MENDS = {
     "name": "small letters, digits, - and _, as in `my-shop`",
-    "queue": "small letters, digits, - and _, as in `residential`, `datacenter` or `browser`",
+    "queue": "small letters, digits, - and _, as in `residential` or `datacenter`",
     "region": "a short name such as `eu`, or `any`",
     "trailing_slash": "`keep` or `strip`",
     "function": "`package.module:function`",

@@ -163,5 +163,3 @@ def test_one_request_at_a_time_and_robots_do_not_block_each_other(
     crawl(lambda message: [message], concurrency=1).run()
     check(engine, shop)
     assert rows(engine, "SELECT FROM pages WHERE last_outcome = 'deferred'") == []
-
-
