@@ -38,7 +38,7 @@ setup: ## make .venv and install everything, from hash-locked files (again: does
 	@command -v uv >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		-r requirements/uv.txt
 	@echo "Installing the locked requirements"
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@mv $(HALF_MADE) $(STAMP)
 	@echo "Ready: $(BIN)/scraper"
