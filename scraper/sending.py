@@ -8,7 +8,7 @@ from kombu.exceptions import ChannelError
 
 from scraper.celery import app
 from scraper.domain import Message
-from scraper.policy.routing import message_priority
+from scraper.policy.routing import COORDINATOR, URGENT, message_priority
 
 
 def send(messages: Sequence[Message]) -> None:
@@ -18,11 +18,12 @@ def send(messages: Sequence[Message]) -> None:
     with app.producer_pool.acquire(block=True) as producer:
         zero_is_first = producer.connection.transport.driver_type == "redis"
         for message in messages:
+            urgency = URGENT if message.queue == COORDINATOR else message.priority  # a late finish helps nobody
             app.send_task(
                 f"scraper.tasks.{message.task}",
                 kwargs=dict(message.kwargs),
                 queue=message.queue,
-                priority=message_priority(message.priority, zero_is_first=zero_is_first),
+                priority=message_priority(urgency, zero_is_first=zero_is_first),
                 expires=message.expires_s,
                 producer=producer,
             )

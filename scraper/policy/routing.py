@@ -8,6 +8,7 @@ COORDINATOR = "coordinator"
 CAPABILITIES = ("datacenter", "residential")
 ANY_REGION = "any"
 PRIORITY_LEVELS = 10
+URGENT = PRIORITY_LEVELS * 2 - 1  # the first of all page priorities
 
 
 def queue_name(capability: str, region: str = ANY_REGION) -> str:

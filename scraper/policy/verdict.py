@@ -13,6 +13,7 @@ from typing import assert_never
 from scraper.domain import Outcome, Status, Verdict
 
 INVALID_ATTEMPTS = 2  # a page that answers without its fields may be a challenge page: one second look
+THROTTLED_ATTEMPTS = 8  # to be told to slow down is no fault of the page: minutes of patience, not seconds
 RETRY_AFTER_MAX_S = 1800.0  # a crawl must end: a host that asks for more is given up after its tries
 
 
@@ -55,12 +56,13 @@ def judge(
             | Outcome.TIMEOUT
             | Outcome.UNREACHABLE
             | Outcome.TLS
-            | Outcome.THROTTLED
             | Outcome.MALFORMED
             | Outcome.CRASHED
             | Outcome.ROBOTS_UNAVAILABLE
         ):
             return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
+        case Outcome.THROTTLED:
+            return _again(attempts, max(THROTTLED_ATTEMPTS, policy.attempts_max), Status.DEAD, policy, rng, retry_after_s)
         case Outcome.NOT_EXTRACTED | Outcome.FUNCTION_FAILED:
             limit = min(INVALID_ATTEMPTS, policy.attempts_max)
             return _again(attempts, limit, Status.INVALID, policy, rng, retry_after_s)

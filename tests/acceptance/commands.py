@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -95,23 +95,28 @@ class Commands:
         number = self.started.index(process)
         return next(self.folder.glob(f"{number}-*.log")).read_text(errors="replace")
 
-    def logs(self) -> str:
-        """The ends of all logs, for a failing test's message."""
+    def logs(self, *, whole: bool = False) -> str:
+        """All logs, or their ends for a failing test's message."""
         paths = [*sorted(self.folder.glob("*.log")), *sorted(self.folder.glob("**/log/*.log"))]
-        return "".join(f"\n--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in paths)
+        return "".join(
+            f"\n--- {path.name}\n{path.read_text(errors='replace')[0 if whole else -3000 :]}" for path in paths
+        )
 
     def until_ready(self, process: subprocess.Popen[str]) -> None:
         until(lambda: " ready." in self.log(process) or process.poll() is not None, 30)
         assert process.poll() is None, self.log(process)
 
     def end(self, process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
-        """Sends a signal and waits; what does not end in time is killed and the test fails."""
-        if process.poll() is None:
+        """Sends a signal and waits; what does not end in time is killed and the test fails. SIGKILL is for the whole
+        group: `-B` is a child that outlives its worker."""
+        if number == signal.SIGKILL:
+            _kill_group(process)
+        elif process.poll() is None:
             os.kill(process.pid, number)
         try:
             return process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            _kill_group(process)
             process.wait()
             raise
 
@@ -122,11 +127,17 @@ class Commands:
             process.terminate()
         deadline = time.monotonic() + 15
         for process in running:
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        for process in self.started:
+            _kill_group(process)
+            process.wait()
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    """Every command leads a group of its own, whose number nobody else gets while a member is left."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 @contextmanager

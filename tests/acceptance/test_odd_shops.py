@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-import os
 import random
 import subprocess
 import sys
@@ -22,9 +21,7 @@ import sqlalchemy as sa
 
 from scraper import progress
 from scraper.settings import Settings
-from scraper.stores.database import make_engine
-from tests import conftest
-from tests.acceptance.commands import ROOT, assert_counted, commands, until
+from tests.acceptance.commands import ROOT, Commands, assert_counted, until
 from tests.odd_shop import (
     Answer,
     OddShop,
@@ -41,8 +38,6 @@ from tests.odd_shop import (
     reset,
     reset_in_body,
 )
-
-pytestmark = [pytest.mark.xdist_group("odd-shops"), pytest.mark.timeout(240)]
 
 BODY_MAX = 1_000_000
 LISTED, SITEMAP_URLS = 48, 3000
@@ -443,28 +438,19 @@ def guarded(m: Maker) -> None:
     m.define(start=start, allow_private=False, listing={"products": "a.p"}, product=BY_ID)
 
 
-@pytest.fixture(scope="module")
-def crawled(servers: Settings, tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Crawled]:
-    """All the sites, crawled. On a database and a numbered Valkey of the module's own."""
-    folder = tmp_path_factory.mktemp("odd")
-    (folder / "sites").mkdir()
-    (folder / "odd_functions.py").write_text(FUNCTIONS)
-    databases = conftest._database(servers, "template_migrated")
-    database = next(databases)
-    number = 15 - int(worker_id.removeprefix("gw") if worker_id != "master" else 0) % 6
-    environ = {
-        "DATABASE_URL": database,
-        "REDIS_URL": servers.valkey_url.replace("db=0", f"db={number}"),
-        "SCRAPER_HOME": str(folder / "home"),
-        "SCRAPER_SITES": str(folder / "sites"),
-        "PYTHONPATH": str(folder),
+@pytest.fixture
+def crawled(run: Commands, engine: sa.Engine, environment: Settings, tmp_path: Path) -> Iterator[Crawled]:
+    """All the sites, crawled."""
+    (tmp_path / "odd_functions.py").write_text(FUNCTIONS)
+    folder = environment.sites_dir
+    run.env |= {
+        "PYTHONPATH": str(tmp_path),
         "SCRAPER_PAGE_TIMEOUT_S": "2.5",
         "SCRAPER_READ_TIMEOUT_S": "2",
         "SCRAPER_BODY_MAX_BYTES": str(BODY_MAX),
         "SCRAPER_WIRE_MAX_BYTES": str(BODY_MAX),
     }
-    engine = make_engine(database)
-    with OddShop(ports=4) as shop, commands(folder / "logs", **environ) as run:
+    with OddShop(ports=4) as shop:
         sites: dict[str, Callable[[Maker], None]] = {
             "odd": odd,
             "twice": twice,
@@ -478,15 +464,15 @@ def crawled(servers: Settings, tmp_path_factory: pytest.TempPathFactory, worker_
             "functions": functions,
         }
         own_port: dict[str, Callable[[Maker], None]] = {"slow": slow, "sitemaps": sitemaps, "guarded": guarded}
-        makers = {name: Maker(shop, folder / "sites", name) for name in sites}
-        makers |= {name: Maker(shop, folder / "sites", name, port) for port, name in enumerate(own_port, 1)}
+        makers = {name: Maker(shop, folder, name) for name in sites}
+        makers |= {name: Maker(shop, folder, name, port) for port, name in enumerate(own_port, 1)}
         for name, maker in makers.items():
             (sites | own_port)[name](maker)
         run.coordinator()
         run.worker("residential,datacenter")
         run.scraper("sites", "check")
         opened = [sys.executable, "-c", OPEN, *makers]
-        subprocess.run(opened, cwd=ROOT, env={**os.environ, **environ}, check=True, timeout=60)
+        subprocess.run(opened, cwd=ROOT, env=run.environ(), check=True, timeout=60)
 
         def ended() -> bool:
             with engine.connect() as connection:
@@ -494,18 +480,30 @@ def crawled(servers: Settings, tmp_path_factory: pytest.TempPathFactory, worker_
                 return connection.execute(active).scalar() == 0
 
         until(ended, 120, every_s=0.25)
-        logs = run.logs()
         yield Crawled(shop, {name: maker.expected for name, maker in makers.items()}, engine)
-    engine.dispose()
-    next(databases, None)
-    assert "page crashed" not in logs and "Traceback" not in logs, logs
 
 
 EVERY = ["odd", "perpage", "until", "nextonly", "jsonld", "functions", "slow", "sitemaps", "guarded"]
 
 
-@pytest.mark.parametrize("site", EVERY)
-def test_every_page_ends_as_it_should(crawled: Crawled, site: str) -> None:
+def test_odd_shops(crawled: Crawled, run: Commands, subtests: pytest.Subtests) -> None:
+    """One test, since one fleet crawls them all; a subtest for each question."""
+    for site in EVERY:
+        for check in (every_page_ends_as_it_should, every_product_is_right):
+            with subtests.test(check.__name__, site=site):
+                check(crawled, site)
+    for ask in (failures_say_why, one_id_on_two_pages_is_one_product, limits_hold_in_a_trap):
+        with subtests.test(ask.__name__):
+            ask(crawled)
+    for ask in (only_what_may_be_asked_is_asked, crawl_delay_is_kept):
+        with subtests.test(ask.__name__):
+            ask(crawled)
+    with subtests.test("nothing crashed"):
+        logs = run.logs(whole=True)
+        assert "page crashed" not in logs and "Traceback" not in logs
+
+
+def every_page_ends_as_it_should(crawled: Crawled, site: str) -> None:
     expected = crawled.expected[site]
     crawl = crawled.crawl(site)
     assert crawl["status"] == expected.status, crawl
@@ -515,28 +513,27 @@ def test_every_page_ends_as_it_should(crawled: Crawled, site: str) -> None:
     assert found.keys() == expected.pages.keys()
 
 
-@pytest.mark.parametrize("site", EVERY)
-def test_every_product_is_right(crawled: Crawled, site: str) -> None:
+def every_product_is_right(crawled: Crawled, site: str) -> None:
     expected, found = crawled.expected[site].products, crawled.products(site)
     assert {i: (found[i], expected.get(i)) for i in found if expected.get(i) != found[i]} == {}
     assert found.keys() == expected.keys()
 
 
-def test_failures_say_why(crawled: Crawled) -> None:
+def failures_say_why(crawled: Crawled) -> None:
     for site in EVERY:
         for url, page in crawled.pages(site).items():
             if page.status in ("dead", "invalid"):
                 assert page.error and len(page.error) <= 500, url
 
 
-def test_one_id_on_two_pages_is_one_product(crawled: Crawled) -> None:
+def one_id_on_two_pages_is_one_product(crawled: Crawled) -> None:
     assert crawled.crawl("twice")["status"] == "completed"
     (stored,) = crawled.products("twice").values()
     assert stored["url"].endswith(f"/twice/{stored['title'].lower()}")
     assert {page.status for page in crawled.pages("twice").values()} == {"ok"}
 
 
-def test_limits_hold_in_a_trap(crawled: Crawled) -> None:
+def limits_hold_in_a_trap(crawled: Crawled) -> None:
     crawl = crawled.crawl("traps")
     assert (crawl["status"], crawl["discovery_total"], crawl["product_total"]) == ("completed", 30, 40)
     assert crawl["links_cut"] > 0 and "limits" in crawl["note"]
@@ -544,7 +541,7 @@ def test_limits_hold_in_a_trap(crawled: Crawled) -> None:
     assert_counted(crawled.engine, crawl)
 
 
-def test_only_what_may_be_asked_is_asked(crawled: Crawled) -> None:
+def only_what_may_be_asked_is_asked(crawled: Crawled) -> None:
     asked = crawled.shop.asked()
     assert [target for target in asked if target.startswith("/private")] == []
     assert crawled.shop.asked(port=3) == [], "private addresses were not allowed"
@@ -555,7 +552,7 @@ def test_only_what_may_be_asked_is_asked(crawled: Crawled) -> None:
         assert asked.count(target) == times, target
 
 
-def test_crawl_delay_is_kept(crawled: Crawled) -> None:
+def crawl_delay_is_kept(crawled: Crawled) -> None:
     times = crawled.shop.times(port=1)
     assert len(times) == SLOW_PAGES + 2
     # From the first page on; single gaps may be shorter after one that a busy machine made longer.

@@ -142,10 +142,3 @@ def ask(settings: Settings) -> list[list[tuple[object, ...]]]:
         connection.rollback()
     return found
 
-
-def test_psql_is_pointed_at_the_embedded_server(tmp_path: Path) -> None:
-    commands = [text.strip() for mark, _, text in blocks("Ask with SQL") if mark == "psql"]
-    assert commands == ['psql -h "$PWD/.scraper/run" -U scraper scraper']
-    settings = Settings(home=Path("/srv/x/.scraper"))
-    assert str(settings.socket_dir) == "/srv/x/.scraper/run"
-    assert "scraper@/scraper?" in settings.postgres_url

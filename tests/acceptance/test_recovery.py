@@ -76,15 +76,12 @@ def test_a_killed_worker(crawl: Crawl) -> None:
     crawl.run.end(crawl.worker, signal.SIGKILL)
     held = crawl.rows("SELECT count(*) FROM pages WHERE status = 'leased'")[0][0]
     assert isinstance(held, int) and held > 0, "it held pages"
-    killed_at = time.time()
     crawl.run.worker("residential,datacenter")
     crawl.until_completed()
     crawl.assert_exact()
-    lost = crawl.rows("SELECT count(*) FROM pages WHERE losses > 0")[0][0]
-    assert lost == 0, "a page that was settled since is not suspected any more"
-    refetched = [target for at, target, _ in crawl.shop.log() if at > killed_at]
-    assert len(crawl.shop.log()) <= PRODUCTS * 1.6 + 60, "only what was under way is asked again"
-    assert refetched
+    products = [target for _, target, _ in crawl.shop.log() if target.startswith("/p/")]
+    assert 0 <= len(products) - len(set(products)) <= held, "only what was under way is asked again"
+    assert crawl.rows("SELECT count(*) FROM pages WHERE losses > 0") == [(0,)], "no page is suspected any more"
 
 
 def test_an_emptied_broker(crawl: Crawl, valkey_url: str) -> None:

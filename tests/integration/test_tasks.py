@@ -80,7 +80,7 @@ def test_messages_go_to_plain_queues(broker: redis.Redis) -> None:
     from scraper.sending import send
 
     send([Message("finish", "coordinator", {"crawl_id": 7}), Message("dispatch", "coordinator", expires_s=5.0)])
-    first, second = reversed(messages_in(broker, "coordinator", 9))
+    first, second = reversed(messages_in(broker, "coordinator", 0))
     assert first["properties"]["delivery_info"] == {"exchange": "", "routing_key": "coordinator"}  # type: ignore[index]
     assert first["headers"]["task"] == "scraper.tasks.finish"  # type: ignore[index]
     assert (first["headers"]["expires"], second["headers"]["expires"] is None) == (None, False)  # type: ignore[index]
