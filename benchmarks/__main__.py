@@ -22,9 +22,10 @@ from pathlib import Path
 import httpx
 import psutil
 import sqlalchemy as sa
-from benchmarks.definition import definition
 
-from scraper import embedded, fleet, migrations, plan, progress, settings
+from benchmarks.definition import definition
+from scraper import embedded, migrations, plan, progress, settings
+from scraper.commands import fleet
 from scraper.policy.routing import COORDINATOR
 from scraper.sites import loader
 from scraper.stores import sites

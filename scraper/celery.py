@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,19 @@ def _require_servers(**_: Any) -> None:
     except ScraperError as error:
         print(f"scraper: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)
+
+
+@signals.beat_embedded_init.connect
+def _end_with_parent(**_: Any) -> None:
+    """`worker -B` runs beat as a child, which would go on beating after a worker that was killed."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 @signals.worker_shutting_down.connect

@@ -193,7 +193,8 @@ def crawl(site: str, wait: bool, refetch: bool, local: bool) -> None:
 
     With --wait and the embedded servers, a coordinator and a worker are started for the crawl where none is running.
     """
-    from scraper import crawling, progress
+    from scraper import progress
+    from scraper.commands import crawling
 
     settings = _settings()
     engine = _engine()
@@ -239,7 +240,8 @@ def stop(crawl_id: int) -> None:
 @click.option("--limit", default=20, show_default=True, help="Crawls to show.")
 def status(site: str | None, as_json: bool, limit: int) -> None:
     """Show running and recent crawls, of SITE or of all."""
-    from scraper import progress, tables
+    from scraper import progress
+    from scraper.commands import tables
     from scraper.stores import crawls
 
     with _engine().connect() as connection:
@@ -259,7 +261,7 @@ def products(site: str, limit: int, delisted: bool, as_json: bool) -> None:
     """Show products of SITE."""
     from itertools import islice
 
-    from scraper import crawling, export, tables
+    from scraper.commands import crawling, export, tables
 
     with _engine().connect() as connection:
         known = crawling.known_site(connection, site)
@@ -277,7 +279,7 @@ def products(site: str, limit: int, delisted: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def history(site: str, product_id: str, as_json: bool) -> None:
     """Show what a product of SITE has been, version by version."""
-    from scraper import crawling, tables
+    from scraper.commands import crawling, tables
     from scraper.stores import products as store
 
     with _engine().connect() as connection:
@@ -298,8 +300,8 @@ def history(site: str, product_id: str, as_json: bool) -> None:
 @click.option("--delisted", is_flag=True, help="Delisted products too.")
 def export(site: str, form: str, output: str | None, delisted: bool) -> None:
     """Write the products of SITE as CSV or JSON lines, streamed, ordered by id."""
-    from scraper import crawling
-    from scraper import export as exporting
+    from scraper.commands import crawling
+    from scraper.commands import export as exporting
 
     with _engine().connect() as connection:
         known: Site = crawling.known_site(connection, site)

@@ -186,13 +186,15 @@ class Extracted:
     """Everything one page gave. `problems` are short sentences for people: what is missing or malformed.
 
     `complete` is False when something required is missing: the page's outcome is then NOT_EXTRACTED, nothing of it
-    is stored, and `problems` says what.
+    is stored, and `problems` says what. `partial` is True where links are known to be missing from a page that is
+    otherwise good (a sitemap that breaks off): its crawl has not seen the whole catalogue.
     """
 
     links: list[Link] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     complete: bool = True
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def effects_of(
     ]
     links = new_pages(extracted.links, context, page.depth + 1)
     whole = products[0].content_hash if len(products) == 1 else None
-    return SettledPage(settled, links=links, products=products, content_hash=whole)
+    return SettledPage(settled, links=links, products=products, content_hash=whole, partial=extracted.partial)
 
 
 def new_pages(links: Iterable[Link], context: CrawlContext, depth: int) -> list[NewPage]:

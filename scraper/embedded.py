@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scraper import daemons, postgresd, valkeyd
+from scraper.daemons import postgres, process, valkey
 from scraper.errors import ServerUnavailableError
 from scraper.settings import Settings
 
 LOCK_TIMEOUT_S = 90.0
 KILL_TIMEOUT_S = 10.0
 
-_SERVERS = {"postgres": postgresd, "valkey": valkeyd}
+_SERVERS = {"postgres": postgres, "valkey": valkey}
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def up(settings: Settings) -> list[ServerState]:
         with _explained(settings), _locked(settings):
             _make_folders(settings)
             if settings.database_url is None:
-                postgresd.up(settings)
+                postgres.up(settings)
             if settings.redis_url is None:
-                valkeyd.up(settings)
+                valkey.up(settings)
     return status(settings)
 
 
@@ -61,7 +61,7 @@ def down(settings: Settings) -> list[ServerState]:
     if settings.embedded and settings.home_dir.is_dir():
         with _explained(settings), _locked(settings):
             for state in reversed(status(settings)):
-                if state.pid is not None and not daemons.end(state.pid, _SERVERS[state.name].STOPS):
+                if state.pid is not None and not process.end(state.pid, _SERVERS[state.name].STOPS):
                     raise ServerUnavailableError(f"{state.name} (process {state.pid}) does not end: see {state.log}")
     return status(settings)
 
@@ -70,9 +70,9 @@ def status(settings: Settings) -> list[ServerState]:
     """The state of each embedded server; none where DATABASE_URL and REDIS_URL name both."""
     found = []
     if settings.database_url is None:
-        found.append(_state(settings, "postgres", postgresd.pid(settings), postgresd.socket(settings)))
+        found.append(_state(settings, "postgres", postgres.pid(settings), postgres.socket(settings)))
     if settings.redis_url is None:
-        found.append(_state(settings, "valkey", valkeyd.pid(settings), valkeyd.socket(settings)))
+        found.append(_state(settings, "valkey", valkey.pid(settings), valkey.socket(settings)))
     return found
 
 
@@ -81,15 +81,15 @@ def kill(settings: Settings, name: str) -> None:
     pid = _SERVERS[name].pid(settings)
     if pid is None:
         return
-    pids = daemons.family(pid)
+    pids = process.family(pid)
     for each in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
-    daemons.gone(pids, KILL_TIMEOUT_S)
+    process.gone(pids, KILL_TIMEOUT_S)
 
 
 def _state(settings: Settings, name: str, pid: int | None, socket: Path) -> ServerState:
-    return ServerState(name, pid is not None, pid, str(socket), daemons.log_file(settings, name))
+    return ServerState(name, pid is not None, pid, str(socket), process.log_file(settings, name))
 
 
 # --- the folder ------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def _state(settings: Settings, name: str, pid: int | None, socket: Path) -> Serv
 
 def _make_folders(settings: Settings) -> None:
     """Folders private to the servers' user. As root, home itself must let that user through, but not list it."""
-    uid = daemons.server_uid(settings.home_dir / "postgres")
+    uid = process.server_uid(settings.home_dir / "postgres")
     settings.home_dir.chmod(0o700 if uid is None else 0o711)
     (settings.home_dir / "log").mkdir(mode=0o700, exist_ok=True)
     for folder in (settings.home_dir / "valkey", settings.socket_dir):

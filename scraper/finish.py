@@ -19,7 +19,8 @@ log = structlog.get_logger()
 
 INCOMPLETE = sa.text("""
 SELECT count(*) AS pages, min(url) AS example, min(error) AS error FROM pages
- WHERE crawl_id = :id AND kind <> 'product' AND (status IN ('dead', 'invalid') OR (status = 'gone' AND depth = 0))
+ WHERE crawl_id = :id AND kind <> 'product'
+   AND (status IN ('dead', 'invalid') OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap')))
 """)
 
 
@@ -49,7 +50,7 @@ def judge_crawl(crawl: Any, unread: Any) -> tuple[CrawlStatus, str | None]:
         reason = f" ({unread.error})" if unread.error else ""
         notes.append(f"{unread.pages} listing pages could not be read, such as {unread.example}{reason}")
     if crawl.links_cut:
-        notes.append(f"{crawl.links_cut} links were cut off by the definition's limits")
+        notes.append(f"{crawl.links_cut} links were left out: the definition's limits, or a page that breaks off")
     if crawl.dead + crawl.invalid:
         notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid")
     nothing = crawl.ok + crawl.unchanged == 0

@@ -114,7 +114,11 @@ class Crawl(Base):
     fresh: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="of unchanged: not asked again")
     fetches: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="pages tried, retries included")
     retries: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    links_cut: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="over the definition's limits")
+    links_cut: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="over the limits; a page that breaks off: 1"
+    )
+        Integer, server_default=text("0"), comment="over the limits; a page that breaks off: 1"
+    )
     products_new: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     products_changed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     products_delisted: Mapped[int] = mapped_column(Integer, server_default=text("0"))

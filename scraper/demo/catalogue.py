@@ -128,7 +128,7 @@ class Catalogue:
 def _another(price: Decimal, factor: float) -> Decimal:
     """A price near, never equal to, the one before."""
     cents = max(99, round(int(price * 100) * factor))
-    changed = Decimal(cents) / 100
+    changed = (Decimal(cents) / 100).quantize(Decimal("0.01"))
     return changed if changed != price else price + Decimal("0.10")
 
 

@@ -20,7 +20,8 @@ import click
 import httpx
 import sqlalchemy as sa
 
-from scraper import crawling, embedded, export, fleet, flower_login, migrations, plan, progress, servers, tables
+from scraper import embedded, flower_login, migrations, plan, progress, servers
+from scraper.commands import crawling, export, fleet, tables
 from scraper.demo import definition
 from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
 from scraper.settings import Settings

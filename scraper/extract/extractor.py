@@ -63,7 +63,7 @@ class Extractor:
         problems = [*by_selectors.problems, *by_function.problems]
         if depth == 0 and not links and not by_function.products:
             return Extracted(problems=[*problems, "listing.function: yielded no link"], complete=False)
-        return Extracted(list(links.values()), by_function.products, problems)
+        return Extracted(list(links.values()), by_function.products, problems, partial=by_selectors.partial)
 
     def _read_product(self, page: Fetched, page_url: str, depth: int) -> Extracted:
         if self._product_function is None:

@@ -74,7 +74,7 @@ class ListingReader:
         if depth == 0 and not found and seen:
             problems += [text for text in seen if text]
             return Extracted(problems=problems, complete=False)
-        return Extracted(links=list(links.values()), problems=problems)
+        return Extracted(links=list(links.values()), problems=problems, partial=bool(problems))
 
     def _collect(
         self, key: str, kind: Kind, selector: _Selector, document: Document, links: dict[str, Link], problems: list[str]

@@ -57,10 +57,11 @@ class SitemapReader:
                     links[url] = Link(url, kind)
         except TimeoutError:
             problems.append(f"sitemap: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s")
+        partial = bool(problems)
         if off_site:
             problems.append(f"{off_site} URLs of the sitemap are on hosts that are not the site's (see `hosts`)")
         complete = bool(links) or not any(problem.startswith(_BROKEN) for problem in problems)
-        return Extracted(links=list(links.values()), problems=problems, complete=complete)
+        return Extracted(links=list(links.values()), problems=problems, complete=complete, partial=partial)
 
     def _kind(self, url: str) -> Kind | None:
         if self._products is not None and selectors.find_at_all(self._products, url):

@@ -62,7 +62,9 @@ def judge(
         ):
             return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.THROTTLED:
-            return _again(attempts, max(THROTTLED_ATTEMPTS, policy.attempts_max), Status.DEAD, policy, rng, retry_after_s)
+            return _again(
+                attempts, max(THROTTLED_ATTEMPTS, policy.attempts_max), Status.DEAD, policy, rng, retry_after_s
+            )
         case Outcome.NOT_EXTRACTED | Outcome.FUNCTION_FAILED:
             limit = min(INVALID_ATTEMPTS, policy.attempts_max)
             return _again(attempts, limit, Status.INVALID, policy, rng, retry_after_s)

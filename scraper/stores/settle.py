@@ -45,12 +45,14 @@ DELETE FROM leases l WHERE id = ANY (:ids) AND NOT EXISTS (SELECT FROM pages p W
 
 @dataclass(frozen=True, slots=True)
 class SettledPage:
-    """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok."""
+    """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok.
+    A `partial` one counts as a link that was cut: nobody knows how many there were."""
 
     settled: Settled
     links: list[NewPage] = field(default_factory=list)
     products: list[NewProduct] = field(default_factory=list)
     content_hash: UUID | None = None
+    partial: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapp
     counts = CountsByCrawl()
     for page in kept:
         _count_page(counts, page.settled, held[page.settled.page_id])
+        counts[page.settled.crawl_id].links_cut += page.partial
     for written in products.upsert(connection, [product for page in kept for product in page.products]):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed

@@ -45,7 +45,8 @@ TRAP_LISTINGS, TRAP_PRODUCTS = 30, 40
 SLOW_PAGES, CRAWL_DELAY_S = 5, 0.4
 OPEN = """
 import sys
-from scraper import crawling, settings
+from scraper import settings
+from scraper.commands import crawling
 from scraper.stores.database import make_engine
 s = settings.load()
 for name in sys.argv[1:]:

@@ -141,4 +141,3 @@ def ask(settings: Settings) -> list[list[tuple[object, ...]]]:
         found = [connection.execute(query.encode()).fetchall() for query in QUERIES]
         connection.rollback()
     return found
-

@@ -449,7 +449,10 @@ def test_what_was_cut_is_noted(engine: sa.Engine, crawl: tuple[int, int]) -> Non
     settle_all(engine, crawl, {urls(1)[0]: OK})
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE crawls SET links_cut = 7"))
-    assert ended(engine, crawl) == ("completed", "7 links were cut off by the definition's limits")
+    assert ended(engine, crawl) == (
+        "completed",
+        "7 links were left out: the definition's limits, or a page that breaks off",
+    )
 
 
 def test_a_stopped_crawl_is_not_finished_again(engine: sa.Engine, crawl: tuple[int, int]) -> None:

