@@ -117,8 +117,6 @@ class Crawl(Base):
     links_cut: Mapped[int] = mapped_column(
         Integer, server_default=text("0"), comment="over the limits; a page that breaks off: 1"
     )
-        Integer, server_default=text("0"), comment="over the limits; a page that breaks off: 1"
-    )
     products_new: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     products_changed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     products_delisted: Mapped[int] = mapped_column(Integer, server_default=text("0"))
