@@ -124,7 +124,7 @@ def profiled(folder: Path | None, pid: int, name: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / f"{name.split(',')[0].replace(' ', '-')}.txt"
     spy = Path(sys.executable).with_name("py-spy")
-    options = ["--format", "raw", "--nonblocking", "--rate", "200", "--gil"]
+    options = ["--format", "raw", "--rate", "200", "--gil"]
     process = subprocess.Popen([spy, "record", "--pid", str(pid), "-o", out, *options], stdout=subprocess.DEVNULL)
     time.sleep(1)
     try:

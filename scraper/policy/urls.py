@@ -45,7 +45,9 @@ TRACKING_PREFIXES = ("utm_", "mtm_", "matomo_", "pk_")  # Google's campaign tags
 _JUNK = "".join(map(chr, range(0x21)))  # C0 controls and space: WHATWG URL, "basic URL parser", steps 1–3
 _TABS = str.maketrans("", "", "\t\n\r")
 _PLAIN = re.compile(  # origin, path, query; each such that every normalisation below leaves it as it is
-    r"(https?://(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
+    r"(https?://(?:(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
+    r"|(?:(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(?:\.(?!/|:|$)|(?=[/:]|$))){4})"
+    r"(?::(?!(?:80|443)(?![0-9]))(?:[1-5][0-9]{4}|[1-9][0-9]{0,3}))?)"
     r"(/(?:[A-Za-z0-9_~-]+(?:[./][A-Za-z0-9_~-]+)*/?)?)"
     r"(?:\?([A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*(?:&[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*)*))?",
 ).fullmatch

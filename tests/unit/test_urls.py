@@ -62,6 +62,13 @@ anything = st.one_of(
     st.text(max_size=60),
     st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join),
     st.lists(st.sampled_from(FRAGMENTS), max_size=10).map(lambda parts: "http://a.example/" + "".join(parts)),
+    st.tuples(
+        st.sampled_from(
+            ["http://127.0.0.1", "https://1.2.3.256", "http://10.0.0.07", "https://shop.example", "http://9.9.9"]
+        ),
+        st.sampled_from(["", ":", ":80", ":443", ":0", ":8800", ":08", ":59999", ":65535", ":65536", ":8o"]),
+        st.lists(st.sampled_from(FRAGMENTS), max_size=6).map("".join),
+    ).map(lambda parts: f"{parts[0]}{parts[1]}/{parts[2]}"),
 )
 nearly_plain = st.from_regex(
     r"https?://([a-z0-9-]{1,5}\.){0,3}[a-z0-9-]{1,4}(/[A-Za-z0-9._~/-]{0,14})?(\?[a-z_.~=&-]{0,14})?", fullmatch=True
