@@ -11,6 +11,7 @@ from typing import Any
 from lxml import etree
 
 from scraper.domain import Fetched
+from scraper.extract.classes import Index, index_of
 from scraper.policy import urls
 from scraper.sites.decode import Decoded, decode, parse_html
 
@@ -54,6 +55,10 @@ class Document:
     @cached_property
     def root(self) -> etree._Element:
         return parse_html(self.decoded.utf8)
+
+    @cached_property
+    def classes(self) -> Index:
+        return index_of(self.root)
 
     @cached_property
     def base(self) -> str:

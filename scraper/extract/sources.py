@@ -8,7 +8,7 @@ from typing import Any
 
 from lxml import etree
 
-from scraper.extract import jsonld
+from scraper.extract import classes, jsonld
 from scraper.extract.document import Document, whole_text
 from scraper.sites import selectors
 from scraper.sites.decode import clean_text
@@ -29,14 +29,27 @@ def compile_source(source: Source) -> Texts:
     if source.jsonld is not None:
         raw = _on_jsonld(source.jsonld)
     elif source.css is not None or source.xpath is not None:
-        raw = _on_tree(
-            selectors.compile_css(source.css) if source.css is not None else selectors.compile_xpath(source.xpath or "")
-        )
+        raw = _on_css(source.css) if source.css is not None else _on_tree(selectors.compile_xpath(source.xpath or ""))
     else:
         return _on_page(source.regex or "")
     if pattern is None:
         return raw
     return _within(raw, pattern)
+
+
+def _on_css(css: str) -> Texts:
+    by_xpath = _on_tree(selectors.compile_css(css))
+    path = classes.class_path(css)
+    if path is None:
+        return by_xpath
+
+    def texts(document: Document, every: bool) -> list[str]:
+        found = classes.find(path, document.classes)
+        if found is None:
+            return by_xpath(document, every)
+        return _cleaned((item if isinstance(item, str) else whole_text(item) for item in found), every)
+
+    return texts
 
 
 def _on_tree(xpath: etree.XPath) -> Texts:
