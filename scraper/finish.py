@@ -17,10 +17,13 @@ from scraper.stores.database import retried
 
 log = structlog.get_logger()
 
-INCOMPLETE = sa.text("""
-SELECT count(*) AS pages, min(url) AS example, min(error) AS error FROM pages
- WHERE crawl_id = :id AND kind <> 'product'
-   AND (status IN ('dead', 'invalid') OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap')))
+READ = sa.text("""
+SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
+       min(error) FILTER (WHERE unread) AS error,
+       coalesce(bool_or(kind = 'product' AND status IN ('ok', 'unchanged')), false) AS any_product
+  FROM (SELECT *, kind <> 'product' AND (status IN ('dead', 'invalid')
+                                         OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread
+          FROM pages WHERE crawl_id = :id) AS of_crawl
 """)
 
 
@@ -32,10 +35,10 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
             crawl = crawls.lock_drained(connection, crawl_id)
             if crawl is None:
                 return
-            unread = connection.execute(INCOMPLETE, {"id": crawl_id}).one()
-            whole = unread.pages == 0 and crawl.links_cut == 0
+            read = connection.execute(READ, {"id": crawl_id}).one()
+            status, note = judge_crawl(crawl, read)
+            whole = status is CrawlStatus.COMPLETED and read.unread == 0 and crawl.links_cut == 0
             delisted = crawls.delist(connection, crawl_id, crawl.site_id) if whole else 0
-            status, note = judge_crawl(crawl, unread)
             crawls.end(connection, crawl_id, status, note, delisted)
             log.info("crawl ended", crawl=crawl_id, status=status, note=note, delisted=delisted)
 
@@ -43,20 +46,24 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
     return []
 
 
-def judge_crawl(crawl: Any, unread: Any) -> tuple[CrawlStatus, str | None]:
-    """Failed where nothing at all could be read, completed otherwise; the note says what is missing."""
+def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
+    """Failed where nothing could be read, or not one product page was good; else completed. The note says what is
+    missing."""
     notes = []
-    if unread.pages:
-        reason = f" ({unread.error})" if unread.error else ""
-        notes.append(f"{unread.pages} listing pages could not be read, such as {unread.example}{reason}")
+    if read.unread:
+        reason = f" ({read.error})" if read.error else ""
+        notes.append(f"{read.unread} listing pages could not be read, such as {read.example}{reason}")
     if crawl.links_cut:
         notes.append(f"{crawl.links_cut} links were left out: the definition's limits, or a page that breaks off")
     if crawl.dead + crawl.invalid:
         notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid")
     nothing = crawl.ok + crawl.unchanged == 0
-    if nothing and not notes:
+    no_product = crawl.product_total > 0 and not read.any_product
+    if no_product:
+        notes.append(f"not one of {crawl.product_total} product pages was good")
+    elif nothing and not notes:
         notes.append("no page could be read")
-    return (CrawlStatus.FAILED if nothing else CrawlStatus.COMPLETED), "; ".join(notes) or None
+    return (CrawlStatus.FAILED if nothing or no_product else CrawlStatus.COMPLETED), "; ".join(notes) or None
 
 
 def finish_message(crawl_id: int) -> Message:

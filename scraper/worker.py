@@ -60,8 +60,11 @@ class Worker:
         self._loop = asyncio.new_event_loop()
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="loop", daemon=True)
+        self._failed: BaseException | None = None
         self._thread.start()
         started.wait()
+        if self._failed is not None:
+            raise self._failed
 
     def work(self, lease_id: UUID) -> None:
         """Claims a lease and settles its pages; returns when the last one is stored. Does nothing for a stale lease."""
@@ -106,6 +109,14 @@ class Worker:
         self._loop.run_forever()
 
     def _start(self, started: threading.Event) -> None:
+        try:
+            self._make_services()
+        except BaseException as error:  # noqa: BLE001 - the thread that waits for us has to know
+            self._failed = error
+            self._loop.stop()
+        started.set()
+
+    def _make_services(self) -> None:
         self._redis = aredis.Redis.from_url(self.settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
         self._fetcher = HttpFetcher()
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
@@ -119,7 +130,6 @@ class Worker:
             rng=random.Random(),
         )
         self._services = [self._loop.create_task(self._writer.run()), self._loop.create_task(self._keep())]
-        started.set()
 
     async def _batch(self, lease: Any) -> None:
         latest = self._loop.time() + self.settings.horizon_s

@@ -429,6 +429,12 @@ def test_a_crawl_that_could_read_nothing_failed_and_says_why(engine: sa.Engine, 
     assert "https://shop.example/ (the server answered 500)" in str(note)
 
 
+def test_a_crawl_without_one_good_product_failed(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    settle_all(engine, crawl, {"https://shop.example/": OK}, Kind.LISTING, depth=0)
+    settle_all(engine, crawl, dict.fromkeys(urls(3), Verdict(Status.INVALID, 0.0, True)))
+    assert ended(engine, crawl) == ("failed", "0 pages dead and 3 invalid; not one of 3 product pages was good")
+
+
 def test_a_start_page_that_is_gone_is_an_unread_listing_a_later_one_not(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
