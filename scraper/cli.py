@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper.errors import CrawlFailedError, DefinitionError, NotFoundError, ScraperError
+from scraper.errors import CrawlFailedError, DefinitionError, NotFoundError, ScraperError, ServerUnavailableError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -33,6 +33,12 @@ class Command(click.Group):
         except BrokenPipeError:
             sys.stderr.close()
             ctx.exit(0)
+        except Exception as error:
+            if type(error).__module__ == "sqlalchemy.exc" and type(error).__name__ == "OperationalError":
+                reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
+                click.echo(f"scraper: PostgreSQL stopped answering: {reason}", err=True)
+                ctx.exit(ServerUnavailableError.exit_code)
+            raise
 
 
 @click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})

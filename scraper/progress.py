@@ -15,6 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
 
 from scraper.errors import NotFoundError
 from scraper.stores import crawls
@@ -23,6 +24,7 @@ from scraper.stores.crawls import Progress
 POLL_S = 0.5
 PLAIN_LINE_S = 5.0
 WINDOW_S = 15.0
+AWAY_S = 60.0
 
 
 class Rate:
@@ -107,6 +109,22 @@ def read_one(engine: sa.Engine, crawl_id: int) -> Progress:
     return found[0]
 
 
+def _look(engine: sa.Engine, crawl_id: int) -> Progress:
+    """The crawl now. A database that is away for a moment (a restart, a failover) is waited for."""
+    deadline = time.monotonic() + AWAY_S
+    said = False
+    while True:
+        try:
+            return read_one(engine, crawl_id)
+        except OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            if not said:
+                print("PostgreSQL does not answer; waiting for it", file=sys.stderr, flush=True)
+                said = True
+            time.sleep(1)
+
+
 def follow(engine: sa.Engine, crawl_id: int, *, alarm: Callable[[Progress], None] | None = None) -> Progress:
     """Shows a crawl until it ends. `alarm` is called at each look, to say what people should know while they wait."""
     return _bar(engine, crawl_id, alarm) if sys.stderr.isatty() else _lines(engine, crawl_id, alarm)
@@ -115,7 +133,7 @@ def follow(engine: sa.Engine, crawl_id: int, *, alarm: Callable[[Progress], None
 def _lines(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | None) -> Progress:
     rate, said_at, said = Rate(), 0.0, ""
     while True:
-        progress = read_one(engine, crawl_id)
+        progress = _look(engine, crawl_id)
         now = time.monotonic()
         rate.add(now, progress.done)
         if progress.active and (now - said_at >= PLAIN_LINE_S or progress.phase != said):
@@ -142,7 +160,7 @@ def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | N
     with Bar(*columns, console=Console(stderr=True), expand=True, transient=True) as bar:
         task = bar.add_task("crawl", total=0, site="", phase="", speed="", left="")
         while True:
-            progress = read_one(engine, crawl_id)
+            progress = _look(engine, crawl_id)
             rate.add(time.monotonic(), progress.done)
             failures = f", [red]{progress.failed:,} failed[/]" if progress.failed else ""
             bar.update(

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeVar
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError, OperationalError
-
-from scraper.errors import ServerUnavailableError
+from sqlalchemy.exc import DBAPIError
 
 T = TypeVar("T")
 
@@ -56,14 +53,3 @@ def retried(work: Callable[[], T]) -> T:
                 raise
             time.sleep(random.uniform(0.01, 0.1))
     raise AssertionError("unreachable")
-
-
-@contextmanager
-def reported(engine: sa.Engine, hint: str) -> Iterator[None]:
-    """Turns a lost PostgreSQL into a `ServerUnavailableError` that says which address was tried and what to type."""
-    try:
-        yield
-    except OperationalError as error:
-        address = engine.url.render_as_string(hide_password=True)
-        reason = str(error.orig).strip().splitlines()[0]
-        raise ServerUnavailableError(f"PostgreSQL at {address} does not answer: {reason}\n{hint}") from error
