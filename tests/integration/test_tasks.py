@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import redis
 import sqlalchemy as sa
 from kombu import pools
 
+from scraper.commands import fleet
 from scraper.domain import Message
 from scraper.plan import open_now
 from scraper.settings import Settings
@@ -158,3 +160,18 @@ def test_a_worker_without_a_server_ends_and_says_why(
         assert word in done.stderr
     assert "Traceback" not in done.stderr
     assert "s3cret" not in done.stderr + done.stdout
+
+
+def test_beat_ends_with_the_worker_that_was_killed(environment: Settings, tmp_path: Path) -> None:
+    """`worker -B` runs beat as a child; killed without a chance to end it, the worker must not leave it beating."""
+    command = fleet.worker_command(["coordinator"], name="killed", beat=True)
+    with (tmp_path / "log").open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+    try:
+        eventually(lambda: len(psutil.Process(process.pid).children()) > 0, "beat started")
+        time.sleep(2)  # until beat has taken note of its parent
+        (beat,) = psutil.Process(process.pid).children()
+    finally:
+        process.kill()
+        process.wait()
+    eventually(lambda: not beat.is_running() or beat.status() == psutil.STATUS_ZOMBIE, "beat ended")
