@@ -60,6 +60,11 @@ class Batch:
     ended_crawls: set[int] = field(default_factory=set)
     contexts: dict[int, CrawlContext] = field(default_factory=dict)
 
+    def over(self, page: LeasedPage) -> bool:
+        """True where a page is not to be begun any more. Going back untried changes nothing if its lease is lost or its
+        crawl has ended: the fence sees to that."""
+        return self.handed_back or self.lost or page.crawl_id in self.ended_crawls
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:
@@ -114,9 +119,6 @@ class Scraper:
         while pages:
             page = pages.popleft()
             try:
-                if batch.lost or page.crawl_id in batch.ended_crawls:
-                    batch.pending.less()  # whatever is done about it now would be fenced off
-                    continue
                 await self._settle(batch, gate, page)
             finally:
                 gate.pending -= 1
@@ -142,7 +144,7 @@ class Scraper:
         self._writer.put(stored, batch.pending)
 
     async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        if batch.handed_back:
+        if batch.over(page):
             return Tried(Outcome.DEFERRED)
         try:
             return await self._visit(batch, gate, page, context)
@@ -166,6 +168,8 @@ class Scraper:
             await hop_gate.another(latest)
 
         async with gate.turn(batch.latest):
+            if batch.over(page):  # while it waited for its turn
+                raise DeferredError(0.0)
             policy = context.sitemap_policy if page.kind is Kind.SITEMAP else context.policy
             fetched = await self._fetcher.fetch(page.url, policy, before_hop=before_hop)
         return await self._read(page, fetched, gate, context)
