@@ -145,7 +145,6 @@ def _take_over(engine: sa.Engine, shop: str) -> None:
     with engine.begin() as connection:
         found = sites.find(connection, site.name)
         if found is not None:
-            connection.execute(sa.text("DELETE FROM leases"))
             for statement in FORGET.split(";"):
                 connection.execute(sa.text(statement), {"site": found[0]})
         sites.sync(connection, [site])
