@@ -34,11 +34,12 @@ class Command(click.Group):
             sys.stderr.close()
             ctx.exit(0)
         except Exception as error:
-            if type(error).__module__ == "sqlalchemy.exc" and type(error).__name__ == "OperationalError":
-                reason = str(getattr(error, "orig", error)).strip().splitlines()[0]
-                click.echo(f"scraper: PostgreSQL stopped answering: {reason}", err=True)
-                ctx.exit(ServerUnavailableError.exit_code)
-            raise
+            from sqlalchemy.exc import OperationalError  # imported when it is too late for speed to matter
+
+            if not isinstance(error, OperationalError):
+                raise
+            click.echo(f"scraper: PostgreSQL stopped answering: {str(error.orig).strip().splitlines()[0]}", err=True)
+            ctx.exit(ServerUnavailableError.exit_code)
 
 
 @click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -175,16 +176,12 @@ def sites_list(as_json: bool) -> None:
 @click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="A file instead of the terminal.")
 def sites_schema(output: str | None) -> None:
     """Print the JSON schema of a definition, for editors."""
-    import json
-    from pathlib import Path
+    from scraper.sites import schema
 
-    from scraper.sites.schema import json_schema
-
-    text = json.dumps(json_schema(), indent=2) + "\n"
     if output:
-        Path(output).write_text(text)
+        schema.write_schema(output)
     else:
-        click.echo(text, nl=False)
+        click.echo(schema.schema_text(), nl=False)
 
 
 @main.command()

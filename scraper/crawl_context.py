@@ -38,6 +38,11 @@ class CrawlContext:
         return datetime.fromtimestamp(time.time(), UTC)
 
 
+def queues_of(site: Site) -> dict[Kind, str]:
+    """The queue of each kind of a site's pages."""
+    return {kind: queue_name(site.queue_of(kind), site.region or ANY_REGION) for kind in Kind}
+
+
 def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) -> CrawlContext:
     """Compiles a crawl's context. Costs some milliseconds; keep it."""
     hosts = site.allowed_hosts
@@ -65,6 +70,6 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
         limits=CrawlLimits(site.limits.listings, site.limits.products),
         interval_s=1 / site.rate_per_s if site.rate_per_s else 0.0,
-        queues={kind: queue_name(site.queue_of(kind), site.region or ANY_REGION) for kind in Kind},
+        queues=queues_of(site),
         priorities={kind: page_priority(site.priority_number, kind) for kind in Kind},
     )

@@ -32,8 +32,7 @@ def require_postgres(settings: Settings) -> None:
 
     url = settings.postgres_url
     try:
-        dsn = url.replace("postgresql+psycopg://", "postgresql://", 1)
-        psycopg.connect(dsn, connect_timeout=CONNECT_TIMEOUT_S).close()
+        psycopg.connect(_libpq_url(settings), connect_timeout=CONNECT_TIMEOUT_S).close()
     except (psycopg.Error, UnicodeError, ValueError) as error:
         remedy = _remedy("DATABASE_URL", embedded=settings.database_url is None)
         raise ServerUnavailableError(
@@ -67,9 +66,7 @@ def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
     """Becomes psql (the embedded wheel's, else the one on the PATH). The password goes by environment, not by argument."""
     import psycopg
 
-    parts = psycopg.conninfo.conninfo_to_dict(
-        settings.postgres_url.replace("postgresql+psycopg://", "postgresql://", 1)
-    )
+    parts = psycopg.conninfo.conninfo_to_dict(_libpq_url(settings))
     names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
     names |= {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT"}
     environment = {names[key]: str(value) for key, value in parts.items() if key in names}
@@ -79,6 +76,11 @@ def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
     if program is None:
         raise ServerUnavailableError("there is no psql here: install PostgreSQL's client, or scraper[embedded]")
     os.execve(program, [program, *arguments], {**os.environ, **environment})
+
+
+def _libpq_url(settings: Settings) -> str:
+    """The database's URL without SQLAlchemy's driver name, as libpq reads it."""
+    return settings.postgres_url.replace("postgresql+psycopg://", "postgresql://", 1)
 
 
 def _remedy(variable: str, *, embedded: bool) -> str:

@@ -12,7 +12,6 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
 from uuid import UUID
 
 import redis.asyncio as aredis
@@ -22,7 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 from scraper import settings as settings_module
 from scraper.crawl_context import CrawlContext, make_context
 from scraper.discover import dispatch_message
-from scraper.domain import Message, Outcome, Settled, Status, Verdict
+from scraper.domain import Lease, Message, Outcome, Settled, Status, Verdict
 from scraper.fetch.gate import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
@@ -32,7 +31,7 @@ from scraper.settings import Settings
 from scraper.stores import crawls, frontier
 from scraper.stores.database import make_engine, retried
 from scraper.stores.robots import RobotsTexts
-from scraper.stores.settle import SettledPage, Stored, settle
+from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
 from scraper.stores.throttle import Throttle
 from scraper.writer import Pending, Writer
 
@@ -131,7 +130,7 @@ class Worker:
         )
         self._services = [self._loop.create_task(self._writer.run()), self._loop.create_task(self._keep())]
 
-    async def _batch(self, lease: Any) -> None:
+    async def _batch(self, lease: Lease) -> None:
         latest = self._loop.time() + self.settings.horizon_s
         batch = Batch(lease, latest, Pending(len(lease.pages)), handed_back=self._stopping)
         self._batches[lease.id] = batch
@@ -200,11 +199,11 @@ class Worker:
             self._send(messages)
 
     def _settle(self, pages: Sequence[SettledPage]) -> Stored:
-        limits = {page.settled.crawl_id: self._contexts_limits(page.settled.crawl_id) for page in pages}
+        limits = {page.settled.crawl_id: self._limits(page.settled.crawl_id) for page in pages}
         with self.engine.begin() as connection:
             return settle(connection, pages, limits)
 
-    def _contexts_limits(self, crawl_id: int) -> Any:
+    def _limits(self, crawl_id: int) -> CrawlLimits:
         context = self._contexts.get(crawl_id) or self._load_context(crawl_id)
         return context.limits
 

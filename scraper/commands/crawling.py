@@ -11,8 +11,7 @@ import sqlalchemy as sa
 
 from scraper import plan, progress, servers
 from scraper.commands import fleet
-from scraper.crawl_context import make_context
-from scraper.domain import Kind
+from scraper.crawl_context import queues_of
 from scraper.errors import DefinitionError, NotFoundError, ServerUnavailableError
 from scraper.plan import Opened
 from scraper.policy.routing import COORDINATOR
@@ -65,10 +64,8 @@ def known_site(connection: sa.Connection, name: str) -> Site:
 def wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -> Progress:
     """Shows a crawl until it ends. `local`: workers are started here for the queues that nobody serves."""
     with engine.connect() as connection:
-        site_id, site = crawls.definition(connection, crawl_id)
-    context = make_context(crawl_id, site_id, site, settings)
-    needed = {COORDINATOR, *(context.queues[kind] for kind in Kind)}
-    missing = needed - fleet.served_queues()
+        _, site = crawls.definition(connection, crawl_id)
+    missing = {COORDINATOR, *queues_of(site).values()} - fleet.served_queues()
     with ExitStack() as stack:
         alarm = None
         if missing and local:

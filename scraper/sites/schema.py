@@ -25,5 +25,9 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
+def schema_text() -> str:
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
 def write_schema(path: Path | str) -> None:
-    Path(path).write_text(json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    Path(path).write_text(schema_text(), encoding="utf-8")
