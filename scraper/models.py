@@ -87,7 +87,7 @@ class Crawl(Base):
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
     slot: Mapped[datetime] = mapped_column(Timestamp, comment="the scheduled time it stands for")
-    trigger: Mapped[str] = mapped_column(Text, comment="schedule or manual")
+    trigger: Mapped[str] = mapped_column(Text, comment="schedule, manual, or replay (of dead pages)")
     status: Mapped[str] = mapped_column(Text, server_default=text("'planned'"))
     definition: Mapped[dict[str, Any]] = mapped_column(JSON, comment="as it was when the crawl was planned")
     definition_hash: Mapped[str] = mapped_column(Text)
@@ -98,6 +98,9 @@ class Crawl(Base):
     )
     created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     started_at: Mapped[datetime | None] = mapped_column(Timestamp)
+    progressed_at: Mapped[datetime] = mapped_column(
+        Timestamp, server_default=text("now()"), comment="when a page was last tried or added"
+    )
     finished_at: Mapped[datetime | None] = mapped_column(Timestamp)
     note: Mapped[str | None] = mapped_column(Text, comment="why it was skipped, stopped or failed")
 
@@ -144,6 +147,9 @@ class Page(Base):
         ),
         Index("pages_open_idx", "crawl_id", postgresql_where=text("status IN ('due', 'leased')")),
         Index("pages_unusable_idx", "site_id", "status", postgresql_where=text("status IN ('dead', 'invalid')")),
+        Index(
+            "pages_suspect_idx", "queue", "losses", postgresql_where=text("losses >= 2 AND status IN ('due', 'leased')")
+        ),
     )
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
@@ -157,7 +163,10 @@ class Page(Base):
     priority: Mapped[int] = mapped_column(SmallInteger)
     depth: Mapped[int] = mapped_column(SmallInteger, comment="links followed from a start URL")
     status: Mapped[str] = mapped_column(Text)
-    attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"), comment="tries charged to the page")
+    host_attempts: Mapped[int] = mapped_column(
+        SmallInteger, server_default=text("0"), comment="tries that failed by the host's fault"
+    )
     losses: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"), comment="workers that died holding it")
     not_before: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     lease_id: Mapped[UUID | None] = mapped_column(Uuid)
@@ -165,6 +174,9 @@ class Page(Base):
     last_outcome: Mapped[str | None] = mapped_column(Text)
     http_status: Mapped[int | None] = mapped_column(SmallInteger)
     error: Mapped[str | None] = mapped_column(Text)
+    response_head: Mapped[dict[str, Any] | None] = mapped_column(
+        JSONB, comment="headers of the last answer that could not be used, bounded, without secrets"
+    )
     excerpt: Mapped[str | None] = mapped_column(Text, comment="the start of a body that could not be used")
     discovered_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     fetched_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last good answer")

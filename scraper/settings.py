@@ -39,7 +39,7 @@ class Settings(BaseSettings):
     user_agent: str = Field(
         "Mozilla/5.0 (compatible; scraper/0.1; shop catalogue crawler)", description="sent where a site says no other"
     )
-    lease_s: float = Field(60, ge=5, le=600, description="how long a silent worker keeps its pages")
+    lease_s: float = Field(45, ge=5, le=600, description="how long a silent worker keeps its pages")
     batch_pages: int = Field(100, ge=1, le=1000, description="pages in one message at the most")
     horizon_s: float = Field(10, ge=1, le=30, description="how long one batch should last at the most")
     connect_timeout_s: float = Field(10, gt=0, description="to open a connection, DNS and TLS included")
@@ -50,6 +50,10 @@ class Settings(BaseSettings):
     sitemap_max_bytes: int = Field(52_428_800, gt=0, description="a sitemap once unpacked (sitemaps.org: 50 MB)")
     redirects_max: int = Field(8, ge=0, le=30, description="hops a page may be redirected")
     attempts_max: int = Field(4, ge=1, le=20, description="tries charged to a page before it is dead")
+    stop_s: float = Field(20, ge=0, le=600, description="for pages under way once a worker is told to stop")
+    stalled_s: float = Field(21600, ge=60, description="a crawl in which nothing happens for so long is ended")
+    away_s: float = Field(600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3")
+    memory_max_mb: int = Field(1024, ge=0, description="a process that has grown larger starts anew; 0: never")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a tty, else json")
     flower_user: str = Field("admin", description="who may log in to Flower")

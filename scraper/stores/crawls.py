@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.domain import CrawlStatus, Status
+from scraper.domain import CrawlStatus, Kind, Status
 from scraper.sites.definition import Site
 from scraper.stores.database import dumps
 from scraper.stores.frontier import PageChange
@@ -94,14 +94,23 @@ class Counts:
     products_changed: int = 0
 
     def added(self, change: PageChange) -> None:
-        """A page joined the crawl; one that was fresh is final at once."""
-        if change.kind.discovers:
+        """A page joined the crawl; one that was fresh is final at once, one taken up `again` was in its total before."""
+        if change.before:
+            self._unsettled(change.kind, change.before)
+        elif change.kind.discovers:
             self.discovery_total += 1
         else:
             self.product_total += 1
         if change.status != Status.DUE:
             self.fresh += 1
             self.settled(change)
+
+    def _unsettled(self, kind: Kind, status: str) -> None:
+        if kind.discovers:
+            self.discovery_done -= 1
+        else:
+            self.product_done -= 1
+        setattr(self, status, getattr(self, status) - 1)
 
     def settled(self, change: PageChange) -> None:
         """A page of the crawl reached a final status (a page that is due again counts nothing here)."""

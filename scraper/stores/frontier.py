@@ -28,18 +28,24 @@ LOSSES_MAX = 3  # workers that may die holding a page before the page is taken f
 FRESH = """(excluded.kind = 'product' AND p.status NOT IN ('gone', 'dead', 'invalid')
             AND p.fetched_at > (SELECT fresh_after FROM crawls WHERE id = excluded.crawl_id))"""
 
+
 # Pages this crawl knows already are sorted out first and without a lock: two listing pages that link to each other
 # would otherwise lock each other's rows. The order makes two writers insert the same links in the same sequence.
-ADD = sa.text(f"""
+# With `again`, dead and invalid pages are taken up once more, even by the crawl that gave them up.
+def _add_statement(*, again: bool) -> sa.TextClause:
+    unusable = "p.status IN ('dead', 'invalid')" if again else "false"
+    before = "a.crawl_id, a.kind, a.status, 1 AS pages, u.before FROM added a JOIN unknown u USING (site_id, fingerprint)"
+    return sa.text(f"""
 WITH input AS (
     SELECT DISTINCT ON (site_id, fingerprint) *
       FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(site_id int, crawl_id bigint, fingerprint uuid, url text,
            kind text, host text, queue text, priority int, depth int)
 ), unknown AS (
-    SELECT i.*, row_number() OVER (PARTITION BY i.crawl_id, i.kind = 'product' ORDER BY i.fingerprint) AS place
+    SELECT i.*, row_number() OVER (PARTITION BY i.crawl_id, i.kind = 'product' ORDER BY i.fingerprint) AS place,
+           CASE WHEN p.crawl_id = i.crawl_id THEN p.status END AS before
       FROM input i
       LEFT JOIN pages p ON p.site_id = i.site_id AND p.fingerprint = i.fingerprint
-     WHERE p.id IS NULL OR p.crawl_id < i.crawl_id
+     WHERE p.id IS NULL OR p.crawl_id < i.crawl_id OR {unusable}
 ), room AS (
     SELECT * FROM jsonb_to_recordset(CAST(:room AS jsonb)) AS r(crawl_id bigint, listings int, products int)
 ), placed AS (
@@ -52,15 +58,20 @@ WITH input AS (
     ON CONFLICT (site_id, fingerprint) DO UPDATE
        SET crawl_id = excluded.crawl_id, url = excluded.url, kind = excluded.kind, host = excluded.host,
            queue = excluded.queue, priority = excluded.priority, depth = excluded.depth,
-           attempts = 0, losses = 0, not_before = now(), lease_id = NULL, error = NULL, excerpt = NULL,
+           attempts = 0, host_attempts = 0, losses = 0, not_before = now(), lease_id = NULL,
+           error = NULL, excerpt = NULL, response_head = NULL,
            status = CASE WHEN {FRESH} THEN 'unchanged' ELSE 'due' END,
            last_outcome = CASE WHEN {FRESH} THEN 'fresh' ELSE p.last_outcome END
-     WHERE p.crawl_id < excluded.crawl_id
-    RETURNING crawl_id, kind, status
+     WHERE p.crawl_id < excluded.crawl_id OR {unusable}
+    RETURNING site_id, fingerprint, crawl_id, kind, status
 )
-SELECT crawl_id, kind, status, 1 AS pages FROM added
-UNION ALL SELECT crawl_id, kind, 'cut', count(*) FROM placed WHERE NOT fits GROUP BY crawl_id, kind
+SELECT {before if again else "crawl_id, kind, status, 1 AS pages, NULL AS before FROM added"}
+UNION ALL SELECT crawl_id, kind, 'cut', count(*), NULL FROM placed WHERE NOT fits GROUP BY crawl_id, kind
 """)
+
+
+ADD = _add_statement(again=False)
+ADD_AGAIN = _add_statement(again=True)
 
 # A loose index scan: one step of the due index for each (queue, host), however many pages each has.
 DUE_HOSTS = sa.text("""
@@ -173,6 +184,7 @@ class PageChange:
     crawl_id: int
     kind: Kind
     status: str
+    before: str | None = None  # the final status that a page of the same crawl had, where it is taken up again
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +217,18 @@ class LeasedBatch:
     priority: int
 
 
-def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room]) -> Added:
-    """Adds pages to their crawls while there is room; those a crawl has already are left alone."""
+def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room], *, again: bool = False) -> Added:
+    """Adds pages to their crawls while there is room; those a crawl has already are left alone, but for dead and invalid
+    ones where they are wanted `again`."""
     if not pages:
         return Added([], {})
     values = {"rows": dumps(pages), "room": dumps(room)}
     changes, cut = [], {r.crawl_id: 0 for r in room}
-    for row in connection.execute(ADD, values):
+    for row in connection.execute(ADD_AGAIN if again else ADD, values):
         if row.status == "cut":
             cut[row.crawl_id] += row.pages
         else:
-            changes.append(PageChange(row.crawl_id, Kind(row.kind), row.status))
+            changes.append(PageChange(row.crawl_id, Kind(row.kind), row.status, row.before))
     return Added(changes, cut)
 
 
