@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Message
 from scraper.settings import Settings
-from scraper.stores import frontier
-from scraper.stores.database import dumps, retried
+from scraper.stores import crawls, frontier
+from scraper.stores.database import retried
 from scraper.stores.frontier import DueHost, LeasedBatch
 
 BATCHES_AHEAD = 8  # unclaimed batches a queue may hold, whatever the number of workers
@@ -26,54 +26,64 @@ ROUNDS = 8  # batches one unlimited host may get in one dispatch
 Depth = Callable[[str], int]
 Due = dict[int, Counter[str]]  # priority -> host -> pages due
 
-# As many as may be leased, not all there are: the index is read no further than that.
-DUE_PAGES = sa.text("""
-WITH may AS (
-    SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS m(host text, pages int)
-)
-SELECT may.host, due.priority, count(*) AS pages
-  FROM may CROSS JOIN LATERAL (
-        SELECT priority FROM pages
-         WHERE status = 'due' AND queue = :queue AND host = may.host AND not_before <= now()
-         ORDER BY priority DESC LIMIT may.pages) due
- GROUP BY may.host, due.priority
-""")
+# A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody waits for it.
+ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
 
 
 def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Message]:
     """Leases and commits; the messages are to be sent after that. `depth(queue)` is the broker's own count, which also
-    knows the messages whose leases have run out unread."""
+    knows the messages whose leases have run out unread. Does nothing while another coordinator is at it."""
+
+    with engine.connect() as connection:
+        queues = frontier.due_queues(connection)
+    depths = {queue: depth(queue) for queue in queues}  # before the transaction: the broker may take its time
 
     def work() -> list[LeasedBatch]:
         with engine.begin() as connection:
-            connection.execute(sa.text("SELECT pg_advisory_xact_lock(hashtext('scraper.dispatch'))"))
-            waiting = frontier.waiting_batches(connection)
+            if not connection.execute(ALONE).scalar():
+                return []  # another coordinator is at it
+            paused = crawls.paused(connection)
+            waiting = Counter(frontier.waiting_batches(connection))
+            room = {queue: BATCHES_AHEAD - max(waiting[queue], depths[queue]) for queue in queues}
+            batches = _suspects(connection, room, paused, settings)
             hosts: dict[str, list[DueHost]] = defaultdict(list)
             for host in frontier.due_hosts(connection):
                 hosts[host.queue].append(host)
             out = Counter({host.host: host.held for due in hosts.values() for host in due})
-            batches = []
             for queue, due in hosts.items():
-                room = BATCHES_AHEAD - max(waiting.get(queue, 0), depth(queue))
-                if room >= BATCHES_A_LEASE:
+                if room.get(queue, 0) >= BATCHES_A_LEASE:
                     allowances = {host.host: allowance(host.rate_per_s, out[host.host], settings) for host in due}
-                    pages = _due_pages(connection, queue, allowances)
-                    batches += _fill(connection, queue, pages, room, settings, out)
+                    pages = frontier.due_pages(connection, queue, allowances, paused)
+                    batches += _fill(connection, queue, pages, room[queue], settings, out, paused)
             return batches
 
     return [message_of(batch, settings) for batch in retried(work)]
 
 
-def _due_pages(connection: sa.Connection, queue: str, allowances: Mapping[str, int]) -> Due:
-    hosts = [{"host": host, "pages": pages} for host, pages in allowances.items() if pages > 0]
-    due: Due = defaultdict(Counter)
-    for row in connection.execute(DUE_PAGES, {"queue": queue, "hosts": dumps(hosts)}):
-        due[row.priority][row.host] = row.pages
-    return due
+def _suspects(
+    connection: sa.Connection, room: dict[str, int], paused: Sequence[int], settings: Settings
+) -> list[LeasedBatch]:
+    """Leases of pages that several workers died with, a few at a time: so that one which does it again is found out, and
+    the others are not taken for it."""
+    batches: list[LeasedBatch] = []
+    for some in frontier.suspects(connection, paused):
+        for _ in range(some.room):
+            if room.get(some.queue, 0) < BATCHES_A_LEASE:
+                break
+            made = frontier.lease_suspects(connection, some, settings.lease_s, paused)
+            batches += made
+            room[some.queue] -= len(made)
+    return batches
 
 
 def _fill(
-    connection: sa.Connection, queue: str, due: Due, room: int, settings: Settings, out: Counter[str]
+    connection: sa.Connection,
+    queue: str,
+    due: Due,
+    room: int,
+    settings: Settings,
+    out: Counter[str],
+    paused: Sequence[int],
 ) -> list[LeasedBatch]:
     """Leases batch after batch; what it takes of each host is added to `out`."""
     batches: list[LeasedBatch] = []
@@ -81,7 +91,7 @@ def _fill(
         wanted = next_batch(due, settings.batch_pages, out)
         if not wanted:
             break
-        made = frontier.lease(connection, queue, wanted, settings.lease_s)
+        made = frontier.lease(connection, queue, wanted, settings.lease_s, paused)
         batches += made
         room -= len(made)
         out += wanted
@@ -123,6 +133,12 @@ def allowance(rate_per_s: float | None, out: int, settings: Settings) -> int:
 
 
 def message_of(batch: LeasedBatch, settings: Settings) -> Message:
-    """The batch's message: the lease's id says it all, and expires when the lease does."""
+    """The batch's message: the lease's id says it all, and expires when the lease does unless a worker claims it."""
     task = "fetch_products" if batch.kind is Kind.PRODUCT else "fetch_listings"
-    return Message(task, batch.queue, {"lease_id": str(batch.id)}, priority=batch.priority, expires_s=settings.lease_s)
+    return Message(
+        task,
+        batch.queue,
+        {"lease_id": str(batch.id)},
+        priority=batch.priority,
+        expires_s=frontier.unclaimed_s(settings.lease_s),
+    )

@@ -117,8 +117,8 @@ class Status(StrEnum):
 class Verdict(NamedTuple):
     """What is done about an outcome: the page's next status, when it may be tried again, and who pays.
 
-    `status` is DUE for a retry; `delay_s` counts from the database's clock when the verdict is stored;
-    `charged` says whether the page's attempts go up by one.
+    `status` is DUE for a retry; `delay_s` counts from the database's clock when the verdict is stored; `charged` says
+    whether the try is charged to whom the outcome blames: to the host's account, or else to the page's own.
     """
 
     status: Status
@@ -207,7 +207,12 @@ class LeasedPage:
     kind: Kind
     host: str
     attempts: int
+    host_attempts: int
     depth: int
+
+    def attempts_of(self, blame: Blame) -> int:
+        """The tries charged so far to the account that an outcome with this blame is charged to."""
+        return self.host_attempts if blame is Blame.HOST else self.attempts
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +240,8 @@ class Message:
 class Settled:
     """A page with its verdict, waiting for the writer. The lease id fences it.
 
-    `error` is a short sentence for people; `excerpt` the bounded start of a body that could not be used.
+    `error` is a short sentence for people; `excerpt` the bounded start of a body that could not be used, `head` the
+    headers that came with it.
     """
 
     page_id: int
@@ -246,3 +252,4 @@ class Settled:
     http_status: int | None = None
     error: str | None = None
     excerpt: str | None = None
+    head: Mapping[str, str] | None = None

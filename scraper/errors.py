@@ -33,6 +33,10 @@ class NotFoundError(ScraperError):
     exit_code = 2
 
 
+class PausedError(ScraperError):
+    """A site is paused, and what was asked for would fetch from it."""
+
+
 class ServerUnavailableError(ScraperError):
     """PostgreSQL or Redis cannot be reached. The message says which address was tried and what to type."""
 

@@ -13,6 +13,7 @@ import structlog
 from scraper.domain import CrawlStatus, Message
 from scraper.policy.routing import COORDINATOR
 from scraper.stores import crawls
+from scraper.stores.crawls import REPLAY
 from scraper.stores.database import retried
 
 log = structlog.get_logger()
@@ -38,6 +39,7 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
             read = connection.execute(READ, {"id": crawl_id}).one()
             status, note = judge_crawl(crawl, read)
             whole = status is CrawlStatus.COMPLETED and read.unread == 0 and crawl.links_cut == 0
+            whole = whole and crawl.trigger != REPLAY  # which has asked for a few pages only
             delisted = crawls.delist(connection, crawl_id, crawl.site_id) if whole else 0
             crawls.end(connection, crawl_id, status, note, delisted)
             log.info("crawl ended", crawl=crawl_id, status=status, note=note, delisted=delisted)

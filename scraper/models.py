@@ -101,6 +101,12 @@ class Crawl(Base):
     progressed_at: Mapped[datetime] = mapped_column(
         Timestamp, server_default=text("now()"), comment="when a page was last tried or added"
     )
+    watched_at: Mapped[datetime] = mapped_column(
+        Timestamp, server_default=text("now()"), comment="when a coordinator last looked whether it moves"
+    )
+    idle_minutes: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="looks in a row, a minute apart, that found no progress"
+    )
     finished_at: Mapped[datetime | None] = mapped_column(Timestamp)
     note: Mapped[str | None] = mapped_column(Text, comment="why it was skipped, stopped or failed")
 

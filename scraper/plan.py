@@ -2,7 +2,8 @@
 once, since a slot has one row.
 
 A slot that was missed while every coordinator was down is made up once: only the latest due slot counts. A slot that
-comes due while the site's last crawl still runs is recorded as skipped: crawls of a site never overlap.
+comes due while the site's last crawl still runs is recorded as skipped: crawls of a site never overlap. (One that comes
+due while dead pages are replayed waits for that.) A paused site has no slots, and none are made up afterwards.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import structlog
 from pydantic import ValidationError
 
 from scraper.domain import Message
-from scraper.errors import NotFoundError
+from scraper.errors import NotFoundError, PausedError
 from scraper.policy.routing import COORDINATOR
 from scraper.policy.schedule import latest_slot
 from scraper.sites.definition import Site
@@ -48,12 +49,15 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
 
 
 def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
-    """Opens a crawl of a site now, or finds the one that is running. Raises `NotFoundError` for an unknown site."""
+    """Opens a crawl of a site now, or finds the one that is running. Raises `NotFoundError` for an unknown site,
+    `PausedError` for a paused one."""
     with engine.begin() as connection:
         found = sites.find(connection, name)
         if found is None:
             raise NotFoundError(f"there is no site named {name!r}; `scraper sites list` shows those there are")
         site_id, site = found
+        if sites.is_paused(connection, site_id):
+            raise PausedError(f"{name} is paused: nothing of it is fetched; `scraper sites resume {name}` ends that")
         crawl_id = crawls.open_crawl(connection, site_id, site, slot=None, trigger="manual", refetch=refetch)
         if crawl_id is None:
             running = crawls.active_crawl(connection, site_id)
@@ -79,6 +83,8 @@ def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
     if slot is None or slot <= _since(row):
         return
     running = crawls.active_crawl(connection, row.id)
+    if running and crawls.is_replay(connection, running):
+        return  # over soon: the slot waits for it
     reason = f"crawl {running} was still running" if running else None
     crawl_id = crawls.open_crawl(connection, row.id, site, slot=slot, trigger="schedule", skipped=reason)
     if crawl_id is not None:

@@ -1,4 +1,5 @@
-"""Takes back what was lost: expired leases become due pages again, and crawls whose last message was lost end."""
+"""Takes back what was lost: expired leases become due pages again, crawls whose last message was lost end, and so do
+crawls in which nothing has happened for hours."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import sqlalchemy as sa
 import structlog
 
 from scraper.discover import dispatch_message
-from scraper.domain import Message
+from scraper.domain import CrawlStatus, Message
 from scraper.finish import finish_message
+from scraper.settings import Settings
 from scraper.stores import crawls, frontier
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import retried
@@ -15,8 +17,9 @@ from scraper.stores.database import retried
 log = structlog.get_logger()
 
 
-def reap(engine: sa.Engine) -> list[Message]:
-    """Ends expired leases. Returns a dispatch where pages came back, and a finish for each crawl with nothing open."""
+def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
+    """Ends expired leases, and crawls that stand still. Returns a dispatch where pages came back, and a finish for each
+    crawl with nothing open."""
 
     def work() -> tuple[int, list[int]]:
         with engine.begin() as connection:
@@ -28,7 +31,18 @@ def reap(engine: sa.Engine) -> list[Message]:
             return len(changes), crawls.drained(connection)
 
     pages, drained = retried(work)
+    retried(lambda: _end_stalled(engine, settings))
     if pages:
         log.warning("leases taken back", pages=pages)
     messages = [finish_message(crawl_id) for crawl_id in drained]
     return [*messages, dispatch_message()] if pages else messages
+
+
+def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
+    """A crawl that nobody works on (no worker serves its queue, say) ends too, and says what it waited for."""
+    minutes = settings.stalled_s / 60
+    with engine.begin() as connection:
+        for crawl_id in crawls.standing_still(connection, minutes):
+            note = f"nothing happened for {minutes:.0f} minutes: {crawls.waits_for(connection, crawl_id)}"
+            if crawls.stop(connection, crawl_id, note, CrawlStatus.FAILED):
+                log.error("crawl stalled", crawl=crawl_id, note=note)

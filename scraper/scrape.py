@@ -10,21 +10,23 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Protocol
 
 import structlog
 
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Extracted, Fetched, Kind, Lease, LeasedPage, Outcome, Settled
+from scraper.domain import Extracted, Fetched, Kind, Lease, LeasedPage, Outcome, Settled, Verdict
 from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError
 from scraper.extract import FunctionFailed
 from scraper.fetch.gate import Gate, Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.fetch.robots import RobotsRules
+from scraper.policy.breaker import Breakers
 from scraper.policy.retry_after import retry_after_s
 from scraper.policy.urls import host_of
 from scraper.policy.verdict import judge, outcome_of_status
@@ -38,6 +40,8 @@ REST_S = 5.0  # a host that says "slow down" without saying for how long
 REST_MAX_S = 1800.0
 ROBOTS_PATIENCE_S = 30.0
 EXCERPT_CHARS = 500
+HEAD_FIELDS = 40
+HEAD_CHARS = 200
 ERROR_CHARS = 500
 
 
@@ -50,20 +54,36 @@ class Robots(Protocol):
 
 @dataclass(slots=True)
 class Batch:
-    """A lease being worked on. `latest` is the loop time after which no page is begun."""
+    """A lease being worked on. Times are the loop's: after `latest` no page is begun; until `ours_until` the lease is
+    certainly ours, by our own clock from before it was claimed or prolonged. A process that was frozen or cut off for longer
+    begins nothing in its name until it has been prolonged, even where nobody has told it yet that it is lost.
+    """
 
     lease: Lease
     latest: float
+    ours_until: float
     pending: Pending
+    moved_at: float = 0.0  # when a page was last settled
+    unsettled: int = 0
     lost: bool = False
     handed_back: bool = False
-    ended_crawls: set[int] = field(default_factory=set)
+    cut_short: bool = False
+    inactive_crawls: set[int] = field(default_factory=set)  # ended, or of a paused site
     contexts: dict[int, CrawlContext] = field(default_factory=dict)
+    visits: set[asyncio.Task[None]] = field(default_factory=set)  # the lanes that are on the way to a page or back
 
     def over(self, page: LeasedPage) -> bool:
         """True where a page is not to be begun any more. Going back untried changes nothing if its lease is lost or its
         crawl has ended: the fence sees to that."""
-        return self.handed_back or self.lost or page.crawl_id in self.ended_crawls
+        if self.handed_back or self.lost or page.crawl_id in self.inactive_crawls:
+            return True
+        return asyncio.get_running_loop().time() >= self.ours_until
+
+    def cut(self) -> None:
+        """Gives up the pages under way: they go back untried, as if they had not been begun."""
+        self.handed_back = self.cut_short = True
+        for lane in list(self.visits):
+            lane.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +96,7 @@ class Tried:
     extracted: Extracted | None = None
     error: str | None = None
     excerpt: str | None = None
+    head: Mapping[str, str] | None = None
     delay_s: float | None = None
 
 
@@ -97,6 +118,7 @@ class Scraper:
         self._robots = robots
         self._writer = writer
         self._contexts = contexts
+        self._breakers = Breakers()
         self._rng = rng
 
     async def batch(self, batch: Batch) -> None:
@@ -105,6 +127,7 @@ class Scraper:
         for page in batch.lease.pages:
             hosts[page.host].append(page)
         lanes = []
+        batch.unsettled, batch.moved_at = len(batch.lease.pages), asyncio.get_running_loop().time()
         batch.contexts = {id_: await self._contexts(id_) for id_ in {page.crawl_id for page in batch.lease.pages}}
         for host, pages in hosts.items():
             gate = self._gates.of(host)
@@ -126,7 +149,7 @@ class Scraper:
     async def _settle(self, batch: Batch, gate: Gate, page: LeasedPage) -> None:
         context = batch.contexts[page.crawl_id]
         tried = await self._try(batch, gate, page, context)
-        verdict = judge(tried.outcome, page.attempts, context.retry, self._rng, retry_after_s=tried.delay_s)
+        verdict = await self._verdict(tried, gate, page, context)
         settled = Settled(
             page_id=page.id,
             crawl_id=page.crawl_id,
@@ -136,16 +159,30 @@ class Scraper:
             http_status=tried.http_status,
             error=_storable(tried.error, ERROR_CHARS),
             excerpt=_storable(tried.excerpt, EXCERPT_CHARS),
+            head=tried.head,
         )
         if tried.outcome is Outcome.FETCHED and tried.extracted is not None:
             stored = effects_of(settled, page, tried.extracted, tried.final_url or page.url, context)
         else:
             stored = SettledPage(settled)
         self._writer.put(stored, batch.pending)
+        batch.unsettled -= 1
+        batch.moved_at = asyncio.get_running_loop().time()
+
+    async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, context: CrawlContext) -> Verdict:
+        outcome, now = tried.outcome, asyncio.get_running_loop().time()
+        down = self._breakers.saw(page.host, page.id, outcome, now)
+        if down is not None and down.rest_s:
+            await gate.rest(down.rest_s)
+        attempts = page.attempts_of(outcome.blame)
+        return judge(outcome, attempts, context.retry, self._rng, retry_after_s=tried.delay_s, down=down)
 
     async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
         if batch.over(page):
             return Tried(Outcome.DEFERRED)
+        lane = asyncio.current_task()
+        assert lane is not None
+        batch.visits.add(lane)
         try:
             return await self._visit(batch, gate, page, context)
         except DeferredError as deferred:
@@ -154,14 +191,23 @@ class Scraper:
             return Tried(error.outcome, http_status=error.status, error=str(error), delay_s=error.retry_after_s)
         except FunctionFailed as error:
             return Tried(Outcome.FUNCTION_FAILED, error=str(error))
+        except asyncio.CancelledError:
+            if not batch.cut_short:
+                raise
+            lane.uncancel()
+            return Tried(Outcome.DEFERRED)
         except Exception as error:  # the task's edge: our own fault, and the page's outcome says so
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
+        finally:
+            batch.visits.discard(lane)
 
     async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
         await self._heed_robots(page.url, gate, context, lambda: gate.turn(batch.latest))
 
         async def before_hop(url: str) -> None:
+            if batch.over(page):
+                raise DeferredError(0.0)
             hop_gate = self._gates.of(host_of(url))
             latest = asyncio.get_running_loop().time() + context.policy.page_timeout_s
             await self._heed_robots(url, hop_gate, context, lambda: _one_more(hop_gate, latest))
@@ -201,11 +247,11 @@ class Scraper:
             await gate.rest(min(wish_s or REST_S, REST_MAX_S))
         if outcome is not Outcome.FETCHED:
             error = None if outcome is Outcome.NOT_MODIFIED else f"the server answered {fetched.status}"
-            return Tried(outcome, fetched.status, fetched.url, error=error, excerpt=_excerpt(fetched), delay_s=wish_s)
+            return _useless(outcome, fetched, error, delay_s=wish_s)
         extracted = context.extractor.extract(page.kind, fetched, page_url=page.url, depth=page.depth)
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
-            return Tried(Outcome.NOT_EXTRACTED, fetched.status, fetched.url, error=error, excerpt=_excerpt(fetched))
+            return _useless(Outcome.NOT_EXTRACTED, fetched, error)
         return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)
 
 
@@ -214,6 +260,21 @@ async def _one_more(gate: Gate, latest: float) -> AsyncIterator[None]:
     """A slot within a turn that is held already, perhaps of another host."""
     await gate.another(latest)
     yield
+
+
+def _useless(outcome: Outcome, fetched: Fetched, error: str | None, delay_s: float | None = None) -> Tried:
+    """An answer that gives nothing, with what people need to see why."""
+    excerpt, head = _excerpt(fetched), _head(fetched)
+    return Tried(outcome, fetched.status, fetched.url, error=error, excerpt=excerpt, head=head, delay_s=delay_s)
+
+
+def _head(fetched: Fetched) -> dict[str, str]:
+    """The answer's headers, bounded; cookies are somebody's identity, and only their names are kept."""
+    head = {}
+    for name, value in islice(fetched.headers.items(), HEAD_FIELDS):
+        shown = value.partition("=")[0] + "=…" if name in ("set-cookie", "set-cookie2") else value
+        head[name[:HEAD_CHARS]] = _storable(shown, HEAD_CHARS) or ""
+    return head
 
 
 def _excerpt(fetched: Fetched) -> str | None:

@@ -2,56 +2,78 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
 from uuid import UUID
 
-from scraper import coordinator, settings, worker
+from celery import Task
+
+from scraper import away, coordinator, settings, watchdog, worker
 from scraper.celery import app
 from scraper.discover import discover as discover_step
 from scraper.dispatch import dispatch as dispatch_step
 from scraper.finish import finish as finish_step
 from scraper.plan import plan as plan_step
 from scraper.reap import reap as reap_step
-from scraper.sending import depth, send
+from scraper.sending import depth, hint, send
 
 
-@app.task
+class Step(Task):  # type: ignore[misc] # Celery has no types
+    """A task that ends quietly where a server is away: the outage was noted (`scraper.away`), and what it would have done
+    is done by a later tick, or once its lease has run out. Every other error keeps its traceback."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> object:
+        began = time.monotonic()
+        try:
+            result = super().__call__(*args, **kwargs)
+        except Exception as error:
+            if away.note(error):
+                return None
+            if away.schema_changed(error):
+                watchdog.schema_suspected()
+            raise
+        away.postgres().answered(began)
+        return result
+
+
+@app.task(base=Step)
 def plan() -> None:
     """Tick: takes over changed site definitions and opens the crawls that are due."""
     coordinator.sync_sites(coordinator.engine(), settings.load())
     send(plan_step(coordinator.engine(), schedules=settings.load().schedules))
 
 
-@app.task
+@app.task(base=Step)
 def discover(crawl_id: int) -> None:
     """Adds a crawl's first pages."""
     send(discover_step(coordinator.engine(), settings.load(), crawl_id))
 
 
-@app.task
+@app.task(base=Step)
 def dispatch() -> None:
     """Tick, and whenever there is new work: leases due pages and sends them to the queues."""
     send(dispatch_step(coordinator.engine(), settings.load(), depth))
 
 
-@app.task
+@app.task(base=Step)
 def reap() -> None:
     """Tick: takes back expired leases and finds crawls with nothing left to do."""
-    send(reap_step(coordinator.engine()))
+    send(reap_step(coordinator.engine(), settings.load()))
 
 
-@app.task
+@app.task(base=Step)
 def finish(crawl_id: int) -> None:
     """Ends a crawl whose last page is settled."""
     send(finish_step(coordinator.engine(), crawl_id))
 
 
-@app.task
+@app.task(base=Step)
 def fetch_listings(lease_id: str) -> None:
     """Works through a lease of listing pages and sitemaps."""
-    worker.current(send).work(UUID(lease_id))
+    worker.current(hint).work(UUID(lease_id))
 
 
-@app.task
+@app.task(base=Step)
 def fetch_products(lease_id: str) -> None:
     """Works through a lease of product pages."""
-    worker.current(send).work(UUID(lease_id))
+    worker.current(hint).work(UUID(lease_id))

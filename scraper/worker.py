@@ -11,13 +11,17 @@ import os
 import random
 import socket
 import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from contextlib import suppress
 from uuid import UUID
 
 import redis.asyncio as aredis
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
+from scraper import away
 from scraper import settings as settings_module
 from scraper.crawl_context import CrawlContext, make_context
 from scraper.discover import dispatch_message
@@ -37,6 +41,9 @@ from scraper.writer import Pending, Writer
 
 log = structlog.get_logger()
 
+TURN_S = 1.0
+STUCK_MARGIN_S = 30.0
+GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
 LOW_WATER = 4  # unclaimed batches below which a worker asks for more
 CONTEXTS_MAX = 500
@@ -54,6 +61,8 @@ class Worker:
         self.engine = make_engine(settings.postgres_url)
         self._send = send
         self._batches: dict[UUID, Batch] = {}
+        self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._turned_at = time.monotonic()
         self._contexts: dict[int, CrawlContext] = {}
         self._stopping = False
         self._loop = asyncio.new_event_loop()
@@ -67,19 +76,36 @@ class Worker:
 
     def work(self, lease_id: UUID) -> None:
         """Claims a lease and settles its pages; returns when the last one is stored. Does nothing for a stale lease."""
+        began = time.monotonic()
         with self.engine.begin() as connection:
             lease = frontier.claim(connection, lease_id, self.name, self.settings.lease_s)
             if lease is None:
                 return
+            crawl_ids = {page.crawl_id for page in lease.pages}
+            inactive = crawl_ids - crawls.running(connection, list(crawl_ids))
             waiting = frontier.waiting_batches(connection).get(lease.queue, 0)
         if waiting < LOW_WATER:
             self._send([dispatch_message()])
-        asyncio.run_coroutine_threadsafe(self._batch(lease), self._loop).result()
+        batch = self._batch(lease, began + self.settings.lease_s, inactive)
+        with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
+            asyncio.run_coroutine_threadsafe(batch, self._loop).result()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the loop last turned: more than a few mean that something blocks it."""
+        return time.monotonic() - self._turned_at
+
+    @property
+    def lost(self) -> int:
+        """Pages that could neither be stored nor handed back before the process had to end."""
+        return self._writer.lost
 
     def stop(self) -> None:
-        """Hands back what has not been begun; what is under way is finished."""
-        self._stopping = True
-        self._loop.call_soon_threadsafe(self._hand_back)
+        """Hands back what has not been begun at once, and what is under way if it has not ended `stop_s` later. Callable
+        from a signal handler."""
+        if not self._stopping:
+            self._stopping = True
+            self._loop.call_soon_threadsafe(self._hand_back)
 
     def close(self) -> None:
         """Gives back what the fleet shares (the hosts' turns) and closes every connection. After the last batch."""
@@ -101,6 +127,12 @@ class Worker:
     def _hand_back(self) -> None:
         for batch in self._batches.values():
             batch.handed_back = True
+        self._loop.call_later(self.settings.stop_s, self._cut_short)
+
+    def _cut_short(self) -> None:
+        for batch in self._batches.values():
+            batch.cut()
+        self._writer.give_up_in(GIVE_UP_S)
 
     def _run(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)
@@ -119,7 +151,7 @@ class Worker:
         self._redis = aredis.Redis.from_url(self.settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
         self._fetcher = HttpFetcher()
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
-        self._writer = Writer(self._store, give_up_s=self.settings.lease_s)
+        self._writer = Writer(self._store)
         self._scraper = Scraper(
             fetcher=self._fetcher,
             gates=self._gates,
@@ -128,16 +160,24 @@ class Worker:
             contexts=self._context,
             rng=random.Random(),
         )
-        self._services = [self._loop.create_task(self._writer.run()), self._loop.create_task(self._keep())]
+        self._services = [self._loop.create_task(each) for each in (self._writer.run(), self._keep(), self._turn())]
 
-    async def _batch(self, lease: Lease) -> None:
-        latest = self._loop.time() + self.settings.horizon_s
-        batch = Batch(lease, latest, Pending(len(lease.pages)), handed_back=self._stopping)
+    async def _batch(self, lease: Lease, ours_until: float, inactive: set[int]) -> None:
+        batch = Batch(
+            lease,
+            latest=self._loop.time() + self.settings.horizon_s,
+            ours_until=ours_until,
+            pending=Pending(len(lease.pages)),
+            handed_back=self._stopping,
+            inactive_crawls=inactive,
+        )
         self._batches[lease.id] = batch
+        self._tasks[lease.id] = task = asyncio.ensure_future(self._scraper.batch(batch))
         try:
-            await self._scraper.batch(batch)
+            await task
         finally:
             self._batches.pop(lease.id, None)
+            self._tasks.pop(lease.id, None)
 
     async def _context(self, crawl_id: int) -> CrawlContext:
         context = self._contexts.get(crawl_id)
@@ -153,24 +193,47 @@ class Worker:
             site_id, site = crawls.definition(connection, crawl_id)
         return make_context(crawl_id, site_id, site, self.settings)
 
+    async def _turn(self) -> None:
+        while True:
+            self._turned_at = time.monotonic()
+            await asyncio.sleep(TURN_S)
+
     async def _keep(self) -> None:
         while True:
             await asyncio.sleep(KEEPER_S)
             try:
                 await self._keep_once()
-            except Exception as error:  # noqa: BLE001 - a server is away: the leases run out if it stays away
-                log.warning("could not prolong leases", error=str(error)[:300])
+            except Exception as error:
+                if away.postgres_away(error):
+                    away.postgres().failed(error)
+                else:
+                    log.exception("could not prolong leases")
 
     async def _keep_once(self) -> None:
         await self._gates.sweep()
+        self._cancel_stuck()
         batches = dict(self._batches)
         if not batches:
             return
+        began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
         mine, running = await asyncio.to_thread(self._prolong, list(batches), list(crawl_ids))
+        away.postgres().answered()
         for lease_id, batch in batches.items():
             batch.lost = batch.lost or (lease_id not in mine and lease_id in self._batches)
-            batch.ended_crawls |= crawl_ids - running
+            batch.inactive_crawls = crawl_ids - running
+            if lease_id in mine:
+                batch.ours_until = began + self.settings.lease_s
+
+    def _cancel_stuck(self) -> None:
+        """A lease is prolonged while its batch moves. Every page has its own deadline, so one that stands still for
+        longer than these take together has met a fault of ours: its lease is left to run out."""
+        longest_s = self.settings.horizon_s + 2 * self.settings.page_timeout_s + STUCK_MARGIN_S
+        for lease_id, batch in list(self._batches.items()):
+            if batch.unsettled and self._loop.time() - batch.moved_at > longest_s:
+                log.error("batch stuck, given up", lease=str(lease_id), unsettled=batch.unsettled)
+                self._batches.pop(lease_id)
+                self._tasks[lease_id].cancel()
 
     def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int]]:
         with self.engine.begin() as connection:
@@ -184,6 +247,8 @@ class Worker:
         try:
             stored = retried(lambda: self._settle(pages))
         except (DataError, IntegrityError, ProgrammingError) as error:
+            if away.schema_changed(error):
+                raise  # no page's fault
             if len(pages) > 1:
                 middle = len(pages) // 2
                 self._store(pages[:middle])
@@ -195,6 +260,7 @@ class Worker:
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
         if stored.added:
             messages.append(dispatch_message())
+        away.postgres().answered()
         if messages:
             self._send(messages)
 
@@ -246,3 +312,15 @@ def stop_current() -> None:
     worker = _current.get(os.getpid())
     if worker is not None:
         worker.stop()
+
+
+def lost_current() -> int:
+    """Pages that this process could neither store nor hand back since it was told to stop."""
+    worker = _current.get(os.getpid())
+    return worker.lost if worker is not None else 0
+
+
+def silent_s_current() -> float:
+    """Seconds since this process's loop last turned; 0 where there is none."""
+    worker = _current.get(os.getpid())
+    return worker.silent_s if worker is not None else 0.0

@@ -7,18 +7,21 @@ nothing back. The writing itself runs in a thread of its own; while one group is
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
+from scraper import away
 from scraper.stores.settle import SettledPage
 
 log = structlog.get_logger()
 
 GROUP_PAGES = 100
 GROUP_AGE_S = 0.3
-BACKOFF_MAX_S = 10.0
+BACKOFF_MAX_S = 4.0
+FAILURES_MAX = 3
 
 Store = Callable[[Sequence[SettledPage]], None]
 
@@ -39,12 +42,17 @@ class Pending:
 
 
 class Writer:
-    """Collects on the loop, stores in a thread. `store` commits a whole group or raises; it is tried again until
-    `give_up_s` have passed, when the leases of the pages have run out anyway."""
+    """Collects on the loop, stores in a thread. `store` commits a whole group or raises.
 
-    def __init__(self, store: Store, *, give_up_s: float) -> None:
+    A group is kept for as long as PostgreSQL is away: nobody can take its pages' leases back meanwhile, and if somebody does
+    so before we reach it again, the fence discards the group. One that is refused for another reason is dropped after a few
+    tries; its leases run out.
+    """
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._give_up_s = give_up_s
+        self._give_up_at = math.inf
+        self.lost = 0  # pages whose group was given up: their leases run out
         self._waiting: list[tuple[SettledPage, Pending]] = []
         self._due = 0.0  # loop time at which the page that waits longest is to be written
         self._full = asyncio.Event()
@@ -58,6 +66,10 @@ class Writer:
         self._some.set()
         if len(self._waiting) >= GROUP_PAGES:
             self._full.set()
+
+    def give_up_in(self, seconds: float) -> None:
+        """The process is about to end: what cannot be stored within `seconds` is left to its leases."""
+        self._give_up_at = asyncio.get_running_loop().time() + seconds
 
     def close(self) -> None:
         self._thread.shutdown()
@@ -81,18 +93,22 @@ class Writer:
     async def _write(self, group: list[tuple[SettledPage, Pending]]) -> None:
         loop = asyncio.get_running_loop()
         pages = [page for page, _ in group]
-        began, backoff_s = loop.time(), 0.5
+        failures, backoff_s = 0, 0.5
         while True:
             try:
                 await loop.run_in_executor(self._thread, self._store, pages)
                 break
-            except Exception as error:  # noqa: BLE001 - the task's edge: whatever it is, the leases say when to stop trying
-                if loop.time() - began > self._give_up_s:
+            except Exception as error:
+                if away.postgres_away(error):
+                    away.postgres().failed(error)
+                else:
+                    failures += 1
+                    log.exception("group not stored", pages=len(pages), failures=failures)
+                if failures == FAILURES_MAX or loop.time() >= self._give_up_at:
                     log.error("group lost", pages=len(pages), error=str(error)[:500])
+                    self.lost += len(pages)
                     break
-                if backoff_s == 0.5:
-                    log.warning("group not stored, trying again", pages=len(pages), error=str(error)[:500])
-            await asyncio.sleep(backoff_s)
+            await asyncio.sleep(min(backoff_s, max(0.1, self._give_up_at - loop.time())))
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         for _, pending in group:
             pending.less()

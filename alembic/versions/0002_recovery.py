@@ -21,11 +21,17 @@ def upgrade() -> None:
                     postgresql_where=sa.text("losses >= 2 AND status IN ('due', 'leased')"))
     op.add_column('crawls', sa.Column('progressed_at', sa.DateTime(timezone=True), server_default=sa.text('now()'),
                                       nullable=False, comment='when a page was last tried or added'))
+    op.add_column('crawls', sa.Column('watched_at', sa.DateTime(timezone=True), server_default=sa.text('now()'),
+                                      nullable=False, comment='when a coordinator last looked whether it moves'))
+    op.add_column('crawls', sa.Column('idle_minutes', sa.Integer(), server_default=sa.text('0'), nullable=False,
+                                      comment='looks in a row, a minute apart, that found no progress'))
     op.alter_column('crawls', 'trigger', comment='schedule, manual, or replay (of dead pages)')
 
 
 def downgrade() -> None:
     op.alter_column('crawls', 'trigger', comment='schedule or manual')
+    op.drop_column('crawls', 'idle_minutes')
+    op.drop_column('crawls', 'watched_at')
     op.drop_column('crawls', 'progressed_at')
     op.drop_index('pages_suspect_idx', table_name='pages')
     op.alter_column('pages', 'attempts', comment=None)

@@ -7,13 +7,16 @@ pages that failed together do not come back together.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from scraper.domain import Outcome, Status, Verdict
+from scraper.policy.breaker import HostDown
 
 INVALID_ATTEMPTS = 2  # a page that answers without its fields may be a challenge page: one second look
 THROTTLED_ATTEMPTS = 8  # to be told to slow down is no fault of the page: minutes of patience, not seconds
+HOST_PATIENCE = 2  # a host's faults have an account of their own, with so many times the page's tries
+HOST_DELAY_MAX_S = 30.0  # its troubles pass, or do not: no reason to come back much later
 RETRY_AFTER_MAX_S = 1800.0  # a crawl must end: a host that asks for more is given up after its tries
 
 
@@ -38,8 +41,10 @@ def judge(
     rng: random.Random,
     *,
     retry_after_s: float | None = None,
+    down: HostDown | None = None,
 ) -> Verdict:
-    """The verdict on a page that had `attempts` charged tries before this one.
+    """The verdict on a page with `attempts` tries before this one, charged to the account that this outcome is charged to:
+    the host's for a host's fault, else the page's own. While its host is `down` a page waits for free.
 
     `retry_after_s` is a server's own wish: it is honoured as the least delay up to `RETRY_AFTER_MAX_S`, with jitter added and
     never taken away.
@@ -51,20 +56,16 @@ def judge(
             return Verdict(Status.UNCHANGED, 0.0, charged=True)
         case Outcome.NOT_FOUND:
             return Verdict(Status.GONE, 0.0, charged=True)
-        case (
-            Outcome.SERVER_ERROR
-            | Outcome.TIMEOUT
-            | Outcome.UNREACHABLE
-            | Outcome.TLS
-            | Outcome.MALFORMED
-            | Outcome.CRASHED
-            | Outcome.ROBOTS_UNAVAILABLE
-        ):
+        case Outcome.SERVER_ERROR | Outcome.TIMEOUT | Outcome.UNREACHABLE | Outcome.TLS | Outcome.ROBOTS_UNAVAILABLE:
+            if down is not None:
+                return _while_down(down, rng)
+            patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
+            return _again(attempts, policy.attempts_max * HOST_PATIENCE, Status.DEAD, patient, rng, retry_after_s)
+        case Outcome.MALFORMED | Outcome.CRASHED:
             return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.THROTTLED:
-            return _again(
-                attempts, max(THROTTLED_ATTEMPTS, policy.attempts_max), Status.DEAD, policy, rng, retry_after_s
-            )
+            limit = max(THROTTLED_ATTEMPTS, policy.attempts_max * HOST_PATIENCE)
+            return _again(attempts, limit, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.NOT_EXTRACTED | Outcome.FUNCTION_FAILED:
             limit = min(INVALID_ATTEMPTS, policy.attempts_max)
             return _again(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
@@ -82,6 +83,12 @@ def judge(
             return Verdict(Status.DUE, retry_after_s or 0.0, charged=False)
         case _:
             assert_never(outcome)
+
+
+def _while_down(down: HostDown, rng: random.Random) -> Verdict:
+    if down.given_up:
+        return Verdict(Status.DEAD, 0.0, charged=True)
+    return Verdict(Status.DUE, down.rest_s + rng.uniform(0.0, 1.0), charged=False)
 
 
 def _again(

@@ -17,8 +17,9 @@ import sqlalchemy as sa
 from scraper.domain import CrawlStatus, Kind, Status
 from scraper.sites.definition import Site
 from scraper.stores.database import dumps
-from scraper.stores.frontier import PageChange
+from scraper.stores.frontier import END_LEASES, PageChange
 
+REPLAY = "replay"  # the trigger of a crawl that takes up dead pages alone
 DELISTED_AFTER = 2  # complete crawls in a row that miss a product before it counts as delisted
 
 OPEN = sa.text("""
@@ -37,7 +38,8 @@ UPDATE crawls c
        ok = c.ok + i.ok, unchanged = c.unchanged + i.unchanged, gone = c.gone + i.gone, dead = c.dead + i.dead,
        invalid = c.invalid + i.invalid, dropped = c.dropped + i.dropped, fresh = c.fresh + i.fresh,
        fetches = c.fetches + i.fetches, retries = c.retries + i.retries, links_cut = c.links_cut + i.links_cut,
-       products_new = c.products_new + i.products_new, products_changed = c.products_changed + i.products_changed
+       products_new = c.products_new + i.products_new, products_changed = c.products_changed + i.products_changed,
+       progressed_at = CASE WHEN i.fetches + i.discovery_total + i.product_total > 0 THEN now() ELSE c.progressed_at END
   FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(crawl_id bigint, discovery_total int, discovery_done int,
        product_total int, product_done int, ok int, unchanged int, gone int, dead int, invalid int, dropped int,
        fresh int, fetches int, retries int, links_cut int, products_new int, products_changed int)
@@ -69,6 +71,25 @@ RETURNING pr.delisted_at = now() AS delisted
 DROP_OPEN = sa.text("""
 UPDATE pages SET status = 'dropped', lease_id = NULL, settled_at = now()
  WHERE crawl_id = :id AND status IN ('due', 'leased') RETURNING crawl_id, kind, status
+""")
+
+LEASES_OF = sa.text("SELECT DISTINCT lease_id FROM pages WHERE crawl_id = :id AND status = 'leased'")
+
+# A minute counts once, however many coordinators look; and none counts in which nobody looked: an installation that was
+# down for a day has not watched its crawls stand still.
+WATCH = sa.text("""
+UPDATE crawls c
+   SET watched_at = now(),
+       idle_minutes = CASE WHEN c.progressed_at >= c.watched_at THEN 0 ELSE c.idle_minutes + 1 END
+  FROM sites s
+ WHERE s.id = c.site_id AND NOT s.paused AND c.status = 'running' AND c.watched_at < now() - interval '1 minute'
+RETURNING c.id, c.idle_minutes
+""")
+
+WAITING_FOR = sa.text("""
+SELECT queue, host, count(*) AS pages, mode() WITHIN GROUP (ORDER BY last_outcome) AS outcome
+  FROM pages WHERE crawl_id = :id AND status IN ('due', 'leased')
+ GROUP BY queue, host ORDER BY pages DESC, host LIMIT 1
 """)
 
 
@@ -202,6 +223,11 @@ def active_crawl(connection: sa.Connection, site_id: int) -> int | None:
     return connection.execute(query, {"site": site_id}).scalar()
 
 
+def is_replay(connection: sa.Connection, crawl_id: int) -> bool:
+    query = sa.text("SELECT trigger FROM crawls WHERE id = :id")
+    return bool(connection.execute(query, {"id": crawl_id}).scalar() == REPLAY)
+
+
 def planned(connection: sa.Connection) -> list[int]:
     """Crawls that wait for their discovery: normally empty, but a message may have been lost."""
     return list(connection.execute(sa.text("SELECT id FROM crawls WHERE status = 'planned' ORDER BY id")).scalars())
@@ -235,8 +261,32 @@ def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Ro
 
 
 def running(connection: sa.Connection, crawl_ids: Sequence[int]) -> set[int]:
-    query = sa.text("SELECT id FROM crawls WHERE id = ANY (:ids) AND status = 'running'")
+    """Those of the crawls whose pages are to be fetched now: running, and of a site that is not paused."""
+    query = sa.text("""
+        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
+         WHERE c.id = ANY (:ids) AND c.status = 'running' AND NOT s.paused""")
     return set(connection.execute(query, {"ids": list(crawl_ids)}).scalars())
+
+
+def paused(connection: sa.Connection) -> list[int]:
+    """The running crawls of paused sites."""
+    query = sa.text("""
+        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id WHERE s.paused AND c.status = 'running'""")
+    return list(connection.execute(query).scalars())
+
+
+def standing_still(connection: sa.Connection, minutes: float) -> list[int]:
+    """Looks at the running crawls, each once a minute. Returns those that have not moved for so many looks."""
+    return [row.id for row in connection.execute(WATCH) if row.idle_minutes >= minutes]
+
+
+def waits_for(connection: sa.Connection, crawl_id: int) -> str:
+    """What most open pages of a crawl wait for, for a note."""
+    row = connection.execute(WAITING_FOR, {"id": crawl_id}).first()
+    if row is None:
+        return "no page is open"
+    last = f", last: {row.outcome}" if row.outcome else ", never tried"
+    return f"{row.pages} pages of {row.host} wait on queue {row.queue}{last}"
 
 
 def count(connection: sa.Connection, counts: CountsByCrawl) -> list[int]:
@@ -278,20 +328,23 @@ def end(connection: sa.Connection, crawl_id: int, status: CrawlStatus, note: str
     connection.execute(query, {"id": crawl_id, "status": status, "note": note, "delisted": delisted})
 
 
-def stop(connection: sa.Connection, crawl_id: int, note: str) -> bool:
-    """Ends an active crawl now: its open pages are dropped and the effects of those under way are fenced off."""
+def stop(connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatus = CrawlStatus.STOPPED) -> bool:
+    """Ends an active crawl now: its open pages are dropped and the effects of those under way are fenced off. Leases
+    that have no other page end with it."""
     query = sa.text("SELECT id FROM crawls WHERE id = :id AND status IN ('planned', 'running') FOR UPDATE")
     if connection.execute(query, {"id": crawl_id}).first() is None:
         return False
     counts = CountsByCrawl()
+    leases = list(connection.execute(LEASES_OF, {"id": crawl_id}).scalars())
     for row in connection.execute(DROP_OPEN, {"id": crawl_id}):
         counts[crawl_id].dropped += 1
         if row.kind == "product":
             counts[crawl_id].product_done += 1
         else:
             counts[crawl_id].discovery_done += 1
+    connection.execute(END_LEASES, {"ids": leases})
     count(connection, counts)
-    end(connection, crawl_id, CrawlStatus.STOPPED, note)
+    end(connection, crawl_id, status, note)
     return True
 
 

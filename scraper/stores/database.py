@@ -19,14 +19,18 @@ TRIES = 5
 
 
 def make_engine(url: str, *, pool_size: int = 4) -> sa.Engine:
-    """An engine whose sessions keep UTC and give up on a lock or a dead peer rather than hang."""
-    options = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=60s -c jit=off"
+    """An engine whose sessions keep UTC and give up on a lock or a dead peer rather than hang.
+
+    A process that is frozen within a transaction loses it after ten seconds, so that others get the rows it has locked.
+    """
+    options = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=10s -c jit=off"
+    dead_peer = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
     return sa.create_engine(
         url,
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_pre_ping=True,
-        connect_args={"connect_timeout": 5, "options": options, "application_name": "scraper"},
+        connect_args={"connect_timeout": 5, "options": options, "application_name": "scraper", **dead_peer},
         json_serializer=lambda value: dumps(value),
         json_deserializer=orjson.loads,
     )

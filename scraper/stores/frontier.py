@@ -11,8 +11,8 @@ All times are PostgreSQL's; no process compares its own clock with a stored one.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -22,7 +22,15 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Lease, LeasedPage
 from scraper.stores.database import dumps
 
-LOSSES_MAX = 3  # workers that may die holding a page before the page is taken for the cause
+CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
+SETTLE_IN_S = 10.0  # after PostgreSQL has started, for workers that still live to prolong what ran out meanwhile
+
+# A worker that dies takes many pages with it, of which one may be the cause. From the second time on they are suspects:
+# leased in small batches, then alone, then one at a time, so that only the cause is there when it kills once more.
+SUSPECT_LOSSES = 2
+LOSSES_MAX = 5
+SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}  # losses -> pages in a lease
+SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}  # losses -> leases of a queue at a time
 
 # A product whose last good answer is younger than the crawl's revisit age is reached, but not asked again.
 FRESH = """(excluded.kind = 'product' AND p.status NOT IN ('gone', 'dead', 'invalid')
@@ -34,7 +42,9 @@ FRESH = """(excluded.kind = 'product' AND p.status NOT IN ('gone', 'dead', 'inva
 # With `again`, dead and invalid pages are taken up once more, even by the crawl that gave them up.
 def _add_statement(*, again: bool) -> sa.TextClause:
     unusable = "p.status IN ('dead', 'invalid')" if again else "false"
-    before = "a.crawl_id, a.kind, a.status, 1 AS pages, u.before FROM added a JOIN unknown u USING (site_id, fingerprint)"
+    before = (
+        "a.crawl_id, a.kind, a.status, 1 AS pages, u.before FROM added a JOIN unknown u USING (site_id, fingerprint)"
+    )
     return sa.text(f"""
 WITH input AS (
     SELECT DISTINCT ON (site_id, fingerprint) *
@@ -91,8 +101,32 @@ SELECT h.queue, h.host, first.priority, c.rate_per_s, coalesce(held.pages, 0) AS
          WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now()
          ORDER BY priority DESC, not_before LIMIT 1) first
   JOIN crawls c ON c.id = first.crawl_id
+  JOIN sites s ON s.id = c.site_id AND NOT s.paused
   LEFT JOIN held ON held.host = h.host
  ORDER BY first.priority DESC, first.not_before
+""")
+
+DUE_QUEUES = sa.text("""
+WITH RECURSIVE q AS (
+    (SELECT queue FROM pages WHERE status = 'due' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM pages WHERE status = 'due' AND queue > q.queue ORDER BY queue LIMIT 1) FROM q
+     WHERE q.queue IS NOT NULL
+) SELECT queue FROM q WHERE queue IS NOT NULL
+""")
+
+# As many as may be leased, not all there are: the index is read no further than that.
+DUE_PAGES = sa.text("""
+WITH may AS (
+    SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS m(host text, pages int)
+)
+SELECT may.host, due.priority, count(*) AS pages
+  FROM may CROSS JOIN LATERAL (
+        SELECT priority FROM pages
+         WHERE status = 'due' AND queue = :queue AND host = may.host AND not_before <= now() AND losses < 2
+           AND crawl_id <> ALL (:paused)
+         ORDER BY priority DESC LIMIT may.pages) due
+ GROUP BY may.host, due.priority
 """)
 
 LEASE = sa.text("""
@@ -101,12 +135,34 @@ WITH want AS (
 ), picked AS (
     SELECT due.id FROM want CROSS JOIN LATERAL (
         SELECT id FROM pages
-         WHERE status = 'due' AND queue = :queue AND host = want.host AND not_before <= now()
+         WHERE status = 'due' AND queue = :queue AND host = want.host AND not_before <= now() AND losses < 2
+           AND crawl_id <> ALL (:paused)
          ORDER BY priority DESC, not_before LIMIT want.pages FOR UPDATE SKIP LOCKED) due
 )
 UPDATE pages p
    SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
   FROM picked WHERE p.id = picked.id
+RETURNING p.id, p.lease_id, p.priority
+""").bindparams(
+    sa.bindparam("products", type_=sa.Uuid),
+    sa.bindparam("listings", type_=sa.Uuid),
+)
+
+SUSPECTS = sa.text("""
+SELECT queue, losses, count(*) FILTER (WHERE status = 'due' AND not_before <= now()) AS due,
+       count(DISTINCT lease_id) AS leases
+  FROM pages WHERE losses >= 2 AND status IN ('due', 'leased') AND crawl_id <> ALL (:paused)
+ GROUP BY queue, losses
+""")
+
+LEASE_SUSPECTS = sa.text("""
+UPDATE pages p
+   SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
+  FROM (SELECT id FROM pages
+         WHERE losses = :losses AND status = 'due' AND queue = :queue AND not_before <= now()
+           AND crawl_id <> ALL (:paused)
+         ORDER BY priority DESC, id LIMIT :pages FOR UPDATE SKIP LOCKED) picked
+ WHERE p.id = picked.id
 RETURNING p.id, p.lease_id, p.priority
 """).bindparams(
     sa.bindparam("products", type_=sa.Uuid),
@@ -125,28 +181,39 @@ RETURNING kind, queue
 """)
 
 CLAIMED_PAGES = sa.text("""
-SELECT id, crawl_id, url, kind, host, attempts, depth
+SELECT id, crawl_id, url, kind, host, attempts, host_attempts, depth
   FROM pages WHERE lease_id = :id ORDER BY priority DESC, id
 """)
 
+# One that has run out and was not taken back yet is still its worker's: nobody else can have got its pages.
 EXTEND = sa.text("""
-UPDATE leases SET until = now() + :lease_s * interval '1 second'
- WHERE id = ANY (:ids) AND until > now() RETURNING id
+UPDATE leases SET until = now() + :lease_s * interval '1 second' WHERE id = ANY (:ids) RETURNING id
 """)
 
+END_LEASES = sa.text("""
+DELETE FROM leases l WHERE id = ANY (:ids) AND NOT EXISTS (SELECT FROM pages p WHERE p.lease_id = l.id)
+""")
+
+# While PostgreSQL was away nobody could prolong a lease. Those from before get a moment once it is back.
 EXPIRED = sa.text("""
-DELETE FROM leases WHERE id IN (SELECT id FROM leases WHERE until <= now() ORDER BY id FOR UPDATE SKIP LOCKED)
+DELETE FROM leases WHERE id IN (
+    SELECT id FROM leases
+     WHERE until <= now()
+       AND NOT (started_at IS NOT NULL AND started_at < pg_postmaster_start_time()
+                AND now() < pg_postmaster_start_time() + :settle_in_s * interval '1 second')
+     ORDER BY id FOR UPDATE SKIP LOCKED)
 RETURNING id, started_at IS NOT NULL AS started
 """)
 
-# The third worker that dies with a page makes the page the suspect; an unclaimed message is nobody's fault.
+# An unclaimed message is nobody's fault; a worker that died with a page may be the page's.
 TAKE_BACK = sa.text("""
 UPDATE pages
    SET lease_id = NULL, losses = losses + CAST(:started AS int), not_before = now(),
        status = CASE WHEN losses + CAST(:started AS int) >= :losses_max THEN 'dead' ELSE 'due' END,
        last_outcome = CASE WHEN :started THEN 'worker_lost' ELSE last_outcome END,
        error = CASE WHEN losses + CAST(:started AS int) >= :losses_max
-                    THEN format('%s workers died or froze while they held it', losses + 1) ELSE error END,
+                    THEN format('%s workers died or froze while they held it, the last ones with no other page',
+                                losses + 1) ELSE error END,
        settled_at = now()
  WHERE lease_id = ANY (:ids)
 RETURNING crawl_id, kind, status
@@ -217,6 +284,27 @@ class LeasedBatch:
     priority: int
 
 
+@dataclass(frozen=True, slots=True)
+class Suspects:
+    """The suspects of a queue with so many losses: how many are due now, and how many leases of them are out."""
+
+    queue: str
+    losses: int
+    due: int
+    leases: int
+
+    @property
+    def room(self) -> int:
+        """Leases that may be made now."""
+        size, at_once = SUSPECT_BATCH.get(self.losses, 1), SUSPECT_LEASES.get(self.losses, 1)
+        return max(0, min(at_once - self.leases, -(-self.due // size)))
+
+
+def unclaimed_s(lease_s: float) -> float:
+    """How long a lease waits for a worker to claim it, and its message in the broker."""
+    return min(CLAIM_S, lease_s)
+
+
 def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room], *, again: bool = False) -> Added:
     """Adds pages to their crawls while there is room; those a crawl has already are left alone, but for dead and invalid
     ones where they are wanted `again`."""
@@ -237,13 +325,48 @@ def due_hosts(connection: sa.Connection) -> list[DueHost]:
     return [DueHost(r.queue, r.host, r.priority, r.rate_per_s, r.held) for r in connection.execute(DUE_HOSTS)]
 
 
-def lease(connection: sa.Connection, queue: str, wanted: dict[str, int], lease_s: float) -> list[LeasedBatch]:
+def due_queues(connection: sa.Connection) -> list[str]:
+    return list(connection.execute(DUE_QUEUES).scalars())
+
+
+def due_pages(
+    connection: sa.Connection, queue: str, allowances: Mapping[str, int], paused: Sequence[int]
+) -> dict[int, Counter[str]]:
+    """What is due now on a queue, no more than each host's allowance: priority -> host -> pages. Suspects apart."""
+    hosts = [{"host": host, "pages": pages} for host, pages in allowances.items() if pages > 0]
+    due: dict[int, Counter[str]] = defaultdict(Counter)
+    for row in connection.execute(DUE_PAGES, {"queue": queue, "hosts": dumps(hosts), "paused": list(paused)}):
+        due[row.priority][row.host] = row.pages
+    return due
+
+
+def suspects(connection: sa.Connection, paused: Sequence[int]) -> list[Suspects]:
+    """The pages that several workers died with, by queue and losses; normally none."""
+    rows = connection.execute(SUSPECTS, {"paused": list(paused)})
+    return [Suspects(row.queue, row.losses, row.due, row.leases) for row in rows]
+
+
+def lease(
+    connection: sa.Connection, queue: str, wanted: Mapping[str, int], lease_s: float, paused: Sequence[int] = ()
+) -> list[LeasedBatch]:
     """Leases up to `wanted[host]` due pages of each host on one queue: at most one batch a task (listings, products)."""
-    products, listings = uuid4(), uuid4()
     hosts = [{"host": host, "pages": pages} for host, pages in wanted.items()]
-    rows = connection.execute(
-        LEASE, {"hosts": dumps(hosts), "queue": queue, "products": products, "listings": listings}
-    )
+    return _lease(connection, queue, LEASE, {"hosts": dumps(hosts), "paused": list(paused)}, lease_s)
+
+
+def lease_suspects(
+    connection: sa.Connection, some: Suspects, lease_s: float, paused: Sequence[int]
+) -> list[LeasedBatch]:
+    """Leases a few suspects, at most one batch a task."""
+    values = {"losses": some.losses, "pages": SUSPECT_BATCH.get(some.losses, 1), "paused": list(paused)}
+    return _lease(connection, some.queue, LEASE_SUSPECTS, values, lease_s)
+
+
+def _lease(
+    connection: sa.Connection, queue: str, statement: sa.TextClause, values: dict[str, Any], lease_s: float
+) -> list[LeasedBatch]:
+    products, listings = uuid4(), uuid4()
+    rows = connection.execute(statement, {**values, "queue": queue, "products": products, "listings": listings})
     highest: dict[UUID, int] = defaultdict(int)
     count: dict[UUID, int] = defaultdict(int)
     for row in rows:
@@ -254,8 +377,16 @@ def lease(connection: sa.Connection, queue: str, wanted: dict[str, int], lease_s
         if count[lease_id]:
             batch = LeasedBatch(lease_id, queue, kind, count[lease_id], highest[lease_id])
             batches.append(batch)
-            values = {"id": batch.id, "queue": queue, "kind": kind, "pages": batch.pages, "lease_s": lease_s}
-            connection.execute(OPEN_LEASE, values)
+            connection.execute(
+                OPEN_LEASE,
+                {
+                    "id": batch.id,
+                    "queue": queue,
+                    "kind": kind,
+                    "pages": batch.pages,
+                    "lease_s": unclaimed_s(lease_s),
+                },
+            )
     return batches
 
 
@@ -272,6 +403,7 @@ def claim(connection: sa.Connection, lease_id: UUID, worker: str, lease_s: float
             kind=Kind(p.kind),
             host=p.host,
             attempts=p.attempts,
+            host_attempts=p.host_attempts,
             depth=p.depth,
         )
         for p in connection.execute(CLAIMED_PAGES, {"id": lease_id})
@@ -295,7 +427,7 @@ def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float)
 def take_back(connection: sa.Connection) -> list[PageChange]:
     """Ends the expired leases and makes their pages due again, or dead where they keep killing workers."""
     expired: dict[bool, list[UUID]] = {True: [], False: []}
-    for row in connection.execute(EXPIRED):
+    for row in connection.execute(EXPIRED, {"settle_in_s": SETTLE_IN_S}):
         expired[row.started].append(row.id)
     changes: list[PageChange] = []
     for started, ids in expired.items():

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.domain import Kind, Outcome, Settled, Status
+from scraper.domain import Blame, Kind, Outcome, Settled, Status
 from scraper.stores import crawls, frontier, products
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import dumps
@@ -24,22 +24,19 @@ from scraper.stores.products import NewProduct
 FENCE = sa.text("""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, status text, delay float8,
-           charged int, outcome text, code int, error text, excerpt text, hash uuid)
+           charged int, host_charged int, outcome text, code int, error text, excerpt text, head jsonb, hash uuid)
 )
 UPDATE pages p
    SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged' ELSE s.status END,
-       lease_id = NULL, attempts = p.attempts + s.charged, losses = 0,
+       lease_id = NULL, attempts = p.attempts + s.charged, host_attempts = p.host_attempts + s.host_charged,
+       losses = CASE WHEN s.outcome = 'deferred' THEN p.losses ELSE 0 END,
        not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second' ELSE p.not_before END,
-       last_outcome = s.outcome, http_status = s.code, error = s.error, excerpt = s.excerpt,
+       last_outcome = s.outcome, http_status = s.code, error = s.error, excerpt = s.excerpt, response_head = s.head,
        content_hash = CASE WHEN s.status = 'ok' THEN s.hash ELSE p.content_hash END,
        fetched_at = CASE WHEN s.status IN ('ok', 'unchanged') THEN now() ELSE p.fetched_at END,
        settled_at = now()
   FROM s WHERE p.id = s.id AND p.lease_id = s.lease
 RETURNING p.id, p.crawl_id, p.kind, p.status
-""")
-
-END_LEASES = sa.text("""
-DELETE FROM leases l WHERE id = ANY (:ids) AND NOT EXISTS (SELECT FROM pages p WHERE p.lease_id = l.id)
 """)
 
 
@@ -90,25 +87,30 @@ def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapp
         counts[change.crawl_id].added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
-    connection.execute(END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
+    connection.execute(frontier.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
     drained = crawls.count(connection, counts)
     return Stored(held=len(kept), added=len(added.pages), drained=drained)
 
 
 def _row(page: SettledPage) -> dict[str, Any]:
     s = page.settled
-    return {
+    hosts = s.outcome.blame is Blame.HOST
+    row = {
         "id": s.page_id,
         "lease": s.lease_id,
         "status": s.verdict.status,
         "delay": s.verdict.delay_s,
-        "charged": int(s.verdict.charged),
+        "charged": int(s.verdict.charged and not hosts),
+        "host_charged": int(s.verdict.charged and hosts),
         "outcome": s.outcome,
         "code": s.http_status,
         "error": s.error,
         "excerpt": s.excerpt,
         "hash": page.content_hash,
     }
+    if s.head:
+        row["head"] = s.head
+    return row
 
 
 def _count_page(counts: CountsByCrawl, settled: Settled, row: sa.Row[Any]) -> None:

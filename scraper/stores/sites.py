@@ -33,6 +33,11 @@ UPDATE sites SET enabled = false, updated_at = now()
  WHERE enabled AND NOT (name = ANY (:kept)) RETURNING name
 """)
 
+SET_PAUSED = sa.text("""
+UPDATE sites SET paused = :paused, scheduled_since = CASE WHEN :paused THEN scheduled_since ELSE now() END
+ WHERE name = :name
+""")
+
 SCHEDULED = sa.text("""
 SELECT s.id, s.name, s.definition, s.paused, s.scheduled_since, now() AS now,
        (SELECT max(c.slot) FROM crawls c WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot
@@ -72,6 +77,28 @@ def retire_all_but(connection: sa.Connection, names: Sequence[str]) -> list[str]
 def scheduled(connection: sa.Connection) -> list[ScheduledSite]:
     rows = connection.execute(SCHEDULED)
     return [ScheduledSite(r.id, r.name, r.definition, r.scheduled_since, r.last_slot, r.now) for r in rows]
+
+
+def pause(connection: sa.Connection, name: str) -> bool | None:
+    """Pauses a site. Returns whether it was not paused before; None where there is no such site."""
+    return _set_paused(connection, name, paused=True)
+
+
+def resume(connection: sa.Connection, name: str) -> bool | None:
+    """Ends a pause. Slots that came due meanwhile are not made up: whoever paused the site did not want them."""
+    return _set_paused(connection, name, paused=False)
+
+
+def is_paused(connection: sa.Connection, site_id: int) -> bool:
+    return bool(connection.execute(sa.text("SELECT paused FROM sites WHERE id = :id"), {"id": site_id}).scalar())
+
+
+def _set_paused(connection: sa.Connection, name: str, *, paused: bool) -> bool | None:
+    was = connection.execute(sa.text("SELECT paused FROM sites WHERE name = :name FOR UPDATE"), {"name": name}).scalar()
+    if was is None or was is paused:
+        return None if was is None else False
+    connection.execute(SET_PAUSED, {"name": name, "paused": paused})
+    return True
 
 
 def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:

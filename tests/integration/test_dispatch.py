@@ -219,7 +219,7 @@ def test_listings_and_products_go_to_tasks_of_their_own(engine: sa.Engine) -> No
     assert set(sent) == {"fetch_listings", "fetch_products"}
     assert sent["fetch_listings"].priority == 11
     for message in sent.values():
-        assert (message.queue, message.expires_s) == ("datacenter", SETTINGS.lease_s)
+        assert (message.queue, message.expires_s) == ("datacenter", frontier.CLAIM_S)
         assert claimed_pages(engine, UUID(message.kwargs["lease_id"])) in (1, 5)
 
 
@@ -345,10 +345,10 @@ def test_expired_leases_return_and_others_stay(engine: sa.Engine, crawl: tuple[i
     add(engine, [new_page(crawl, url) for url in urls(6)])
     expired, living = lease_all(engine, "shop.example", 3)[0], lease_all(engine, "shop.example", 3)[0]
     expire(engine, expired.id)
-    assert reap(engine) == [dispatch_message()]
+    assert reap(engine, SETTINGS) == [dispatch_message()]
     assert rows(engine, "SELECT status, count(*) FROM pages GROUP BY 1 ORDER BY 1") == [("due", 3), ("leased", 3)]
     assert rows(engine, "SELECT id FROM leases") == [(living.id,)]
-    assert reap(engine) == []
+    assert reap(engine, SETTINGS) == []
 
 
 def test_reapers_at_once_take_back_once(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -357,17 +357,17 @@ def test_reapers_at_once_take_back_once(engine: sa.Engine, crawl: tuple[int, int
         (batch,) = lease_all(engine, "shop.example", 10)
         assert claimed(engine, batch) is not None
         expire(engine, batch.id)
-    at_once([lambda: reap(engine) and None] * 3)
+    at_once([lambda: reap(engine, SETTINGS) and None] * 3)
     assert rows(engine, "SELECT DISTINCT status, losses FROM pages") == [("due", 1)]
 
 
 def test_a_crawl_whose_last_page_kills_its_workers_ends(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
     for _ in range(frontier.LOSSES_MAX):
-        (batch,) = lease_all(engine, "shop.example")
-        assert claimed(engine, batch) is not None
-        expire(engine, batch.id)
-        messages = reap(engine)
+        (lease_id,) = send(engine)
+        assert claimed(engine, lease_id) is not None
+        expire(engine, lease_id)
+        messages = reap(engine, SETTINGS)
     assert finish_message(crawl[1]) in messages
     finish(engine, crawl[1])
     assert rows(engine, "SELECT status, dead, product_done FROM crawls") == [("failed", 1, 1)]
@@ -376,9 +376,9 @@ def test_a_crawl_whose_last_page_kills_its_workers_ends(engine: sa.Engine, crawl
 def test_a_drained_crawl_whose_finish_was_lost_is_found(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     """Invariant 1."""
     settle_all(engine, crawl, dict.fromkeys(urls(2), OK))
-    assert reap(engine) == reap(engine) == [finish_message(crawl[1])]
+    assert reap(engine, SETTINGS) == reap(engine, SETTINGS) == [finish_message(crawl[1])]
     finish(engine, crawl[1])
-    assert reap(engine) == []
+    assert reap(engine, SETTINGS) == []
 
 
 # --- finish ----------------------------------------------------------------------------------------------------------

@@ -124,22 +124,11 @@ def test_a_retry_waits_in_the_frontier(engine: sa.Engine, crawl: tuple[int, int]
     (batch,) = lease_all(engine, "shop.example")
     (page,) = claimed(engine, batch).pages
     store(engine, crawl, [SettledPage(settled(page.id, crawl, batch.id, AGAIN))])
-    assert rows(engine, "SELECT status, attempts, not_before > now() + interval '25 s' FROM pages") == [
-        ("due", 1, True)
-    ]
+    assert rows(engine, "SELECT status, attempts, host_attempts, not_before > now() + interval '25 s' FROM pages") == [
+        ("due", 0, 1, True)
+    ], "a timeout is the host's fault"
     assert lease_all(engine, "shop.example") == []
     assert rows(engine, "SELECT retries, fetches, product_done FROM crawls") == [(1, 1, 0)]
-
-
-def test_a_page_that_kills_three_workers_is_dead(engine: sa.Engine, crawl: tuple[int, int]) -> None:
-    add(engine, [new_page(crawl, urls(1)[0])])
-    for _ in range(frontier.LOSSES_MAX):
-        (batch,) = lease_all(engine, "shop.example")
-        claimed(engine, batch)
-        expire(engine, batch.id)
-        with engine.begin() as connection:
-            frontier.take_back(connection)
-    assert rows(engine, "SELECT status, last_outcome FROM pages") == [("dead", "worker_lost")]
 
 
 def test_a_message_nobody_read_is_charged_to_nobody(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -230,4 +219,16 @@ def test_an_extended_lease_lives_and_a_lost_one_is_missing(engine: sa.Engine, cr
     kept, lost = lease_all(engine, "shop.example", 1)[0], lease_all(engine, "shop.example", 1)[0]
     expire(engine, lost.id)
     with engine.begin() as connection:
+        frontier.take_back(connection)
         assert frontier.extend(connection, [kept.id, lost.id, uuid4()], 60) == {kept.id}
+
+
+def test_a_lease_that_ran_out_is_its_workers_until_it_is_taken_back(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    """PostgreSQL was away: nobody else can have got the pages."""
+    add(engine, [new_page(crawl, url) for url in urls(2)])
+    (batch,) = lease_all(engine, "shop.example")
+    claimed(engine, batch)
+    expire(engine, batch.id)
+    with engine.begin() as connection:
+        assert frontier.extend(connection, [batch.id], 60) == {batch.id}
+        assert frontier.take_back(connection) == []

@@ -68,7 +68,7 @@ class Broker:
             with self.engine.begin() as connection:
                 connection.execute(sa.text("UPDATE leases SET until = now()"))
                 connection.execute(sa.text("UPDATE pages SET not_before = now() WHERE status = 'due'"))
-            self.send(reap.reap(self.engine))
+            self.send(reap.reap(self.engine, self.settings))
             self.send(plan.plan(self.engine))
             self.tick()
         pytest.fail("the crawl does not end")

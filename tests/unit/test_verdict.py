@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.domain import Outcome, Status, Verdict
-from scraper.policy.verdict import RETRY_AFTER_MAX_S, THROTTLED_ATTEMPTS, RetryPolicy, judge, outcome_of_status
+from scraper.domain import Blame, Outcome, Status, Verdict
+from scraper.policy.breaker import HostDown
+from scraper.policy.verdict import (
+    HOST_PATIENCE,
+    RETRY_AFTER_MAX_S,
+    THROTTLED_ATTEMPTS,
+    RetryPolicy,
+    judge,
+    outcome_of_status,
+)
 
 POLICIES = st.builds(RetryPolicy, attempts_max=st.integers(1, 20), base_s=st.floats(0.1, 10), max_s=st.floats(10, 1000))
 RNGS = st.integers().map(random.Random)
@@ -21,8 +30,12 @@ def middle() -> random.Random:
 
 
 def tries(outcome: Outcome, policy: RetryPolicy) -> int:
-    """The most a page may be tried: a host that asks us to slow down gets more patience than a page's own faults."""
-    return max(THROTTLED_ATTEMPTS, policy.attempts_max) if outcome is Outcome.THROTTLED else policy.attempts_max
+    """The most an account may be charged: a host's faults get more patience than a page's own, and a host that asks us
+    to slow down still more."""
+    if outcome.blame is not Blame.HOST:
+        return policy.attempts_max
+    limit = policy.attempts_max * HOST_PATIENCE
+    return max(THROTTLED_ATTEMPTS, limit) if outcome is Outcome.THROTTLED else limit
 
 
 @given(st.sampled_from(CHARGED), POLICIES, RNGS, st.none() | st.floats(0, 100_000))
@@ -42,13 +55,32 @@ def test_every_outcome_ends_within_the_attempts(
     assert verdict.delay_s == 0
 
 
-@given(st.lists(st.sampled_from(CHARGED), min_size=20), POLICIES, RNGS)
+@given(st.lists(st.sampled_from(CHARGED), min_size=80), POLICIES, RNGS)
 def test_a_mixture_of_outcomes_ends_too(outcomes: list[Outcome], policy: RetryPolicy, rng: random.Random) -> None:
-    for attempts, outcome in enumerate(outcomes):
-        if judge(outcome, attempts, policy, rng).status is not Status.DUE:
+    """Two accounts: a page ends at the latest when both are used up."""
+    charged: Counter[bool] = Counter()
+    for outcome in outcomes:
+        account = outcome.blame is Blame.HOST
+        if judge(outcome, charged[account], policy, rng).status is not Status.DUE:
             return
-        assert attempts + 1 < tries(outcome, policy)
+        charged[account] += 1
+        assert charged[account] < tries(outcome, policy)
     raise AssertionError("still due")
+
+
+@given(st.sampled_from(CHARGED), st.integers(0, 100), POLICIES, RNGS, st.floats(0, 60))
+def test_while_its_host_is_down_a_page_waits_for_free(
+    outcome: Outcome, attempts: int, policy: RetryPolicy, rng: random.Random, rest_s: float
+) -> None:
+    """Invariant 8."""
+    down = judge(outcome, attempts, policy, rng, down=HostDown(rest_s, given_up=False))
+    if outcome.blame is Blame.HOST and outcome is not Outcome.THROTTLED:
+        assert down.status is Status.DUE
+        assert not down.charged
+        assert down.delay_s >= rest_s
+        assert judge(outcome, attempts, policy, rng, down=HostDown(0.0, given_up=True)).status is Status.DEAD
+    else:
+        assert down.charged
 
 
 @given(
@@ -91,8 +123,10 @@ def test_a_page_that_was_not_tried_pays_nothing(attempts: int, policy: RetryPoli
         (Outcome.NOT_FOUND, 0, Status.GONE),
         (Outcome.REFUSED, 0, Status.DEAD),
         (Outcome.ROBOTS_DISALLOWED, 0, Status.DEAD),
-        (Outcome.SERVER_ERROR, 2, Status.DUE),
-        (Outcome.SERVER_ERROR, 3, Status.DEAD),
+        (Outcome.SERVER_ERROR, 6, Status.DUE),
+        (Outcome.SERVER_ERROR, 7, Status.DEAD),
+        (Outcome.MALFORMED, 2, Status.DUE),
+        (Outcome.MALFORMED, 3, Status.DEAD),
         (Outcome.NOT_EXTRACTED, 0, Status.DUE),
         (Outcome.NOT_EXTRACTED, 1, Status.INVALID),
         (Outcome.FUNCTION_FAILED, 1, Status.INVALID),

@@ -9,14 +9,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import chain
 from uuid import UUID, uuid4
 
+import psycopg
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from scraper import writer as writer_module
 from scraper.domain import Outcome, Settled, Status, Verdict
 from scraper.stores.settle import SettledPage
-from scraper.writer import GROUP_AGE_S, GROUP_PAGES, Pending, Writer
+from scraper.writer import FAILURES_MAX, GROUP_AGE_S, GROUP_PAGES, Pending, Writer
 
 LEASE = uuid4()
+AWAY = OperationalError("COMMIT", None, psycopg.OperationalError("the connection is lost"))
 GENEROUS_S = 20.0
 
 
@@ -27,7 +30,8 @@ def page(number: int, lease_id: UUID = LEASE) -> SettledPage:
 class Database:
     """A store that notes what it is given, and does with it what a test says."""
 
-    def __init__(self, *, fails: int = 0) -> None:
+    def __init__(self, *, fails: int = 0, error: Exception = AWAY) -> None:
+        self.error = error
         self.groups: list[list[int]] = []
         self.tries: list[list[int]] = []
         self.fails = fails
@@ -42,13 +46,13 @@ class Database:
         assert self.open.wait(GENEROUS_S)
         if self.fails:
             self.fails -= 1
-            raise ConnectionError("the server closed the connection")
+            raise self.error
         self.groups.append(ids)
 
 
-def run(database: Database, work: Callable[[Writer], Awaitable[None]], give_up_s: float = 60.0) -> None:
+def run(database: Database, work: Callable[[Writer], Awaitable[None]]) -> None:
     async def running() -> None:
-        writer = Writer(database.store, give_up_s=give_up_s)
+        writer = Writer(database.store)
         task = asyncio.create_task(writer.run())
         try:
             async with asyncio.timeout(GENEROUS_S):
@@ -198,8 +202,8 @@ def test_a_store_that_fails_is_tried_again_with_the_same_pages() -> None:
     assert database.groups == [[1, 2]]
 
 
-def test_a_group_is_given_up_when_its_leases_have_run_out_and_the_next_is_stored() -> None:
-    database = Database(fails=1_000_000)
+def test_a_group_that_fails_for_another_reason_is_given_up_and_the_next_is_stored() -> None:
+    database = Database(fails=1_000_000, error=ValueError("a fault of ours"))
 
     async def work(writer: Writer) -> None:
         lost, next_one = Pending(1), Pending(1)
@@ -209,6 +213,21 @@ def test_a_group_is_given_up_when_its_leases_have_run_out_and_the_next_is_stored
         writer.put(page(2), next_one)
         await next_one.stored.wait()
 
-    run(database, work, give_up_s=0.2)
+    run(database, work)
     assert database.groups == [[2]]
-    assert len(database.tries) >= 3
+    assert len(database.tries) == FAILURES_MAX + 1
+
+
+def test_a_process_that_must_end_does_not_wait_for_a_database_that_is_away() -> None:
+    database = Database(fails=1_000_000)
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(2)
+        writer.put(page(1), pending)
+        writer.put(page(2), pending)
+        writer.give_up_in(0.2)
+        await pending.stored.wait()
+        assert writer.lost == 2
+
+    run(database, work)
+    assert database.groups == []

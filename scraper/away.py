@@ -1,0 +1,176 @@
+"""Whether PostgreSQL and Redis answer this process: what counts as *away*, and one line when it begins and when it ends.
+
+Every part of a process meets the same outage, each in its own way and many times a second. They all note it here, and
+only the first of them is heard. Nothing is retried or decided here; how long a process bears an outage is for
+`scraper.watchdog` to say. Knows brokers other than Redis only by the builtin errors their clients raise.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+import redis.exceptions
+import structlog
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from scraper import settings as settings_module
+from scraper.servers import masked, scrubbed
+
+log = structlog.get_logger()
+
+QUIET_S = 10.0  # a server that comes and goes is not announced again so soon: one line a second helps nobody
+
+# 08: the connection broke. 53: too many clients, disk or memory full. 57P01 to 57P05: shutdown, crash, starting up.
+_AWAY_CLASSES = ("08", "53")
+_AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05"})
+_SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})  # no such table, column, schema
+
+
+def postgres_away(error: BaseException | None) -> bool:
+    """Whether PostgreSQL cannot be reached or cannot serve anybody: the same statement may succeed later.
+
+    A lost deadlock or lock, a cancelled statement and rejected data are not that: the server answered.
+    """
+    if isinstance(error, PoolTimeoutError):
+        return True
+    if isinstance(error, DBAPIError):
+        return bool(error.connection_invalidated) or postgres_away(error.orig)
+    if not isinstance(error, psycopg.Error):
+        return False
+    state = error.sqlstate
+    if state is None:  # nothing came from the server: not reached, closed, or cut off in the middle
+        return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+    return state.startswith(_AWAY_CLASSES) or state in _AWAY_STATES
+
+
+def broker_away(error: BaseException | None) -> bool:
+    """Whether Redis (or another broker) cannot be reached or takes no writes, whichever library says so."""
+    redis_says = (
+        redis.exceptions.ConnectionError,  # BusyLoadingError is one
+        redis.exceptions.TimeoutError,
+        redis.exceptions.ReadOnlyError,  # a primary that was demoted
+        redis.exceptions.OutOfMemoryError,
+    )
+    seen = 0
+    while error is not None and seen < 5:
+        if isinstance(error, (*redis_says, ConnectionError, TimeoutError)):
+            return True
+        kind = type(error)  # by name: steps may not import kombu
+        if kind.__module__ == "kombu.exceptions" and kind.__name__ in ("OperationalError", "LimitExceeded"):
+            return True
+        error, seen = error.__cause__, seen + 1
+    return False
+
+
+def schema_changed(error: BaseException | None) -> bool:
+    """Whether a table or column is not there: the database was migrated, or replaced, under a running process."""
+    original = error.orig if isinstance(error, DBAPIError) else error
+    return isinstance(original, psycopg.Error) and original.sqlstate in _SCHEMA_STATES
+
+
+class Outage:
+    """One server as this process meets it. Thread-safe.
+
+    Whoever speaks to the server reports `failed` or `answered`, or wraps the work in `noted`.
+    """
+
+    def __init__(self, server: str, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._server = server
+        self._url = url
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._announced = False
+        self._back_at = float("-inf")
+        self._error = ""
+
+    @property
+    def away_s(self) -> float:
+        """Seconds since the first failure after the last answer; 0.0 where it answers."""
+        since = self._since
+        return 0.0 if since is None else max(self._clock() - since, 0.001)
+
+    @property
+    def address(self) -> str:
+        return masked(self._url)
+
+    @property
+    def error(self) -> str:
+        """The last failure's first line, without passwords."""
+        return self._error
+
+    def failed(self, error: BaseException) -> None:
+        with self._lock:
+            now = self._clock()
+            self._error = scrubbed(error, self._url)[:300]
+            if self._since is None:
+                self._since = now
+            announce = not self._announced and now - self._back_at >= QUIET_S
+            self._announced = self._announced or announce
+        if announce:
+            log.warning(f"{self._server} is away", address=self.address, error=self._error)
+
+    def answered(self, began: float | None = None) -> None:
+        """`began`: when the work began that succeeded (the clock's time). What began before the outage proves nothing."""
+        if self._since is None:  # nearly always: no lock
+            return
+        with self._lock:
+            if self._since is None or (began is not None and began < self._since):
+                return
+            away_s, announced = self._clock() - self._since, self._announced
+            self._since, self._announced = None, False
+            if announced:
+                self._back_at = self._clock()
+        if announced:
+            log.info(f"{self._server} is back", address=self.address, away_s=round(away_s, 1))
+
+    @contextmanager
+    def noted(self, means: Callable[[BaseException], bool]) -> Iterator[None]:
+        """Work that ends well is an answer; an error that `means` away is a failure. Errors pass through."""
+        began = self._clock()
+        try:
+            yield
+        except Exception as error:
+            if means(error):
+                self.failed(error)
+            raise
+        self.answered(began)
+
+
+_outages: dict[tuple[str, str], Outage] = {}
+os.register_at_fork(after_in_child=_outages.clear)  # a lock may be held at the fork, by a thread the child has not
+
+
+def postgres() -> Outage:
+    return _of("PostgreSQL", settings_module.load().postgres_url)
+
+
+def redis_server() -> Outage:
+    """The Redis of budgets and robots.txt texts; the same as `broker()` unless BROKER_URL is set."""
+    return _of("Redis", settings_module.load().valkey_url)
+
+
+def broker() -> Outage:
+    settings = settings_module.load()
+    return redis_server() if settings.broker_url is None else _of("the broker", settings.celery_broker_url)
+
+
+def note(error: BaseException) -> bool:
+    """Notes an error that means a server is away. False: it means something else."""
+    if postgres_away(error):
+        postgres().failed(error)
+        return True
+    if broker_away(error):
+        broker().failed(error)
+        return True
+    return False
+
+
+def _of(server: str, url: str) -> Outage:
+    return _outages.setdefault((server, url), Outage(server, url))

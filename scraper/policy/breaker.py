@@ -1,0 +1,91 @@
+"""Whether a host as a whole is out of order, and what its pages do meanwhile: they wait, and pay nothing.
+
+One page that fails is its own trouble, and is charged for it. Several different pages that fail one after the other, with
+not one answer between them, are the host's: it rests, longer each time, and is tried again after each rest. A crawl must
+end, so patience is bounded: pages of a host that stays away for longer are given up as they are tried.
+
+Pure: the time is an argument. What one process sees is enough: a rest holds for the whole fleet (`stores.throttle`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from scraper.domain import Blame, Outcome
+
+DOWN_AFTER = 5  # different pages in a row
+REST_S = 2.0  # the first rest; each is twice the one before
+REST_MAX_S = 30.0
+PATIENCE_S = 900.0
+HOSTS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HostDown:
+    """A host is out of order: it rests for `rest_s` from now on. `given_up`: it has been for too long to be waited for."""
+
+    rest_s: float
+    given_up: bool
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Failures of a host since its last answer."""
+
+    since: float
+    pages: set[int] = field(default_factory=set)
+    rest_s: float = REST_S / 2
+    rests_until: float = 0.0
+
+
+class Breakers:
+    """The hosts that fail at the moment, as one process sees them."""
+
+    def __init__(self) -> None:
+        self._failing: OrderedDict[str, _Streak] = OrderedDict()
+
+    def saw(self, host: str, page_id: int, outcome: Outcome, now: float) -> HostDown | None:
+        """Takes note of a page's outcome. The answer says that its host is out of order; None: it is the page's own
+        matter. `now` is in seconds of any steady clock."""
+        match _says(outcome):
+            case None:
+                return None
+            case True:
+                self._failing.pop(host, None)
+                return None
+            case False:
+                return self._failed(host, page_id, now)
+
+    def _failed(self, host: str, page_id: int, now: float) -> HostDown | None:
+        streak = self._failing.get(host)
+        if streak is None:
+            streak = self._failing[host] = _Streak(since=now)
+            if len(self._failing) > HOSTS_MAX:
+                self._failing.popitem(last=False)
+        if len(streak.pages) < DOWN_AFTER:
+            streak.pages.add(page_id)
+        if len(streak.pages) < DOWN_AFTER:
+            return None
+        if now - streak.since > PATIENCE_S:
+            return HostDown(0.0, given_up=True)
+        if now >= streak.rests_until:
+            streak.rest_s = min(streak.rest_s * 2, REST_MAX_S)
+            streak.rests_until = now + streak.rest_s
+        return HostDown(streak.rests_until - now, given_up=False)
+
+
+def _says(outcome: Outcome) -> bool | None:
+    """What an outcome says of its host: True, it answers; False, it does not; None, nothing."""
+    if outcome in (Outcome.THROTTLED, Outcome.TLS, Outcome.FRESH):
+        return None  # it answers, but has a wish; a certificate does not mend itself in minutes; not asked
+    match outcome.blame:
+        case Blame.HOST:
+            return False
+        case Blame.US:
+            return None
+        case Blame.NOBODY | Blame.PAGE | Blame.PROXY | Blame.PARSER:
+            return True
+        case _ as never:
+            assert_never(never)
