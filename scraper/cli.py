@@ -7,18 +7,30 @@ answer; 4 a crawl that was waited for did not complete; 130 interrupted.
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper.errors import CrawlFailedError, DefinitionError, NotFoundError, ScraperError, ServerUnavailableError
+from scraper.domain import Blame, Outcome, Status
+from scraper.errors import DefinitionError, NotFoundError, ScraperError, ServerUnavailableError
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from scraper.settings import Settings
     from scraper.sites.definition import Site
+    from scraper.stores.dead import Selection
+
+# What a page can be dead or invalid for.
+UNUSABLE = [
+    outcome.value
+    for outcome in Outcome
+    if outcome.blame is not Blame.NOBODY and outcome not in (Outcome.NOT_FOUND, Outcome.DEFERRED)
+]
+STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # orjson escapes what is below
 
 
 class Command(click.Group):
@@ -75,9 +87,10 @@ def _engine() -> sa.Engine:
 
 
 def _print_json(value: Any) -> None:
+    """As JSON of the same meaning that does not steer a terminal, whatever a shop has sent."""
     from scraper.stores.database import dumps
 
-    click.echo(dumps(value))
+    click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", dumps(value)))
 
 
 @main.command()
@@ -132,7 +145,7 @@ def psql(arguments: tuple[str, ...]) -> None:
 
 @main.group()
 def sites() -> None:
-    """Look at the site definitions."""
+    """Look at the site definitions; pause and resume sites."""
 
 
 @sites.command("check")
@@ -172,6 +185,42 @@ def sites_list(as_json: bool) -> None:
         click.echo(f"{site.name:<20} {site.queue:<12} {schedule:<28} {start}{state}")
 
 
+@sites.command("pause")
+@click.argument("name")
+def sites_pause(name: str) -> None:
+    """Fetch nothing of a site until it is resumed; effective within seconds.
+
+    A running crawl keeps its pages and goes on later. Slots of the schedule that come due meanwhile are not made up.
+    """
+    _set_paused(name, paused=True)
+
+
+@sites.command("resume")
+@click.argument("name")
+def sites_resume(name: str) -> None:
+    """End a site's pause."""
+    _set_paused(name, paused=False)
+
+
+def _set_paused(name: str, *, paused: bool) -> None:
+    from scraper.stores import sites as store
+    from scraper.stores.database import retried
+
+    engine = _engine()
+
+    def work() -> bool | None:
+        with engine.begin() as connection:
+            return store.pause(connection, name) if paused else store.resume(connection, name)
+
+    changed = retried(work)
+    if changed is None:
+        raise NotFoundError(f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there")
+    if paused:
+        click.echo(f"{name}: paused" if changed else f"{name}: was paused already")
+    else:
+        click.echo(f"{name}: resumed" if changed else f"{name}: was not paused")
+
+
 @sites.command("schema")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="A file instead of the terminal.")
 def sites_schema(output: str | None) -> None:
@@ -196,7 +245,6 @@ def crawl(site: str, wait: bool, refetch: bool, local: bool) -> None:
 
     With --wait and the embedded servers, a coordinator and a worker are started for the crawl where none is running.
     """
-    from scraper import progress
     from scraper.commands import crawling
 
     settings = _settings()
@@ -207,14 +255,7 @@ def crawl(site: str, wait: bool, refetch: bool, local: bool) -> None:
     if not wait:
         click.echo(opened.crawl_id)
         return
-    try:
-        ended = crawling.wait(engine, settings, opened.crawl_id, local=local or settings.embedded)
-    except KeyboardInterrupt:
-        click.echo(f"\nthe crawl goes on where workers run; `scraper stop {opened.crawl_id}` ends it", err=True)
-        sys.exit(130)
-    click.echo(progress.summary(ended))
-    if ended.status != "completed":
-        raise CrawlFailedError(f"crawl {ended.id} of {site} {ended.status}" + (f": {ended.note}" if ended.note else ""))
+    crawling.wait_all(engine, settings, [opened.crawl_id], local=local or settings.embedded)
 
 
 @main.command()
@@ -246,13 +287,162 @@ def status(site: str | None, as_json: bool, limit: int) -> None:
     from scraper import progress
     from scraper.commands import tables
     from scraper.stores import crawls
+    from scraper.stores import sites as store
 
     with _engine().connect() as connection:
         found = crawls.progress(connection, site=site, newest=limit)
+        paused = store.paused(connection)
     if as_json:
         _print_json([progress.as_json(one) for one in found])
+        return
+    tables.print_crawls(found)
+    if paused:
+        click.echo(f"paused: {', '.join(paused)}", err=True)
+
+
+@main.group()
+def dead() -> None:
+    """Dead and invalid pages: why, replayed, or dropped."""
+
+
+def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    from scraper.sites.scalars import seconds
+
+    try:
+        return None if value is None else seconds(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """The filters that say which dead and invalid pages are meant."""
+    for option in (
+        click.option("--newer", "newer_s", metavar="AGE", callback=_age, help="Given up less than AGE ago."),
+        click.option("--older", "older_s", metavar="AGE", callback=_age, help="Given up longer than AGE ago: 30m, 7d."),
+        click.option("--status", type=click.Choice([Status.DEAD, Status.INVALID]), help="One of the two only."),
+        click.option("--host", metavar="HOST", type=str.lower, help="Of that host, with its port if it has one."),
+        click.option("--reason", metavar="OUTCOME", type=click.Choice(UNUSABLE), help="Given up for that outcome."),
+    ):
+        command = option(command)
+    return command
+
+
+@dead.command("list")
+@click.argument("site", required=False)
+@_selecting
+@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=0), help="Pages to show.")
+@click.option("--summary", is_flag=True, help="Count them by site, reason and host instead.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filters: Any) -> None:
+    """Show dead and invalid pages, of SITE or of all, the latest first."""
+    from scraper.commands import dead as shown
+    from scraper.stores import dead as store
+
+    with _engine().connect() as connection:
+        selection = shown.selected(connection, site, **filters)
+        found = store.summary(connection, selection) if summary else store.find(connection, selection, limit)
+        total = store.total(connection, selection)
+    if as_json:
+        _print_json([shown.page_json(row) for row in found])
+    elif not total:
+        click.echo(shown.NOTHING)
+    elif summary:
+        shown.print_summary(found)
     else:
-        tables.print_crawls(found)
+        shown.print_found(found, total)
+
+
+@dead.command("show")
+@click.argument("page")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def dead_show(page: str, as_json: bool) -> None:
+    """Show all that is known of PAGE (an id, or a URL), and what to type next."""
+    from scraper.commands import dead as shown
+    from scraper.stores import dead as store
+
+    with _engine().connect() as connection:
+        row = store.read(connection, shown.page_id(connection, page))
+    assert row is not None
+    if as_json:
+        _print_json(shown.page_json(row))
+    else:
+        shown.print_page(row)
+
+
+def _acting(command: Callable[..., None]) -> Callable[..., None]:
+    """What replay and drop have in common: they want to be told which pages are meant."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON array."),
+        click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
+        click.option("--all", "everything", is_flag=True, help="Of all sites."),
+        _selecting,
+        click.argument("words", metavar="[SITE] [PAGE]...", nargs=-1),
+    ):
+        command = option(command)
+    return command
+
+
+def _selection(engine: sa.Engine, words: tuple[str, ...], everything: bool, filters: dict[str, Any]) -> Selection:
+    from scraper.commands import dead as shown
+
+    if not (everything or words or any(value is not None for value in filters.values())):
+        raise click.UsageError("say which pages are meant: a site, pages, a filter, or --all")
+    site, pages = shown.site_and_pages(words)
+    with engine.connect() as connection:
+        return shown.selected(connection, site, pages, **filters)
+
+
+@dead.command("replay")
+@_acting
+@click.option("--wait", is_flag=True, help="Show progress until their crawls end; exit 4 unless they complete.")
+def dead_replay(
+    words: tuple[str, ...], everything: bool, dry_run: bool, as_json: bool, wait: bool, **filters: Any
+) -> None:
+    """Try dead and invalid pages again: those of SITE, certain PAGEs (ids or URLs), those a filter lets through.
+
+    They join the site's running crawl, or one that is opened for them alone. It lists nothing anew and delists nothing.
+    """
+    from dataclasses import asdict
+
+    from scraper import dead as step
+    from scraper.commands import crawling
+    from scraper.commands import dead as shown
+
+    settings, engine = _settings(), _engine()
+    selection = _selection(engine, words, everything, filters)
+    done = step.outlook(engine, selection) if dry_run else shown.replay(engine, settings, selection)
+    shown.tell_missing(selection, sum(one.pages for one in done))
+    if as_json:
+        _print_json([asdict(one) for one in done])
+        shown.refuse(done)
+    elif not done:
+        click.echo(shown.NOTHING)
+    else:
+        shown.print_replayed(done, dry_run=dry_run)
+    if wait and not dry_run:
+        ids = [one.crawl_id for one in done if one.crawl_id is not None]
+        crawling.wait_all(engine, settings, ids, local=settings.embedded, summary_to_stderr=as_json)
+
+
+@dead.command("drop")
+@_acting
+def dead_drop(words: tuple[str, ...], everything: bool, dry_run: bool, as_json: bool, **filters: Any) -> None:
+    """Give dead and invalid pages up until a crawl finds them again. Products stay as they are."""
+    from dataclasses import asdict
+
+    from scraper import dead as step
+    from scraper.commands import dead as shown
+
+    engine = _engine()
+    selection = _selection(engine, words, everything, filters)
+    done = step.to_drop(engine, selection) if dry_run else step.drop(engine, selection)
+    shown.tell_missing(selection, sum(one.pages for one in done))
+    if as_json:
+        _print_json([asdict(one) for one in done])
+    elif not done:
+        click.echo(shown.NOTHING)
+    else:
+        shown.print_dropped(done, dry_run=dry_run)
 
 
 @main.command()

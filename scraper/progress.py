@@ -54,6 +54,7 @@ def as_json(progress: Progress) -> dict[str, Any]:
     rate = progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
     derived = {
         "phase": progress.phase,
+        "ending": progress.ending,
         "total": progress.total,
         "done": progress.done,
         "failed": progress.failed,
@@ -63,9 +64,11 @@ def as_json(progress: Progress) -> dict[str, Any]:
 
 
 def eta(progress: Progress, per_s: float) -> str:
-    """The time left as h:mm:ss, "discovering" while the total grows, "–" while nothing moves."""
+    """The time left as h:mm:ss, "discovering" while the total grows, "–" while nothing moves or is to move."""
     if progress.phase == "discovering":
         return "discovering"
+    if progress.paused:
+        return "–"
     if per_s <= 0:
         return "–"
     return str(timedelta(seconds=round((progress.total - progress.done) / per_s)))
@@ -84,7 +87,7 @@ def summary(progress: Progress) -> str:
     c = progress.counts
     rate = progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
     lines = [
-        f"{progress.site}: crawl {progress.id} {progress.status} in {progress.elapsed_s:.1f} s, "
+        f"{progress.site}: crawl {progress.id} {progress.ending or progress.status} in {progress.elapsed_s:.1f} s, "
         f"{progress.done:,} pages, {rate:.0f} pages/s",
         f"  pages: {c.ok:,} ok, {c.unchanged:,} unchanged, {c.gone:,} gone, {c.dead:,} dead, {c.invalid:,} invalid"
         + (f", {c.dropped:,} dropped" if c.dropped else "")

@@ -167,6 +167,7 @@ class Progress:
     elapsed_s: float
     counts: Counts
     products_delisted: int
+    paused: bool = False
 
     @property
     def active(self) -> bool:
@@ -185,10 +186,20 @@ class Progress:
         return self.counts.dead + self.counts.invalid
 
     @property
+    def ending(self) -> str | None:
+        """How it ended, in words; None while it runs."""
+        if self.active:
+            return None
+        dead = self.status == CrawlStatus.COMPLETED and self.failed
+        return "completed with dead pages" if dead else self.status
+
+    @property
     def phase(self) -> str:
-        """The status, and while running whether the total is known yet."""
+        """The status; while running, whether its site is paused or the total is known yet."""
         if self.status != CrawlStatus.RUNNING:
             return self.status
+        if self.paused:
+            return "paused"
         return "discovering" if self.counts.discovery_done < self.counts.discovery_total else "fetching"
 
 
@@ -353,8 +364,8 @@ def progress(
 ) -> list[Progress]:
     """The active crawls and the newest ended ones, newest first."""
     query = sa.text("""
-        SELECT c.*, s.name AS site, EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now()))
-               AS elapsed_s
+        SELECT c.*, s.name AS site, s.paused,
+               EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s
           FROM crawls c JOIN sites s ON s.id = c.site_id
          WHERE (CAST(:site AS text) IS NULL OR s.name = :site) AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
          ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest""")
@@ -378,4 +389,5 @@ def _progress(row: sa.Row[Any]) -> Progress:
         elapsed_s=float(row.elapsed_s),
         counts=counts,
         products_delisted=row.products_delisted,
+        paused=row.paused,
     )

@@ -89,6 +89,10 @@ def resume(connection: sa.Connection, name: str) -> bool | None:
     return _set_paused(connection, name, paused=False)
 
 
+def paused(connection: sa.Connection) -> list[str]:
+    return list(connection.execute(sa.text("SELECT name FROM sites WHERE paused ORDER BY name")).scalars())
+
+
 def is_paused(connection: sa.Connection, site_id: int) -> bool:
     return bool(connection.execute(sa.text("SELECT paused FROM sites WHERE id = :id"), {"id": site_id}).scalar())
 

@@ -1,5 +1,5 @@
-"""What a crawl survives: a killed worker, an emptied broker, a worker told to stop. The products are the truth every time,
-and the counters are the pages table's."""
+"""What a crawl survives: a killed worker, an emptied broker, a worker told to stop, a rolling restart, a pause. The products
+are the truth every time, and the counters are the pages table's."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ class Crawl:
 
         until(fetched, 60)
         assert self.progress()["status"] == "running", "too late to disturb it"
+
+    def quiet(self) -> bool:
+        """Whether the shop is not asked for anything for a second."""
+        before = len(self.shop.log())
+        time.sleep(1)
+        return len(self.shop.log()) == before
 
     def progress(self) -> dict[str, object]:
         return progress.as_json(progress.read_one(self.engine, self.id))
@@ -109,6 +115,54 @@ def test_a_worker_told_to_stop(crawl: Crawl) -> None:
     assert crawl.rows("SELECT count(*) FROM pages WHERE last_outcome = 'worker_lost'") == [(0,)]
     products = [target for _, target, _ in crawl.shop.log() if target.startswith("/p/")]
     assert len(products) == len(set(products)), "nothing is asked twice"
+
+
+def test_a_rolling_restart(crawl: Crawl) -> None:
+    """Every worker is replaced while the crawl runs, more than once: nothing is asked twice."""
+    crawl.shop.options(latency_ms=300)
+    workers = [crawl.worker, crawl.run.worker("residential,datacenter")]
+    for share in (0.1, 0.3, 0.5):
+        crawl.until_fetched(share)
+        crawl.worker = crawl.run.worker("residential,datacenter")
+        crawl.run.until_ready(crawl.worker)
+        assert crawl.run.end(workers.pop(0)) == 0
+        workers.append(crawl.worker)
+    crawl.until_completed()
+    crawl.assert_exact()
+    asked = [target for _, target, _ in crawl.shop.log()]
+    assert len(asked) == len(set(asked))
+    assert crawl.rows("SELECT count(*) FROM pages WHERE last_outcome = 'worker_lost' OR losses > 0") == [(0,)]
+
+
+def test_a_pause(crawl: Crawl) -> None:
+    """Within seconds nothing is asked any more; resumed, the crawl goes on where it was."""
+    crawl.until_fetched(0.2)
+    assert crawl.run.scraper("sites", "pause", "demo").stdout == "demo: paused\n"
+    until(crawl.quiet, 15, every_s=1.5)
+    assert crawl.progress()["phase"] == "paused"
+    assert crawl.run.scraper("status").stderr == "paused: demo\n"
+    until(lambda: crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)], 15)
+    assert "resume" in crawl.run.scraper("crawl", "demo", code=1).stderr
+    assert crawl.run.scraper("sites", "pause", "demo").stdout == "demo: was paused already\n"
+    assert crawl.run.scraper("sites", "resume", "demo").stdout == "demo: resumed\n"
+    crawl.until_completed()
+    crawl.assert_exact()
+    products = [target for _, target, _ in crawl.shop.log() if target.startswith("/p/")]
+    assert len(products) == len(set(products)), "nothing is asked twice"
+    assert "no site named" in crawl.run.scraper("sites", "pause", "nobody", code=2).stderr
+
+
+def test_a_crawl_that_is_stopped(crawl: Crawl) -> None:
+    crawl.until_fetched(0.2)
+    crawl.run.scraper("stop", str(crawl.id))
+    until(crawl.quiet, 15, every_s=1.5)
+    ended = crawl.progress()
+    assert ended["status"] == "stopped" and ended["dropped"]
+    assert_counted(crawl.engine, ended)
+    assert crawl.rows("SELECT count(*) FROM leases") == [(0,)]
+    stored = crawl.rows("SELECT count(*) FROM products")
+    time.sleep(1)
+    assert crawl.rows("SELECT count(*) FROM products") == stored == [(ended["products_new"],)]
 
 
 def test_a_coordinator_that_dies(crawl: Crawl) -> None:
