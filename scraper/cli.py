@@ -318,8 +318,12 @@ def _selecting(command: Callable[..., None]) -> Callable[..., None]:
     """The filters that say which dead and invalid pages are meant."""
     for option in (
         click.option("--newer", "newer_s", metavar="AGE", callback=_age, help="Given up less than AGE ago."),
-        click.option("--older", "older_s", metavar="AGE", callback=_age, help="Given up longer than AGE ago: 30m, 7d."),
-        click.option("--status", type=click.Choice([Status.DEAD, Status.INVALID]), help="One of the two only."),
+        click.option(
+            "--older", "older_s", metavar="AGE", callback=_age, help="Given up longer than AGE ago, as in 30m, 12h, 7d."
+        ),
+        click.option(
+            "--status", type=click.Choice([Status.DEAD.value, Status.INVALID.value]), help="One of the two only."
+        ),
         click.option("--host", metavar="HOST", type=str.lower, help="Of that host, with its port if it has one."),
         click.option("--reason", metavar="OUTCOME", type=click.Choice(UNUSABLE), help="Given up for that outcome."),
     ):
@@ -374,7 +378,7 @@ def _acting(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON array."),
         click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
-        click.option("--all", "everything", is_flag=True, help="Of all sites."),
+        click.option("--all", "everything", is_flag=True, help="All there are, or all that the filters let through."),
         _selecting,
         click.argument("words", metavar="[SITE] [PAGE]...", nargs=-1),
     ):
@@ -400,7 +404,7 @@ def dead_replay(
 ) -> None:
     """Try dead and invalid pages again: those of SITE, certain PAGEs (ids or URLs), those a filter lets through.
 
-    They join the site's running crawl, or one that is opened for them alone. It lists nothing anew and delists nothing.
+    They join the site's running crawl, or one that is opened for them alone, which delists nothing.
     """
     from dataclasses import asdict
 

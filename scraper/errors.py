@@ -37,6 +37,10 @@ class PausedError(ScraperError):
     """A site is paused, and what was asked for would fetch from it."""
 
 
+class BusyError(ScraperError):
+    """A site is being crawled in a way that does not go together with what was asked for."""
+
+
 class ServerUnavailableError(ScraperError):
     """PostgreSQL or Redis cannot be reached. The message says which address was tried and what to type."""
 

@@ -16,7 +16,7 @@ import structlog
 from pydantic import ValidationError
 
 from scraper.domain import Message
-from scraper.errors import NotFoundError, PausedError
+from scraper.errors import BusyError, NotFoundError, PausedError
 from scraper.policy.routing import COORDINATOR
 from scraper.policy.schedule import latest_slot
 from scraper.sites.definition import Site
@@ -50,7 +50,7 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
 
 def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
     """Opens a crawl of a site now, or finds the one that is running. Raises `NotFoundError` for an unknown site,
-    `PausedError` for a paused one."""
+    `PausedError` for a paused one, `BusyError` while dead pages of it are replayed."""
     with engine.begin() as connection:
         found = sites.find(connection, name)
         if found is None:
@@ -63,6 +63,11 @@ def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
             running = crawls.active_crawl(connection, site_id)
             if running is None:
                 raise NotFoundError(f"the crawl of {name!r} ended just now; try again")
+            if crawls.is_replay(connection, running):
+                raise BusyError(
+                    f"crawl {running} of {name} replays dead pages, and crawls of a site never overlap: wait for its end, "
+                    f"or end it with `scraper stop {running}`"
+                )
             return Opened(running, already_running=True, messages=[discover_message(running)])
     return Opened(crawl_id, already_running=False, messages=[discover_message(crawl_id)])
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.domain import Kind, Lease, Outcome, Settled, Status, Verdict
+from scraper.domain import Blame, Kind, Lease, Outcome, Settled, Status, Verdict
 from scraper.policy.urls import fingerprint, host_of
 from scraper.sites.definition import Site
 from scraper.stores import crawls, frontier, sites
@@ -87,6 +87,31 @@ def with_product(one: Settled, crawl: tuple[int, int], external_id: str, data: d
 def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[SettledPage]) -> Stored:
     with engine.begin() as connection:
         return settle(connection, pages, {crawl[1]: LIMITS})
+
+
+def give_up(
+    engine: sa.Engine,
+    crawl: tuple[int, int],
+    found: list[str],
+    outcome: Outcome = Outcome.REFUSED,
+    kind: Kind = Kind.PRODUCT,
+    *,
+    error: str = "no",
+    excerpt: str = "<h1>",
+    head: dict[str, str] | None = None,
+    depth: int = 1,
+) -> None:
+    """Adds pages of one host to a crawl and settles them as dead, or as invalid where the parser is to blame."""
+    add(engine, [new_page(crawl, url, kind, depth=depth) for url in found], room=1_000_000)
+    verdict = Verdict(Status.INVALID if outcome.blame is Blame.PARSER else Status.DEAD, 0.0, True)
+    for batch in lease_all(engine, host_of(found[0]), len(found)):
+        lease = claimed(engine, batch)
+        assert lease is not None
+        pages = [
+            SettledPage(Settled(page.id, crawl[1], lease.id, outcome, verdict, 403, error, excerpt, head or {"a": "b"}))
+            for page in lease.pages
+        ]
+        store(engine, crawl, pages)
 
 
 def rows(engine: sa.Engine, query: str) -> list[tuple[object, ...]]:

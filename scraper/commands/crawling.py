@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack
 
 import click
@@ -12,7 +13,8 @@ import sqlalchemy as sa
 from scraper import plan, progress, servers
 from scraper.commands import fleet
 from scraper.crawl_context import queues_of
-from scraper.errors import DefinitionError, NotFoundError, ServerUnavailableError
+from scraper.domain import CrawlStatus
+from scraper.errors import CrawlFailedError, DefinitionError, NotFoundError, ServerUnavailableError
 from scraper.plan import Opened
 from scraper.policy.routing import COORDINATOR
 from scraper.settings import Settings
@@ -38,20 +40,28 @@ def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool
 
 def from_files(settings: Settings, name: str) -> Site | None:
     """The definition of that name under sites/, or None. A broken file is only an error where it may be the one meant."""
+    return next(iter(all_from_files(settings, {name})), None)
+
+
+def all_from_files(settings: Settings, names: Set[str]) -> list[Site]:
+    """The definitions of those names that are under sites/. A broken file is only an error where it may be one of them."""
+    found: dict[str, Site] = {}
     problems: list[str] = []
     for path in loader.definition_files(settings.sites_dir):
+        if len(found) == len(names):
+            return list(found.values())
         try:
             site = loader.load_file(path)
         except DefinitionError as error:
-            if path.stem == name:
+            if path.stem in names:
                 raise
             problems += error.problems
             continue
-        if site.name == name:
-            return site
-    for problem in problems:
+        if site.name in names:
+            found.setdefault(site.name, site)
+    for problem in problems if len(found) < len(names) else ():
         click.echo(f"scraper: warning: {problem}", err=True)
-    return None
+    return list(found.values())
 
 
 def known_site(connection: sa.Connection, name: str) -> Site:
@@ -59,6 +69,25 @@ def known_site(connection: sa.Connection, name: str) -> Site:
     if found is None:
         raise NotFoundError(f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there")
     return found[1]
+
+
+def wait_all(
+    engine: sa.Engine, settings: Settings, crawl_ids: Sequence[int], *, local: bool, summary_to_stderr: bool = False
+) -> None:
+    """Shows crawls until each has ended, and what it came to. Raises `CrawlFailedError` unless all completed."""
+    failed = []
+    for crawl_id in crawl_ids:
+        try:
+            ended = wait(engine, settings, crawl_id, local=local)
+        except KeyboardInterrupt:
+            click.echo(f"\nthe crawl goes on where workers run; `scraper stop {crawl_id}` ends it", err=True)
+            sys.exit(130)
+        click.echo(progress.summary(ended), err=summary_to_stderr)
+        if ended.status != CrawlStatus.COMPLETED:
+            note = f": {ended.note}" if ended.note else ""
+            failed.append(f"crawl {ended.id} of {ended.site} {ended.status}{note}")
+    if failed:
+        raise CrawlFailedError("\n".join(failed))
 
 
 def wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -> Progress:

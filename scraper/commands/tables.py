@@ -33,9 +33,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for index, column in enumerate(columns):
         longest = max([len(column), *(len(row[index]) for row in rows)])
         # Where room is short, long texts give way; numbers, ids and prices stay whole.
-        table.add_column(column, overflow="ellipsis", no_wrap=True, min_width=min(longest, WHOLE_CHARS))
+        table.add_column(column, no_wrap=longest <= WHOLE_CHARS, min_width=min(longest, WHOLE_CHARS))
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in row))
     Console().print(table)
 
 
@@ -97,6 +97,11 @@ def print_history(versions: Sequence[dict[str, Any]]) -> None:
 def cell(value: Any) -> str:
     if value is None:
         return ""
-    text = format(value, "f") if isinstance(value, Decimal) else str(value)
-    text = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    text = plain(format(value, "f") if isinstance(value, Decimal) else str(value))
     return text if len(text) <= CELL_CHARS else text[: CELL_CHARS - 1] + "…"
+
+
+def plain(text: str) -> str:
+    """Text of a stranger's on one line, without what would steer a terminal: control characters, escape sequences, marks
+    that turn the direction of writing."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -1,0 +1,249 @@
+"""Dead and invalid pages taken up again (replayed) or given up (dropped), by hand.
+
+A replay goes through the frontier's front door: the pages join the site's running crawl or, where there is none, a crawl
+of their own (trigger `replay`) by the site's definition as it is now. They are then leased, fetched and judged like all
+others, with a clean account. No products are touched, no listings read but those asked for, and nothing is delisted.
+
+Batches of a thousand pages, a transaction each, so that no worker waits long for a row; all of one site go into one crawl,
+which a connection beside holds until the last batch is in. A replay that is interrupted has done what it has done: the same
+command does the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from scraper.crawl_context import queues_of
+from scraper.discover import dispatch_message
+from scraper.domain import CrawlStatus, Kind, Message
+from scraper.errors import PausedError, ScraperError
+from scraper.policy.routing import page_priority
+from scraper.sites.definition import Site
+from scraper.stores import crawls, frontier, sites
+from scraper.stores import dead as store
+from scraper.stores.crawls import REPLAY, CountsByCrawl
+from scraper.stores.database import retried
+from scraper.stores.dead import Selection, SitePages
+from scraper.stores.frontier import NewPage, Room
+
+BATCH = 1000
+OPEN_TRIES = 5
+AMPLE = 2**31 - 1  # a definition's limits bound what is found; these pages were found before
+
+# The connection beside says nothing while a batch waits for locks, which may take longer than its session may be idle.
+PATIENCE = sa.text("SET LOCAL idle_in_transaction_session_timeout = '120s'")
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a replay did at one site, or would do. `crawl_id` is None for a crawl that is not open yet; `outdated`: that
+    crawl began with an older definition, and stays with it. `refused` says why pages stayed as they are."""
+
+    site: str
+    pages: int
+    crawl_id: int | None = None
+    opened: bool = False
+    outdated: bool = False
+    refused: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    site: str
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """The crawl that pages join, held, with the definition that it runs by."""
+
+    crawl_id: int
+    site_id: int
+    site: Site
+    opened: bool
+    outdated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    target: _Target
+    rows: int
+    pages: int
+    last: UUID
+
+
+def outlook(engine: sa.Engine, selection: Selection) -> list[Replayed]:
+    """What `replay` would do now. Changes nothing."""
+    with engine.connect() as connection:
+        return [_outlook(connection, site) for site in store.by_site(connection, selection)]
+
+
+def _outlook(connection: sa.Connection, site: SitePages) -> Replayed:
+    try:
+        target = _running(connection, site)
+        if target is None:
+            _stored(connection, site)
+            return Replayed(site.name, site.pages, opened=True)
+        return Replayed(site.name, site.pages, target.crawl_id, outdated=target.outdated)
+    except ScraperError as refusal:
+        return Replayed(site.name, 0, refused=str(refusal))
+
+
+def replay(engine: sa.Engine, selection: Selection) -> tuple[list[Replayed], list[Message]]:
+    """Takes the selected pages up again, site by site; one that refuses does not keep the others from it. Returns what was
+    done, and what to send."""
+    with engine.connect() as connection:
+        found = store.by_site(connection, selection)
+    done = [one for site in found for one in [_replay_site(engine, site, selection)] if one.pages or one.refused]
+    return done, [dispatch_message()] if any(one.pages for one in done) else []
+
+
+def to_drop(engine: sa.Engine, selection: Selection) -> list[Dropped]:
+    """What `drop` would do now. Changes nothing."""
+    with engine.connect() as connection:
+        return [Dropped(site.name, site.pages) for site in store.by_site(connection, selection)]
+
+
+def drop(engine: sa.Engine, selection: Selection) -> list[Dropped]:
+    """Gives the selected pages up: their next crawl finds them as any other page. Returns how many of which site."""
+    with engine.connect() as connection:
+        found = store.by_site(connection, selection)
+    done = [Dropped(site.name, _drop_site(engine, site, selection)) for site in found]
+    return [one for one in done if one.pages]
+
+
+def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> Replayed:
+    target, pages, after, refused = None, 0, None, None
+    with engine.connect() as keeper:
+        try:
+            while True:
+                taken = retried(partial(_take, engine, site, selection, after, target))
+                if taken is None:
+                    break
+                target, after, pages = taken.target, taken.last, pages + taken.pages
+                if taken.rows < BATCH:
+                    break
+                keeper.execute(PATIENCE)
+                crawls.hold(keeper, [target.crawl_id])
+        except ScraperError as refusal:
+            refused = str(refusal)
+    if target is None:
+        return Replayed(site.name, 0, refused=refused)
+    return Replayed(site.name, pages, target.crawl_id, target.opened, target.outdated, refused)
+
+
+def _take(
+    engine: sa.Engine, site: SitePages, selection: Selection, after: UUID | None, target: _Target | None
+) -> _Taken | None:
+    """One transaction: a batch of pages joins the crawl, which it opens if need be. None: there are no more."""
+    with engine.connect() as connection, connection.begin() as transaction:
+        target = _join(connection, site) if target is None else _rejoin(connection, target)
+        rows = store.lock(connection, selection, site.id, after, BATCH)
+        if not rows:
+            transaction.rollback()  # no crawl without pages
+            return None
+        room = Room(target.crawl_id, AMPLE, AMPLE)
+        added = frontier.add(connection, [_new_page(row, target) for row in rows], [room], again=True)
+        counts = CountsByCrawl()
+        for change in added.pages:
+            counts[target.crawl_id].added(change)
+        crawls.count(connection, counts)
+        return _Taken(target, len(rows), len(added.pages), rows[-1].fingerprint)
+
+
+def _join(connection: sa.Connection, site: SitePages) -> _Target:
+    for _ in range(OPEN_TRIES):
+        target = _running(connection, site) or _opened(connection, site)
+        if target is not None:
+            return target
+    raise ScraperError(f"crawls of {site.name} begin and end just now; try again")
+
+
+def _rejoin(connection: sa.Connection, target: _Target) -> _Target:
+    if not crawls.hold(connection, [target.crawl_id]):
+        raise ScraperError(
+            f"crawl {target.crawl_id} of {target.site.name} was ended while pages were added to it; the rest stay as they are"
+        )
+    return target
+
+
+def _running(connection: sa.Connection, site: SitePages) -> _Target | None:
+    """The site's running crawl. Refuses a paused site, and a crawl that is about to begin: that one may find the pages
+    itself, and nobody knows yet whether it can."""
+    if sites.is_paused(connection, site.id):
+        raise PausedError(
+            f"{site.name} is paused: nothing of it is fetched; `scraper sites resume {site.name}` ends that"
+        )
+    row = store.active_crawl(connection, site.id)
+    if row is None:
+        return None
+    if row.status == CrawlStatus.PLANNED:
+        raise ScraperError(
+            f"crawl {row.id} of {site.name} is about to begin; try again once `scraper status {site.name}` shows it running"
+        )
+    stored = _stored(connection, site)
+    outdated = row.definition_hash != stored.content_hash
+    return _Target(row.id, site.id, _valid(row.definition, site.name), opened=False, outdated=outdated)
+
+
+def _opened(connection: sa.Connection, site: SitePages) -> _Target | None:
+    """A running crawl of its own; None where somebody else opened one at this moment. Products that are fresh are asked all
+    the same where they are dead, so it needs no `refetch`: that would ask for all that a listing leads to."""
+    definition = _stored(connection, site)
+    crawl_id = crawls.open_crawl(connection, site.id, definition, slot=None, trigger=REPLAY)
+    if crawl_id is None:
+        return None
+    crawls.start(connection, crawl_id)
+    return _Target(crawl_id, site.id, definition, opened=True, outdated=False)
+
+
+def _stored(connection: sa.Connection, site: SitePages) -> Site:
+    query = sa.text("SELECT definition FROM sites WHERE id = :id")
+    return _valid(connection.execute(query, {"id": site.id}).scalar_one(), site.name)
+
+
+def _valid(definition: Mapping[str, Any], name: str) -> Site:
+    try:
+        return Site.model_validate(definition)
+    except ValidationError as error:  # stored by another version
+        raise ScraperError(
+            f"the stored definition of {name} is not valid any more: `scraper crawl {name}` takes it over anew"
+        ) from error
+
+
+def _new_page(row: sa.Row[Any], target: _Target) -> NewPage:
+    """The page as it was found, to be fetched as the crawl's definition says."""
+    kind = Kind(row.kind)
+    return NewPage(
+        site_id=target.site_id,
+        crawl_id=target.crawl_id,
+        fingerprint=row.fingerprint,
+        url=row.url,
+        kind=kind,
+        host=row.host,
+        queue=queues_of(target.site)[kind],
+        priority=page_priority(target.site.priority_number, kind),
+        depth=row.depth,
+    )
+
+
+def _drop_site(engine: sa.Engine, site: SitePages, selection: Selection) -> int:
+    pages, after = 0, None
+    while True:
+        rows = retried(partial(_drop_batch, engine, site, selection, after))
+        pages += len(rows)
+        if len(rows) < BATCH:
+            return pages
+        after = max(row.fingerprint for row in rows)
+
+
+def _drop_batch(engine: sa.Engine, site: SitePages, selection: Selection, after: UUID | None) -> list[sa.Row[Any]]:
+    with engine.begin() as connection:
+        return store.drop(connection, selection, site.id, after, BATCH)
