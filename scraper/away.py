@@ -106,9 +106,10 @@ class Outage:
         return self._error
 
     def failed(self, error: BaseException) -> None:
+        said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
         with self._lock:
             now = self._clock()
-            self._error = scrubbed(error, self._url)[:300]
+            self._error = scrubbed(said, self._url)[:300]
             if self._since is None:
                 self._since = now
             announce = not self._announced and now - self._back_at >= QUIET_S

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from celery import Celery, signals
+from celery import Celery, bootsteps, signals
 
 from scraper import logs, servers, settings
 from scraper.errors import ScraperError
@@ -18,7 +18,7 @@ FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
 if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))  # its login must not depend on the folder one is in
 
-app = Celery("scraper", include=["scraper.tasks"])
+app = Celery("scraper", include=["scraper.tasks"], events="scraper.consumer:Events")
 app.config_from_object("scraper.celeryconfig")
 
 
@@ -57,16 +57,41 @@ def _end_with_parent(**_: Any) -> None:
     threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
-@signals.worker_shutting_down.connect
-def _hand_back(**_: Any) -> None:
-    from scraper import worker
+class Watched(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
+    """Starts after Celery has installed its signal handlers, and hears first that the worker shuts down."""
 
-    worker.stop_current()
+    requires = tuple(f"celery.worker.components:{step}" for step in ("Pool", "Beat", "Timer"))
+
+    def start(self, worker: Any) -> None:
+        from scraper import watchdog
+        from scraper.ending import attach
+
+        attach(worker)
+        own_loop = worker.use_eventloop and not worker.pool_cls.__module__.endswith(
+            "solo"
+        )  # solo: tasks run in its thread
+        watchdog.start(worker, every=worker.timer.call_repeatedly if own_loop else None)
+
+    def close(self, worker: Any) -> None:
+        from scraper.ending import ending
+
+        ending.closing()
+
+
+app.steps["worker"].add(Watched)
 
 
 @signals.worker_shutdown.connect
+def _closed(sender: Any, **_: Any) -> None:
+    from scraper.ending import ending
+
+    ending.closed(sender)
+
+
 @signals.worker_process_shutdown.connect
-def _close(**_: Any) -> None:
+def _child_closed(**_: Any) -> None:
+    """A process of a prefork pool, whose worker is its own."""
     from scraper import worker
 
+    worker.stop_current()
     worker.close_current()

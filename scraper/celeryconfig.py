@@ -8,8 +8,27 @@ from scraper.policy.routing import CAPABILITIES, COORDINATOR
 broker_url = settings.load().celery_broker_url
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
-# Strict order: all high-priority messages of a queue before any other. By default Redis queues are read round robin.
-broker_transport_options = {"queue_order_strategy": "priority", "socket_keepalive": True}
+broker_transport_options = {
+    # Strict order: all high-priority messages of a queue before any other. By default queues are read round robin.
+    "queue_order_strategy": "priority",
+    # A peer that is gone without a word is noticed: by a command within 5 s, by a consumer that only listens within
+    # 2 x 10 s (it asks for a sign of life that often; reading itself is never cut off by these timeouts).
+    "socket_connect_timeout": 3,
+    "socket_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+    # Messages are acknowledged when their task begins, so these wait in a worker's memory. After a minute and a half they
+    # are a killed worker's, and expired: the sweep, each half minute, clears them away.
+    "visibility_timeout": 90,
+    "unacked_restore_interval": 30,
+    "unacked_restore_throttle": 1,
+    # Publishing: two tries, then whoever publishes decides. By default it waits here for 4 s and more.
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0.2,
+    "interval_max": 0.2,
+}
+task_publish_retry_policy = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
 
 task_serializer = "json"
 accept_content = ["json"]
@@ -23,11 +42,15 @@ task_store_errors_even_if_ignored = False
 worker_pool = "threads"  # batches wait on one event loop a process; threads are only their places
 worker_concurrency = 16  # batches under way in a process
 worker_prefetch_multiplier = 1
+worker_enable_prefetch_count_reduction = False  # after an outage: it is for late acknowledgement, and slow to recover
+worker_cancel_long_running_tasks_on_connection_loss = True  # none acknowledges late: it only keeps Celery from warning
+worker_max_memory_per_child = settings.load().memory_max_mb * 1000 or None  # KB; of prefork's children: see watchdog
+worker_consumer = "scraper.consumer:Consumer"
 worker_send_task_events = False  # Flower turns them on when it is there
 worker_hijack_root_logger = False
 worker_enable_remote_control = True
 
-beat_scheduler = "celery.beat:Scheduler"  # in memory: beat is a metronome and writes no file
+beat_scheduler = "scraper.beat:Metronome"  # in memory, and writes no file
 beat_max_loop_interval = 1
 beat_schedule = {
     name: {
@@ -35,5 +58,5 @@ beat_schedule = {
         "schedule": every_s,
         "options": {"queue": COORDINATOR, "expires": every_s * 2},
     }
-    for name, every_s in {"plan": 5.0, "dispatch": 1.0, "reap": 5.0}.items()
+    for name, every_s in {"plan": 5.0, "dispatch": 1.0, "reap": 2.0}.items()
 }

@@ -9,7 +9,13 @@ import structlog
 
 from scraper.settings import Settings
 
-QUIET = {"celery.app.trace": logging.WARNING, "celery.worker.strategy": logging.WARNING, "celery.beat": logging.WARNING}
+QUIET = {
+    "celery.app.trace": logging.WARNING,
+    "celery.worker.strategy": logging.WARNING,
+    "celery.worker.request": logging.WARNING,  # a line for each message that expired
+    "celery.beat": logging.WARNING,
+    "celery.worker.consumer.consumer": logging.ERROR,  # that a connection is lost is said by `scraper.away`, once
+}
 
 
 def configure(settings: Settings) -> None:
@@ -41,3 +47,11 @@ def configure(settings: Settings) -> None:
     root.setLevel(settings.log_level)
     for name, level in QUIET.items():
         logging.getLogger(name).setLevel(level)
+
+
+def flush() -> None:
+    """What was logged is out, before a process ends without Python's own clean-up."""
+    for handler in logging.getLogger().handlers:
+        handler.flush()
+    sys.stdout.flush()
+    sys.stderr.flush()

@@ -1,0 +1,68 @@
+"""Beat's scheduler: a metronome that writes no file, bears a broker that is away, and stops when nobody listens.
+
+A tick that cannot be sent is dropped: the next one does the same work. One line an outage, not a traceback a tick.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import structlog
+from celery.beat import ScheduleEntry, Scheduler
+
+from scraper import away
+from scraper.policy.routing import COORDINATOR
+from scraper.sending import depth
+
+log = structlog.get_logger()
+
+WAITING_MAX = 20  # messages in the coordinator queue above which ticks would only pile up
+UNHEARD_S = 5.0  # for so long, before it is worth a line
+BACKOFF_MAX_S = 5.0
+
+
+class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._backoff_s = 0.0
+        self._quiet_until = 0.0
+        self._unheard_since: float | None = None
+        self._said = False
+        super().__init__(*args, **kwargs)
+
+    @property
+    def producer(self) -> None:
+        """None: the pool's, with its short retries. Celery's would wait here for as long as the broker is away."""
+        return None
+
+    def apply_entry(self, entry: ScheduleEntry, producer: object = None) -> None:
+        now = time.monotonic()
+        if now < self._quiet_until:
+            return
+        try:
+            if self._heard(now):
+                self.apply_async(entry, producer=None, advance=False)
+        except Exception as error:
+            cause = error.__cause__ or error.__context__ or error  # Celery wraps it as a SchedulingError
+            if not (away.broker_away(error) or away.broker_away(cause)):
+                log.exception("tick not sent", tick=entry.name)
+                return
+            away.broker().failed(cause)
+            self._backoff_s = min(max(1.0, self._backoff_s * 2), BACKOFF_MAX_S)
+            self._quiet_until = time.monotonic() + self._backoff_s
+            return
+        away.broker().answered(now)
+        self._backoff_s = 0.0
+
+    def _heard(self, now: float) -> bool:
+        """Whether somebody takes the ticks."""
+        if depth(COORDINATOR) <= WAITING_MAX:
+            if self._said:
+                log.info("the coordinator queue is read again: ticks go on")
+            self._unheard_since, self._said = None, False
+            return True
+        self._unheard_since = self._unheard_since or now
+        if not self._said and now - self._unheard_since >= UNHEARD_S:
+            self._said = True
+            log.warning("nobody reads the coordinator queue: no ticks meanwhile", waiting_max=WAITING_MAX)
+        return False

@@ -1,0 +1,82 @@
+"""How a worker reads its queues and finds back to a broker that was away. Everything else is Celery's own consumer.
+
+Celery waits up to 30 s between two tries to reconnect, and logs each; here it is 5 s, and one line an outage. Celery's
+workers also ask each other for news when they start (mingle) and follow each other's heartbeats (gossip): n² messages for
+things that nothing here uses, and one more place to wait after an outage. Its heartbeats to Flower are repeated for as long
+as it takes, in the very thread that reads the queues and hears that the worker is to stop; here they are tried once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from celery.app import events
+from celery.events import dispatcher
+from celery.worker import consumer, state
+from kombu import Connection  # type: ignore[attr-defined]
+
+from scraper import away, watchdog
+
+log = structlog.get_logger()
+
+RETRY_START_S = 0.5
+RETRY_STEP_S = 0.5
+RETRY_MAX_S = 5.0
+
+
+class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
+    def __init__(self, *args: Any, worker_options: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        options = {**(worker_options or {}), "without_mingle": True, "without_gossip": True}
+        super().__init__(*args, worker_options=options, **kwargs)
+
+    def ensure_connected(self, conn: Connection) -> Connection:
+        """Tries until the broker answers or the worker is told to stop."""
+        conn.ensure_connection(  # type: ignore[no-untyped-call]
+            lambda error, _interval: away.broker().failed(error),
+            None,
+            interval_start=RETRY_START_S,
+            interval_step=RETRY_STEP_S,
+            interval_max=RETRY_MAX_S,
+            callback=self._between_tries,
+        )
+        self.first_connection_attempt = False
+        away.broker().answered()
+        return conn
+
+    def on_connection_error_after_connected(self, exc: BaseException) -> None:
+        """Messages that were read and not yet begun are a trap: kombu puts them back over the connection that is broken,
+        and acknowledges those that begin later over a channel that is closed, and each of both ends the worker. Their
+        tasks are done all the same, or their leases run out."""
+        away.broker().failed(exc)
+        if self.task_consumer is not None:
+            channel = self.task_consumer.channel
+            channel.do_restore = False
+            channel.basic_ack = channel.basic_reject = _nothing
+        try:
+            super().on_connection_error_after_connected(exc)
+        except Exception:
+            log.warning("the broken connection could not be closed", exc_info=True)
+
+    @staticmethod
+    def _between_tries() -> None:
+        watchdog.consumer_turned()
+        state.maybe_shutdown()
+
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+class Dispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]
+    """A heartbeat that cannot be sent is how the consumer learns of a broker that hangs: the error reaches it, and it
+    reconnects. Other events wait for the connection."""
+
+    def _publish(self, event: object, producer: object, routing_key: str, *_: object, **__: object) -> None:
+        self.buffer_while_offline = routing_key != "worker.heartbeat"
+        super()._publish(event, producer, routing_key)
+
+
+class Events(events.Events):  # type: ignore[misc]
+    dispatcher_cls = "scraper.consumer:Dispatcher"

@@ -1,0 +1,95 @@
+"""Beat without a broker, and with nobody who listens."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import redis.exceptions
+from celery.beat import SchedulingError
+from structlog.testing import capture_logs
+
+from scraper import away, beat
+from scraper.beat import BACKOFF_MAX_S, UNHEARD_S, WAITING_MAX, Metronome
+from scraper.celery import app
+
+
+class Broker:
+    """What beat meets: `waiting` messages, or `error`; `sent` counts the ticks that got through."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.waiting = 0
+        self.error: Exception | None = None
+        self.asked = self.sent = 0
+
+    def depth(self, _queue: str) -> int:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return self.waiting
+
+    def send(self, *_: object, **__: object) -> None:
+        self.sent += 1
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    found = Broker()
+    monkeypatch.setattr(beat, "depth", found.depth)
+    monkeypatch.setattr(Metronome, "apply_async", found.send)
+    monkeypatch.setattr(beat, "time", SimpleNamespace(monotonic=lambda: found.now))
+    monkeypatch.setattr(away, "_outages", {})
+    return found
+
+
+def ticks(broker: Broker, metronome: Metronome, seconds: int) -> None:
+    for _ in range(seconds):
+        broker.now += 1
+        metronome.apply_entry(metronome.schedule["dispatch"])
+
+
+def test_it_backs_off_and_says_so_once(broker: Broker) -> None:
+    metronome = Metronome(app=app)
+    broker.error = redis.exceptions.ConnectionError("Connection refused")
+    with capture_logs() as logs:
+        ticks(broker, metronome, 60)
+    assert [line["event"] for line in logs] == ["Redis is away"]
+    assert 60 / BACKOFF_MAX_S <= broker.asked <= 60 / BACKOFF_MAX_S + 4 and broker.sent == 0
+    broker.error = None
+    ticks(broker, metronome, 10)
+    assert broker.sent >= 10 - BACKOFF_MAX_S
+
+
+def test_errors_that_celery_wraps(broker: Broker) -> None:
+    def refused(*_: object, **__: object) -> None:
+        try:
+            raise redis.exceptions.ConnectionError("Connection refused")
+        except redis.exceptions.ConnectionError as error:
+            raise SchedulingError("Couldn't apply scheduled task") from error
+
+    metronome = Metronome(app=app)
+    metronome.apply_async = refused
+    with capture_logs() as logs:
+        ticks(broker, metronome, 10)
+    assert [line["event"] for line in logs] == ["Redis is away"]
+
+
+def test_ticks_that_nobody_takes(broker: Broker) -> None:
+    metronome = Metronome(app=app)
+    broker.waiting = WAITING_MAX + 1
+    with capture_logs() as logs:
+        ticks(broker, metronome, int(UNHEARD_S) * 3)
+        assert broker.sent == 0
+        broker.waiting = 0
+        ticks(broker, metronome, 5)
+    assert broker.sent == 5
+    assert [line["log_level"] for line in logs] == ["warning", "info"]
+
+
+def test_another_error_keeps_its_traceback(broker: Broker) -> None:
+    metronome = Metronome(app=app)
+    broker.error = KeyError("a fault of ours")
+    with capture_logs() as logs:
+        ticks(broker, metronome, 1)
+    assert logs[0]["exc_info"] and broker.sent == 0

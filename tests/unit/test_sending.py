@@ -1,0 +1,50 @@
+"""Hints: never in the way of the work they are sent from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from kombu.exceptions import OperationalError
+from structlog.testing import capture_logs
+
+from scraper import away, sending
+from scraper.domain import Message
+
+HINTS = [Message("dispatch", "coordinator")]
+
+
+@pytest.fixture
+def tried(monkeypatch: pytest.MonkeyPatch) -> list[Exception | None]:
+    """What each try to send meets, first one first; an empty list: it gets through."""
+    errors: list[Exception | None] = []
+
+    def send(_: Sequence[Message]) -> None:
+        error = errors.pop(0)
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(sending, "send", send)
+    monkeypatch.setattr(sending, "_no_hints_until", 0.0)
+    monkeypatch.setattr(away, "_outages", {})
+    return errors
+
+
+def test_a_broker_that_is_away(tried: list[Exception | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    tried += [OperationalError("Connection refused"), None]
+    with capture_logs() as logs:
+        for _ in range(20):
+            sending.hint(HINTS)
+        assert len(tried) == 1, "the others do not even try for a while"
+        assert away.broker().away_s > 0
+        monkeypatch.setattr(sending, "_no_hints_until", 0.0)
+        sending.hint(HINTS)
+    assert not tried and away.broker().away_s == 0
+    assert [line["event"] for line in logs] == ["Redis is away", "Redis is back"]
+
+
+def test_a_fault_of_ours_is_logged_and_does_no_harm(tried: list[Exception | None]) -> None:
+    tried += [TypeError("not JSON")]
+    with capture_logs() as logs:
+        sending.hint(HINTS)
+    assert [line["event"] for line in logs] == ["hint not sent"] and logs[0]["exc_info"]

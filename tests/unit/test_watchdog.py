@@ -1,0 +1,59 @@
+"""What a process does about itself, by what it sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scraper.settings import Settings
+from scraper.watchdog import Action, Seen, judged
+
+SETTINGS = Settings(lease_s=45, away_s=600, memory_max_mb=1024)
+WELL = Seen(life_s=3600, loop_silent_s=1, consumer_silent_s=1, rss_mb=300, tasks=5000)
+
+
+def test_a_process_that_is_well() -> None:
+    assert judged(WELL, SETTINGS) is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "action", "code"),
+    [
+        (replace(WELL, loop_silent_s=91), Action.QUIT, 1),
+        (replace(WELL, consumer_silent_s=61), Action.QUIT, 1),
+        (replace(WELL, postgres_away_s=601), Action.END, 3),
+        (replace(WELL, revision="0001"), Action.END, 3),
+        (replace(WELL, beat_died=True), Action.START_ANEW, 0),
+        (replace(WELL, beat_died=True, life_s=5), Action.END, 1),
+        (replace(WELL, rss_mb=1025), Action.START_ANEW, 0),
+    ],
+)
+def test_what_it_ends_for(seen: Seen, action: Action, code: int) -> None:
+    order = judged(seen, SETTINGS)
+    assert order is not None and (order.action, order.code) == (action, code)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        replace(WELL, loop_silent_s=89),
+        replace(WELL, postgres_away_s=599),
+        replace(WELL, rss_mb=1025, tasks=0),  # no work done in this life
+        replace(WELL, rss_mb=1025, life_s=5),  # or hardly
+        replace(WELL, rss_mb=1025, postgres_away_s=3),  # it could not start
+        replace(WELL, beat_died=True, broker_away_s=3),
+    ],
+)
+def test_what_it_bears(seen: Seen) -> None:
+    assert judged(seen, SETTINGS) is None
+
+
+def test_short_leases_leave_the_loop_half_a_minute() -> None:
+    settings = Settings(lease_s=5)
+    assert judged(replace(WELL, loop_silent_s=29), settings) is None
+    assert judged(replace(WELL, loop_silent_s=31), settings) is not None
+
+
+def test_no_limit_of_memory() -> None:
+    assert judged(replace(WELL, rss_mb=1e6), Settings(memory_max_mb=0)) is None
