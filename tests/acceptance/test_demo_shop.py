@@ -167,7 +167,7 @@ def versions(engine: sa.Engine) -> list[Any]:
         return list(connection.execute(sa.text(query)))
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("pool", ["processes", "solo"])
 def test_other_pools(run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop], pool: str) -> None:
     """The same truth from a worker on another of Celery's pools."""
     shop = sample_shop("--products", "60", changes={"concurrency: 16": "concurrency: 8"})
