@@ -171,7 +171,7 @@ class Scraper:
 
     async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, context: CrawlContext) -> Verdict:
         outcome, now = tried.outcome, asyncio.get_running_loop().time()
-        down = self._breakers.saw(page.host, page.id, outcome, now)
+        down = self._breakers.saw(page.host, page.id, outcome, now, failed_before=page.host_attempts > 0)
         if down is not None and down.rest_s:
             await gate.rest(down.rest_s)
         attempts = page.attempts_of(outcome.blame)

@@ -49,7 +49,9 @@ class Settings(BaseSettings):
     body_max_bytes: int = Field(16_000_000, gt=0, description="a body once unpacked")
     sitemap_max_bytes: int = Field(52_428_800, gt=0, description="a sitemap once unpacked (sitemaps.org: 50 MB)")
     redirects_max: int = Field(8, ge=0, le=30, description="hops a page may be redirected")
-    attempts_max: int = Field(4, ge=1, le=20, description="tries charged to a page before it is dead")
+    attempts_max: int = Field(
+        4, ge=1, le=20, description="tries of a page before it is dead; twice as many by its host's fault"
+    )
     stop_s: float = Field(20, ge=0, le=600, description="for pages under way once a worker is told to stop")
     stalled_s: float = Field(21600, ge=60, description="a crawl in which nothing happens for so long is ended")
     away_s: float = Field(600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3")

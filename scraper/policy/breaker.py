@@ -1,8 +1,10 @@
-"""Whether a host as a whole is out of order, and what its pages do meanwhile: they wait, and pay nothing.
+"""Whether a host as a whole is out of order, and what its pages do meanwhile: they wait.
 
 One page that fails is its own trouble, and is charged for it. Several different pages that fail one after the other, with
-not one answer between them, are the host's: it rests, longer each time, and is tried again after each rest. A crawl must
-end, so patience is bounded: pages of a host that stays away for longer are given up as they are tried.
+not one answer between them, are the host's: it rests, longer each time, and is tried again after each rest. Only pages that
+have not failed before count as a sign of it: what is left at the end of a crawl is often nothing but broken pages, while
+the host is well. For the same reason an outage is free for a minute only; after that the few pages that are tried after
+each rest are charged. A crawl must end: after a quarter of an hour pages are given up as they are tried.
 
 Pure: the time is an argument. What one process sees is enough: a rest holds for the whole fleet (`stores.throttle`).
 """
@@ -18,16 +20,24 @@ from scraper.domain import Blame, Outcome
 DOWN_AFTER = 5  # different pages in a row
 REST_S = 2.0  # the first rest; each is twice the one before
 REST_MAX_S = 30.0
+FREE_S = 60.0
 PATIENCE_S = 900.0
 HOSTS_MAX = 10_000
+
+# It answers, but has a wish; a certificate does not mend itself in minutes; the others are decided without asking it.
+SILENT = frozenset(
+    {Outcome.THROTTLED, Outcome.TLS, Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class HostDown:
-    """A host is out of order: it rests for `rest_s` from now on. `given_up`: it has been for too long to be waited for."""
+    """A host is out of order: it rests for `rest_s` from now on. `charged`: for longer than is free; `given_up`: for too
+    long to be waited for."""
 
     rest_s: float
-    given_up: bool
+    charged: bool = False
+    given_up: bool = False
 
 
 @dataclass(slots=True)
@@ -46,9 +56,11 @@ class Breakers:
     def __init__(self) -> None:
         self._failing: OrderedDict[str, _Streak] = OrderedDict()
 
-    def saw(self, host: str, page_id: int, outcome: Outcome, now: float) -> HostDown | None:
+    def saw(
+        self, host: str, page_id: int, outcome: Outcome, now: float, *, failed_before: bool = False
+    ) -> HostDown | None:
         """Takes note of a page's outcome. The answer says that its host is out of order; None: it is the page's own
-        matter. `now` is in seconds of any steady clock."""
+        matter. `failed_before`: the page has been charged for its host before. `now` is in seconds of any steady clock."""
         match _says(outcome):
             case None:
                 return None
@@ -56,10 +68,12 @@ class Breakers:
                 self._failing.pop(host, None)
                 return None
             case False:
-                return self._failed(host, page_id, now)
+                return self._failed(host, page_id, now, failed_before)
 
-    def _failed(self, host: str, page_id: int, now: float) -> HostDown | None:
+    def _failed(self, host: str, page_id: int, now: float, failed_before: bool) -> HostDown | None:
         streak = self._failing.get(host)
+        if failed_before and (streak is None or len(streak.pages) < DOWN_AFTER):
+            return None
         if streak is None:
             streak = self._failing[host] = _Streak(since=now)
             if len(self._failing) > HOSTS_MAX:
@@ -68,18 +82,19 @@ class Breakers:
             streak.pages.add(page_id)
         if len(streak.pages) < DOWN_AFTER:
             return None
-        if now - streak.since > PATIENCE_S:
-            return HostDown(0.0, given_up=True)
+        away_s = now - streak.since
+        if away_s > PATIENCE_S:
+            return HostDown(0.0, charged=True, given_up=True)
         if now >= streak.rests_until:
             streak.rest_s = min(streak.rest_s * 2, REST_MAX_S)
             streak.rests_until = now + streak.rest_s
-        return HostDown(streak.rests_until - now, given_up=False)
+        return HostDown(streak.rests_until - now, charged=away_s > FREE_S)
 
 
 def _says(outcome: Outcome) -> bool | None:
     """What an outcome says of its host: True, it answers; False, it does not; None, nothing."""
-    if outcome in (Outcome.THROTTLED, Outcome.TLS, Outcome.FRESH):
-        return None  # it answers, but has a wish; a certificate does not mend itself in minutes; not asked
+    if outcome in SILENT:
+        return None
     match outcome.blame:
         case Blame.HOST:
             return False

@@ -44,7 +44,7 @@ def judge(
     down: HostDown | None = None,
 ) -> Verdict:
     """The verdict on a page with `attempts` tries before this one, charged to the account that this outcome is charged to:
-    the host's for a host's fault, else the page's own. While its host is `down` a page waits for free.
+    the host's for a host's fault, else the page's own. While its host is `down` a page waits for that, for free at first.
 
     `retry_after_s` is a server's own wish: it is honoured as the least delay up to `RETRY_AFTER_MAX_S`, with jitter added and
     never taken away.
@@ -58,7 +58,7 @@ def judge(
             return Verdict(Status.GONE, 0.0, charged=True)
         case Outcome.SERVER_ERROR | Outcome.TIMEOUT | Outcome.UNREACHABLE | Outcome.TLS | Outcome.ROBOTS_UNAVAILABLE:
             if down is not None:
-                return _while_down(down, rng)
+                return _while_down(down, attempts, policy.attempts_max * HOST_PATIENCE, rng)
             patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
             return _again(attempts, policy.attempts_max * HOST_PATIENCE, Status.DEAD, patient, rng, retry_after_s)
         case Outcome.MALFORMED | Outcome.CRASHED:
@@ -85,10 +85,10 @@ def judge(
             assert_never(outcome)
 
 
-def _while_down(down: HostDown, rng: random.Random) -> Verdict:
-    if down.given_up:
+def _while_down(down: HostDown, attempts: int, limit: int, rng: random.Random) -> Verdict:
+    if down.given_up or (down.charged and attempts + 1 >= limit):
         return Verdict(Status.DEAD, 0.0, charged=True)
-    return Verdict(Status.DUE, down.rest_s + rng.uniform(0.0, 1.0), charged=False)
+    return Verdict(Status.DUE, down.rest_s + rng.uniform(0.0, 1.0), charged=down.charged)
 
 
 def _again(

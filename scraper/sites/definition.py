@@ -113,7 +113,12 @@ class Limits(Model):
 
     listings: int = Field(10_000, ge=1, le=10_000_000, description="listing pages")
     products: int = Field(1_000_000, ge=1, le=1_000_000_000, description="product pages")
-    attempts: int | None = Field(None, ge=1, le=20, description="tries of a page; default: SCRAPER_ATTEMPTS_MAX")
+    attempts: int | None = Field(
+        None,
+        ge=1,
+        le=20,
+        description="tries of a page, twice as many where its host is to blame; default: SCRAPER_ATTEMPTS_MAX",
+    )
     body: int | None = Field(
         None, ge=1000, le=1_000_000_000, description="bytes unpacked; default: SCRAPER_BODY_MAX_BYTES"
     )

@@ -549,7 +549,7 @@ def only_what_may_be_asked_is_asked(crawled: Crawled) -> None:
     assert asked.count("/p/plain") == asked.count("/p/tracked") == asked.count("/p/session") == 1
     assert asked.count("/robots.txt") == 1
     assert not any("sid=" in target.lower() or "utm_" in target for target in asked)
-    for target, times in (("/e/404", 1), ("/e/403", 1), ("/e/500", 2), ("/h/empty", 2), ("/r/20/8", 1), ("/r/20/9", 0)):
+    for target, times in (("/e/404", 1), ("/e/403", 1), ("/e/500", 4), ("/h/empty", 2), ("/r/20/8", 1), ("/r/20/9", 0)):
         assert asked.count(target) == times, target
 
 
