@@ -2,6 +2,7 @@
 #
 # PYTHON=…   the interpreter to build .venv with (default: the first python3 >= 3.11)
 # KEEP=1     with demo: leave the servers running afterwards
+# MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again
 # UPGRADE=1  with lock: move to the newest releases
 
 BIN := .venv/bin
@@ -14,7 +15,7 @@ UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lock bench clean
+.PHONY: help setup demo test check chaos lock bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -56,6 +57,10 @@ check: setup ## what CI runs: format, lint, types, import rules, migrations, tes
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.migrations
 	$(BIN)/pytest
+
+chaos: setup ## kill everything again and again during a crawl, and check that nothing is lost (MINUTES=30 SEED=…)
+	@$(BIN)/python -m tests.acceptance.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep)
 
 # setuptools is locked with the rest, so that installing the checkout itself fetches nothing that is not.
 lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)

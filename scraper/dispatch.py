@@ -47,7 +47,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
             room = {queue: BATCHES_AHEAD - max(waiting[queue], depths[queue]) for queue in queues}
             batches = _suspects(connection, room, paused, settings)
             hosts: dict[str, list[DueHost]] = defaultdict(list)
-            for host in frontier.due_hosts(connection):
+            for host in frontier.due_hosts(connection, settings.lease_s, paused):
                 hosts[host.queue].append(host)
             out = Counter({host.host: host.held for due in hosts.values() for host in due})
             for queue, due in hosts.items():
@@ -67,11 +67,13 @@ def _suspects(
     the others are not taken for it."""
     batches: list[LeasedBatch] = []
     for some in frontier.suspects(connection, paused):
-        for _ in range(some.room):
-            if room.get(some.queue, 0) < BATCHES_A_LEASE:
-                break
+        left = min(some.room, room.get(some.queue, 0))
+        while left > 0:
             made = frontier.lease_suspects(connection, some, settings.lease_s, paused)
+            if not made:
+                break
             batches += made
+            left -= len(made)
             room[some.queue] -= len(made)
     return batches
 
@@ -135,10 +137,6 @@ def allowance(rate_per_s: float | None, out: int, settings: Settings) -> int:
 def message_of(batch: LeasedBatch, settings: Settings) -> Message:
     """The batch's message: the lease's id says it all, and expires when the lease does unless a worker claims it."""
     task = "fetch_products" if batch.kind is Kind.PRODUCT else "fetch_listings"
-    return Message(
-        task,
-        batch.queue,
-        {"lease_id": str(batch.id)},
-        priority=batch.priority,
-        expires_s=frontier.unclaimed_s(settings.lease_s),
-    )
+    kwargs: dict[str, object] = {"lease_id": str(batch.id)} | ({"alone": True} if batch.alone else {})
+    expires_s = frontier.unclaimed_s(settings.lease_s)
+    return Message(task, batch.queue, kwargs, priority=batch.priority, expires_s=expires_s)

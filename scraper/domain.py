@@ -55,6 +55,7 @@ class Outcome(StrEnum):
     FORBIDDEN_ADDRESS = "forbidden_address"
     ROBOTS_DISALLOWED = "robots_disallowed"
     ROBOTS_UNAVAILABLE = "robots_unavailable"
+    HOST_DOWN = "host_down"
     MALFORMED = "malformed"
     NOT_EXTRACTED = "not_extracted"
     FUNCTION_FAILED = "function_failed"
@@ -88,6 +89,7 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.FORBIDDEN_ADDRESS: ("its address is private, loopback, link-local or otherwise internal", Blame.PAGE),
     Outcome.ROBOTS_DISALLOWED: ("robots.txt disallows it", Blame.PAGE),
     Outcome.ROBOTS_UNAVAILABLE: ("robots.txt cannot be read, which disallows everything for now", Blame.HOST),
+    Outcome.HOST_DOWN: ("not tried: its host has given no answer for a quarter of an hour", Blame.HOST),
     Outcome.MALFORMED: ("the answer is not valid HTTP, or cannot be decoded", Blame.PAGE),
     Outcome.NOT_EXTRACTED: ("it answered, but required fields or links are missing", Blame.PARSER),
     Outcome.FUNCTION_FAILED: ("the site definition's own Python function raised", Blame.PARSER),

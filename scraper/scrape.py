@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from typing import Protocol
 
 import structlog
 
+from scraper import away
 from scraper.crawl_context import CrawlContext
 from scraper.domain import Extracted, Fetched, Kind, Lease, LeasedPage, Outcome, Settled, Verdict
 from scraper.effects import effects_of
@@ -29,7 +30,7 @@ from scraper.fetch.robots import RobotsRules
 from scraper.policy.breaker import Breakers
 from scraper.policy.retry_after import retry_after_s
 from scraper.policy.urls import host_of
-from scraper.policy.verdict import judge, outcome_of_status
+from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
 from scraper.stores.settle import SettledPage
 from scraper.writer import Pending, Writer
 
@@ -39,6 +40,7 @@ LANES_MAX = 64  # a host's pages under way in one batch
 REST_S = 5.0  # a host that says "slow down" without saying for how long
 REST_MAX_S = 1800.0
 ROBOTS_PATIENCE_S = 30.0
+AWAY_S = 5.0  # until pages whose crawl could not be read come back
 EXCERPT_CHARS = 500
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
@@ -50,6 +52,20 @@ Turn = Callable[[], AbstractAsyncContextManager[None]]
 
 class Robots(Protocol):
     async def rules(self, url: str, context: CrawlContext, turn: Turn) -> RobotsRules | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One try of a page: what happened, and what came of it."""
+
+    outcome: Outcome
+    http_status: int | None = None
+    final_url: str | None = None
+    extracted: Extracted | None = None
+    error: str | None = None
+    excerpt: str | None = None
+    head: Mapping[str, str] | None = None
+    delay_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -69,7 +85,10 @@ class Batch:
     handed_back: bool = False
     cut_short: bool = False
     inactive_crawls: set[int] = field(default_factory=set)  # ended, or of a paused site
-    contexts: dict[int, CrawlContext] = field(default_factory=dict)
+    contexts: dict[int, CrawlContext | Tried] = field(
+        default_factory=dict
+    )  # of a crawl without one: what its pages get
+    queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)  # the pages that are not begun
     visits: set[asyncio.Task[None]] = field(default_factory=set)  # the lanes that are on the way to a page or back
 
     def over(self, page: LeasedPage) -> bool:
@@ -84,20 +103,6 @@ class Batch:
         self.handed_back = self.cut_short = True
         for lane in list(self.visits):
             lane.cancel()
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One try of a page: what happened, and what came of it."""
-
-    outcome: Outcome
-    http_status: int | None = None
-    final_url: str | None = None
-    extracted: Extracted | None = None
-    error: str | None = None
-    excerpt: str | None = None
-    head: Mapping[str, str] | None = None
-    delay_s: float | None = None
 
 
 class Scraper:
@@ -123,20 +128,30 @@ class Scraper:
 
     async def batch(self, batch: Batch) -> None:
         """Settles every page of a batch. Returns when the last of them is stored."""
-        hosts: dict[str, deque[LeasedPage]] = defaultdict(deque)
-        for page in batch.lease.pages:
-            hosts[page.host].append(page)
         lanes = []
         batch.unsettled, batch.moved_at = len(batch.lease.pages), asyncio.get_running_loop().time()
-        batch.contexts = {id_: await self._contexts(id_) for id_ in {page.crawl_id for page in batch.lease.pages}}
-        for host, pages in hosts.items():
-            gate = self._gates.of(host)
-            gate.pending += len(pages)
+        for crawl_id in {page.crawl_id for page in batch.lease.pages}:
+            batch.contexts[crawl_id] = await self._context(crawl_id)
+        for page in batch.lease.pages:
+            gate = self._gates.of(page.host)
+            batch.queued.setdefault(gate, deque()).append(page)
+            gate.pending += 1
+        for gate, pages in batch.queued.items():
             context = batch.contexts[pages[0].crawl_id]
-            for _ in range(min(len(pages), context.site.concurrency, LANES_MAX)):
+            concurrency = 1 if isinstance(context, Tried) else context.site.concurrency
+            for _ in range(min(len(pages), concurrency, LANES_MAX)):
                 lanes.append(self._lane(batch, gate, pages))
-        await asyncio.gather(*lanes)
+        try:
+            await asyncio.gather(*lanes)
+        finally:
+            for gate, pages in batch.queued.items():  # none, unless the batch was given up
+                gate.pending -= len(pages)
         await batch.pending.stored.wait()
+
+    async def hand_back(self, batch: Batch) -> None:
+        """Settles what is not begun as untried, at once. What is under way goes on."""
+        batch.handed_back = True
+        await asyncio.gather(*(self._lane(batch, gate, pages) for gate, pages in batch.queued.items()))
 
     async def _lane(self, batch: Batch, gate: Gate, pages: deque[LeasedPage]) -> None:
         while pages:
@@ -148,7 +163,7 @@ class Scraper:
 
     async def _settle(self, batch: Batch, gate: Gate, page: LeasedPage) -> None:
         context = batch.contexts[page.crawl_id]
-        tried = await self._try(batch, gate, page, context)
+        tried = context if isinstance(context, Tried) else await self._try(batch, gate, page, context)
         verdict = await self._verdict(tried, gate, page, context)
         settled = Settled(
             page_id=page.id,
@@ -161,7 +176,7 @@ class Scraper:
             excerpt=_storable(tried.excerpt, EXCERPT_CHARS),
             head=tried.head,
         )
-        if tried.outcome is Outcome.FETCHED and tried.extracted is not None:
+        if tried.outcome is Outcome.FETCHED and tried.extracted is not None and not isinstance(context, Tried):
             stored = effects_of(settled, page, tried.extracted, tried.final_url or page.url, context)
         else:
             stored = SettledPage(settled)
@@ -169,17 +184,29 @@ class Scraper:
         batch.unsettled -= 1
         batch.moved_at = asyncio.get_running_loop().time()
 
-    async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, context: CrawlContext) -> Verdict:
+    async def _context(self, crawl_id: int) -> CrawlContext | Tried:
+        try:
+            return await self._contexts(crawl_id)
+        except Exception as error:
+            if away.note(error):
+                return Tried(Outcome.DEFERRED, delay_s=AWAY_S)
+            log.exception("crawl without a context", crawl=crawl_id)
+            return Tried(Outcome.CRASHED, error=f"its crawl's definition cannot be used: {type(error).__name__}")
+
+    async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, context: CrawlContext | Tried) -> Verdict:
         outcome, now = tried.outcome, asyncio.get_running_loop().time()
         down = self._breakers.saw(page.host, page.id, outcome, now, failed_before=page.host_attempts > 0)
         if down is not None and down.rest_s:
             await gate.rest(down.rest_s)
         attempts = page.attempts_of(outcome.blame)
-        return judge(outcome, attempts, context.retry, self._rng, retry_after_s=tried.delay_s, down=down)
+        retry = RetryPolicy() if isinstance(context, Tried) else context.retry
+        return judge(outcome, attempts, retry, self._rng, retry_after_s=tried.delay_s, down=down)
 
     async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
         if batch.over(page):
             return Tried(Outcome.DEFERRED)
+        if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
+            return Tried(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
         lane = asyncio.current_task()
         assert lane is not None
         batch.visits.add(lane)
@@ -203,19 +230,33 @@ class Scraper:
             batch.visits.discard(lane)
 
     async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        await self._heed_robots(page.url, gate, context, lambda: gate.turn(batch.latest))
+        def still_ours() -> None:
+            if batch.over(page):  # while it waited
+                raise DeferredError(0.0)
+
+        @asynccontextmanager
+        async def turn() -> AsyncIterator[None]:
+            async with gate.turn(batch.latest):
+                still_ours()
+                yield
 
         async def before_hop(url: str) -> None:
-            if batch.over(page):
-                raise DeferredError(0.0)
             hop_gate = self._gates.of(host_of(url))
             latest = asyncio.get_running_loop().time() + context.policy.page_timeout_s
-            await self._heed_robots(url, hop_gate, context, lambda: _one_more(hop_gate, latest))
-            await hop_gate.another(latest)
 
-        async with gate.turn(batch.latest):
-            if batch.over(page):  # while it waited for its turn
-                raise DeferredError(0.0)
+            @asynccontextmanager
+            async def one_more() -> AsyncIterator[None]:
+                """A slot within the turn that is held already, perhaps of another host."""
+                await hop_gate.another(latest)
+                still_ours()
+                yield
+
+            await self._heed_robots(url, hop_gate, context, one_more)
+            await hop_gate.another(latest)
+            still_ours()
+
+        await self._heed_robots(page.url, gate, context, turn)
+        async with turn():
             policy = context.sitemap_policy if page.kind is Kind.SITEMAP else context.policy
             fetched = await self._fetcher.fetch(page.url, policy, before_hop=before_hop)
         return await self._read(page, fetched, gate, context)
@@ -255,13 +296,6 @@ class Scraper:
         return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)
 
 
-@asynccontextmanager
-async def _one_more(gate: Gate, latest: float) -> AsyncIterator[None]:
-    """A slot within a turn that is held already, perhaps of another host."""
-    await gate.another(latest)
-    yield
-
-
 def _useless(outcome: Outcome, fetched: Fetched, error: str | None, delay_s: float | None = None) -> Tried:
     """An answer that gives nothing, with what people need to see why."""
     excerpt, head = _excerpt(fetched), _head(fetched)
@@ -269,12 +303,9 @@ def _useless(outcome: Outcome, fetched: Fetched, error: str | None, delay_s: flo
 
 
 def _head(fetched: Fetched) -> dict[str, str]:
-    """The answer's headers, bounded; cookies are somebody's identity, and only their names are kept."""
-    head = {}
-    for name, value in islice(fetched.headers.items(), HEAD_FIELDS):
-        shown = value.partition("=")[0] + "=…" if name in ("set-cookie", "set-cookie2") else value
-        head[name[:HEAD_CHARS]] = _storable(shown, HEAD_CHARS) or ""
-    return head
+    """The answer's headers, bounded. (Cookies, which are somebody's identity, are not among `Fetched.headers`.)"""
+    fields = islice(fetched.headers.items(), HEAD_FIELDS)
+    return {name[:HEAD_CHARS]: _storable(value, HEAD_CHARS) or "" for name, value in fields}
 
 
 def _excerpt(fetched: Fetched) -> str | None:

@@ -68,12 +68,12 @@ def finish(crawl_id: int) -> None:
 
 
 @app.task(base=Step)
-def fetch_listings(lease_id: str) -> None:
+def fetch_listings(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of listing pages and sitemaps."""
-    worker.current(hint).work(UUID(lease_id))
+    worker.current(hint).work(UUID(lease_id), alone=alone)
 
 
 @app.task(base=Step)
-def fetch_products(lease_id: str) -> None:
+def fetch_products(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of product pages."""
-    worker.current(hint).work(UUID(lease_id))
+    worker.current(hint).work(UUID(lease_id), alone=alone)

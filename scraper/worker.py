@@ -19,6 +19,7 @@ from uuid import UUID
 
 import redis.asyncio as aredis
 import structlog
+from pydantic import ValidationError
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
 from scraper import away
@@ -29,6 +30,7 @@ from scraper.domain import Lease, Message, Outcome, Settled, Status, Verdict
 from scraper.fetch.gate import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
+from scraper.places import Places
 from scraper.robots_cache import RobotsCache
 from scraper.scrape import Batch, Scraper
 from scraper.settings import Settings
@@ -43,6 +45,7 @@ log = structlog.get_logger()
 
 TURN_S = 1.0
 STUCK_MARGIN_S = 30.0
+ALONE_WAIT_S = 15.0  # less than an unclaimed lease lives
 GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
 LOW_WATER = 4  # unclaimed batches below which a worker asks for more
@@ -62,6 +65,7 @@ class Worker:
         self._send = send
         self._batches: dict[UUID, Batch] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
+        self._places = Places()
         self._turned_at = time.monotonic()
         self._contexts: dict[int, CrawlContext] = {}
         self._stopping = False
@@ -74,11 +78,23 @@ class Worker:
         if self._failed is not None:
             raise self._failed
 
-    def work(self, lease_id: UUID) -> None:
-        """Claims a lease and settles its pages; returns when the last one is stored. Does nothing for a stale lease."""
+    def work(self, lease_id: UUID, *, alone: bool = False) -> None:
+        """Claims a lease and settles its pages; returns when the last one is stored. Does nothing for a stale lease.
+
+        `alone`: nothing else is done meanwhile. Where that cannot be arranged soon, the lease goes back unclaimed.
+        """
+        if not alone:
+            with self._places.beside_others():
+                self._work(lease_id, alone)
+        else:
+            with self._places.alone(ALONE_WAIT_S) as free:
+                if free:
+                    self._work(lease_id, alone)
+
+    def _work(self, lease_id: UUID, alone: bool) -> None:
         began = time.monotonic()
         with self.engine.begin() as connection:
-            lease = frontier.claim(connection, lease_id, self.name, self.settings.lease_s)
+            lease = frontier.claim(connection, lease_id, self.name, self.settings.lease_s, alone=alone)
             if lease is None:
                 return
             crawl_ids = {page.crawl_id for page in lease.pages}
@@ -123,10 +139,12 @@ class Worker:
         await self._fetcher.aclose()
         await self._redis.aclose()
         self._writer.close()
+        with suppress(TimeoutError):  # the keeper's thread may still be asking
+            async with asyncio.timeout(CLOSE_S / 2):
+                await asyncio.get_running_loop().shutdown_default_executor()
 
     def _hand_back(self) -> None:
-        for batch in self._batches.values():
-            batch.handed_back = True
+        self._handing_back = [asyncio.ensure_future(self._scraper.hand_back(each)) for each in self._batches.values()]
         self._loop.call_later(self.settings.stop_s, self._cut_short)
 
     def _cut_short(self) -> None:
@@ -270,7 +288,10 @@ class Worker:
             return settle(connection, pages, limits)
 
     def _limits(self, crawl_id: int) -> CrawlLimits:
-        context = self._contexts.get(crawl_id) or self._load_context(crawl_id)
+        try:
+            context = self._contexts.get(crawl_id) or self._load_context(crawl_id)
+        except ValidationError:
+            return CrawlLimits(0, 0)  # its pages crash, and add nothing
         return context.limits
 
 

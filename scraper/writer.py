@@ -52,7 +52,8 @@ class Writer:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._give_up_at = math.inf
-        self.lost = 0  # pages whose group was given up: their leases run out
+        self._away = False
+        self.lost = 0  # pages that were given up when the process had to end: their leases run out
         self._waiting: list[tuple[SettledPage, Pending]] = []
         self._due = 0.0  # loop time at which the page that waits longest is to be written
         self._full = asyncio.Event()
@@ -95,8 +96,12 @@ class Writer:
         pages = [page for page, _ in group]
         failures, backoff_s = 0, 0.5
         while True:
+            if self._away and loop.time() >= self._give_up_at:
+                self._lost(pages, "no time left")
+                break
             try:
                 await loop.run_in_executor(self._thread, self._store, pages)
+                self._away = False
                 break
             except Exception as error:
                 if away.postgres_away(error):
@@ -104,11 +109,16 @@ class Writer:
                 else:
                     failures += 1
                     log.exception("group not stored", pages=len(pages), failures=failures)
-                if failures == FAILURES_MAX or loop.time() >= self._give_up_at:
-                    log.error("group lost", pages=len(pages), error=str(error)[:500])
-                    self.lost += len(pages)
+                self._away = failures == 0
+                if failures == FAILURES_MAX:
+                    self._lost(pages, str(error)[:500])
                     break
             await asyncio.sleep(min(backoff_s, max(0.1, self._give_up_at - loop.time())))
             backoff_s = min(backoff_s * 2, BACKOFF_MAX_S)
         for _, pending in group:
             pending.less()
+
+    def _lost(self, pages: Sequence[SettledPage], why: str) -> None:
+        log.error("group lost", pages=len(pages), error=why)
+        if math.isfinite(self._give_up_at):
+            self.lost += len(pages)

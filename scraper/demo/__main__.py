@@ -8,15 +8,13 @@ import signal
 from collections.abc import Sequence
 
 from scraper.demo.catalogue import Catalogue
-from scraper.demo.faults import Options
+from scraper.demo.faults import Fault, Options
 from scraper.demo.shop import Shop, serve
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = _parser().parse_args(argv)
-    options = Options(
-        latency_ms=args.latency_ms, fail_share=args.fail_share, hang_share=args.hang_share, gzip=args.gzip
-    )
+    options = Options(**{name: getattr(args, name) for name in Options.model_fields})
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # it holds nothing worth closing: end at once
     asyncio.run(_forever(Shop(Catalogue(args.products, args.seed), options, args.public_url), args.port, args.host))
@@ -33,6 +31,8 @@ def _parser() -> argparse.ArgumentParser:
         flag = "--" + name.replace("_", "-")
         if field.annotation is bool:
             parser.add_argument(flag, action="store_true", help=field.description)
+        elif name == "outage":
+            parser.add_argument(flag, choices=[kind.value for kind in Fault], help=field.description)
         else:
             parser.add_argument(flag, type=float, default=0.0, help=field.description)
     return parser

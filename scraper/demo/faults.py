@@ -1,6 +1,7 @@
-"""What the sample shop does wrong on purpose: slow answers, failures that pass, answers that never come.
+"""What the sample shop does wrong on purpose: slow answers, failures that pass, answers that never come, outages.
 
-Deterministic: a product page's faults follow from the seed, its path, the visit and the number of the attempt.
+Deterministic: a product page's faults follow from the seed, its path, the visit and the number of the attempt. An outage
+is switched on and off from outside (`/_control/options`) and hits every page, robots.txt included.
 """
 
 from __future__ import annotations
@@ -9,6 +10,13 @@ from enum import StrEnum
 from random import Random
 
 from pydantic import BaseModel, ConfigDict, Field
+
+
+class Fault(StrEnum):
+    INTERNAL = "500"
+    UNAVAILABLE = "503"
+    RESET = "reset"
+    HANG = "hang"
 
 
 class Options(BaseModel):
@@ -22,13 +30,7 @@ class Options(BaseModel):
     fail_share: float = Field(0, ge=0, le=1, description="product pages whose first attempt or two fail")
     hang_share: float = Field(0, ge=0, le=1, description="product pages whose first attempt is never answered")
     gzip: bool = Field(False, description="compress for clients that accept it")
-
-
-class Fault(StrEnum):
-    INTERNAL = "500"
-    UNAVAILABLE = "503"
-    RESET = "reset"
-    HANG = "hang"
+    outage: Fault | None = Field(None, description="what is wrong with every page: 500, 503, reset or hang")
 
 
 def fault(options: Options, seed: int, path: str, visit: int, attempt: int) -> Fault | None:

@@ -140,7 +140,9 @@ class Shop:
         return answer(200, pages.product(item, [other for other in others if other], self.base_url))
 
     def fault(self, target: bytes) -> Fault | None:
-        """Counts the attempt and says what goes wrong with it."""
+        """Counts the attempt and says what goes wrong with it. An outage counts none: no page has failed by itself."""
+        if self.options.outage is not None:
+            return self.options.outage
         if not (self.options.fail_share or self.options.hang_share) or not target.startswith(b"/p/"):
             return None
         path = target.partition(b"?")[0].decode("latin-1")

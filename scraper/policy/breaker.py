@@ -4,7 +4,8 @@ One page that fails is its own trouble, and is charged for it. Several different
 not one answer between them, are the host's: it rests, longer each time, and is tried again after each rest. Only pages that
 have not failed before count as a sign of it: what is left at the end of a crawl is often nothing but broken pages, while
 the host is well. For the same reason an outage is free for a minute only; after that the few pages that are tried after
-each rest are charged. A crawl must end: after a quarter of an hour pages are given up as they are tried.
+each rest are charged. A crawl must end: after a quarter of an hour pages are given up, and but for one after each rest they
+are not even tried.
 
 Pure: the time is an argument. What one process sees is enough: a rest holds for the whole fleet (`stores.throttle`).
 """
@@ -22,11 +23,19 @@ REST_S = 2.0  # the first rest; each is twice the one before
 REST_MAX_S = 30.0
 FREE_S = 60.0
 PATIENCE_S = 900.0
+FORGOTTEN_S = 300.0  # a streak whose last failure is older says nothing of today
 HOSTS_MAX = 10_000
 
 # It answers, but has a wish; a certificate does not mend itself in minutes; the others are decided without asking it.
 SILENT = frozenset(
-    {Outcome.THROTTLED, Outcome.TLS, Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED}
+    {
+        Outcome.THROTTLED,
+        Outcome.TLS,
+        Outcome.FRESH,
+        Outcome.FORBIDDEN_ADDRESS,
+        Outcome.ROBOTS_DISALLOWED,
+        Outcome.HOST_DOWN,
+    }
 )
 
 
@@ -45,6 +54,7 @@ class _Streak:
     """Failures of a host since its last answer."""
 
     since: float
+    last: float
     pages: set[int] = field(default_factory=set)
     rest_s: float = REST_S / 2
     rests_until: float = 0.0
@@ -70,24 +80,35 @@ class Breakers:
             case False:
                 return self._failed(host, page_id, now, failed_before)
 
+    def hopeless(self, host: str, now: float) -> bool:
+        """Whether a page of the host is not even to be tried: it has been down for longer than anybody waits, and the
+        time for the next try, which one page makes, has not come."""
+        streak = self._failing.get(host)
+        if streak is None or len(streak.pages) < DOWN_AFTER:
+            return False
+        return streak.last - streak.since > PATIENCE_S and now < streak.rests_until
+
     def _failed(self, host: str, page_id: int, now: float, failed_before: bool) -> HostDown | None:
         streak = self._failing.get(host)
+        if streak is not None and now - streak.last > FORGOTTEN_S:
+            streak = None
         if failed_before and (streak is None or len(streak.pages) < DOWN_AFTER):
             return None
         if streak is None:
-            streak = self._failing[host] = _Streak(since=now)
+            streak = self._failing[host] = _Streak(since=now, last=now)
             if len(self._failing) > HOSTS_MAX:
                 self._failing.popitem(last=False)
+        streak.last = now
         if len(streak.pages) < DOWN_AFTER:
             streak.pages.add(page_id)
         if len(streak.pages) < DOWN_AFTER:
             return None
         away_s = now - streak.since
-        if away_s > PATIENCE_S:
-            return HostDown(0.0, charged=True, given_up=True)
         if now >= streak.rests_until:
             streak.rest_s = min(streak.rest_s * 2, REST_MAX_S)
             streak.rests_until = now + streak.rest_s
+        if away_s > PATIENCE_S:
+            return HostDown(0.0, charged=True, given_up=True)
         return HostDown(streak.rests_until - now, charged=away_s > FREE_S)
 
 

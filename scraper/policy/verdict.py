@@ -79,6 +79,8 @@ def judge(
             | Outcome.WORKER_LOST
         ):
             return Verdict(Status.DEAD, 0.0, charged=True)
+        case Outcome.HOST_DOWN:
+            return Verdict(Status.DEAD, 0.0, charged=False)
         case Outcome.DEFERRED:
             return Verdict(Status.DUE, retry_after_s or 0.0, charged=False)
         case _:

@@ -69,11 +69,12 @@ RETURNING pr.delisted_at = now() AS delisted
 """)
 
 DROP_OPEN = sa.text("""
-UPDATE pages SET status = 'dropped', lease_id = NULL, settled_at = now()
- WHERE crawl_id = :id AND status IN ('due', 'leased') RETURNING crawl_id, kind, status
+WITH open AS (
+    SELECT id, lease_id FROM pages WHERE crawl_id = :id AND status IN ('due', 'leased') FOR UPDATE
+)
+UPDATE pages p SET status = 'dropped', lease_id = NULL, settled_at = now()
+  FROM open WHERE p.id = open.id RETURNING p.kind, open.lease_id
 """)
-
-LEASES_OF = sa.text("SELECT DISTINCT lease_id FROM pages WHERE crawl_id = :id AND status = 'leased'")
 
 # A minute counts once, however many coordinators look; and none counts in which nobody looked: an installation that was
 # down for a day has not watched its crawls stand still.
@@ -346,14 +347,15 @@ def stop(connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatu
     if connection.execute(query, {"id": crawl_id}).first() is None:
         return False
     counts = CountsByCrawl()
-    leases = list(connection.execute(LEASES_OF, {"id": crawl_id}).scalars())
+    leases = set()
     for row in connection.execute(DROP_OPEN, {"id": crawl_id}):
         counts[crawl_id].dropped += 1
         if row.kind == "product":
             counts[crawl_id].product_done += 1
         else:
             counts[crawl_id].discovery_done += 1
-    connection.execute(END_LEASES, {"ids": leases})
+        leases.add(row.lease_id)
+    connection.execute(END_LEASES, {"ids": list(leases - {None})})
     count(connection, counts)
     end(connection, crawl_id, status, note)
     return True

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -26,11 +26,15 @@ CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its mess
 SETTLE_IN_S = 10.0  # after PostgreSQL has started, for workers that still live to prolong what ran out meanwhile
 
 # A worker that dies takes many pages with it, of which one may be the cause. From the second time on they are suspects:
-# leased in small batches, then alone, then one at a time, so that only the cause is there when it kills once more.
+# leased in small batches, then singly, and at last by a worker that does nothing else meanwhile. Only such a death counts
+# as the last one, so that nothing but the cause is given up.
 SUSPECT_LOSSES = 2
 LOSSES_MAX = 5
+ALONE_LOSSES = LOSSES_MAX - 1
 SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}  # losses -> pages in a lease
 SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}  # losses -> leases of a queue at a time
+SILENT_S = 10.0  # a worker prolongs its leases every two seconds
+PASSED_OVER = 5000  # due pages of paused crawls that are looked past to find another site's on the same host
 
 # A product whose last good answer is younger than the crawl's revisit age is reached, but not asked again.
 FRESH = """(excluded.kind = 'product' AND p.status NOT IN ('gone', 'dead', 'invalid')
@@ -92,16 +96,19 @@ WITH RECURSIVE hosts AS (
         SELECT queue, host FROM pages
          WHERE status = 'due' AND (queue, host) > (h.queue, h.host) ORDER BY queue, host LIMIT 1) n
 ), held AS (
-    SELECT host, count(*) AS pages FROM pages WHERE lease_id IS NOT NULL GROUP BY host
+    SELECT p.host, count(*) AS pages FROM pages p JOIN leases l ON l.id = p.lease_id
+     WHERE p.lease_id IS NOT NULL AND (l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second')
+     GROUP BY p.host
 )
 SELECT h.queue, h.host, first.priority, c.rate_per_s, coalesce(held.pages, 0) AS held
   FROM hosts h
  CROSS JOIN LATERAL (
-        SELECT priority, crawl_id, not_before FROM pages
-         WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now()
-         ORDER BY priority DESC, not_before LIMIT 1) first
+        SELECT priority, crawl_id, not_before FROM (
+               SELECT priority, crawl_id, not_before FROM pages
+                WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now()
+                ORDER BY priority DESC, not_before LIMIT :passed_over) most_urgent
+         WHERE crawl_id <> ALL (:paused) LIMIT 1) first
   JOIN crawls c ON c.id = first.crawl_id
-  JOIN sites s ON s.id = c.site_id AND NOT s.paused
   LEFT JOIN held ON held.host = h.host
  ORDER BY first.priority DESC, first.not_before
 """)
@@ -175,7 +182,7 @@ VALUES (:id, :queue, :kind, :pages, now() + :lease_s * interval '1 second')
 """)
 
 CLAIM = sa.text("""
-UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker
+UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, alone = :alone
  WHERE id = :id AND started_at IS NULL AND until > now()
 RETURNING kind, queue
 """)
@@ -202,19 +209,19 @@ DELETE FROM leases WHERE id IN (
        AND NOT (started_at IS NOT NULL AND started_at < pg_postmaster_start_time()
                 AND now() < pg_postmaster_start_time() + :settle_in_s * interval '1 second')
      ORDER BY id FOR UPDATE SKIP LOCKED)
-RETURNING id, started_at IS NOT NULL AS started
+RETURNING id, started_at IS NOT NULL AS started, alone
 """)
 
 # An unclaimed message is nobody's fault; a worker that died with a page may be the page's.
 TAKE_BACK = sa.text("""
 UPDATE pages
-   SET lease_id = NULL, losses = losses + CAST(:started AS int), not_before = now(),
-       status = CASE WHEN losses + CAST(:started AS int) >= :losses_max THEN 'dead' ELSE 'due' END,
+   SET lease_id = NULL, not_before = now(), settled_at = now(),
+       losses = least(losses + CAST(:started AS int), :most),
+       status = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone THEN 'dead' ELSE 'due' END,
        last_outcome = CASE WHEN :started THEN 'worker_lost' ELSE last_outcome END,
-       error = CASE WHEN losses + CAST(:started AS int) >= :losses_max
-                    THEN format('%s workers died or froze while they held it, the last ones with no other page',
-                                losses + 1) ELSE error END,
-       settled_at = now()
+       error = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone
+                    THEN format('%s workers died or froze while they held it, the last one with nothing else to do',
+                                losses + 1) ELSE error END
  WHERE lease_id = ANY (:ids)
 RETURNING crawl_id, kind, status
 """)
@@ -282,6 +289,7 @@ class LeasedBatch:
     kind: Kind
     pages: int
     priority: int
+    alone: bool = False  # to be worked on by a worker that does nothing else meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,9 +328,15 @@ def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room
     return Added(changes, cut)
 
 
-def due_hosts(connection: sa.Connection) -> list[DueHost]:
-    """Every (queue, host) with something due now, the most urgent first."""
-    return [DueHost(r.queue, r.host, r.priority, r.rate_per_s, r.held) for r in connection.execute(DUE_HOSTS)]
+def due_hosts(connection: sa.Connection, lease_s: float, paused: Sequence[int] = ()) -> list[DueHost]:
+    """Every (queue, host) with something due now, the most urgent first; the crawls in `paused` count for nothing.
+
+    Pages of a worker that has been silent for a while do not count as held: it is probably dead, and its host would have
+    nothing to do until its leases run out.
+    """
+    alive_s = lease_s - min(SILENT_S, lease_s / 2)
+    values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1, "alive_s": alive_s}
+    return [DueHost(r.queue, r.host, r.priority, r.rate_per_s, r.held) for r in connection.execute(DUE_HOSTS, values)]
 
 
 def due_queues(connection: sa.Connection) -> list[str]:
@@ -359,7 +373,8 @@ def lease_suspects(
 ) -> list[LeasedBatch]:
     """Leases a few suspects, at most one batch a task."""
     values = {"losses": some.losses, "pages": SUSPECT_BATCH.get(some.losses, 1), "paused": list(paused)}
-    return _lease(connection, some.queue, LEASE_SUSPECTS, values, lease_s)
+    made = _lease(connection, some.queue, LEASE_SUSPECTS, values, lease_s)
+    return [replace(batch, alone=some.losses >= ALONE_LOSSES) for batch in made]
 
 
 def _lease(
@@ -390,9 +405,13 @@ def _lease(
     return batches
 
 
-def claim(connection: sa.Connection, lease_id: UUID, worker: str, lease_s: float) -> Lease | None:
-    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was."""
-    row = connection.execute(CLAIM, {"id": lease_id, "worker": worker, "lease_s": lease_s}).first()
+def claim(
+    connection: sa.Connection, lease_id: UUID, worker: str, lease_s: float, *, alone: bool = False
+) -> Lease | None:
+    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was. `alone`: the worker holds
+    no other lease, and will not for as long as it holds this one."""
+    values = {"id": lease_id, "worker": worker, "lease_s": lease_s, "alone": alone}
+    row = connection.execute(CLAIM, values).first()
     if row is None:
         return None
     pages = tuple(
@@ -426,14 +445,14 @@ def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float)
 
 def take_back(connection: sa.Connection) -> list[PageChange]:
     """Ends the expired leases and makes their pages due again, or dead where they keep killing workers."""
-    expired: dict[bool, list[UUID]] = {True: [], False: []}
+    expired: dict[tuple[bool, bool], list[UUID]] = defaultdict(list)
     for row in connection.execute(EXPIRED, {"settle_in_s": SETTLE_IN_S}):
-        expired[row.started].append(row.id)
+        expired[row.started, row.alone].append(row.id)
     changes: list[PageChange] = []
-    for started, ids in expired.items():
-        if ids:
-            values = {"ids": ids, "started": started, "losses_max": LOSSES_MAX}
-            changes += _changes(connection.execute(TAKE_BACK, values))
+    for (started, alone), ids in expired.items():
+        most = LOSSES_MAX if alone else ALONE_LOSSES
+        values = {"ids": ids, "started": started, "alone": alone, "losses_max": LOSSES_MAX, "most": most}
+        changes += _changes(connection.execute(TAKE_BACK, values))
     return changes
 
 

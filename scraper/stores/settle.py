@@ -31,13 +31,20 @@ UPDATE pages p
        lease_id = NULL, attempts = p.attempts + s.charged, host_attempts = p.host_attempts + s.host_charged,
        losses = CASE WHEN s.outcome = 'deferred' THEN p.losses ELSE 0 END,
        not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second' ELSE p.not_before END,
-       last_outcome = s.outcome, http_status = s.code, error = s.error, excerpt = s.excerpt, response_head = s.head,
+       last_outcome = CASE WHEN s.outcome = 'deferred' THEN coalesce(p.last_outcome, s.outcome) ELSE s.outcome END,
+       http_status = CASE WHEN s.outcome = 'deferred' THEN p.http_status ELSE s.code END,
+       error = CASE WHEN s.outcome = 'deferred' THEN p.error ELSE s.error END,
+       excerpt = CASE WHEN s.outcome = 'deferred' THEN p.excerpt ELSE s.excerpt END,
+       response_head = CASE WHEN s.outcome = 'deferred' THEN p.response_head ELSE s.head END,
        content_hash = CASE WHEN s.status = 'ok' THEN s.hash ELSE p.content_hash END,
        fetched_at = CASE WHEN s.status IN ('ok', 'unchanged') THEN now() ELSE p.fetched_at END,
        settled_at = now()
   FROM s WHERE p.id = s.id AND p.lease_id = s.lease
-RETURNING p.id, p.crawl_id, p.kind, p.status
+RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 """)
+
+
+UNTRIED = frozenset({Outcome.DEFERRED, Outcome.HOST_DOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +80,14 @@ class Stored:
 def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapping[int, CrawlLimits]) -> Stored:
     """Stores a group of settled pages. `limits` has an entry for each of their crawls."""
     live = crawls.hold(connection, (page.settled.crawl_id for page in pages))
-    held = {row.id: row for row in connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])})}
-    kept = [page for page in pages if page.settled.page_id in held and page.settled.crawl_id in live]
+    rows = connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])})
+    held = {
+        (row.id, row.lease): row for row in rows
+    }  # a group may have a page twice: of a lost lease and of a living one
+    kept = [page for page in pages if _key(page.settled) in held and page.settled.crawl_id in live]
     counts = CountsByCrawl()
     for page in kept:
-        _count_page(counts, page.settled, held[page.settled.page_id])
+        _count_page(counts, page.settled, held[_key(page.settled)])
         counts[page.settled.crawl_id].links_cut += page.partial
     for written in products.upsert(connection, [product for page in kept for product in page.products]):
         counts[written.crawl_id].products_new += written.inserted
@@ -90,6 +100,10 @@ def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapp
     connection.execute(frontier.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
     drained = crawls.count(connection, counts)
     return Stored(held=len(kept), added=len(added.pages), drained=drained)
+
+
+def _key(settled: Settled) -> tuple[int, UUID]:
+    return settled.page_id, settled.lease_id
 
 
 def _row(page: SettledPage) -> dict[str, Any]:
@@ -116,7 +130,7 @@ def _row(page: SettledPage) -> dict[str, Any]:
 def _count_page(counts: CountsByCrawl, settled: Settled, row: sa.Row[Any]) -> None:
     mine = counts[settled.crawl_id]
     mine.settled(PageChange(settled.crawl_id, Kind(row.kind), row.status))
-    if settled.outcome is not Outcome.DEFERRED:
+    if settled.outcome not in UNTRIED:
         mine.fetches += 1
         mine.retries += row.status == Status.DUE
 

@@ -46,7 +46,8 @@ def _served() -> Iterator[Served]:
 def shop(_served: Served) -> httpx.Client:
     """The shop as it is at its first start."""
     client = _served.client
-    client.post("/_control/options", json={"latency_ms": 0, "fail_share": 0, "hang_share": 0, "gzip": False})
+    options = {"latency_ms": 0, "fail_share": 0, "hang_share": 0, "gzip": False, "outage": None}
+    client.post("/_control/options", json=options).raise_for_status()
     client.get("/_control/visit?n=1")
     client.delete("/_control/log")
     return client
@@ -162,9 +163,24 @@ def test_a_hanging_page_answers_the_second_time(shop: httpx.Client) -> None:
     assert shop.get(url).status_code == 200
 
 
+@pytest.mark.parametrize(("outage", "status"), [("500", 500), ("503", 503), ("reset", 0), ("hang", 0)])
+def test_an_outage_hits_every_page_and_ends(shop: httpx.Client, outage: str, status: int) -> None:
+    paths = ["/", "/all?page=1", "/robots.txt", "/sitemap.xml", urlsplit(str(truth(shop)[0]["url"])).path]
+    shop.post("/_control/options", json={"outage": outage}).raise_for_status()
+    for path in paths:
+        try:
+            assert shop.get(path, timeout=0.2).status_code == status
+        except (httpx.ReadError, httpx.RemoteProtocolError, httpx.ReadTimeout):
+            assert status == 0
+    assert [(target, found) for _, target, found in shop.get("/_control/log").json()] == [(p, status) for p in paths]
+    assert shop.post("/_control/options", json={"outage": None}).json()["outage"] is None
+    assert [shop.get(path).status_code for path in paths] == [200] * len(paths)
+
+
 def test_wrong_options_are_refused(shop: httpx.Client) -> None:
     assert shop.post("/_control/options", json={"fail_share": 2}).status_code == 400
     assert shop.post("/_control/options", json={"nonsense": 2}).status_code == 400
+    assert shop.post("/_control/options", json={"outage": "flood"}).status_code == 400
     assert shop.post("/_control/options", content="[1").status_code == 400
     assert shop.get("/_control/nonsense").status_code == 404
 

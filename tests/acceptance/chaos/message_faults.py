@@ -1,0 +1,53 @@
+"""Faults of messages: delivered twice, and after their lease has run out. (After their crawl has ended: see `run`.)"""
+
+from __future__ import annotations
+
+from tests.acceptance.chaos.faults import Fault
+from tests.acceptance.chaos.messages import COPIES_MAX, Entry, Lease, entries, leases, put_back, send
+
+
+class MessagesFault(Fault):
+    """Waits for both servers: whoever is away has no messages."""
+
+    def collected(self) -> tuple[list[Entry], list[Lease]]:
+        for _ in range(50):
+            try:
+                raw, found = entries(self.rig.servers)[:COPIES_MAX], leases(self.rig.servers)
+            except Exception:
+                self.rig.wait(0.3)
+                continue
+            if raw or found:
+                return raw, found
+            self.rig.wait(0.2)
+        return [], []
+
+    def deliver(self, raw: list[Entry], found: list[Lease], times: int) -> None:
+        for attempt in range(20):
+            try:
+                put_back(self.rig.servers, raw)
+                send(self.rig.servers, found, times)
+                return
+            except Exception:
+                if attempt == 19:
+                    raise
+                self.rig.wait(0.5)
+
+
+class MessagesDoubled(MessagesFault):
+    kind = "messages_twice"
+
+    def inject(self) -> None:
+        raw, found = self.collected()
+        self.say(f"{len(raw)} raw copies, {len(found)} leases three times")
+        self.deliver(raw, found, 3)
+
+
+class MessagesLate(MessagesFault):
+    kind = "messages_late"
+
+    def inject(self) -> None:
+        raw, found = self.collected()
+        seconds = self.rig.times.lease_s + self.dice.uniform(0.5, 3)
+        self.say(f"{len(raw)} raw copies, {len(found)} leases, {seconds:.1f} s later")
+        self.rig.wait(seconds)
+        self.deliver(raw, found, 2)

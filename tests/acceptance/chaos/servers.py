@@ -1,0 +1,144 @@
+"""The harness's own PostgreSQL and Valkey: started, killed, frozen, restarted, and when each of them was out of order.
+
+Embedded servers in a home of their own: nothing here ever signals a server that it has not started.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import psycopg
+import redis
+import sqlalchemy as sa
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+from sqlalchemy.pool import NullPool
+
+from scraper import embedded, migrations
+from scraper.daemons import process
+from scraper.settings import Settings
+
+US = "chaos"  # how the harness's own connections are named, in PostgreSQL and in Valkey
+END_S = 15.0
+
+
+@dataclass(slots=True)
+class Interval:
+    """Something was out of order from `began` until `ended` (Unix times); None: it still is."""
+
+    what: str
+    began: float
+    ended: float | None = None
+
+
+@dataclass
+class Disorder:
+    """What was out of order, and when: recovery is counted from when nothing is any more."""
+
+    intervals: list[Interval] = field(default_factory=list)
+
+    @contextmanager
+    def of(self, what: str) -> Iterator[Interval]:
+        interval = Interval(what, time.time())
+        self.intervals.append(interval)
+        try:
+            yield interval
+        finally:
+            interval.ended = time.time()
+
+    def since(self, moment: float, *whats: str) -> bool:
+        """Whether one of `whats` was out of order at or after `moment`."""
+        return any(i.what in whats and (i.ended is None or i.ended >= moment) for i in list(self.intervals))
+
+    def orderly_s(self, moment: float, until: float, *whats: str) -> float | None:
+        """Seconds between the two in which none of `whats` was out of order; None where one was all the time."""
+        some = [i for i in list(self.intervals) if i.what in whats]
+        spans = sorted((i.began, until if i.ended is None else i.ended) for i in some)
+        orderly, at = 0.0, moment
+        for began, ended in spans:
+            if ended > at and began < until:
+                orderly += max(0.0, began - at)
+                at = min(ended, until)
+        orderly += until - at
+        return orderly if orderly > 0 or until == moment else None
+
+
+class Servers:
+    """Both servers of one home. `name` is "postgres" or "valkey"."""
+
+    def __init__(self, home: Path) -> None:
+        self.settings = Settings(home=home)
+        alone = {"postgres": {"REDIS_URL": self.settings.valkey_url}, "valkey": {"DATABASE_URL": self.postgres_url}}
+        self._alone = {name: Settings.model_validate({"home": home, **other}) for name, other in alone.items()}
+        self._lock = threading.Lock()
+        options = {"application_name": US, "connect_timeout": 5}
+        self.engine = sa.create_engine(self.postgres_url, poolclass=NullPool, connect_args=options)
+
+    @property
+    def postgres_url(self) -> str:
+        return self.settings.postgres_url
+
+    def start(self) -> None:
+        embedded.up(self.settings)
+        migrations.upgrade(self.engine)
+
+    def up(self, name: str) -> None:
+        """Starts one server and waits until it answers; the other one is left as it is."""
+        embedded.up(self._alone[name])
+
+    def kill(self, name: str) -> None:
+        embedded.kill(self.settings, name)
+
+    def end(self, name: str, number: signal.Signals) -> None:
+        """One signal to the server's main process; SIGKILL to all of it where that is not enough."""
+        pid = self.pid(name)
+        if pid is not None and not process.end(pid, [(number, END_S)]):
+            self.kill(name)
+
+    def pause(self, name: str, seconds: float) -> None:
+        """SIGSTOP to the server and its children, and SIGCONT after that time: it hangs, connections stay open."""
+        pid = self.pid(name)
+        if pid is None:
+            return
+        frozen = process.family(pid)
+        try:
+            for each in frozen:
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGSTOP)
+            time.sleep(seconds)
+        finally:
+            for each in reversed(frozen):
+                with suppress(ProcessLookupError):
+                    os.kill(each, signal.SIGCONT)
+
+    def pid(self, name: str) -> int | None:
+        return next(state.pid for state in embedded.status(self.settings) if state.name == name)
+
+    def connect(self) -> psycopg.Connection[tuple[object, ...]]:
+        url = self.postgres_url.replace("postgresql+psycopg://", "postgresql://")
+        return psycopg.connect(url, autocommit=True, application_name=US, connect_timeout=5)
+
+    def valkey(self) -> redis.Redis:
+        url = self.settings.valkey_url
+        return redis.Redis.from_url(url, client_name=US, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+
+    def stop(self) -> None:
+        """Ends both, whatever state they are in. Never fails: it is the teardown."""
+        self.engine.dispose()
+        pids = [pid for name in self._alone if (pid := self.pid(name)) is not None]
+        for each in [one for pid in pids for one in process.family(pid)]:
+            with suppress(psutil.Error, OSError):
+                os.kill(each, signal.SIGCONT)
+        with suppress(Exception):
+            embedded.down(self.settings)
+        for name in self._alone:
+            with suppress(Exception):
+                self.kill(name)
