@@ -1,12 +1,13 @@
-"""Whether PostgreSQL and Redis answer this process: what counts as *away*, and one line when it begins and when it ends.
+"""Whether PostgreSQL, Redis and the broker answer this process: what counts as *away*, and a line when it begins and ends.
 
 Every part of a process meets the same outage, each in its own way and many times a second. They all note it here, and
 only the first of them is heard. Nothing is retried or decided here; how long a process bears an outage is for
-`scraper.watchdog` to say. Knows brokers other than Redis only by the builtin errors their clients raise.
+`scraper.watchdog` to say. Knows the errors of kombu and py-amqp by name: steps may not import them.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -32,6 +33,16 @@ _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05"})
 _SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})  # no such table, column, schema
 
 
+_BROKER_SAYS = frozenset({
+    ("kombu.exceptions", "OperationalError"),
+    ("kombu.exceptions", "LimitExceeded"),
+    ("amqp.exceptions", "ConnectionError"),
+    ("amqp.exceptions", "MessageNacked"),  # RabbitMQ takes none at the moment
+})  # fmt: skip
+_AMQP_CLOSED = "Server unexpectedly closed connection"  # py-amqp's bare OSError
+_NETWORK_DOWN = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EBADF})
+
+
 def postgres_away(error: BaseException | None) -> bool:
     """Whether PostgreSQL cannot be reached or cannot serve anybody: the same statement may succeed later.
 
@@ -50,7 +61,7 @@ def postgres_away(error: BaseException | None) -> bool:
 
 
 def broker_away(error: BaseException | None) -> bool:
-    """Whether Redis (or another broker) cannot be reached or takes no writes, whichever library says so."""
+    """Whether the broker (or Redis) cannot be reached or takes no writes, whichever library says so."""
     redis_says = (
         redis.exceptions.ConnectionError,  # BusyLoadingError is one
         redis.exceptions.TimeoutError,
@@ -61,8 +72,9 @@ def broker_away(error: BaseException | None) -> bool:
     while error is not None and seen < 5:
         if isinstance(error, (*redis_says, ConnectionError, TimeoutError)):
             return True
-        kind = type(error)  # by name: steps may not import kombu
-        if kind.__module__ == "kombu.exceptions" and kind.__name__ in ("OperationalError", "LimitExceeded"):
+        if any((kind.__module__, kind.__name__) in _BROKER_SAYS for kind in type(error).__mro__):
+            return True
+        if isinstance(error, OSError) and (error.errno in _NETWORK_DOWN or str(error) == _AMQP_CLOSED):
             return True
         error, seen = error.__cause__, seen + 1
     return False

@@ -3,12 +3,29 @@
 from kombu import Queue  # type: ignore[attr-defined]
 
 from scraper import settings
-from scraper.policy.routing import CAPABILITIES, COORDINATOR
+from scraper.policy.routing import CAPABILITIES, COORDINATOR, PRIORITY_LEVELS, URGENT, message_priority
+from scraper.servers import amqp_tls
+
+_IS_AMQP = settings.load().broker_is_amqp
+_PUBLISHING = {  # two tries, then whoever publishes decides. By default it waits here for 4 s and more.
+    "max_retries": 1,
+    "interval_start": 0,
+    "interval_step": 0.2,
+    "interval_max": 0.2,
+}
 
 broker_url = settings.load().celery_broker_url
+broker_use_ssl = amqp_tls(broker_url)
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
-broker_transport_options = {
+broker_connection_timeout = 3
+broker_heartbeat = (
+    0  # RabbitMQ: pooled connections send none, and would be closed for it. The consumer's own: see there
+)
+_REDIS = {
+    **_PUBLISHING,
+    # One list a priority; kombu's four would lump 9, 8 and 7 together.
+    "priority_steps": list(range(PRIORITY_LEVELS)),
     # Strict order: all high-priority messages of a queue before any other. By default queues are read round robin.
     "queue_order_strategy": "priority",
     # A peer that is gone without a word is noticed: by a command within 5 s, by a consumer that only listens within
@@ -22,13 +39,16 @@ broker_transport_options = {
     "visibility_timeout": 90,
     "unacked_restore_interval": 30,
     "unacked_restore_throttle": 1,
-    # Publishing: two tries, then whoever publishes decides. By default it waits here for 4 s and more.
-    "max_retries": 1,
-    "interval_start": 0,
-    "interval_step": 0.2,
-    "interval_max": 0.2,
 }
-task_publish_retry_policy = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
+_RABBITMQ = {
+    **_PUBLISHING,
+    "confirm_publish": True,  # a message is sent when RabbitMQ has it, not when the socket's buffer has
+    # A broker that hangs: whoever waits for its answer gives up. A consumer that only listens has heartbeats for that.
+    "read_timeout": 5,
+    "write_timeout": 5,
+}
+broker_transport_options = _RABBITMQ if _IS_AMQP else _REDIS
+task_publish_retry_policy = _PUBLISHING
 
 task_serializer = "json"
 accept_content = ["json"]
@@ -36,6 +56,8 @@ task_ignore_result = True  # leases and verdicts are in PostgreSQL; nobody waits
 task_acks_late = False  # a lease gives the recovery; late acks bring duplicates and a visibility timeout
 task_default_queue = COORDINATOR
 task_queues = [Queue(name) for name in (COORDINATOR, *CAPABILITIES)]  # type: ignore[no-untyped-call]
+task_queue_max_priority = PRIORITY_LEVELS - 1  # RabbitMQ: without it a queue knows no order
+task_default_delivery_mode = "transient"  # RabbitMQ: nothing on disk, since leases bring back what it loses
 task_create_missing_queues = True  # queues of a name or region of your own are made when first named
 task_store_errors_even_if_ignored = False
 
@@ -56,7 +78,11 @@ beat_schedule = {
     name: {
         "task": f"scraper.tasks.{name}",
         "schedule": every_s,
-        "options": {"queue": COORDINATOR, "expires": every_s * 2},
+        "options": {
+            "queue": COORDINATOR,
+            "expires": every_s * 2,
+            "priority": message_priority(URGENT, zero_is_first=not _IS_AMQP),
+        },
     }
     for name, every_s in {"plan": 5.0, "dispatch": 1.0, "reap": 2.0}.items()
 }

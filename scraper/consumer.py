@@ -24,12 +24,17 @@ log = structlog.get_logger()
 RETRY_START_S = 0.5
 RETRY_STEP_S = 0.5
 RETRY_MAX_S = 5.0
+HEARTBEAT_S = (
+    10  # RabbitMQ's, both ways: two missed in a row, and the connection is given up. (Redis: health_check_interval)
+)
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
     def __init__(self, *args: Any, worker_options: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         options = {**(worker_options or {}), "without_mingle": True, "without_gossip": True}
         super().__init__(*args, worker_options=options, **kwargs)
+        if self.hub is not None:  # whoever has no loop (solo) cannot send any
+            self.amqheartbeat = HEARTBEAT_S
 
     def ensure_connected(self, conn: Connection) -> Connection:
         """Tries until the broker answers or the worker is told to stop."""

@@ -68,8 +68,11 @@ def depth(queue: str) -> int:
     with app.pool.acquire(block=True, timeout=POOL_WAIT_S) as connection:
         # One that went through an outage is closed, and kombu makes channels of it that are not connected to anything.
         connection.ensure_connection(max_retries=1, interval_start=0.2, interval_max=0.2)
-        with connection.channel() as channel:
-            try:
+        try:
+            with connection.channel() as channel:
                 return int(channel.queue_declare(queue, passive=True).message_count)
-            except ChannelError:
-                return 0
+        except ChannelError:
+            return 0
+        except connection.connection_errors:  # an answer that comes late must not be taken for that of a later question
+            connection.collect(socket_timeout=0.1)
+            raise

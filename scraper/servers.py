@@ -1,4 +1,4 @@
-"""Whether PostgreSQL and Redis answer, ours or the user's, and what to type when they do not.
+"""Whether PostgreSQL, Redis and the broker answer, ours or the user's, and what to type when they do not.
 
 Starts nothing (that is `scraper.embedded`). No message that leaves here holds a password.
 """
@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from scraper.errors import ServerUnavailableError
@@ -21,9 +22,10 @@ _SECRET_KEYS = frozenset({"password", "passwd", "sslpassword", "ssl_password"})
 
 
 def require_reachable(settings: Settings) -> None:
-    """Raises `ServerUnavailableError` for the first of PostgreSQL and Redis that does not answer."""
+    """Raises `ServerUnavailableError` for the first of PostgreSQL, Redis and the broker that does not answer."""
     require_postgres(settings)
     require_redis(settings)
+    require_broker(settings)
 
 
 def require_postgres(settings: Settings) -> None:
@@ -42,11 +44,64 @@ def require_postgres(settings: Settings) -> None:
 
 def require_redis(settings: Settings) -> None:
     """Pings once; raises `ServerUnavailableError` with the address (no password) and the remedy."""
+    _ping_redis(settings.valkey_url, "Redis", _remedy("REDIS_URL", embedded=settings.redis_url is None))
+
+
+def require_broker(settings: Settings) -> None:
+    """Speaks to the broker once, Redis or RabbitMQ; raises `ServerUnavailableError` with the address (no password) and the
+    remedy."""
+    if settings.broker_url is None:
+        require_redis(settings)
+        return
+    remedy = _remedy("BROKER_URL", embedded=False)
+    if not settings.broker_is_amqp:
+        _ping_redis(settings.broker_url, "the broker", remedy)
+        return
+    import amqp
+
+    url = settings.broker_url
+    try:
+        connection = amqp.Connection(**_amqp_options(url))
+        try:
+            connection.connect()
+        finally:
+            connection.close()
+    except (amqp.AMQPError, OSError, ValueError) as error:
+        raise ServerUnavailableError(
+            f"the broker (RabbitMQ) does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
+        ) from None
+
+
+def amqp_tls(url: str) -> dict[str, Any] | None:
+    """py-amqp's options for amqps: the server's certificate is verified, which is not its default. None: no TLS."""
+    if not url.startswith("amqps://"):
+        return None
+    paths = ssl.get_default_verify_paths()
+    host = urlsplit(url).hostname or "localhost"
+    return {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": paths.cafile or paths.openssl_cafile, "server_hostname": host}
+
+
+def _amqp_options(url: str) -> dict[str, Any]:
+    """A URL as Celery reads it (user and password default to RabbitMQ's own, the path is the virtual host)."""
+    parts = urlsplit(url)
+    tls = amqp_tls(url)
+    return {
+        "host": f"{parts.hostname or 'localhost'}:{parts.port or (5671 if tls else 5672)}",
+        "userid": unquote(parts.username or "guest"),
+        "password": unquote(parts.password or "guest"),
+        "virtual_host": unquote(parts.path[1:]) or "/",
+        "ssl": tls,
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "read_timeout": CONNECT_TIMEOUT_S,
+        "write_timeout": CONNECT_TIMEOUT_S,
+    }
+
+
+def _ping_redis(url: str, name: str, remedy: str) -> None:
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 
-    url = settings.valkey_url
     try:
         with redis.Redis.from_url(
             url,
@@ -56,9 +111,8 @@ def require_redis(settings: Settings) -> None:
         ) as client:
             client.ping()
     except (redis.RedisError, OSError, ValueError) as error:
-        remedy = _remedy("REDIS_URL", embedded=settings.redis_url is None)
         raise ServerUnavailableError(
-            f"Redis does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
+            f"{name} does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
         ) from None
 
 

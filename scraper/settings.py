@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from scraper.errors import ConfigError
 
+BROKER_SCHEMES = ("amqp://", "amqps://", "redis://", "rediss://", "unix://")
 SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
 
 
@@ -31,7 +32,9 @@ class Settings(BaseSettings):
     sites_dir: Path = Field(Path("sites"), alias="SCRAPER_SITES", description="the folder of site definitions")
     database_url: str | None = Field(None, alias="DATABASE_URL", description="PostgreSQL; unset: the embedded one")
     redis_url: str | None = Field(None, alias="REDIS_URL", description="Redis or Valkey; unset: the embedded one")
-    broker_url: str | None = Field(None, alias="BROKER_URL", description="Celery's broker; unset: the Redis above")
+    broker_url: str | None = Field(
+        None, alias="BROKER_URL", description="RabbitMQ, or another Redis; unset: the Redis above"
+    )
 
     schedules: bool = Field(
         True, description="false: a coordinator opens no scheduled crawl, only serves those there are"
@@ -84,6 +87,15 @@ class Settings(BaseSettings):
             return value
         raise ValueError("must start with redis://, rediss:// or unix://")
 
+    @field_validator("broker_url")
+    @classmethod
+    def _speaks_to_a_broker(cls, value: str | None) -> str | None:
+        if value is None or (value.startswith(BROKER_SCHEMES) and ";" not in value):
+            return value
+        raise ValueError(
+            "must be one address that starts with amqp:// or amqps:// (RabbitMQ), redis://, rediss:// or unix://"
+        )
+
     @property
     def embedded(self) -> bool:
         """True where at least one server is ours to start."""
@@ -122,6 +134,11 @@ class Settings(BaseSettings):
             return url
         path, _, query = url.removeprefix("unix://").partition("?")
         return f"redis+socket://{path}?virtual_host={query.removeprefix('db=') or '0'}"
+
+    @property
+    def broker_is_amqp(self) -> bool:
+        """RabbitMQ; otherwise it is a Redis."""
+        return self.celery_broker_url.startswith("amqp")
 
 
 @lru_cache(maxsize=1)

@@ -26,6 +26,7 @@ from scraper import embedded, migrations
 from scraper import settings as settings_module
 from scraper.settings import Settings
 from scraper.stores.database import make_engine
+from tests import rabbitmq
 
 HOME = "SCRAPER_TEST_HOME"
 CLEARED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "SCRAPER_HOME", "SCRAPER_SITES")
@@ -42,6 +43,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
     home = Path(os.environ.pop(HOME))
+    rabbitmq.Node(home / "rabbitmq").down()
     embedded.down(Settings(home=home))
     shutil.rmtree(home, ignore_errors=True)
 
@@ -134,6 +136,37 @@ def valkey_url(servers: Settings, worker_id: str) -> str:
     with redis.Redis.from_url(url) as client:
         client.flushdb()
     return url
+
+
+@pytest.fixture(scope="session")
+def rabbitmq_node() -> rabbitmq.Node:
+    """A RabbitMQ that all xdist workers share; each has a virtual host of its own."""
+    need_rabbitmq()
+    node = rabbitmq.Node(Path(os.environ[HOME]) / "rabbitmq")
+    node.up()
+    return node
+
+
+def need_rabbitmq() -> None:
+    if rabbitmq.program() is None:
+        reason = "RabbitMQ is not installed (Debian: apt install rabbitmq-server)"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+
+
+@pytest.fixture
+def rabbitmq_url(rabbitmq_node: rabbitmq.Node, worker_id: str) -> str:
+    """URL of this xdist worker's own virtual host, without queues."""
+    number = int(worker_id.removeprefix("gw") if worker_id != "master" else 0) % rabbitmq.HOSTS
+    return rabbitmq.emptied(rabbitmq_node.url(number))
+
+
+@pytest.fixture(params=["redis", "rabbitmq"])
+def any_broker(environment: Settings, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """`environment` with each of both brokers in turn."""
+    if request.param == "rabbitmq":
+        monkeypatch.setenv("BROKER_URL", request.getfixturevalue("rabbitmq_url"))
+        settings_module.load.cache_clear()
+    return settings_module.load()
 
 
 @pytest.fixture

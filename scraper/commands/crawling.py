@@ -32,7 +32,7 @@ def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool
     if site is not None:
         with engine.begin() as connection:
             sites.sync(connection, [site])
-    servers.require_redis(settings)
+    servers.require_broker(settings)
     opened = plan.open_now(engine, name, refetch=refetch)
     send(opened.messages)
     return opened

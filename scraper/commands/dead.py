@@ -195,7 +195,7 @@ def replay(engine: sa.Engine, settings: Settings, selection: Selection) -> list[
     """Takes over the sites' newest definitions from sites/, replays, and sends what is to be sent."""
     from scraper.sending import send
 
-    servers.require_redis(settings)
+    servers.require_broker(settings)
     names = {one.site for one in dead.outlook(engine, selection) if not one.refused}
     with engine.begin() as connection:
         sites.sync(connection, crawling.all_from_files(settings, names))

@@ -19,7 +19,7 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper import embedded, migrations
+from scraper import celeryconfig, embedded, migrations
 from scraper.beat import WAITING_MAX
 from scraper.domain import Message
 from scraper.settings import Settings
@@ -139,7 +139,14 @@ def send(settings: Settings, message: Message) -> None:
     from celery import Celery
 
     with Celery(broker=settings.celery_broker_url, set_as_current=False) as app:
-        app.send_task(f"scraper.tasks.{message.task}", kwargs=dict(message.kwargs), queue=message.queue)
+        app.conf.task_queue_max_priority = celeryconfig.task_queue_max_priority
+        app.send_task(
+            f"scraper.tasks.{message.task}",
+            kwargs=dict(message.kwargs),
+            queue=message.queue,
+            priority=message.priority,
+            expires=message.expires_s,
+        )
 
 
 def test_a_second_signal_quits_now(run: Commands, engine: sa.Engine, database: str) -> None:

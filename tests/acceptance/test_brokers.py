@@ -1,0 +1,91 @@
+"""Redis or RabbitMQ, it makes no difference: the crawl's products are the truth, whatever happens to messages, workers and
+the broker."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+import sqlalchemy as sa
+
+from scraper import settings as settings_module
+from scraper.domain import Message
+from scraper.settings import Settings
+from tests import rabbitmq
+from tests.acceptance.commands import Commands, until
+from tests.acceptance.conftest import SampleShop
+from tests.acceptance.test_processes import assert_quiet, said
+from tests.acceptance.test_processes import send as send_to
+from tests.acceptance.test_recovery import SHOP, SLOWER, Crawl
+from tests.conftest import need_rabbitmq
+
+
+@pytest.fixture
+def own_node(environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[rabbitmq.Node]:
+    """A RabbitMQ that the test may stop; BROKER_URL names it."""
+    need_rabbitmq()
+    node = rabbitmq.Node(tmp_path / "rabbitmq")
+    try:
+        node.up()
+        monkeypatch.setenv("BROKER_URL", node.url())
+        settings_module.load.cache_clear()
+        yield node
+    finally:
+        node.down()
+
+
+def test_every_message_twice_and_late(
+    any_broker: Settings, run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
+) -> None:
+    """Messages of every lease there is are sent again and again during the crawl, and such as have expired."""
+    crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
+    done = Event()
+
+    def double() -> None:
+        while not done.wait(0.2):
+            for (lease,) in crawl.rows("SELECT id FROM leases"):
+                message = Message("fetch_products", "residential", {"lease_id": str(lease)}, priority=9)
+                send_to(any_broker, message)
+            send_to(any_broker, message_of_yesterday)
+
+    message_of_yesterday = Message("fetch_products", "residential", {"lease_id": "x"}, expires_s=0.001)
+    doubling = Thread(target=double)
+    doubling.start()
+    try:
+        crawl.until_completed()
+    finally:
+        done.set()
+        doubling.join()
+    crawl.assert_exact()
+    asked = [target for _, target, _ in crawl.shop.log()]
+    assert len(asked) == len(set(asked))
+    assert "Traceback" not in run.logs(whole=True)
+    assert run.end(crawl.worker) == 0 and run.end(crawl.coordinator) == 0
+
+
+def test_rabbitmq_stops_and_a_worker_is_killed_in_mid_crawl(
+    own_node: rabbitmq.Node, run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
+) -> None:
+    """RabbitMQ is stopped and started, killed and started: the same processes go on, with one line an outage."""
+    run.env["SCRAPER_BATCH_PAGES"] = "5"  # so that there is always something left to send
+    crawl = Crawl(run, engine, sample_shop(*SHOP, "--latency-ms", "300", changes=SLOWER))
+    processes = crawl.coordinator, crawl.worker
+    crawl.until_fetched(0.1)
+    own_node.down()
+    until(lambda: all(said(run, each, "the broker is away") for each in processes), 30)
+    own_node.up()
+    until(lambda: all(said(run, each, "the broker is back") for each in processes), 30)
+    crawl.until_fetched(0.4)
+    own_node.down(signal.SIGKILL)
+    own_node.up()
+    crawl.until_fetched(0.7)
+    assert all(each.poll() is None for each in processes)
+    for process in processes:
+        assert_quiet(run, process)
+    run.end(crawl.worker, signal.SIGKILL)
+    crawl.worker = run.worker("residential,datacenter")
+    crawl.until_completed(90)
+    crawl.assert_exact()
