@@ -9,16 +9,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+import structlog
 from celery import Celery, bootsteps, signals
 
 from scraper import logs, servers, settings
 from scraper.errors import ScraperError
+from scraper.policy.routing import served_with
 
 FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
 if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))  # its login must not depend on the folder one is in
 
-app = Celery("scraper", include=["scraper.tasks"], events="scraper.consumer:Events")
+app = Celery("scraper", include=["scraper.tasks"], events="scraper.consumer:Events", amqp="scraper.consumer:AMQP")
 app.config_from_object("scraper.celeryconfig")
 
 
@@ -42,6 +44,15 @@ def _require_servers(**_: Any) -> None:
     except ScraperError as error:
         print(f"scraper: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)
+
+
+@signals.celeryd_after_setup.connect
+def _announce_queues(**_: Any) -> None:
+    """What a worker serves beyond what was asked for is said, not guessed."""
+    for queue in app.amqp.queues.consume_from:
+        for wider in served_with(queue)[1:]:
+            if wider in app.amqp.queues.consume_from:
+                structlog.get_logger().info("also serves the work of any region", queue=wider, since=queue)
 
 
 @signals.beat_embedded_init.connect

@@ -26,8 +26,9 @@ _REDIS = {
     **_PUBLISHING,
     # One list a priority; kombu's four would lump 9, 8 and 7 together.
     "priority_steps": list(range(PRIORITY_LEVELS)),
-    # Strict order: all high-priority messages of a queue before any other. By default queues are read round robin.
-    "queue_order_strategy": "priority",
+    # Priority is strict across all queues of a worker; among messages of equal priority its queues take turns, so that a
+    # region's own work and that of any region do not starve each other.
+    "queue_order_strategy": "round_robin",
     # A peer that is gone without a word is noticed: by a command within 5 s, by a consumer that only listens within
     # 2 x 10 s (it asks for a sign of life that often; reading itself is never cut off by these timeouts).
     "socket_connect_timeout": 3,
@@ -61,9 +62,11 @@ task_default_delivery_mode = "transient"  # RabbitMQ: nothing on disk, since lea
 task_create_missing_queues = True  # queues of a name or region of your own are made when first named
 task_store_errors_even_if_ignored = False
 
-worker_pool = "threads"  # batches wait on one event loop a process; threads are only their places
+worker_pool = "scraper.pool:TaskPool"  # batches wait on one event loop a process; threads are only their places
 worker_concurrency = 16  # batches under way in a process
-worker_prefetch_multiplier = 1
+# Read ahead, not yet begun: what all queues of a worker hold for it must fit (8 batches a queue and priority), or urgent
+# messages would be stuck behind those that wait for a place.
+worker_prefetch_multiplier = 8
 worker_enable_prefetch_count_reduction = False  # after an outage: it is for late acknowledgement, and slow to recover
 worker_cancel_long_running_tasks_on_connection_loss = True  # none acknowledges late: it only keeps Celery from warning
 worker_max_memory_per_child = settings.load().memory_max_mb * 1000 or None  # KB; of prefork's children: see watchdog

@@ -1,4 +1,7 @@
-"""How a worker reads its queues and finds back to a broker that was away. Everything else is Celery's own consumer.
+"""Which queues a worker reads, how, and how it finds back to a broker that was away. All else is Celery's own consumer.
+
+A worker started for a region's queue (`-Q residential.eu`) also reads that of any region (`residential`), wherever Celery
+selects queues: `-Q`, and `celery control add_consumer`. `-X residential` excludes it again.
 
 Celery waits up to 30 s between two tries to reconnect, and logs each; here it is 5 s, and one line an outage. Celery's
 workers also ask each other for news when they start (mingle) and follow each other's heartbeats (gossip): n² messages for
@@ -8,16 +11,17 @@ as it takes, in the very thread that reads the queues and hears that the worker 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import structlog
-from celery.app import events
+from celery.app import amqp, events
 from celery.events import dispatcher
 from celery.worker import consumer, state
 from kombu import Connection  # type: ignore[attr-defined]
 
 from scraper import away, watchdog
+from scraper.policy.routing import served_with
 
 log = structlog.get_logger()
 
@@ -29,12 +33,27 @@ HEARTBEAT_S = (
 )
 
 
+class Queues(amqp.Queues):  # type: ignore[misc] # Celery has no types
+    def select(self, include: str | Iterable[str]) -> None:
+        chosen = [include] if isinstance(include, str) else list(include or ())
+        super().select(chosen + [wider for queue in chosen for wider in served_with(queue)[1:] if wider not in chosen])
+
+
+class AMQP(amqp.AMQP):  # type: ignore[misc]
+    queues_cls = Queues
+
+
 class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
     def __init__(self, *args: Any, worker_options: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         options = {**(worker_options or {}), "without_mingle": True, "without_gossip": True}
         super().__init__(*args, worker_options=options, **kwargs)
         if self.hub is not None:  # whoever has no loop (solo) cannot send any
             self.amqheartbeat = HEARTBEAT_S
+
+    def add_task_queue(self, queue: str, *args: Any, **options: Any) -> None:
+        super().add_task_queue(queue, *args, **options)
+        for wider in served_with(queue)[1:]:
+            super().add_task_queue(wider)
 
     def ensure_connected(self, conn: Connection) -> Connection:
         """Tries until the broker answers or the worker is told to stop."""

@@ -1,8 +1,9 @@
 """Leases due pages and says what to send: enough for every queue for a few seconds, never more.
 
 Each host gets what its budget lets through within a batch's horizon, so that no worker sits on pages it may not fetch
-yet. The most urgent pages come first whatever their host. Among hosts with equally urgent pages a batch is shared evenly,
-so a host with few pages never waits for one with many, and many hosts with a few pages each fill one message.
+yet. The most urgent pages come first whatever their host, in batches of their own, and what is less urgent takes no room from
+them. Among hosts with equally urgent pages a batch is shared evenly, so a host with few pages never waits for one with many,
+and many hosts with a few pages each fill one message.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Message
+from scraper.policy.routing import level_of, rooms
 from scraper.settings import Settings
 from scraper.stores import crawls, frontier
 from scraper.stores.database import retried
 from scraper.stores.frontier import DueHost, LeasedBatch
 
-BATCHES_AHEAD = 8  # unclaimed batches a queue may hold, whatever the number of workers
+BATCHES_AHEAD = 8  # unclaimed batches a queue may hold of a priority and above, whatever the number of workers
 BATCHES_A_LEASE = 2  # one lease makes a batch of listings and one of products at the most
 ROUNDS = 8  # batches one unlimited host may get in one dispatch
 
@@ -43,38 +45,46 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
             if not connection.execute(ALONE).scalar():
                 return []  # another coordinator is at it
             paused = crawls.paused(connection)
-            waiting = Counter(frontier.waiting_batches(connection))
-            room = {queue: BATCHES_AHEAD - max(waiting[queue], depths[queue]) for queue in queues}
-            batches = _suspects(connection, room, paused, settings)
+            waiting = frontier.waiting_levels(connection)
+            batches = _suspects(connection, waiting, depths, paused, settings)
             hosts: dict[str, list[DueHost]] = defaultdict(list)
             for host in frontier.due_hosts(connection, settings.lease_s, paused):
                 hosts[host.queue].append(host)
             out = Counter({host.host: host.held for due in hosts.values() for host in due})
             for queue, due in hosts.items():
-                if room.get(queue, 0) >= BATCHES_A_LEASE:
+                if queue in depths and max(room_of(waiting[queue], depths[queue])) >= BATCHES_A_LEASE:
                     allowances = {host.host: allowance(host.rate_per_s, out[host.host], settings) for host in due}
                     pages = frontier.due_pages(connection, queue, allowances, paused)
-                    batches += _fill(connection, queue, pages, room[queue], settings, out, paused)
+                    batches += _fill(connection, queue, pages, waiting[queue], depths[queue], settings, out, paused)
             return batches
 
     return [message_of(batch, settings) for batch in retried(work)]
 
 
+def room_of(waiting: Mapping[int, int], depth: int) -> list[int]:
+    """How many more batches of each level a queue may get, which holds so many unclaimed ones and so many messages."""
+    return rooms(waiting, max(0, depth - sum(waiting.values())), BATCHES_AHEAD)
+
+
 def _suspects(
-    connection: sa.Connection, room: dict[str, int], paused: Sequence[int], settings: Settings
+    connection: sa.Connection,
+    waiting: dict[str, Counter[int]],
+    depths: Mapping[str, int],
+    paused: Sequence[int],
+    settings: Settings,
 ) -> list[LeasedBatch]:
     """Leases of pages that several workers died with, a few at a time: so that one which does it again is found out, and
-    the others are not taken for it."""
+    the others are not taken for it. What it makes is added to `waiting`."""
     batches: list[LeasedBatch] = []
     for some in frontier.suspects(connection, paused):
-        left = min(some.room, room.get(some.queue, 0))
+        left = min(some.room, room_of(waiting[some.queue], depths[some.queue])[0]) if some.queue in depths else 0
         while left > 0:
             made = frontier.lease_suspects(connection, some, settings.lease_s, paused)
             if not made:
                 break
             batches += made
             left -= len(made)
-            room[some.queue] -= len(made)
+            waiting[some.queue].update(level_of(batch.priority) for batch in made)
     return batches
 
 
@@ -82,21 +92,30 @@ def _fill(
     connection: sa.Connection,
     queue: str,
     due: Due,
-    room: int,
+    waiting: Counter[int],
+    depth: int,
     settings: Settings,
     out: Counter[str],
     paused: Sequence[int],
 ) -> list[LeasedBatch]:
-    """Leases batch after batch; what it takes of each host is added to `out`."""
+    """Leases batch after batch, the pages of one level in each, the most urgent first; what it makes is added to `waiting`,
+    what it takes of each host to `out`."""
     batches: list[LeasedBatch] = []
-    while room >= BATCHES_A_LEASE:
-        wanted = next_batch(due, settings.batch_pages, out)
-        if not wanted:
-            break
-        made = frontier.lease(connection, queue, wanted, settings.lease_s, paused)
-        batches += made
-        room -= len(made)
-        out += wanted
+    stale = max(0, depth - waiting.total())
+    levels: dict[int, Due] = defaultdict(dict)
+    for priority, hosts in due.items():
+        levels[level_of(priority)][priority] = hosts
+    for level in sorted(levels, reverse=True):
+        while rooms(waiting, stale, BATCHES_AHEAD)[level] >= BATCHES_A_LEASE:
+            wanted = next_batch(levels[level], settings.batch_pages, out)
+            if not wanted:
+                break
+            made = frontier.lease(connection, queue, wanted, settings.lease_s, paused)
+            if not made:
+                break
+            batches += made
+            waiting.update(level_of(batch.priority) for batch in made)
+            out += wanted
     return batches
 
 

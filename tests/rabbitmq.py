@@ -37,8 +37,8 @@ def program() -> Path | None:
 class Node:
     """One node under a folder. Every process that knows the folder may ask for its state, start and end it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, hosts: int = HOSTS) -> None:
+        self.folder, self.hosts = folder, hosts
 
     def url(self, number: int = 0) -> str:
         return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self._ports()[0]}/t{number}"
@@ -89,8 +89,8 @@ class Node:
         everything = {"configure": ".*", "write": ".*", "read": ".*", "user": USER}
         definitions = {
             "users": [{"name": USER, "password": PASSWORD, "tags": ""}],
-            "vhosts": [{"name": f"t{number}"} for number in range(HOSTS)],
-            "permissions": [{**everything, "vhost": f"t{number}"} for number in range(HOSTS)],
+            "vhosts": [{"name": f"t{number}"} for number in range(self.hosts)],
+            "permissions": [{**everything, "vhost": f"t{number}"} for number in range(self.hosts)],
         }
         (folder / "definitions.json").write_text(json.dumps(definitions))
         lines = [f"listeners.tcp.1 = 127.0.0.1:{listen}", f"load_definitions = {folder}/definitions.json"]
@@ -135,7 +135,10 @@ class Node:
         while True:
             try:
                 with amqp.Connection(
-                    host=f"127.0.0.1:{self._ports()[0]}", userid=USER, password=PASSWORD, virtual_host=f"t{HOSTS - 1}"
+                    host=f"127.0.0.1:{self._ports()[0]}",
+                    userid=USER,
+                    password=PASSWORD,
+                    virtual_host=f"t{self.hosts - 1}",
                 ):
                     return
             except (OSError, amqp.AMQPError):

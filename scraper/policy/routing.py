@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from scraper.domain import Kind
 
 COORDINATOR = "coordinator"
@@ -16,6 +18,16 @@ def queue_name(capability: str, region: str = ANY_REGION) -> str:
     return capability if region in ("", ANY_REGION) else f"{capability}.{region}"
 
 
+def served_with(queue: str) -> tuple[str, ...]:
+    """The queues that a worker started for `queue` serves: its region's own, and what may be done in any region.
+
+    >>> served_with("residential.eu")
+    ('residential.eu', 'residential')
+    """
+    capability, dot, region = queue.partition(".")
+    return (queue, capability) if dot and capability and region else (queue,)
+
+
 def page_priority(priority: int, kind: Kind) -> int:
     """The frontier's sort key: the site's priority (0 low … 9 high), and within it discovery before products.
 
@@ -24,10 +36,49 @@ def page_priority(priority: int, kind: Kind) -> int:
     return priority * 2 + (1 if kind.discovers else 0)
 
 
+def level_of(page_priority: int) -> int:
+    """The site's priority (0 low … 9 high) in a frontier priority. Pages of one level share batches, places and room."""
+    return max(0, min(PRIORITY_LEVELS - 1, page_priority // 2))
+
+
 def message_priority(highest: int, *, zero_is_first: bool) -> int:
     """The broker's number for a batch whose most urgent page has the frontier priority `highest`.
 
     Redis serves 0 first, RabbitMQ 9 (Celery passes the number through unchanged).
     """
-    level = max(0, min(PRIORITY_LEVELS - 1, highest // 2))
+    level = level_of(highest)
     return PRIORITY_LEVELS - 1 - level if zero_is_first else level
+
+
+def level_of_message(priority: int | None, *, zero_is_first: bool) -> int:
+    """The way back from `message_priority`. A message without one is nobody's page: it goes first."""
+    if priority is None:
+        return PRIORITY_LEVELS - 1
+    number = max(0, min(PRIORITY_LEVELS - 1, priority))
+    return PRIORITY_LEVELS - 1 - number if zero_is_first else number
+
+
+def may_begin(level: int, begun: Mapping[int, int], places: int) -> bool:
+    """Whether a worker with so many places begins a batch now, given how many of each level it has `begun`.
+
+    Only those that are at least as urgent count, so that nothing urgent waits for lesser work.
+
+    >>> may_begin(8, {2: 16}, 16), may_begin(2, {8: 1, 2: 15}, 16)
+    (True, False)
+    """
+    return sum(batches for other, batches in begun.items() if other >= level) < places
+
+
+def rooms(waiting: Mapping[int, int], stale: int, ahead: int) -> list[int]:
+    """How many more batches of each level a queue may hold, `ahead` at the most: a list, level -> batches.
+
+    Only batches that are at least as urgent fill a level's room: a queue full of low priority has all its room for high.
+    `stale` messages, whose leases are gone already, fill everybody's.
+
+    >>> rooms({2: 8}, 0, 8)
+    [0, 0, 0, 8, 8, 8, 8, 8, 8, 8]
+    """
+    return [
+        max(0, ahead - stale - sum(batches for other, batches in waiting.items() if other >= level))
+        for level in range(PRIORITY_LEVELS)
+    ]

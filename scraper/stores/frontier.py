@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Lease, LeasedPage
+from scraper.policy.routing import level_of
 from scraper.stores.database import dumps
 
 CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
@@ -185,6 +186,11 @@ CLAIM = sa.text("""
 UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, alone = :alone
  WHERE id = :id AND started_at IS NULL AND until > now()
 RETURNING kind, queue
+""")
+
+WAITING_LEVELS = sa.text("""
+SELECT l.queue, coalesce((SELECT max(p.priority) FROM pages p WHERE p.lease_id = l.id), 0) AS priority
+  FROM leases l WHERE l.started_at IS NULL
 """)
 
 CLAIMED_PAGES = sa.text("""
@@ -436,6 +442,14 @@ def waiting_batches(connection: sa.Connection) -> dict[str, int]:
         sa.text("SELECT queue, count(*) AS batches FROM leases WHERE started_at IS NULL GROUP BY queue")
     )
     return {row.queue: row.batches for row in rows}
+
+
+def waiting_levels(connection: sa.Connection) -> dict[str, Counter[int]]:
+    """The same by queue and level: a lease is as urgent as its most urgent page."""
+    waiting: dict[str, Counter[int]] = defaultdict(Counter)
+    for row in connection.execute(WAITING_LEVELS):
+        waiting[row.queue][level_of(row.priority)] += 1
+    return waiting
 
 
 def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float) -> set[UUID]:

@@ -27,7 +27,7 @@ from tests.conftest import need_rabbitmq
 def own_node(environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[rabbitmq.Node]:
     """A RabbitMQ that the test may stop; BROKER_URL names it."""
     need_rabbitmq()
-    node = rabbitmq.Node(tmp_path / "rabbitmq")
+    node = rabbitmq.Node(tmp_path / "rabbitmq", hosts=1)
     try:
         node.up()
         monkeypatch.setenv("BROKER_URL", node.url())
@@ -71,17 +71,17 @@ def test_rabbitmq_stops_and_a_worker_is_killed_in_mid_crawl(
 ) -> None:
     """RabbitMQ is stopped and started, killed and started: the same processes go on, with one line an outage."""
     run.env["SCRAPER_BATCH_PAGES"] = "5"  # so that there is always something left to send
-    crawl = Crawl(run, engine, sample_shop(*SHOP, "--latency-ms", "300", changes=SLOWER))
+    crawl = Crawl(run, engine, sample_shop(*SHOP, "--latency-ms", "200", changes=SLOWER))
     processes = crawl.coordinator, crawl.worker
     crawl.until_fetched(0.1)
     own_node.down()
     until(lambda: all(said(run, each, "the broker is away") for each in processes), 30)
     own_node.up()
     until(lambda: all(said(run, each, "the broker is back") for each in processes), 30)
-    crawl.until_fetched(0.4)
+    crawl.until_fetched(0.3)
     own_node.down(signal.SIGKILL)
     own_node.up()
-    crawl.until_fetched(0.7)
+    crawl.until_fetched(0.5)
     assert all(each.poll() is None for each in processes)
     for process in processes:
         assert_quiet(run, process)

@@ -193,9 +193,27 @@ def test_the_most_urgent_pages_go_first_whatever_their_host(engine: sa.Engine) -
     batches = [hosts_of(engine, UUID(message.kwargs["lease_id"])) for message in sent]
     assert sum(batches[0].values()) == 100 and set(batches[0]) <= {"high.example", "normal.example"}
     assert batches[0]["normal.example"] == 1
-    assert batches[1] == {"high.example": 51, "normal.example": 49}
-    assert batches[2] == {"normal.example": 1, "low.example": 99}
-    assert [message.priority for message in sent] == [18, 18, 10, 2, 2, 2][: len(sent)]
+    assert batches[1] == {"high.example": 51}, "a batch is of one priority"
+    assert batches[2] == {"normal.example": 50}
+    assert batches[3] == {"low.example": 100}
+    assert [message.priority for message in sent] == [18, 18, 10, 2, 2, 2]
+
+
+def test_unclaimed_low_priority_takes_no_room_from_high(engine: sa.Engine) -> None:
+    for n in range(3):
+        shop(engine, f"low{n}", 1000, priority=4)
+    assert len(send(engine)) == BATCHES_AHEAD - 1  # one lease may make two batches
+    normal = shop(engine, "normal", 1000)
+    assert [message.priority for message in dispatch(engine, SETTINGS, empty)] == [10] * (BATCHES_AHEAD - 1)
+    add(engine, [new_page(normal, "https://high.example/", priority=16)])
+    (urgent,) = dispatch(engine, SETTINGS, empty)
+    assert urgent.priority == 16 and hosts_of(engine, UUID(urgent.kwargs["lease_id"])) == {"high.example": 1}
+    assert send(engine) == []
+
+
+def test_messages_that_nobody_reads_fill_the_room_of_every_priority(engine: sa.Engine) -> None:
+    shop(engine, "high", 10, priority=19)
+    assert dispatch(engine, SETTINGS, lambda _: BATCHES_AHEAD) == []
 
 
 def test_a_small_host_does_not_wait_for_a_large_one(engine: sa.Engine) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Kind
-from scraper.policy.routing import PRIORITY_LEVELS, message_priority, page_priority, queue_name
+from scraper.policy.routing import PRIORITY_LEVELS, message_priority, page_priority, queue_name, served_with
 
 LEVELS = st.integers(0, PRIORITY_LEVELS - 1)
 KINDS = st.sampled_from(Kind)
@@ -27,6 +27,19 @@ def test_a_queue_is_named_by_capability_and_region(capability: str, region: str,
 
 def test_without_a_region_a_queue_is_the_capability() -> None:
     assert queue_name("datacenter") == "datacenter"
+
+
+NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,9}", fullmatch=True)
+
+
+@given(NAMES, NAMES, NAMES)
+def test_a_regions_worker_serves_its_region_and_any_but_no_other(capability: str, region: str, other: str) -> None:
+    served = served_with(queue_name(capability, region))
+    assert queue_name(capability, region) in served and queue_name(capability) in served
+    assert all(queue == capability or queue.endswith(f".{region}") for queue in served)
+    if other not in (region, "any"):
+        assert queue_name(capability, other) not in served
+    assert served_with(queue_name(capability)) == (capability,)
 
 
 @given(LEVELS, LEVELS, KINDS, KINDS)

@@ -1,0 +1,88 @@
+"""The places of a worker: threads in which batches wait for their last page, given out by urgency.
+
+A place is a thread and costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority has all
+the places, less those of batches that are at least as urgent. With 16 places and 16 batches of low priority under way, one
+of high priority begins at once, and the next one of low priority waits until fewer than 16 are under way in all. Messages
+that wait here (read, not yet acknowledged) go by priority, then in the order in which they came.
+
+This is Celery's `threads` pool but for that order. Whoever asks for another (`-P solo`, `-P processes`) gets batches in the
+order in which the broker gives them out.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from itertools import count
+from typing import Any
+
+from celery.concurrency import thread
+from celery.concurrency.base import apply_target
+
+from scraper import settings
+from scraper.policy.routing import PRIORITY_LEVELS, level_of_message, may_begin
+
+Call = Callable[[], Any]
+
+
+class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.executor = thread.ThreadPoolExecutor(max_workers=self.limit * PRIORITY_LEVELS)
+        self._zero_is_first = not settings.load().broker_is_amqp
+        self._lock = threading.Lock()
+        self._came = count()
+        self._waiting: list[tuple[int, int, Future[Any], Call]] = []
+        self._begun: Counter[int] = Counter()  # level -> batches under way
+
+    def on_apply(
+        self,
+        target: Any,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
+        callback: Any = None,
+        accept_callback: Any = None,
+        **_: Any,
+    ) -> Any:
+        level = self._level(args or ())
+        future: Future[Any] = Future()
+
+        def call() -> Any:
+            return apply_target(target, args, kwargs, callback, accept_callback)
+
+        with self._lock:
+            heapq.heappush(self._waiting, (-level, next(self._came), future, call))
+        self._begin()
+        return thread.ApplyResult(future)
+
+    def on_stop(self) -> None:
+        """What waits here was not acknowledged and goes back; what is under way ends."""
+        with self._lock:
+            self._waiting.clear()
+        super().on_stop()
+
+    def _begin(self) -> None:
+        with self._lock:
+            while self._waiting and may_begin(-self._waiting[0][0], self._begun, self.limit):
+                below, _, future, call = heapq.heappop(self._waiting)
+                self._begun[-below] += 1
+                self.executor.submit(self._run, -below, future, call)
+
+    def _run(self, level: int, future: Future[Any], call: Call) -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - whoever asked for the result gets it
+            future.set_exception(error)
+        finally:
+            with self._lock:
+                self._begun[level] -= 1
+            self._begin()
+
+    def _level(self, args: tuple[Any, ...]) -> int:
+        """Celery hands over (task name, id, request, body …); the request knows how the message came."""
+        request = args[2] if len(args) > 2 and isinstance(args[2], Mapping) else {}
+        priority = (request.get("delivery_info") or {}).get("priority")
+        return level_of_message(priority, zero_is_first=self._zero_is_first)
