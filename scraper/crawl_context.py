@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from scraper.domain import Kind
 from scraper.extract import Extractor, compile_site
 from scraper.fetch.http import FetchPolicy
-from scraper.policy.routing import ANY_REGION, page_priority, queue_name
+from scraper.policy.routing import Route, route
 from scraper.policy.urls import belongs
 from scraper.policy.verdict import RetryPolicy
 from scraper.settings import Settings
@@ -30,17 +30,13 @@ class CrawlContext:
     retry: RetryPolicy
     limits: CrawlLimits
     interval_s: float
-    queues: dict[Kind, str]
-    priorities: dict[Kind, int]
+
+    def route(self, kind: Kind, url: str) -> Route:
+        return route(self.site.wishes, kind, url)
 
     @staticmethod
     def now() -> datetime:
         return datetime.fromtimestamp(time.time(), UTC)
-
-
-def queues_of(site: Site) -> dict[Kind, str]:
-    """The queue of each kind of a site's pages."""
-    return {kind: queue_name(site.queue_of(kind), site.region or ANY_REGION) for kind in Kind}
 
 
 def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) -> CrawlContext:
@@ -70,6 +66,4 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
         limits=CrawlLimits(site.limits.listings, site.limits.products),
         interval_s=1 / site.rate_per_s if site.rate_per_s else 0.0,
-        queues=queues_of(site),
-        priorities={kind: page_priority(site.priority_number, kind) for kind in Kind},
     )

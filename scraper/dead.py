@@ -20,11 +20,10 @@ from uuid import UUID
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from scraper.crawl_context import queues_of
 from scraper.discover import dispatch_message
 from scraper.domain import CrawlStatus, Kind, Message
 from scraper.errors import PausedError, ScraperError
-from scraper.policy.routing import page_priority
+from scraper.policy.routing import route
 from scraper.sites.definition import Site
 from scraper.stores import crawls, frontier, sites
 from scraper.stores import dead as store
@@ -221,6 +220,7 @@ def _valid(definition: Mapping[str, Any], name: str) -> Site:
 def _new_page(row: sa.Row[Any], target: _Target) -> NewPage:
     """The page as it was found, to be fetched as the crawl's definition says."""
     kind = Kind(row.kind)
+    way = route(target.site.wishes, kind, row.url)
     return NewPage(
         site_id=target.site_id,
         crawl_id=target.crawl_id,
@@ -228,8 +228,8 @@ def _new_page(row: sa.Row[Any], target: _Target) -> NewPage:
         url=row.url,
         kind=kind,
         host=row.host,
-        queue=queues_of(target.site)[kind],
-        priority=page_priority(target.site.priority_number, kind),
+        queue=way.queue,
+        priority=way.priority,
         depth=row.depth,
     )
 

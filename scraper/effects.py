@@ -42,6 +42,7 @@ def new_pages(links: Iterable[Link], context: CrawlContext, depth: int) -> list[
     for link in links:
         key = fingerprint(link.url)
         if key not in pages:
+            way = context.route(link.kind, link.url)
             pages[key] = NewPage(
                 site_id=context.site_id,
                 crawl_id=context.crawl_id,
@@ -49,8 +50,8 @@ def new_pages(links: Iterable[Link], context: CrawlContext, depth: int) -> list[
                 url=link.url,
                 kind=link.kind,
                 host=host_of(link.url),
-                queue=context.queues[link.kind],
-                priority=context.priorities[link.kind],
+                queue=way.queue,
+                priority=way.priority,
                 depth=min(depth, DEPTH_MAX),
             )
     return list(pages.values())

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from scraper import plan, progress, servers
 from scraper.commands import fleet
-from scraper.crawl_context import queues_of
 from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, DefinitionError, NotFoundError, ServerUnavailableError
 from scraper.plan import Opened
@@ -94,7 +93,7 @@ def wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -
     """Shows a crawl until it ends. `local`: workers are started here for the queues that nobody serves."""
     with engine.connect() as connection:
         _, site = crawls.definition(connection, crawl_id)
-    missing = {COORDINATOR, *queues_of(site).values()} - fleet.served_queues()
+    missing = {COORDINATOR, *site.wishes.queues} - fleet.served_queues()
     with ExitStack() as stack:
         alarm = None
         if missing and local:

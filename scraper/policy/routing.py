@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from scraper.domain import Kind
 
@@ -16,6 +17,52 @@ URGENT = PRIORITY_LEVELS * 2 - 1  # the first of all page priorities
 def queue_name(capability: str, region: str = ANY_REGION) -> str:
     """`residential` in `eu` is `residential.eu`; without a region it is plain `residential`."""
     return capability if region in ("", ANY_REGION) else f"{capability}.{region}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What pages of certain URLs ask for instead of what their site does; None: the same as the site."""
+
+    matches: Callable[[str], bool]
+    capability: str | None = None
+    region: str | None = None
+    priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a site asks for: a capability for each kind of page, a region, a priority (0 low … 9 high), and exceptions."""
+
+    capabilities: Mapping[Kind, str]
+    region: str
+    priority: int
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def queues(self) -> set[str]:
+        """Every queue that a page of the site may go to."""
+        rules = (Rule(lambda _: False), *self.rules)
+        found = (
+            (rule.capability or own, rule.region or self.region) for rule in rules for own in self.capabilities.values()
+        )
+        return {queue_name(capability, region) for capability, region in found}
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a page goes: its queue, and the frontier's sort key."""
+
+    queue: str
+    priority: int
+
+
+def route(wishes: Wishes, kind: Kind, url: str) -> Route:
+    """The one place that decides where a page goes: the first rule that matches its URL, else its site and kind."""
+    rule = next((rule for rule in wishes.rules if rule.matches(url)), Rule(lambda _: True))
+    return Route(
+        queue_name(rule.capability or wishes.capabilities[kind], rule.region or wishes.region),
+        page_priority(wishes.priority if rule.priority is None else rule.priority, kind),
+    )
 
 
 def served_with(queue: str) -> tuple[str, ...]:

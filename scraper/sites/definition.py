@@ -16,14 +16,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from scraper.domain import Kind
 from scraper.policy import urls
+from scraper.policy.routing import ANY_REGION, Rule, Wishes
 from scraper.sites import scalars
 from scraper.sites.fields import FieldSpec, IdSource, Links, Model, Pages, Regex, as_css, checked, to_text, wrong
+from scraper.sites.selectors import compile_regex
 
+MATCH_TIMEOUT_S = 0.1
 NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
 Queue = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+Region = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
+Priority = Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))]
 FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
 
 
@@ -108,6 +113,28 @@ class ProductPage(Model):
         return [name for name, spec in self.fields.items() if spec.required]
 
 
+class RouteRule(Model):
+    """Pages that go another way than the rest of their site."""
+
+    match: Regex = Field(description="a regular expression: pages in whose URL it is found")
+    queue: Queue | None = Field(None, description="default: the site's")
+    region: Region | None = Field(None, description="default: the site's; any: no matter where")
+    priority: Priority | None = Field(None, description="default: the site's")
+
+    @property
+    def rule(self) -> Rule:
+        pattern = compile_regex(self.match)
+
+        def matches(url: str) -> bool:
+            try:
+                return pattern.search(url, timeout=MATCH_TIMEOUT_S) is not None
+            except TimeoutError:
+                return False
+
+        priority = None if self.priority is None else scalars.priority_number(self.priority)
+        return Rule(matches, self.queue, self.region, priority)
+
+
 class Limits(Model):
     """What one crawl may grow to."""
 
@@ -138,9 +165,10 @@ class Site(Model):
         (), description="further hosts that belong to the site"
     )
     queue: Queue = Field("datacenter", description="which workers: datacenter, residential, or a name of your own")
-    region: str | None = Field(None, pattern=r"^[a-z][a-z0-9_-]{0,30}$", description="such as eu; default: any")
-    priority: Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))] = Field(
-        "normal", description="high, normal, low, or 0 (last) to 9 (first)"
+    region: Region | None = Field(None, description="such as eu; default: any")
+    priority: Priority = Field("normal", description="high, normal, low, or 0 (last) to 9 (first)")
+    routes: tuple[RouteRule, ...] = Field(
+        (), max_length=100, description="other ways for some pages: the first that matches"
     )
     schedule: Annotated[str, AfterValidator(scalars.check_cron)] | None = Field(None, description="cron, five fields")
     timezone: Annotated[str, AfterValidator(scalars.check_timezone)] = Field("UTC", description="of the schedule")
@@ -198,7 +226,7 @@ class Site(Model):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy without what was computed from the original."""
         copied = super().model_copy(update=update, deep=deep)
-        for name in ("url_rules", "allowed_hosts", "content_hash"):
+        for name in ("wishes", "url_rules", "allowed_hosts", "content_hash"):
             copied.__dict__.pop(name, None)
         return copied
 
@@ -219,6 +247,13 @@ class Site(Model):
     @property
     def revisit_s(self) -> float:
         return scalars.seconds(self.revisit)
+
+    @cached_property
+    def wishes(self) -> Wishes:
+        """What `policy.routing.route` needs to know of the site."""
+        capabilities = {kind: self.queue_of(kind) for kind in Kind}
+        rules = tuple(each.rule for each in self.routes)
+        return Wishes(capabilities, self.region or ANY_REGION, self.priority_number, rules)
 
     @cached_property
     def url_rules(self) -> urls.UrlRules:

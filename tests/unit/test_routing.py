@@ -7,7 +7,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Kind
-from scraper.policy.routing import PRIORITY_LEVELS, message_priority, page_priority, queue_name, served_with
+from scraper.policy.routing import (
+    PRIORITY_LEVELS,
+    URGENT,
+    Route,
+    Rule,
+    Wishes,
+    level_of,
+    level_of_message,
+    may_begin,
+    message_priority,
+    page_priority,
+    queue_name,
+    rooms,
+    route,
+    served_with,
+)
+from scraper.sites.definition import Site
+from tests.making import a_site
 
 LEVELS = st.integers(0, PRIORITY_LEVELS - 1)
 KINDS = st.sampled_from(Kind)
@@ -27,6 +44,81 @@ def test_a_queue_is_named_by_capability_and_region(capability: str, region: str,
 
 def test_without_a_region_a_queue_is_the_capability() -> None:
     assert queue_name("datacenter") == "datacenter"
+
+
+def ways(site: Site) -> dict[str, Route]:
+    return {url: route(site.wishes, Kind.PRODUCT, f"https://shop.example/{url}") for url in ("sale/1", "eu/1", "1")}
+
+
+def test_the_first_rule_that_matches_decides_and_the_site_does_the_rest() -> None:
+    rules = [{"match": "/sale/", "priority": "high"}, {"match": "/eu/", "region": "eu", "queue": "residential"}]
+    site = a_site(priority="low", region="us", routes=[*rules, {"match": "/(sale|eu)/", "priority": 9}])
+    assert ways(site) == {
+        "sale/1": Route("datacenter.us", 16),
+        "eu/1": Route("residential.eu", 4),
+        "1": Route("datacenter.us", 4),
+    }
+    assert site.wishes.queues == {"datacenter.us", "residential.eu"}
+
+
+def test_a_rule_may_lift_the_region() -> None:
+    assert ways(a_site(region="us", routes=[{"match": "/sale/", "region": "any"}]))["sale/1"].queue == "datacenter"
+
+
+def test_a_pattern_that_takes_for_ever_matches_nothing() -> None:
+    site = a_site(routes=[{"match": "(a+)+$", "priority": 9}])
+    assert route(site.wishes, Kind.LISTING, "https://shop.example/" + "a" * 5000 + "!") == Route("datacenter", 11)
+
+
+WISHED = st.none() | st.sampled_from(["datacenter", "residential", "browser"])
+RULES = st.builds(
+    lambda host, capability, region, priority: Rule(lambda url: host in url, capability, region, priority),
+    st.sampled_from("abc"),
+    WISHED,
+    st.none() | st.sampled_from(["eu", "us", "any"]),
+    st.none() | LEVELS,
+)
+WISHES = st.builds(
+    Wishes,
+    st.fixed_dictionaries({kind: st.sampled_from(["datacenter", "residential"]) for kind in Kind}),
+    st.sampled_from(["any", "eu"]),
+    LEVELS,
+    st.lists(RULES, max_size=4).map(tuple),
+)
+
+
+@given(WISHES, KINDS, st.text("abcd", min_size=1, max_size=4))
+def test_every_page_has_one_way(wishes: Wishes, kind: Kind, url: str) -> None:
+    """Known in advance, so that a command can say who serves it, and of a priority that its rule or site names."""
+    way = route(wishes, kind, url)
+    assert way == route(wishes, kind, url) and way.queue in wishes.queues
+    assert level_of(way.priority) in {wishes.priority, *(rule.priority for rule in wishes.rules)}
+    if not any(rule.matches(url) for rule in wishes.rules):
+        assert way == Route(queue_name(wishes.capabilities[kind], wishes.region), page_priority(wishes.priority, kind))
+
+
+BEGUN = st.dictionaries(LEVELS, st.integers(0, 40))
+
+
+@given(LEVELS, BEGUN, st.integers(1, 20))
+def test_lesser_work_takes_no_place_from_what_is_urgent(level: int, begun: dict[int, int], places: int) -> None:
+    at_least = {other: batches for other, batches in begun.items() if other >= level}
+    assert may_begin(level, begun, places) == may_begin(level, at_least, places) == (sum(at_least.values()) < places)
+
+
+@given(BEGUN, st.integers(0, 20))
+def test_lesser_batches_take_no_room_from_what_is_urgent(waiting: dict[int, int], stale: int) -> None:
+    room = rooms(waiting, stale, 8)
+    assert room == sorted(room) and 0 <= min(room) <= max(room) <= 8
+    assert all(
+        room[level] == rooms({n: b for n, b in waiting.items() if n >= level}, stale, 8)[level] for level in range(10)
+    )
+
+
+@given(st.integers(0, URGENT), st.booleans())
+def test_a_messages_number_leads_back_to_its_level(priority: int, zero_is_first: bool) -> None:
+    number = message_priority(priority, zero_is_first=zero_is_first)
+    assert level_of_message(number, zero_is_first=zero_is_first) == level_of(priority)
 
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_-]{0,9}", fullmatch=True)
