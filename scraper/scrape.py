@@ -94,9 +94,12 @@ class Batch:
     def over(self, page: LeasedPage) -> bool:
         """True where a page is not to be begun any more. Going back untried changes nothing if its lease is lost or its
         crawl has ended: the fence sees to that."""
-        if self.handed_back or self.lost or page.crawl_id in self.inactive_crawls:
-            return True
-        return asyncio.get_running_loop().time() >= self.ours_until
+        return self.handed_back or page.crawl_id in self.inactive_crawls or not self.ours
+
+    @property
+    def ours(self) -> bool:
+        """Whether the lease is certainly ours: what is under way may go on, with the next hop of a redirect, say."""
+        return not self.lost and asyncio.get_running_loop().time() < self.ours_until
 
     def cut(self) -> None:
         """Gives up the pages under way: they go back untried, as if they had not been begun."""
@@ -230,15 +233,16 @@ class Scraper:
             batch.visits.discard(lane)
 
     async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        def still_ours() -> None:
-            if batch.over(page):  # while it waited
-                raise DeferredError(0.0)
-
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
             async with gate.turn(batch.latest):
-                still_ours()
+                if batch.over(page):  # while it waited
+                    raise DeferredError(0.0)
                 yield
+
+        def still_ours() -> None:
+            if not batch.ours:
+                raise DeferredError(0.0)
 
         async def before_hop(url: str) -> None:
             hop_gate = self._gates.of(host_of(url))

@@ -15,12 +15,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from uuid import UUID
+from typing import NamedTuple
+from uuid import UUID, uuid4
 
 import redis.asyncio as aredis
 import structlog
 from pydantic import ValidationError
-from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from scraper import away
 from scraper import settings as settings_module
@@ -53,6 +54,16 @@ CONTEXTS_MAX = 500
 CLOSE_S = 10.0
 
 Send = Callable[[Sequence[Message]], None]
+
+
+class Claimed(NamedTuple):
+    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; and how many
+    batches of its queue nobody has claimed."""
+
+    lease: Lease
+    ours_until: float
+    inactive: set[int]
+    waiting: int
 
 
 class Worker:
@@ -92,19 +103,40 @@ class Worker:
                     self._work(lease_id, alone)
 
     def _work(self, lease_id: UUID, alone: bool) -> None:
-        began = time.monotonic()
+        claimed = self._claim(lease_id, alone)
+        if claimed is None:
+            return
+        if claimed.waiting < LOW_WATER:
+            self._send([dispatch_message()])
+        with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
+            asyncio.run_coroutine_threadsafe(self._batch(claimed), self._loop).result()
+
+    def _claim(self, lease_id: UUID, alone: bool) -> Claimed | None:
+        """Where PostgreSQL does not answer, asks again for as long as a batch may last: else the lease would have to wait
+        for somebody to take it back."""
+        claim_id, latest, pause_s = uuid4(), time.monotonic() + self.settings.horizon_s, 0.1
+        while True:
+            try:
+                return self._claim_once(lease_id, claim_id, alone)
+            except SQLAlchemyError as error:
+                if not away.postgres_away(error) or self._stopping or time.monotonic() + pause_s > latest:
+                    raise
+                away.postgres().failed(error)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+
+    def _claim_once(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
+        ours_until = time.monotonic() + self.settings.lease_s
         with self.engine.begin() as connection:
-            lease = frontier.claim(connection, lease_id, self.name, self.settings.lease_s, alone=alone)
+            lease = frontier.claim(
+                connection, lease_id, self.name, self.settings.lease_s, claim_id=claim_id, alone=alone
+            )
             if lease is None:
-                return
+                return None
             crawl_ids = {page.crawl_id for page in lease.pages}
             inactive = crawl_ids - crawls.running(connection, list(crawl_ids))
             waiting = frontier.waiting_batches(connection).get(lease.queue, 0)
-        if waiting < LOW_WATER:
-            self._send([dispatch_message()])
-        batch = self._batch(lease, began + self.settings.lease_s, inactive)
-        with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
-            asyncio.run_coroutine_threadsafe(batch, self._loop).result()
+        return Claimed(lease, ours_until, inactive, waiting)
 
     @property
     def silent_s(self) -> float:
@@ -180,14 +212,15 @@ class Worker:
         )
         self._services = [self._loop.create_task(each) for each in (self._writer.run(), self._keep(), self._turn())]
 
-    async def _batch(self, lease: Lease, ours_until: float, inactive: set[int]) -> None:
+    async def _batch(self, claimed: Claimed) -> None:
+        lease = claimed.lease
         batch = Batch(
             lease,
             latest=self._loop.time() + self.settings.horizon_s,
-            ours_until=ours_until,
+            ours_until=claimed.ours_until,
             pending=Pending(len(lease.pages)),
             handed_back=self._stopping,
-            inactive_crawls=inactive,
+            inactive_crawls=claimed.inactive,
         )
         self._batches[lease.id] = batch
         self._tasks[lease.id] = task = asyncio.ensure_future(self._scraper.batch(batch))

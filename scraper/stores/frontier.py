@@ -182,10 +182,11 @@ VALUES (:id, :queue, :kind, :pages, now() + :lease_s * interval '1 second')
 """)
 
 CLAIM = sa.text("""
-UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, alone = :alone
- WHERE id = :id AND started_at IS NULL AND until > now()
+UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, claim = :claim,
+       alone = :alone
+ WHERE id = :id AND (started_at IS NULL OR claim = :claim) AND until > now()
 RETURNING kind, queue
-""")
+""").bindparams(sa.bindparam("claim", type_=sa.Uuid))
 
 CLAIMED_PAGES = sa.text("""
 SELECT id, crawl_id, url, kind, host, attempts, host_attempts, depth
@@ -406,11 +407,20 @@ def _lease(
 
 
 def claim(
-    connection: sa.Connection, lease_id: UUID, worker: str, lease_s: float, *, alone: bool = False
+    connection: sa.Connection,
+    lease_id: UUID,
+    worker: str,
+    lease_s: float,
+    *,
+    claim_id: UUID | None = None,
+    alone: bool = False,
 ) -> Lease | None:
-    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was. `alone`: the worker holds
-    no other lease, and will not for as long as it holds this one."""
-    values = {"id": lease_id, "worker": worker, "lease_s": lease_s, "alone": alone}
+    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was.
+
+    Whoever did not hear the answer may ask again with the same `claim_id`. `alone`: the worker holds no other lease, and
+    will not for as long as it holds this one.
+    """
+    values = {"id": lease_id, "worker": worker, "lease_s": lease_s, "claim": claim_id or uuid4(), "alone": alone}
     row = connection.execute(CLAIM, values).first()
     if row is None:
         return None
