@@ -20,7 +20,6 @@ from uuid import UUID, uuid4
 
 import redis.asyncio as aredis
 import structlog
-from pydantic import ValidationError
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from scraper import away
@@ -46,7 +45,7 @@ log = structlog.get_logger()
 
 TURN_S = 1.0
 STUCK_MARGIN_S = 30.0
-ALONE_WAIT_S = 15.0  # less than an unclaimed lease lives
+ALONE_WAIT_S = 15.0  # for others to end: less than an unclaimed lease lives
 GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
 LOW_WATER = 4  # unclaimed batches below which a worker asks for more
@@ -323,7 +322,9 @@ class Worker:
     def _limits(self, crawl_id: int) -> CrawlLimits:
         try:
             context = self._contexts.get(crawl_id) or self._load_context(crawl_id)
-        except ValidationError:
+        except SQLAlchemyError:
+            raise
+        except Exception:  # whatever keeps it from having a context
             return CrawlLimits(0, 0)  # its pages crash, and add nothing
         return context.limits
 

@@ -162,12 +162,18 @@ SELECT queue, losses, count(*) FILTER (WHERE status = 'due' AND not_before <= no
  GROUP BY queue, losses
 """)
 
+# Of one sort at a time, listings or products, so that it makes one batch.
 LEASE_SUSPECTS = sa.text("""
 UPDATE pages p
    SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
   FROM (SELECT id FROM pages
-         WHERE losses = :losses AND status = 'due' AND queue = :queue AND not_before <= now()
+         WHERE losses = :losses AND losses >= 2 AND status = 'due' AND queue = :queue AND not_before <= now()
            AND crawl_id <> ALL (:paused)
+           AND (kind = 'product') = (
+               SELECT kind = 'product' FROM pages
+                WHERE losses = :losses AND losses >= 2 AND status = 'due' AND queue = :queue AND not_before <= now()
+                  AND crawl_id <> ALL (:paused)
+                ORDER BY priority DESC, id LIMIT 1)
          ORDER BY priority DESC, id LIMIT :pages FOR UPDATE SKIP LOCKED) picked
  WHERE p.id = picked.id
 RETURNING p.id, p.lease_id, p.priority
