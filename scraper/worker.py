@@ -324,7 +324,7 @@ class Worker:
             context = self._contexts.get(crawl_id) or self._load_context(crawl_id)
         except SQLAlchemyError:
             raise
-        except Exception:  # whatever keeps it from having a context
+        except Exception:  # noqa: BLE001 - whatever keeps it from having a context
             return CrawlLimits(0, 0)  # its pages crash, and add nothing
         return context.limits
 
