@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 UNUSABLE = [
     outcome.value
     for outcome in Outcome
-    if outcome.blame is not Blame.NOBODY and outcome not in (Outcome.NOT_FOUND, Outcome.DEFERRED)
+    if outcome.blame not in (Blame.NOBODY, Blame.PROXY) and outcome not in (Outcome.NOT_FOUND, Outcome.DEFERRED)
 ]
 STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # orjson escapes what is below
 

@@ -17,7 +17,7 @@ from scraper.policy.verdict import HOST_PATIENCE, RetryPolicy, judge
 from scraper.scrape import HEAD_CHARS, HEAD_FIELDS, _head
 from scraper.settings import Settings
 from scraper.stores import crawls
-from scraper.stores.settle import UNTRIED, SettledPage
+from scraper.stores.settle import SettledPage
 from scraper.worker import Worker
 from tests.making import OK, a_site, add, claimed, lease_all, new_page, open_crawl, rows, settled, store, urls
 from tests.odd_shop import Answer, OddShop, Page, at_first, product
@@ -56,7 +56,7 @@ def test_each_outcome_is_charged_to_its_account_alone(
     """Invariant 8: what the host did is not on the page's account."""
     add(engine, [new_page(crawl, urls(1)[0])])
     tried(engine, crawl, outcome, judge(outcome, 0, RetryPolicy(), random.Random(1)))
-    tries = 0 if outcome in UNTRIED else 1
+    tries = 1 if outcome.tried else 0
     assert accounts(engine) == ((0, tries) if outcome.blame is Blame.HOST else (tries, 0))
     assert rows(engine, "SELECT fetches FROM crawls") == [(tries,)], "what was not tried is no fetch"
 
@@ -170,6 +170,9 @@ def test_a_deferral_leaves_what_is_known_of_the_last_real_try(engine: sa.Engine,
         (Outcome.DEFERRED, back, nothing, ("server_error", 500, "it failed", "<h1>", head)),
         (Outcome.DEFERRED, back, (200, "x", "y", {"z": "z"}), ("server_error", 500, "it failed", "<h1>", head)),
         (Outcome.TIMEOUT, again, (None, "no answer", None, None), ("timeout", None, "no answer", None, None)),
+        (Outcome.NO_PROXY, back, (None, "all rest", None, None), ("no_proxy", None, "all rest", None, None)),
+        (Outcome.DEFERRED, back, nothing, ("no_proxy", None, "all rest", None, None)),
+        (Outcome.TIMEOUT, again, (None, "no answer", None, None), ("timeout", None, "no answer", None, None)),
         (Outcome.DEFERRED, back, nothing, ("timeout", None, "no answer", None, None)),
         (Outcome.FETCHED, OK, (200, None, None, None), ("fetched", 200, None, None, None)),
     ]:
@@ -179,8 +182,8 @@ def test_a_deferral_leaves_what_is_known_of_the_last_real_try(engine: sa.Engine,
         one = Settled(lease.pages[0].id, crawl[1], batch.id, outcome, verdict, *details)
         store(engine, crawl, [SettledPage(one)])
         assert rows(engine, LAST_TRY) == [known]
-    assert accounts(engine) == (1, 2)
-    assert rows(engine, "SELECT fetches, retries FROM crawls") == [(3, 2)]
+    assert accounts(engine) == (1, 3)
+    assert rows(engine, "SELECT fetches, retries FROM crawls") == [(4, 3)]
 
 
 def _fields(one: Settled) -> tuple[object, ...]:

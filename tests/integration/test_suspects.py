@@ -475,10 +475,13 @@ def test_an_unread_message_of_a_suspect_costs_nothing_either(engine: sa.Engine, 
     assert rows(engine, "SELECT status, losses FROM pages") == [("due", LOSSES_MAX - 1)]
 
 
+NOT_BEGUN = [Outcome.DEFERRED, Outcome.PROXY_FAILED, Outcome.NO_PROXY]
+
+
 @pytest.mark.parametrize(
     ("outcome", "verdict", "left"),
     [
-        (Outcome.DEFERRED, Verdict(Status.DUE, 0.0, charged=False), 3),
+        *((outcome, Verdict(Status.DUE, 0.0, charged=False), 3) for outcome in NOT_BEGUN),
         (Outcome.TIMEOUT, AGAIN, 0),
         (Outcome.FETCHED, OK, 0),
         (Outcome.CRASHED, AGAIN, 0),

@@ -28,7 +28,8 @@ from scraper.policy.verdict import HOST_PATIENCE, RetryPolicy, judge
 
 HOST = "shop.example"
 DECIDED_WITHOUT_IT = [Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN]
-NEUTRAL = [Outcome.THROTTLED, Outcome.TLS, *DECIDED_WITHOUT_IT] + [o for o in Outcome if o.blame is Blame.US]
+OURS = [o for o in Outcome if o.blame in (Blame.US, Blame.PROXY)]
+NEUTRAL = [Outcome.THROTTLED, Outcome.TLS, *DECIDED_WITHOUT_IT, *OURS]
 FAILURES = [o for o in Outcome if o.blame is Blame.HOST and o not in NEUTRAL]
 ANSWERS = [outcome for outcome in Outcome if outcome not in (*NEUTRAL, *FAILURES)]
 GAPS = st.floats(0, 60)

@@ -22,9 +22,9 @@ from scraper.policy.verdict import (
 
 POLICIES = st.builds(RetryPolicy, attempts_max=st.integers(1, 20), base_s=st.floats(0.1, 10), max_s=st.floats(10, 1000))
 RNGS = st.integers().map(random.Random)
-UNTRIED = [Outcome.DEFERRED, Outcome.HOST_DOWN]
-CHARGED = [outcome for outcome in Outcome if outcome not in UNTRIED]
+CHARGED = [outcome for outcome in Outcome if outcome.tried]
 WAITS = [o for o in CHARGED if o.blame is Blame.HOST and o is not Outcome.THROTTLED]  # while their host is down
+BACK = [Outcome.DEFERRED, Outcome.PROXY_FAILED, Outcome.NO_PROXY]
 
 
 def middle() -> random.Random:
@@ -143,9 +143,11 @@ def test_pages_that_failed_together_do_not_come_back_together() -> None:
     assert len(wishes) == 50
 
 
-@given(st.integers(0, 1000), POLICIES, st.floats(0, 60))
-def test_a_page_that_was_not_tried_pays_nothing(attempts: int, policy: RetryPolicy, delay_s: float) -> None:
-    verdict = judge(Outcome.DEFERRED, attempts, policy, middle(), retry_after_s=delay_s)
+@given(st.sampled_from(BACK), st.integers(0, 1000), POLICIES, st.floats(0, 60))
+def test_a_page_that_was_not_tried_pays_nothing(
+    outcome: Outcome, attempts: int, policy: RetryPolicy, delay_s: float
+) -> None:
+    verdict = judge(outcome, attempts, policy, middle(), retry_after_s=delay_s)
     assert verdict == Verdict(Status.DUE, delay_s, charged=False)
 
 
