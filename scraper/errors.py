@@ -95,4 +95,5 @@ class NoProxyError(DeferredError):
 
     def __init__(self, reason: str, delay_s: float) -> None:
         super().__init__(delay_s)
+        self.args = (reason,)
         self.reason = reason

@@ -31,11 +31,15 @@ from scraper.fetch.gate import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
 from scraper.places import Places
+from scraper.proxy_pool import ProxyPool
+from scraper.proxy_trips import Trips
 from scraper.robots_cache import RobotsCache
 from scraper.scrape import Batch, Scraper
 from scraper.settings import Settings
 from scraper.stores import crawls, frontier
 from scraper.stores.database import make_engine, retried
+from scraper.stores.proxies import ProxyHealth
+from scraper.stores.proxy_file import ProxyFile
 from scraper.stores.robots import RobotsTexts
 from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
 from scraper.stores.throttle import Throttle
@@ -167,6 +171,7 @@ class Worker:
             service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
         await self._gates.sweep()
+        await self._proxies.tell_in(CLOSE_S / 4)
         await self._fetcher.aclose()
         await self._redis.aclose()
         self._writer.close()
@@ -201,15 +206,18 @@ class Worker:
         self._fetcher = HttpFetcher()
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
         self._writer = Writer(self._store)
+        self._proxies = ProxyPool(ProxyFile(self.settings.proxy_list), ProxyHealth(self._redis), random.Random())
         self._scraper = Scraper(
             fetcher=self._fetcher,
+            trips=Trips(self._proxies),
             gates=self._gates,
             robots=RobotsCache(self._fetcher, RobotsTexts(self._redis)),
             writer=self._writer,
             contexts=self._context,
             rng=random.Random(),
         )
-        self._services = [self._loop.create_task(each) for each in (self._writer.run(), self._keep(), self._turn())]
+        services = self._writer.run(), self._keep(), self._proxies.run(), self._turn()
+        self._services = [self._loop.create_task(each) for each in services]
 
     async def _batch(self, claimed: Claimed) -> None:
         lease = claimed.lease

@@ -148,6 +148,12 @@ async def _reach(proxy: Proxy, proxy_tls: ssl.SSLContext) -> tuple[asyncio.Trans
         raise ProxyHopError(ProxySignal.UNUSABLE, reason or f"no connection to it (errno {number})") from None
 
 
+async def knock(proxy: Proxy, proxy_tls: ssl.SSLContext) -> None:
+    """Opens a connection to a proxy, and closes it. Raises `ProxyHopError`."""
+    transport, _ = await _reach(proxy, proxy_tls)
+    transport.close()
+
+
 def login(proxy: Proxy) -> str | None:
     """The value of Proxy-Authorization (RFC 7617), or None."""
     if proxy.user is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import cycle
 from uuid import UUID, uuid4
 
 import pytest
@@ -270,16 +271,25 @@ def a_message_is_not_read(engine: sa.Engine, crawl: tuple[int, int]) -> None:
         expire(engine, lease_id)
 
 
-def a_page_is_handed_back(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def a_page_is_handed_back(
+    engine: sa.Engine, crawl: tuple[int, int], outcomes: Sequence[Outcome] = (Outcome.DEFERRED,)
+) -> None:
     back = Verdict(Status.DUE, 0.0, charged=False)
     for lease_id in dispatched(engine):
         lease = claimed(engine, lease_id)
         assert lease is not None
-        late = [Settled(page.id, crawl[1], lease_id, Outcome.DEFERRED, back) for page in lease.pages]
+        late = [
+            Settled(page.id, crawl[1], lease_id, outcome, back)
+            for page, outcome in zip(lease.pages, cycle(outcomes), strict=False)
+        ]
         store(engine, crawl, [SettledPage(page) for page in late])
 
 
-@pytest.mark.parametrize("happens", [nothing, a_message_is_not_read, a_page_is_handed_back])
+def only_proxies_are_met(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    a_page_is_handed_back(engine, crawl, [Outcome.PROXY_FAILED, Outcome.NO_PROXY])
+
+
+@pytest.mark.parametrize("happens", [nothing, a_message_is_not_read, a_page_is_handed_back, only_proxies_are_met])
 def test_what_is_no_progress_does_not(engine: sa.Engine, crawl: tuple[int, int], happens: Happening) -> None:
     """Messages that go round and round, and pages that are handed back, bring a crawl no nearer to its end."""
     add(engine, [new_page(crawl, url) for url in urls(3)])
