@@ -170,8 +170,10 @@ class Worker:
         for service in self._services:
             service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
-        await self._gates.sweep()
-        await self._proxies.tell_in(CLOSE_S / 4)
+        with suppress(TimeoutError):  # a Redis that hangs: the shares run out by themselves
+            async with asyncio.timeout(CLOSE_S / 4):
+                await self._gates.sweep()
+        await self._proxies.tell_in(CLOSE_S / 8)
         await self._fetcher.aclose()
         await self._redis.aclose()
         self._writer.close()
