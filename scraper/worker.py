@@ -80,6 +80,7 @@ class Worker:
         self._batches: dict[UUID, Batch] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._places = Places()
+        self._asking: asyncio.Future[tuple[set[UUID], set[int]]] | None = None
         self._turned_at = time.monotonic()
         self._contexts: dict[int, CrawlContext] = {}
         self._stopping = False
@@ -177,9 +178,9 @@ class Worker:
         await self._fetcher.aclose()
         await self._redis.aclose()
         self._writer.close()
-        with suppress(TimeoutError):  # the keeper's thread may still be asking
-            async with asyncio.timeout(CLOSE_S / 2):
-                await asyncio.get_running_loop().shutdown_default_executor()
+        if self._asking is not None:  # in a thread, which a cancelled keeper leaves behind
+            for answered in (await asyncio.wait([self._asking], timeout=CLOSE_S / 4))[0]:
+                answered.exception()  # looked at, or asyncio complains
 
     def _hand_back(self) -> None:
         self._handing_back = [asyncio.ensure_future(self._scraper.hand_back(each)) for each in self._batches.values()]
@@ -277,7 +278,8 @@ class Worker:
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
-        mine, running = await asyncio.to_thread(self._prolong, list(batches), list(crawl_ids))
+        self._asking = asyncio.ensure_future(asyncio.to_thread(self._prolong, list(batches), list(crawl_ids)))
+        mine, running = await asyncio.shield(self._asking)
         away.postgres().answered()
         for lease_id, batch in batches.items():
             batch.lost = batch.lost or (lease_id not in mine and lease_id in self._batches)
