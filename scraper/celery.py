@@ -16,6 +16,7 @@ from scraper import logs, servers, settings
 from scraper.errors import ScraperError
 from scraper.policy.routing import served_with
 
+IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
 if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))  # its login must not depend on the folder one is in
@@ -58,7 +59,8 @@ def _announce_queues(**_: Any) -> None:
 @signals.beat_embedded_init.connect
 def _end_with_parent(**_: Any) -> None:
     """`worker -B` runs beat as a child, which would go on beating after a worker that was killed."""
-    parent = os.getppid()
+    # Who forked us, even if it was killed before we came to ask for it. (Spawned, we have imported this ourselves.)
+    parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 UNUSABLE = [
     outcome.value
     for outcome in Outcome
-    if outcome.blame is not Blame.NOBODY and outcome not in (Outcome.NOT_FOUND, Outcome.DEFERRED)
+    if outcome.blame not in (Blame.NOBODY, Blame.PROXY) and outcome not in (Outcome.NOT_FOUND, Outcome.DEFERRED)
 ]
 STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # orjson escapes what is below
 
@@ -447,6 +447,39 @@ def dead_drop(words: tuple[str, ...], everything: bool, dry_run: bool, as_json: 
         click.echo(shown.NOTHING)
     else:
         shown.print_dropped(done, dry_run=dry_run)
+
+
+@main.group(invoke_without_command=True)
+@click.option("--host", metavar="HOST", type=str.lower, help="At that host alone, with its port if it has one.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@click.pass_context
+def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
+    """Show the proxies' health and cost in requests, and which rest at which host, and why.
+
+    Proxies are named by ids, which show neither address nor login.
+    """
+    from scraper.commands import proxies as shown
+    from scraper.stores import proxy_file
+
+    if ctx.invoked_subcommand is not None:
+        return
+    path = _settings().proxy_list
+    found = shown.known(_settings())
+    shown.known_host(found, host)
+    told = shown.as_json(proxy_file.read(path) if path else [], found, host)
+    if as_json:
+        _print_json(told)
+    else:
+        shown.print_proxies(told)
+
+
+@proxies.command("check")
+@click.option("--connect", is_flag=True, help="Open a connection to each; exit 1 where one does not answer.")
+def proxies_check(connect: bool) -> None:
+    """Check the list of proxies: every mistake, with its line."""
+    from scraper.commands import proxies as shown
+
+    shown.check(_settings(), connect=connect)
 
 
 @main.command()

@@ -9,11 +9,13 @@ from datetime import UTC, datetime
 from scraper.domain import Kind
 from scraper.extract import Extractor, compile_site
 from scraper.fetch.http import FetchPolicy
+from scraper.policy.browsers import BROWSER
+from scraper.policy.proxies import Need
 from scraper.policy.routing import Route, route
 from scraper.policy.urls import belongs
 from scraper.policy.verdict import RetryPolicy
 from scraper.settings import Settings
-from scraper.sites.definition import Site
+from scraper.sites.definition import NO_PROXY, Site
 from scraper.stores.settle import CrawlLimits
 
 
@@ -26,7 +28,9 @@ class CrawlContext:
     site: Site
     extractor: Extractor
     policy: FetchPolicy
-    sitemap_policy: FetchPolicy
+    policies: dict[Kind, FetchPolicy]
+    needs: dict[Kind, Need | None]
+    robots_agent: str
     retry: RetryPolicy
     limits: CrawlLimits
     interval_s: float
@@ -53,17 +57,34 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         connect_timeout_s=settings.connect_timeout_s,
         read_timeout_s=settings.read_timeout_s,
         page_timeout_s=settings.page_timeout_s,
+        region=site.region,
     )
+    needs = {kind: _need(site_id, site, kind) for kind in Kind}
     return CrawlContext(
         crawl_id=crawl_id,
         site_id=site_id,
         site=site,
         extractor=compile_site(site),
         policy=policy,
-        sitemap_policy=replace(
-            policy, body_max_bytes=settings.sitemap_max_bytes, wire_max_bytes=settings.sitemap_max_bytes
-        ),
+        policies={kind: _policy(policy, kind, settings, proxied=needs[kind] is not None) for kind in Kind},
+        needs=needs,
+        # However a site wants us to look, its rules for us are those for the name that we go by.
+        robots_agent=settings.user_agent if site.user_agent in (None, BROWSER) else policy.user_agent,
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
         limits=CrawlLimits(site.limits.listings, site.limits.products),
         interval_s=1 / site.rate_per_s if site.rate_per_s else 0.0,
     )
+
+
+def _need(site_id: int, site: Site, kind: Kind) -> Need | None:
+    use = site.proxy_of(kind)
+    if use.pool == NO_PROXY:
+        return None
+    return Need(site_id, use.pool, site.region, use.sticky_s, use.sticky_requests)
+
+
+def _policy(policy: FetchPolicy, kind: Kind, settings: Settings, *, proxied: bool) -> FetchPolicy:
+    if kind is not Kind.SITEMAP:
+        return replace(policy, proxied=proxied)
+    size = settings.sitemap_max_bytes
+    return replace(policy, proxied=proxied, body_max_bytes=size, wire_max_bytes=size)

@@ -62,6 +62,14 @@ class Outcome(StrEnum):
     CRASHED = "crashed"
     WORKER_LOST = "worker_lost"
     DEFERRED = "deferred"
+    PROXY_FAILED = "proxy_failed"
+    NO_PROXY = "no_proxy"
+
+    @property
+    def tried(self) -> bool:
+        """False where the page's host was not asked, or nobody can say so: no fetch, no retry, no charge, no progress of the
+        crawl, and nothing learned of the page or its host."""
+        return self not in (Outcome.DEFERRED, Outcome.HOST_DOWN, Outcome.PROXY_FAILED, Outcome.NO_PROXY)
 
     @property
     def phrase(self) -> str:
@@ -96,7 +104,21 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.CRASHED: ("our own code failed on it", Blame.US),
     Outcome.WORKER_LOST: ("its worker died or froze while holding it", Blame.US),
     Outcome.DEFERRED: ("handed back before it was tried", Blame.US),
+    Outcome.PROXY_FAILED: ("the proxies that were tried failed, not the page or its host", Blame.PROXY),
+    Outcome.NO_PROXY: ("no proxy of its pool is free: it waits, and is never asked for directly", Blame.PROXY),
 }
+
+
+class ProxySignal(StrEnum):
+    """What one request through a proxy says about that proxy. FAILED and BLOCKED may be the host's or the page's doing as
+    well: what several proxies say is theirs, what one alone says is the proxy's."""
+
+    ANSWERED = "answered"
+    FAILED = "failed"  # no answer: a timeout, a broken connection, or its own word that the host cannot be reached
+    BLOCKED = "blocked"  # the host answered, and will not serve whoever asks from there
+    DENIED = "denied"  # the proxy itself will not go to that host
+    UNUSABLE = "unusable"  # no connection to it, its TLS, its login: it serves nobody
+    NEUTRAL = "neutral"  # nothing to do with it
 
 
 class Status(StrEnum):

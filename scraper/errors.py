@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scraper.domain import Blame, Outcome
+from scraper.domain import Blame, Outcome, ProxySignal
 
 
 class ScraperError(Exception):
@@ -57,7 +57,7 @@ class FetchError(Exception):
     """A page could not be fetched. Raised by `scraper.fetch` alone, and the only error that leaves it.
 
     `outcome` says what happened, `retry_after_s` is the server's own wish (seconds from now), `status` the HTTP status
-    if there was one, `url` the hop that failed.
+    if there was one, `url` the hop that failed; `signal`, where it is certain, what it says of the proxy that was used.
     """
 
     def __init__(
@@ -68,12 +68,14 @@ class FetchError(Exception):
         url: str | None = None,
         status: int | None = None,
         retry_after_s: float | None = None,
+        signal: ProxySignal | None = None,
     ) -> None:
         super().__init__(message)
         self.outcome = outcome
         self.url = url
         self.status = status
         self.retry_after_s = retry_after_s
+        self.signal = signal
 
     @property
     def blame(self) -> Blame:
@@ -86,3 +88,12 @@ class DeferredError(Exception):
     def __init__(self, delay_s: float) -> None:
         super().__init__(f"deferred for {delay_s:.1f} s")
         self.delay_s = delay_s
+
+
+class NoProxyError(DeferredError):
+    """No proxy of the pool that the site asks for is free for the host. The page waits; it is never asked for directly."""
+
+    def __init__(self, reason: str, delay_s: float) -> None:
+        super().__init__(delay_s)
+        self.args = (reason,)
+        self.reason = reason

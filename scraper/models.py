@@ -203,6 +203,7 @@ class LeaseRow(Base):
     started_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="null: no worker has claimed it yet")
     until: Mapped[datetime] = mapped_column(Timestamp)
     worker: Mapped[str | None] = mapped_column(Text)
+    claim: Mapped[UUID | None] = mapped_column(Uuid, comment="whose answer was lost may claim again with the same one")
     alone: Mapped[bool] = mapped_column(server_default=text("false"), comment="its worker does nothing else meanwhile")
 
 

@@ -7,6 +7,7 @@ something. Whoever wants to be alone goes first: no new batch begins while it wa
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -32,11 +33,12 @@ class Places:
     @contextmanager
     def alone(self, timeout_s: float) -> Iterator[bool]:
         """False where the others did not end in time."""
+        latest = time.monotonic() + timeout_s
         with self._changed:
             free = self._changed.wait_for(lambda: not self._alone, timeout_s)
             if free:
                 self._alone += 1
-                free = self._changed.wait_for(lambda: not self._together, timeout_s)
+                free = self._changed.wait_for(lambda: not self._together, max(0.0, latest - time.monotonic()))
                 if not free:
                     self._alone -= 1
                     self._changed.notify_all()

@@ -6,11 +6,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Protocol
 
 from scraper.crawl_context import CrawlContext
+from scraper.domain import Outcome, ProxySignal
+from scraper.errors import FetchError
 from scraper.fetch.http import HttpFetcher
 from scraper.fetch.robots import RobotsRules, Unavailable, fetch_robots, origin_of, rules_from
+from scraper.fetch.via import Via
+from scraper.policy.proxies import answer_signal
 
 RULES_FOR_S = 600.0
 UNAVAILABLE_FOR_S = 10.0
@@ -34,10 +39,13 @@ class RobotsCache:
         self._rules: dict[tuple[str, str], tuple[float, RobotsRules | None]] = {}
         self._fetching: dict[str, asyncio.Lock] = {}
 
-    async def rules(self, url: str, context: CrawlContext, turn: Turn) -> RobotsRules | None:
-        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request."""
+    async def rules(self, url: str, context: CrawlContext, turn: Turn, via: Via | None = None) -> RobotsRules | None:
+        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request.
+
+        Through a proxy, raises FetchError where there is no answer: whose fault that is, another proxy may tell.
+        """
         origin = origin_of(url)
-        key = origin, context.policy.user_agent
+        key = origin, context.robots_agent
         known = self._known(key)
         if known is not None:
             return known[1]
@@ -46,10 +54,10 @@ class RobotsCache:
                 known = self._known(key)
                 if known is not None:
                     return known[1]
-                rules = await self._look_up(url, origin, context, turn)
+                rules, certain = await self._look_up(url, origin, context, turn, via)
                 if len(self._rules) >= ORIGINS_MAX:
                     self._rules.clear()
-                lasts = RULES_FOR_S if rules is not None else UNAVAILABLE_FOR_S
+                lasts = RULES_FOR_S if rules is not None and certain else UNAVAILABLE_FOR_S
                 self._rules[key] = (asyncio.get_running_loop().time() + lasts, rules)
                 return rules
         finally:
@@ -61,11 +69,28 @@ class RobotsCache:
         known = self._rules.get(key)
         return known if known is not None and known[0] > asyncio.get_running_loop().time() else None
 
-    async def _look_up(self, url: str, origin: str, context: CrawlContext, turn: Turn) -> RobotsRules | None:
+    async def _look_up(
+        self, url: str, origin: str, context: CrawlContext, turn: Turn, via: Via | None
+    ) -> tuple[RobotsRules | None, bool]:
+        """The rules, and whether they are certain: a 403, which allows everything (RFC 9309 2.3.1.3), may mean the proxy
+        it came through. Such an answer is not shared, and not believed for long."""
         kept = await self._texts.get(origin)
+        certain = True
         if kept is None:
             async with turn():
-                kept = await fetch_robots(self._fetcher, url, context.policy)
-            await self._texts.put(origin, *kept)
-        rules = rules_from(*kept, context.policy.user_agent)
-        return None if isinstance(rules, Unavailable) else rules
+                policy = context.policy if via is None else replace(context.policy, proxied=True)
+                kept = await fetch_robots(self._fetcher, url, policy, via=via)
+            signal = ProxySignal.ANSWERED if via is None else answer_signal(kept[0], {}, url, via.proxy)
+            if signal is ProxySignal.FAILED:
+                raise FetchError(
+                    Outcome.ROBOTS_UNAVAILABLE, f"robots.txt: the answer was {kept[0]}", url=url, signal=signal
+                )
+            if via is not None and kept[0] == 429:  # too much from that address, as like as not
+                raise FetchError(
+                    Outcome.THROTTLED, "robots.txt: the answer was 429", url=url, status=429, signal=ProxySignal.BLOCKED
+                )
+            certain = signal is ProxySignal.ANSWERED
+            if certain:
+                await self._texts.put(origin, *kept)
+        rules = rules_from(*kept, context.robots_agent)
+        return None if isinstance(rules, Unavailable) else rules, certain

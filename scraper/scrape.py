@@ -20,17 +20,19 @@ import structlog
 
 from scraper import away
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Extracted, Fetched, Kind, Lease, LeasedPage, Outcome, Settled, Verdict
+from scraper.domain import Extracted, Fetched, Lease, LeasedPage, Outcome, Settled, Verdict
 from scraper.effects import effects_of
-from scraper.errors import DeferredError, FetchError
+from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.extract import FunctionFailed
 from scraper.fetch.gate import Gate, Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.fetch.robots import RobotsRules
+from scraper.fetch.via import Via
 from scraper.policy.breaker import Breakers
 from scraper.policy.retry_after import retry_after_s
 from scraper.policy.urls import host_of
 from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
+from scraper.proxy_trips import Trips
 from scraper.stores.settle import SettledPage
 from scraper.writer import Pending, Writer
 
@@ -51,7 +53,9 @@ Turn = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Robots(Protocol):
-    async def rules(self, url: str, context: CrawlContext, turn: Turn) -> RobotsRules | None: ...
+    async def rules(
+        self, url: str, context: CrawlContext, turn: Turn, via: Via | None = None
+    ) -> RobotsRules | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,12 @@ class Batch:
     def over(self, page: LeasedPage) -> bool:
         """True where a page is not to be begun any more. Going back untried changes nothing if its lease is lost or its
         crawl has ended: the fence sees to that."""
-        if self.handed_back or self.lost or page.crawl_id in self.inactive_crawls:
-            return True
-        return asyncio.get_running_loop().time() >= self.ours_until
+        return self.handed_back or page.crawl_id in self.inactive_crawls or not self.ours
+
+    @property
+    def ours(self) -> bool:
+        """Whether the lease is certainly ours: what is under way may go on, with the next hop of a redirect, say."""
+        return not self.lost and asyncio.get_running_loop().time() < self.ours_until
 
     def cut(self) -> None:
         """Gives up the pages under way: they go back untried, as if they had not been begun."""
@@ -112,6 +119,7 @@ class Scraper:
         self,
         *,
         fetcher: HttpFetcher,
+        trips: Trips,
         gates: Gates,
         robots: Robots,
         writer: Writer,
@@ -119,6 +127,7 @@ class Scraper:
         rng: random.Random,
     ) -> None:
         self._fetcher = fetcher
+        self._trips = trips
         self._gates = gates
         self._robots = robots
         self._writer = writer
@@ -212,6 +221,8 @@ class Scraper:
         batch.visits.add(lane)
         try:
             return await self._visit(batch, gate, page, context)
+        except NoProxyError as none:
+            return Tried(Outcome.NO_PROXY, error=none.reason, delay_s=none.delay_s * self._rng.uniform(1.0, 1.5))
         except DeferredError as deferred:
             return Tried(Outcome.DEFERRED, delay_s=deferred.delay_s)
         except FetchError as error:
@@ -230,15 +241,26 @@ class Scraper:
             batch.visits.discard(lane)
 
     async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        def still_ours() -> None:
-            if batch.over(page):  # while it waited
-                raise DeferredError(0.0)
+        need = context.needs[page.kind]
+        if need is None:
+            fetched = await self._get(batch, gate, page, context, None)
+        else:
+            fetched = await self._trips.fetch(page, need, lambda via: self._get(batch, gate, page, context, via))
+        return await self._read(page, fetched, gate, context)
+
+    async def _get(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, via: Via | None) -> Fetched:
+        """One try, robots.txt and redirects included, all of it through `via`; each try has a turn of its own."""
 
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
             async with gate.turn(batch.latest):
-                still_ours()
+                if batch.over(page):  # while it waited
+                    raise DeferredError(0.0)
                 yield
+
+        def still_ours() -> None:
+            if not batch.ours:
+                raise DeferredError(0.0)
 
         async def before_hop(url: str) -> None:
             hop_gate = self._gates.of(host_of(url))
@@ -251,17 +273,15 @@ class Scraper:
                 still_ours()
                 yield
 
-            await self._heed_robots(url, hop_gate, context, one_more)
+            await self._heed_robots(url, hop_gate, context, one_more, via)
             await hop_gate.another(latest)
             still_ours()
 
-        await self._heed_robots(page.url, gate, context, turn)
+        await self._heed_robots(page.url, gate, context, turn, via)
         async with turn():
-            policy = context.sitemap_policy if page.kind is Kind.SITEMAP else context.policy
-            fetched = await self._fetcher.fetch(page.url, policy, before_hop=before_hop)
-        return await self._read(page, fetched, gate, context)
+            return await self._fetcher.fetch(page.url, context.policies[page.kind], before_hop=before_hop, via=via)
 
-    async def _heed_robots(self, url: str, gate: Gate, context: CrawlContext, turn: Turn) -> None:
+    async def _heed_robots(self, url: str, gate: Gate, context: CrawlContext, turn: Turn, via: Via | None) -> None:
         """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt disallows.
 
         Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one.
@@ -269,7 +289,7 @@ class Scraper:
         gate.budget(context.interval_s, context.site.concurrency)
         if not context.site.robots:
             return
-        rules = await self._robots.rules(url, context, turn)
+        rules = await self._robots.rules(url, context, turn, via)
         if rules is None:
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,

@@ -15,12 +15,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from uuid import UUID
+from typing import NamedTuple
+from uuid import UUID, uuid4
 
 import redis.asyncio as aredis
 import structlog
-from pydantic import ValidationError
-from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
+from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from scraper import away
 from scraper import settings as settings_module
@@ -31,11 +31,15 @@ from scraper.fetch.gate import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
 from scraper.places import Places
+from scraper.proxy_pool import ProxyPool
+from scraper.proxy_trips import Trips
 from scraper.robots_cache import RobotsCache
 from scraper.scrape import Batch, Scraper
 from scraper.settings import Settings
 from scraper.stores import crawls, frontier
 from scraper.stores.database import make_engine, retried
+from scraper.stores.proxies import ProxyHealth
+from scraper.stores.proxy_file import ProxyFile
 from scraper.stores.robots import RobotsTexts
 from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
 from scraper.stores.throttle import Throttle
@@ -45,7 +49,7 @@ log = structlog.get_logger()
 
 TURN_S = 1.0
 STUCK_MARGIN_S = 30.0
-ALONE_WAIT_S = 15.0  # less than an unclaimed lease lives
+ALONE_WAIT_S = 15.0  # for others to end: less than an unclaimed lease lives
 GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
 LOW_WATER = 4  # unclaimed batches below which a worker asks for more
@@ -53,6 +57,16 @@ CONTEXTS_MAX = 500
 CLOSE_S = 10.0
 
 Send = Callable[[Sequence[Message]], None]
+
+
+class Claimed(NamedTuple):
+    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; and how many
+    batches of its queue nobody has claimed."""
+
+    lease: Lease
+    ours_until: float
+    inactive: set[int]
+    waiting: int
 
 
 class Worker:
@@ -66,6 +80,7 @@ class Worker:
         self._batches: dict[UUID, Batch] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._places = Places()
+        self._asking: asyncio.Future[tuple[set[UUID], set[int]]] | None = None
         self._turned_at = time.monotonic()
         self._contexts: dict[int, CrawlContext] = {}
         self._stopping = False
@@ -92,19 +107,40 @@ class Worker:
                     self._work(lease_id, alone)
 
     def _work(self, lease_id: UUID, alone: bool) -> None:
-        began = time.monotonic()
+        claimed = self._claim(lease_id, alone)
+        if claimed is None:
+            return
+        if claimed.waiting < LOW_WATER:
+            self._send([dispatch_message()])
+        with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
+            asyncio.run_coroutine_threadsafe(self._batch(claimed), self._loop).result()
+
+    def _claim(self, lease_id: UUID, alone: bool) -> Claimed | None:
+        """Where PostgreSQL does not answer, asks again for as long as a batch may last: else the lease would have to wait
+        for somebody to take it back."""
+        claim_id, latest, pause_s = uuid4(), time.monotonic() + self.settings.horizon_s, 0.1
+        while True:
+            try:
+                return self._claim_once(lease_id, claim_id, alone)
+            except SQLAlchemyError as error:
+                if not away.postgres_away(error) or self._stopping or time.monotonic() + pause_s > latest:
+                    raise
+                away.postgres().failed(error)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, 1.0)
+
+    def _claim_once(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
+        ours_until = time.monotonic() + self.settings.lease_s
         with self.engine.begin() as connection:
-            lease = frontier.claim(connection, lease_id, self.name, self.settings.lease_s, alone=alone)
+            lease = frontier.claim(
+                connection, lease_id, self.name, self.settings.lease_s, claim_id=claim_id, alone=alone
+            )
             if lease is None:
-                return
+                return None
             crawl_ids = {page.crawl_id for page in lease.pages}
             inactive = crawl_ids - crawls.running(connection, list(crawl_ids))
             waiting = frontier.waiting_batches(connection).get(lease.queue, 0)
-        if waiting < LOW_WATER:
-            self._send([dispatch_message()])
-        batch = self._batch(lease, began + self.settings.lease_s, inactive)
-        with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
-            asyncio.run_coroutine_threadsafe(batch, self._loop).result()
+        return Claimed(lease, ours_until, inactive, waiting)
 
     @property
     def silent_s(self) -> float:
@@ -135,13 +171,16 @@ class Worker:
         for service in self._services:
             service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
-        await self._gates.sweep()
+        with suppress(TimeoutError):  # a Redis that hangs: the shares run out by themselves
+            async with asyncio.timeout(CLOSE_S / 4):
+                await self._gates.sweep()
+        await self._proxies.tell_in(CLOSE_S / 8)
         await self._fetcher.aclose()
         await self._redis.aclose()
         self._writer.close()
-        with suppress(TimeoutError):  # the keeper's thread may still be asking
-            async with asyncio.timeout(CLOSE_S / 2):
-                await asyncio.get_running_loop().shutdown_default_executor()
+        if self._asking is not None:  # in a thread, which a cancelled keeper leaves behind
+            for answered in (await asyncio.wait([self._asking], timeout=CLOSE_S / 4))[0]:
+                answered.exception()  # looked at, or asyncio complains
 
     def _hand_back(self) -> None:
         self._handing_back = [asyncio.ensure_future(self._scraper.hand_back(each)) for each in self._batches.values()]
@@ -170,24 +209,28 @@ class Worker:
         self._fetcher = HttpFetcher()
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
         self._writer = Writer(self._store)
+        self._proxies = ProxyPool(ProxyFile(self.settings.proxy_list), ProxyHealth(self._redis), random.Random())
         self._scraper = Scraper(
             fetcher=self._fetcher,
+            trips=Trips(self._proxies),
             gates=self._gates,
             robots=RobotsCache(self._fetcher, RobotsTexts(self._redis)),
             writer=self._writer,
             contexts=self._context,
             rng=random.Random(),
         )
-        self._services = [self._loop.create_task(each) for each in (self._writer.run(), self._keep(), self._turn())]
+        services = self._writer.run(), self._keep(), self._proxies.run(), self._turn()
+        self._services = [self._loop.create_task(each) for each in services]
 
-    async def _batch(self, lease: Lease, ours_until: float, inactive: set[int]) -> None:
+    async def _batch(self, claimed: Claimed) -> None:
+        lease = claimed.lease
         batch = Batch(
             lease,
             latest=self._loop.time() + self.settings.horizon_s,
-            ours_until=ours_until,
+            ours_until=claimed.ours_until,
             pending=Pending(len(lease.pages)),
             handed_back=self._stopping,
-            inactive_crawls=inactive,
+            inactive_crawls=claimed.inactive,
         )
         self._batches[lease.id] = batch
         self._tasks[lease.id] = task = asyncio.ensure_future(self._scraper.batch(batch))
@@ -235,7 +278,8 @@ class Worker:
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
-        mine, running = await asyncio.to_thread(self._prolong, list(batches), list(crawl_ids))
+        self._asking = asyncio.ensure_future(asyncio.to_thread(self._prolong, list(batches), list(crawl_ids)))
+        mine, running = await asyncio.shield(self._asking)
         away.postgres().answered()
         for lease_id, batch in batches.items():
             batch.lost = batch.lost or (lease_id not in mine and lease_id in self._batches)
@@ -290,7 +334,9 @@ class Worker:
     def _limits(self, crawl_id: int) -> CrawlLimits:
         try:
             context = self._contexts.get(crawl_id) or self._load_context(crawl_id)
-        except ValidationError:
+        except SQLAlchemyError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever keeps it from having a context
             return CrawlLimits(0, 0)  # its pages crash, and add nothing
         return context.limits
 

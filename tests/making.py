@@ -68,9 +68,9 @@ def lease_all(engine: sa.Engine, host: str, pages: int = 100, lease_s: float = 6
         return frontier.lease(connection, "datacenter", {host: pages}, lease_s)
 
 
-def claimed(engine: sa.Engine, batch: frontier.LeasedBatch | UUID) -> Lease | None:
+def claimed(engine: sa.Engine, batch: frontier.LeasedBatch | UUID, *, alone: bool = False) -> Lease | None:
     with engine.begin() as connection:
-        return frontier.claim(connection, batch if isinstance(batch, UUID) else batch.id, "test", 60)
+        return frontier.claim(connection, batch if isinstance(batch, UUID) else batch.id, "test", 60, alone=alone)
 
 
 def settled(page_id: int, crawl: tuple[int, int], lease_id: UUID, verdict: Verdict = OK) -> Settled:

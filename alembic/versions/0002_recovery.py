@@ -19,6 +19,8 @@ def upgrade() -> None:
     op.alter_column('pages', 'attempts', comment='tries charged to the page')
     op.create_index('pages_suspect_idx', 'pages', ['queue', 'losses'], unique=False,
                     postgresql_where=sa.text("losses >= 2 AND status IN ('due', 'leased')"))
+    op.add_column('leases', sa.Column('claim', sa.Uuid(), nullable=True,
+                                      comment='whose answer was lost may claim again with the same one'))
     op.add_column('leases', sa.Column('alone', sa.Boolean(), server_default=sa.text('false'), nullable=False,
                                       comment='its worker does nothing else meanwhile'))
     op.add_column('crawls', sa.Column('progressed_at', sa.DateTime(timezone=True), server_default=sa.text('now()'),
@@ -36,6 +38,7 @@ def downgrade() -> None:
     op.drop_column('crawls', 'watched_at')
     op.drop_column('crawls', 'progressed_at')
     op.drop_column('leases', 'alone')
+    op.drop_column('leases', 'claim')
     op.drop_index('pages_suspect_idx', table_name='pages')
     op.alter_column('pages', 'attempts', comment=None)
     op.drop_column('pages', 'response_head')

@@ -8,9 +8,10 @@ from typing import Protocol
 
 import httpx
 
-from scraper.domain import Outcome
+from scraper.domain import Outcome, ProxySignal
 from scraper.errors import FetchError
 from scraper.fetch.guard import ForbiddenAddressError
+from scraper.fetch.tunnel import ProxyHopError
 
 _DETAIL_MAX = 200
 
@@ -28,6 +29,12 @@ def fault(error: Exception, *, url: str, host: str, limits: Timeouts, status: in
         error.url = error.url or url
         error.status = error.status if error.status is not None else status
         return error
+    if isinstance(error, ProxyHopError):
+        unreached = (
+            error.signal is ProxySignal.FAILED
+        )  # by the proxy's word; whether to believe it is the caller's matter
+        outcome = Outcome.UNREACHABLE if unreached else Outcome.PROXY_FAILED
+        return FetchError(outcome, str(error), url=url, status=status, signal=error.signal)
     outcome, message = _judged(error, host, limits)
     return FetchError(outcome, message, url=url, status=status)
 

@@ -19,6 +19,7 @@ def headers_dict(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
         value = raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
     headers.pop("set-cookie", None)
+    headers.pop("set-cookie2", None)
     return headers
 
 

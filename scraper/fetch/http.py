@@ -2,7 +2,8 @@
 
 Owns deadlines, redirects, size limits and request headers. Every failure is a `FetchError`; any final status is an
 answer, and the caller judges it. Refuses to retry, to wait for politeness (a redirect's wait is the caller's
-`before_hop`), to read robots.txt, and to keep cookies beyond one page's redirects.
+`before_hop`), to read robots.txt, to choose a proxy, to go without one where the policy says `proxied`, and to keep
+cookies beyond one page's redirects, but for those of an identity.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from time import monotonic
+from typing import Any
 
 import httpx
 from aiohttp.abc import AbstractResolver
@@ -22,8 +24,11 @@ from scraper.errors import FetchError
 from scraper.fetch.body import ACCEPT_ENCODING, read_body
 from scraper.fetch.faults import fault
 from scraper.fetch.headers import Pairs, headers_dict, merged, request_headers
-from scraper.fetch.redirects import STATUSES, Chain, host_of
+from scraper.fetch.proxied import ProxiedTransport
+from scraper.fetch.redirects import STATUSES, Chain, host_of, with_cookies
 from scraper.fetch.transport import AiohttpTransport, tls_context
+from scraper.fetch.via import Via
+from scraper.policy import browsers
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_LANGUAGE = "en;q=0.9,*;q=0.5"
@@ -41,7 +46,8 @@ class FetchPolicy:
     """How one site's pages are fetched. Built once a site; `dataclasses.replace` makes variants.
 
     `headers` go out beside and instead of our own. `allowed` takes host[:port] in lower case and says whether a
-    redirect may lead there (None: anywhere). `truncate` cuts a body at `body_max_bytes` instead of failing.
+    redirect may lead there (None: anywhere). `truncate` cuts a body at `body_max_bytes` instead of failing. A `proxied`
+    site's pages are never asked for without a proxy. `user_agent` may be `browser`, with languages of the `region`.
     """
 
     user_agent: str
@@ -55,8 +61,10 @@ class FetchPolicy:
     read_timeout_s: float
     page_timeout_s: float
     truncate: bool = False
+    proxied: bool = False
+    region: str | None = None
     base_headers: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
-    extensions: dict[str, dict[str, float]] = field(init=False, repr=False, compare=False)
+    extensions: dict[str, Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         own = [
@@ -65,15 +73,25 @@ class FetchPolicy:
             ("Accept-Language", ACCEPT_LANGUAGE),
             ("Accept-Encoding", ACCEPT_ENCODING),
         ]
-        # Accept-Encoding is not the site's to change: only what can be unpacked may be asked for.
-        extra = {name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"}
-        object.__setattr__(self, "base_headers", tuple(merged(own, extra)))
+        object.__setattr__(self, "base_headers", self._with_the_sites(own))
         timeout = {"connect": self.connect_timeout_s, "read": self.read_timeout_s}
         object.__setattr__(self, "extensions", {"timeout": timeout})
 
+    def headers_from(self, seed: str, *, secure: bool) -> tuple[tuple[str, str], ...]:
+        """What a page's first request sends: our own headers, or those of the browser that `seed` (a proxy's id) has."""
+        if self.user_agent != browsers.BROWSER:
+            return self.base_headers
+        return self._with_the_sites(list(browsers.headers(seed, self.region, ACCEPT_ENCODING, secure=secure)))
+
+    def _with_the_sites(self, own: Pairs) -> tuple[tuple[str, str], ...]:
+        # Accept-Encoding is not the site's to change: only what can be unpacked may be asked for.
+        extra = {name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"}
+        return tuple(merged(own, extra))
+
 
 class HttpFetcher:
-    """Fetches pages over two pools of connections, one guarded and one for sites with `allow_private`.
+    """Fetches pages over pools of connections, guarded ones and ones for sites with `allow_private`, and apart from both
+    those through proxies.
 
     Belongs to one event loop. At most `max_connections` pages are in flight; a wait for that counts against no timeout.
     `resolver` replaces the system's (its answers pass the guard all the same).
@@ -86,7 +104,7 @@ class HttpFetcher:
         self._max_connections = max_connections
         self._resolver = resolver
         self._dns_ttl_s = dns_ttl_s
-        self._transports: dict[bool, AiohttpTransport] = {}
+        self._transports: dict[tuple[type[AiohttpTransport], bool], AiohttpTransport] = {}
 
     async def fetch(
         self,
@@ -96,15 +114,19 @@ class HttpFetcher:
         validators: Validators = NO_VALIDATORS,
         before_hop: BeforeHop | None = None,
         extra_headers: Mapping[str, str] | None = None,
+        via: Via | None = None,
     ) -> Fetched:
-        """GETs a page, redirects followed. Raises FetchError alone, and what `before_hop` raises.
+        """GETs a page, redirects followed, all of it through `via`. Raises FetchError alone, and what `before_hop` raises.
 
         `before_hop` is awaited with the URL of each redirect before it is requested (not for the first request: its
         slot is the caller's); that wait counts neither against `page_timeout_s` nor into `elapsed_s`.
         """
-        headers = request_headers(policy.base_headers, validators, extra_headers)
+        if via is None and policy.proxied:
+            raise RuntimeError("a page of a site with a proxy would leave without one")
+        base = policy.headers_from(via.proxy.id if via else "", secure=url.startswith("https:"))
+        headers = request_headers(base, validators, extra_headers)
         async with self._slots:
-            page = _Page(self._transport(policy.allow_private), policy, before_hop)
+            page = _Page(self._transport(policy.allow_private, via), policy, before_hop, via)
             try:
                 async with asyncio.timeout(policy.page_timeout_s) as page.deadline:
                     return await page.fetch(url, headers)
@@ -123,10 +145,11 @@ class HttpFetcher:
         for transport in transports.values():
             await transport.aclose()
 
-    def _transport(self, allow_private: bool) -> AiohttpTransport:
-        transport = self._transports.get(allow_private)
+    def _transport(self, allow_private: bool, via: Via | None) -> AiohttpTransport:
+        kind = AiohttpTransport if via is None else ProxiedTransport
+        transport = self._transports.get((kind, allow_private))
         if transport is None:
-            transport = self._transports[allow_private] = AiohttpTransport(
+            transport = self._transports[kind, allow_private] = kind(
                 allow_private=allow_private,
                 tls=self._tls,
                 max_connections=self._max_connections,
@@ -143,12 +166,19 @@ class HttpFetcher:
 class _Page:
     """One page on its way through its redirects."""
 
-    __slots__ = ("_before_hop", "_policy", "_transport", "_waited_s", "deadline", "url")
+    __slots__ = ("_before_hop", "_extensions", "_jar", "_policy", "_transport", "_waited_s", "deadline", "url")
 
     deadline: asyncio.Timeout
 
-    def __init__(self, transport: AiohttpTransport, policy: FetchPolicy, before_hop: BeforeHop | None) -> None:
+    def __init__(
+        self, transport: AiohttpTransport, policy: FetchPolicy, before_hop: BeforeHop | None, via: Via | None
+    ) -> None:
         self._transport = transport
+        self._extensions: dict[str, Any] = policy.extensions
+        self._jar = None
+        if via is not None:
+            self._extensions = {**policy.extensions, "proxy": via.proxy}
+            self._jar = via.jar
         self._policy = policy
         self._before_hop = before_hop
         self._waited_s = 0.0
@@ -158,10 +188,11 @@ class _Page:
         started = monotonic()
         self.url = url
         hop = self._parsed(url)
-        answer = await self._request(hop, headers)
+        jar = self._jar
+        answer = await self._request(hop, headers if jar is None else with_cookies(headers, jar, hop))
         chain: Chain | None = None
         while isinstance(answer, _Redirect):
-            chain = chain or Chain(hop, headers, self._policy.redirects_max)
+            chain = chain or Chain(hop, headers, self._policy.redirects_max, jar)
             hop = await self._followed(chain, hop, answer)
             self.url = str(hop)
             answer = await self._request(hop, chain.headers_for(hop))
@@ -209,11 +240,15 @@ class _Page:
     async def _request(self, hop: httpx.URL, headers: Pairs) -> _Answer | _Redirect:
         status: int | None = None
         try:
-            request = httpx.Request("GET", hop, headers=headers, stream=_EMPTY, extensions=self._policy.extensions)
+            request = httpx.Request("GET", hop, headers=headers, stream=_EMPTY, extensions=self._extensions)
             response = await self._transport.handle_async_request(request)
             status = response.status_code
             stream = response.stream
             assert isinstance(stream, httpx.AsyncByteStream)
+            if self._jar is not None:
+                for name, value in response.headers.raw:
+                    if name.lower() == b"set-cookie":
+                        self._jar.keep(hop.host, hop.path or "/", value)
             try:
                 return await self._read(status, response.headers.raw, stream)
             finally:

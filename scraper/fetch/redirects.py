@@ -1,7 +1,7 @@
 """Where a redirect leads, and what may go along. Pure: no I/O, no clock.
 
-Owns one page's redirect chain: its hops, its cookies (kept for this chain alone, sent back to the host that set them)
-and which request headers may follow to another origin.
+Owns one page's redirect chain: its hops, its cookies (kept for this chain alone, unless an identity's jar is given) and
+which request headers may follow to another origin.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import httpx
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
+from scraper.fetch.cookies import CookieJar
 from scraper.fetch.headers import Pairs
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
-COOKIES_MAX = 50
-COOKIE_MAX_BYTES = 4096
 # What a header may reveal to another origin: languages and formats, but no Authorization, Cookie, or API key.
 _HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests", "cache-control", "pragma", "if-")
 _ASCII = bytes(range(0x21, 0x7F)).decode()
@@ -56,18 +55,18 @@ def host_of(url: httpx.URL) -> str:
 class Chain:
     """The hops of one page so far. `headers` is what the next request sends."""
 
-    def __init__(self, first: httpx.URL, headers: Pairs, redirects_max: int) -> None:
+    def __init__(self, first: httpx.URL, headers: Pairs, redirects_max: int, jar: CookieJar | None = None) -> None:
         self._first = first
         self._headers = headers
         self._redirects_max = redirects_max
-        self._cookies: dict[str, dict[str, tuple[str, bool]]] = {}
-        self._seen = {(str(first), "")}
+        self._jar = CookieJar() if jar is None else jar
+        self._seen = {(str(first), cookie_header(self._jar, first))}
         self.redirects = 0
 
     def follow(self, current: httpx.URL, status: int, location: bytes, set_cookies: Iterable[bytes]) -> httpx.URL:
         """Takes one redirect. Raises FetchError(REDIRECT_LOOP) in a circle or past the limit, MALFORMED as `next_url`."""
         for line in set_cookies:
-            self._keep(current.host, line)
+            self._jar.keep(current.host, current.path, line)
         url = next_url(current, location)
         self.redirects += 1
         if self.redirects > self._redirects_max:
@@ -76,7 +75,7 @@ class Chain:
                 f"more than {self._redirects_max} redirects (the limit is SCRAPER_REDIRECTS_MAX)",
                 status=status,
             )
-        state = (str(url), self._cookie_header(url))
+        state = (str(url), cookie_header(self._jar, url))
         if state in self._seen:
             raise FetchError(Outcome.REDIRECT_LOOP, "redirects in a circle", status=status)
         self._seen.add(state)
@@ -87,33 +86,22 @@ class Chain:
         pairs = self._headers
         if not self._same_owner(url):
             pairs = [(name, value) for name, value in pairs if name.lower().startswith(_HARMLESS)]
-        if cookies := self._cookie_header(url):
-            own = [value for name, value in pairs if name.lower() == "cookie"]
-            pairs = [pair for pair in pairs if pair[0].lower() != "cookie"]
-            pairs.append(("Cookie", "; ".join([*own, cookies])))
-        return pairs
+        return with_cookies(pairs, self._jar, url)
 
     def _same_owner(self, url: httpx.URL) -> bool:
         first = self._first
         upgraded = first.scheme == "http" and url.scheme == "https" and first.port is None and url.port is None
         return url.host == first.host and (upgraded or (url.scheme, url.port) == (first.scheme, first.port))
 
-    def _keep(self, host: str, line: bytes) -> None:
-        """RFC 6265 5.2, as far as one chain needs it: name, value, Secure, and Max-Age=0 to delete. Host-only."""
-        pair, *attributes = line.decode("latin-1").split(";")
-        name, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not name or len(pair) > COOKIE_MAX_BYTES or not (pair.isascii() and pair.isprintable()):
-            return
-        flags = {attribute.strip().lower().replace(" ", "") for attribute in attributes}
-        jar = self._cookies.setdefault(host, {})
-        if flags & {"max-age=0", "max-age=-1"}:
-            jar.pop(name, None)
-        elif len(jar) < COOKIES_MAX or name in jar:
-            jar[name] = (value, "secure" in flags)
 
-    def _cookie_header(self, url: httpx.URL) -> str:
-        jar = self._cookies.get(url.host)
-        if not jar:
-            return ""
-        sent = ((name, value) for name, (value, secure) in jar.items() if url.scheme == "https" or not secure)
-        return "; ".join(f"{name}={value}" for name, value in sent)
+def cookie_header(jar: CookieJar, url: httpx.URL) -> str:
+    return jar.header(url.host, url.path or "/", secure=url.scheme == "https")
+
+
+def with_cookies(pairs: Pairs, jar: CookieJar, url: httpx.URL) -> Pairs:
+    """The headers with the jar's cookies for `url`, after those that the site's definition sends itself."""
+    cookies = cookie_header(jar, url)
+    if not cookies:
+        return pairs
+    own = [value for name, value in pairs if name.lower() == "cookie"]
+    return [*(pair for pair in pairs if pair[0].lower() != "cookie"), ("Cookie", "; ".join([*own, cookies]))]

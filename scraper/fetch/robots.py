@@ -17,6 +17,7 @@ from protego import Protego
 from scraper.domain import Outcome
 from scraper.errors import FetchError
 from scraper.fetch.http import FetchPolicy, HttpFetcher
+from scraper.fetch.via import Via
 
 ROBOTS_MAX_BYTES = 512_000  # RFC 9309 2.5: at least 500 KiB are parsed, and the rest may be ignored
 ROBOTS_REDIRECTS_MAX = 5  # RFC 9309 2.3.1.2
@@ -100,12 +101,13 @@ async def fetch_robots(
     policy: FetchPolicy,
     *,
     before_hop: Callable[[str], Awaitable[None]] | None = None,
+    via: Via | None = None,
 ) -> tuple[int, bytes]:
     """Status and bounded body of the robots.txt that governs `url`, both made for `rules_from` and for keeping.
 
     Redirects may lead to any host (RFC 9309 2.3.1.2); the guard holds. Where there is no answer the status is
-    `NO_ANSWER` and the body the reason. Raises FetchError for FORBIDDEN_ADDRESS alone: that is the page's own fate, and
-    its message names the mend.
+    `NO_ANSWER` and the body the reason. Raises FetchError for FORBIDDEN_ADDRESS: that is the page's own fate, and its
+    message names the mend; and, through a proxy, wherever there is no answer: the proxy may be why.
     """
     limits = replace(
         policy,
@@ -117,7 +119,7 @@ async def fetch_robots(
         page_timeout_s=min(policy.page_timeout_s, ROBOTS_TIMEOUT_S),
     )
     try:
-        answer = await fetcher.fetch(robots_url(url), limits, before_hop=before_hop, extra_headers=_HEADERS)
+        answer = await fetcher.fetch(robots_url(url), limits, before_hop=before_hop, extra_headers=_HEADERS, via=via)
     except ValueError as error:
         return NO_ANSWER, str(error).encode()
     except FetchError as error:
@@ -125,6 +127,8 @@ async def fetch_robots(
             raise
         if error.outcome is Outcome.REDIRECT_LOOP and error.status is not None:
             return error.status, b""
+        if via is not None:
+            raise
         return NO_ANSWER, str(error).encode()
     return answer.status, answer.body
 

@@ -57,20 +57,20 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         resolver: AbstractResolver | None = None,
         dns_ttl_s: int = 30,
     ) -> None:
-        connector = _Connector(
-            resolver=GuardedResolver(resolver or aiohttp.ThreadedResolver(), allow_private=allow_private),
-            socket_factory=socket_factory(allow_private=allow_private),
-            ttl_dns_cache=dns_ttl_s,
-            limit=max_connections,
-            keepalive_timeout=KEEPALIVE_S,
-            ssl=tls,
-        )
+        options: dict[str, Any] = {
+            "resolver": GuardedResolver(resolver or aiohttp.ThreadedResolver(), allow_private=allow_private),
+            "socket_factory": socket_factory(allow_private=allow_private),
+            "ttl_dns_cache": dns_ttl_s,
+            "limit": max_connections,
+            "keepalive_timeout": KEEPALIVE_S,
+            "ssl": tls,
+        }
         self._session = aiohttp.ClientSession(
-            connector=connector,
+            connector=self._connector(options),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,
-            request_class=_Request,
+            request_class=self._request_class(),
             middlewares=(_resend_on_stale_only,),
             read_bufsize=READ_BUFFER_BYTES,
             max_line_size=HEADER_MAX_BYTES,
@@ -78,8 +78,17 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             max_headers=HEADERS_MAX,
         )
 
+    def _connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
+        return Connector(**options)
+
+    def _request_class(self) -> type[aiohttp.ClientRequest]:
+        return Request
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a GET without a body; `request.extensions["timeout"]` may hold `connect` and `read`, in seconds."""
+        return await self._sent(request, None)
+
+    async def _sent(self, request: httpx.Request, proxy: yarl.URL | None) -> httpx.Response:
         timeout = request.extensions.get("timeout", {})
         try:
             response = await self._session.request(
@@ -87,6 +96,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 yarl.URL(str(request.url), encoded=True),  # httpx has quoted it: quoting again would change it
                 headers=[(name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw],
                 allow_redirects=False,
+                proxy=proxy,
                 timeout=_timeout(timeout.get("connect"), timeout.get("read")),
             )
         except Exception as error:
@@ -120,7 +130,7 @@ class _Stream(httpx.AsyncByteStream):
             self._response.close()
 
 
-class _Request(aiohttp.ClientRequest):
+class Request(aiohttp.ClientRequest):
     fresh_connection = False
 
 
@@ -137,7 +147,7 @@ class _Protocol(ResponseHandler):
             body.set_exception(aiohttp.ClientPayloadError(exc.message))
 
 
-class _Connector(aiohttp.TCPConnector):
+class Connector(aiohttp.TCPConnector):
     """Notes on a request that a connection was opened for it, and gives connections our protocol.
 
     Two hooks of aiohttp that are not public. Should they move, requests are resent as aiohttp always does, and a body
@@ -151,7 +161,7 @@ class _Connector(aiohttp.TCPConnector):
     async def _create_connection(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> ResponseHandler:
-        if isinstance(req, _Request):
+        if isinstance(req, Request):
             req.fresh_connection = True
         return await super()._create_connection(req, traces, timeout)
 
@@ -165,7 +175,7 @@ async def _resend_on_stale_only(
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if not isinstance(request, _Request) or not request.fresh_connection:
+        if not isinstance(request, Request) or not request.fresh_connection:
             raise
         if isinstance(error, aiohttp.ServerDisconnectedError):  # its text may be a whole half-read header
             raise aiohttp.ClientConnectionError("it was closed before the answer") from None

@@ -26,7 +26,8 @@ PATIENCE_S = 900.0
 FORGOTTEN_S = 300.0  # a streak whose last failure is older says nothing of today
 HOSTS_MAX = 10_000
 
-# It answers, but has a wish; a certificate does not mend itself in minutes; the others are decided without asking it.
+# It answers, but has a wish; a certificate does not mend itself in minutes; of the others it has not
+# been asked, or nobody can say so.
 SILENT = frozenset(
     {
         Outcome.THROTTLED,
@@ -34,7 +35,7 @@ SILENT = frozenset(
         Outcome.FRESH,
         Outcome.FORBIDDEN_ADDRESS,
         Outcome.ROBOTS_DISALLOWED,
-        Outcome.HOST_DOWN,
+        *(outcome for outcome in Outcome if not outcome.tried),
     }
 )
 

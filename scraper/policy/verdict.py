@@ -81,7 +81,7 @@ def judge(
             return Verdict(Status.DEAD, 0.0, charged=True)
         case Outcome.HOST_DOWN:
             return Verdict(Status.DEAD, 0.0, charged=False)
-        case Outcome.DEFERRED:
+        case Outcome.DEFERRED | Outcome.PROXY_FAILED | Outcome.NO_PROXY:
             return Verdict(Status.DUE, retry_after_s or 0.0, charged=False)
         case _:
             assert_never(outcome)

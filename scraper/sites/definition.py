@@ -60,6 +60,49 @@ class Sitemap(Model):
     listings: Regex | None = Field(None, description="listing URLs; default: none")
 
 
+NO_PROXY = "none"
+STICKY_S, STICKY_REQUESTS = 600.0, 100  # how long an identity lasts where the definition does not say
+
+
+class ProxyUse(Model):
+    """Which proxies, and for how long one visitor keeps theirs."""
+
+    pool: Literal["none", "datacenter", "residential"] = Field(description="the class of proxy; none: no proxy")
+    sticky: Annotated[Text, AfterValidator(partial(checked, scalars.seconds))] | None = Field(
+        None, description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: each page another"
+    )
+    requests: int | None = Field(
+        None, ge=1, le=1_000_000, description="pages after which an identity ends at the latest"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.pool == NO_PROXY and (self.sticky is not None or self.requests is not None):
+            raise wrong(("pool", "without a proxy there is no identity to keep (mend: remove sticky and requests)"))
+        return self
+
+    @property
+    def sticky_s(self) -> float:
+        """0: an identity is one page's. Residential ones last even where nothing is said."""
+        if self.sticky is not None:
+            return scalars.seconds(self.sticky)
+        return STICKY_S if self.requests or self.pool == "residential" else 0.0
+
+    @property
+    def sticky_requests(self) -> int:
+        return self.requests or STICKY_REQUESTS
+
+
+def _as_proxy(value: Any) -> Any:
+    return {"pool": value} if isinstance(value, str) else value
+
+
+Proxy = Annotated[
+    ProxyUse,
+    BeforeValidator(_as_proxy, json_schema_input_type=Literal["none", "datacenter", "residential"] | ProxyUse),
+]
+
+
 class Listing(Model):
     """What is taken from listing pages."""
 
@@ -69,6 +112,7 @@ class Listing(Model):
     pages: Pages | None = Field(None, description="numbered listing pages")
     function: Function | None = Field(None, description="`module:function`, in place of or beside the selectors")
     queue: Queue | None = Field(None, description="for listing pages and sitemaps; default: the site's")
+    proxy: Proxy | None = Field(None, description="for listing pages and sitemaps; default: the site's")
 
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
@@ -88,6 +132,7 @@ class ProductPage(Model):
     )
     function: Function | None = Field(None, description="`module:function`, in place of fields")
     queue: Queue | None = Field(None, description="for product pages; default: the site's")
+    proxy: Proxy | None = Field(None, description="for product pages; default: the site's")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -166,6 +211,9 @@ class Site(Model):
     )
     queue: Queue = Field("datacenter", description="which workers: datacenter, residential, or a name of your own")
     region: Region | None = Field(None, description="such as eu; default: any")
+    proxy: Proxy = Field(
+        ProxyUse.model_validate({"pool": NO_PROXY}), description="none, datacenter, residential, or a mapping"
+    )
     priority: Priority = Field("normal", description="high, normal, low, or 0 (last) to 9 (first)")
     routes: tuple[RouteRule, ...] = Field(
         (), max_length=100, description="other ways for some pages: the first that matches"
@@ -183,7 +231,9 @@ class Site(Model):
         True, description="obey robots.txt"
     )
     allow_private: bool = Field(False, description="allow private and loopback addresses: tests and intranets")
-    user_agent: str | None = Field(None, min_length=1, max_length=500, description="default: SCRAPER_USER_AGENT")
+    user_agent: str | None = Field(
+        None, min_length=1, max_length=500, description="browser, or a text; default: SCRAPER_USER_AGENT"
+    )
     headers: dict[str, Text] = Field(default_factory=dict, max_length=50, description="further request headers")
     strip_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="query parameters to drop; * allowed")
     keep_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="tracking parameters to keep; * allowed")
@@ -234,6 +284,11 @@ class Site(Model):
         """The capability that pages of this kind ask for."""
         own = self.product.queue if kind is Kind.PRODUCT else self.listing.queue if self.listing else None
         return own or self.queue
+
+    def proxy_of(self, kind: Kind) -> ProxyUse:
+        """The proxies that pages of this kind go through."""
+        own = self.product.proxy if kind is Kind.PRODUCT else self.listing.proxy if self.listing else None
+        return own or self.proxy
 
     @property
     def priority_number(self) -> int:

@@ -30,6 +30,7 @@ _SAME_AS = {  # names that other crawlers and people use for a key
     "items": "products", "categories": "listings", "allowed_domains": "hosts", "domains": "hosts", "split_by": "split",
     "delay": "rate", "re": "regex", "attribute": "attr", "optional": "required", "multiple": "many", "kind": "type",
     "obey_robots": "robots", "useragent": "user_agent", "json_ld": "jsonld", "fallback": "any", "alternatives": "any",
+    "class": "pool", "proxies": "proxy", "session": "sticky",
 }  # fmt: skip
 
 

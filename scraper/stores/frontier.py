@@ -29,7 +29,7 @@ SETTLE_IN_S = 10.0  # after PostgreSQL has started, for workers that still live 
 # A worker that dies takes many pages with it, of which one may be the cause. From the second time on they are suspects:
 # leased in small batches, then singly, and at last by a worker that does nothing else meanwhile. Only such a death counts
 # as the last one, so that nothing but the cause is given up.
-SUSPECT_LOSSES = 2
+SUSPECT_LOSSES = 2  # as in the index `pages_suspect_idx`
 LOSSES_MAX = 5
 ALONE_LOSSES = LOSSES_MAX - 1
 SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}  # losses -> pages in a lease
@@ -124,26 +124,26 @@ WITH RECURSIVE q AS (
 """)
 
 # As many as may be leased, not all there are: the index is read no further than that.
-DUE_PAGES = sa.text("""
+DUE_PAGES = sa.text(f"""
 WITH may AS (
     SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS m(host text, pages int)
 )
 SELECT may.host, due.priority, count(*) AS pages
   FROM may CROSS JOIN LATERAL (
         SELECT priority FROM pages
-         WHERE status = 'due' AND queue = :queue AND host = may.host AND not_before <= now() AND losses < 2
+         WHERE status = 'due' AND queue = :queue AND host = may.host AND not_before <= now() AND losses < {SUSPECT_LOSSES}
            AND crawl_id <> ALL (:paused)
          ORDER BY priority DESC LIMIT may.pages) due
  GROUP BY may.host, due.priority
 """)
 
-LEASE = sa.text("""
+LEASE = sa.text(f"""
 WITH want AS (
     SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS w(host text, pages int)
 ), picked AS (
     SELECT due.id FROM want CROSS JOIN LATERAL (
         SELECT id FROM pages
-         WHERE status = 'due' AND queue = :queue AND host = want.host AND not_before <= now() AND losses < 2
+         WHERE status = 'due' AND queue = :queue AND host = want.host AND not_before <= now() AND losses < {SUSPECT_LOSSES}
            AND crawl_id <> ALL (:paused)
          ORDER BY priority DESC, not_before LIMIT want.pages FOR UPDATE SKIP LOCKED) due
 )
@@ -156,19 +156,25 @@ RETURNING p.id, p.lease_id, p.priority
     sa.bindparam("listings", type_=sa.Uuid),
 )
 
-SUSPECTS = sa.text("""
+SUSPECTS = sa.text(f"""
 SELECT queue, losses, count(*) FILTER (WHERE status = 'due' AND not_before <= now()) AS due,
        count(DISTINCT lease_id) AS leases
-  FROM pages WHERE losses >= 2 AND status IN ('due', 'leased') AND crawl_id <> ALL (:paused)
+  FROM pages WHERE losses >= {SUSPECT_LOSSES} AND status IN ('due', 'leased') AND crawl_id <> ALL (:paused)
  GROUP BY queue, losses
 """)
 
-LEASE_SUSPECTS = sa.text("""
+# Of one sort at a time, listings or products, so that it makes one batch.
+LEASE_SUSPECTS = sa.text(f"""
 UPDATE pages p
    SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
   FROM (SELECT id FROM pages
-         WHERE losses = :losses AND status = 'due' AND queue = :queue AND not_before <= now()
+         WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue AND not_before <= now()
            AND crawl_id <> ALL (:paused)
+           AND (kind = 'product') = (
+               SELECT kind = 'product' FROM pages
+                WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue
+                  AND not_before <= now() AND crawl_id <> ALL (:paused)
+                ORDER BY priority DESC, id LIMIT 1)
          ORDER BY priority DESC, id LIMIT :pages FOR UPDATE SKIP LOCKED) picked
  WHERE p.id = picked.id
 RETURNING p.id, p.lease_id, p.priority
@@ -183,10 +189,11 @@ VALUES (:id, :queue, :kind, :pages, now() + :lease_s * interval '1 second')
 """)
 
 CLAIM = sa.text("""
-UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, alone = :alone
- WHERE id = :id AND started_at IS NULL AND until > now()
+UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, claim = :claim,
+       alone = :alone
+ WHERE id = :id AND (started_at IS NULL OR claim = :claim) AND until > now()
 RETURNING kind, queue
-""")
+""").bindparams(sa.bindparam("claim", type_=sa.Uuid))
 
 WAITING_LEVELS = sa.text("""
 SELECT l.queue, coalesce((SELECT max(p.priority) FROM pages p WHERE p.lease_id = l.id), 0) AS priority
@@ -412,11 +419,20 @@ def _lease(
 
 
 def claim(
-    connection: sa.Connection, lease_id: UUID, worker: str, lease_s: float, *, alone: bool = False
+    connection: sa.Connection,
+    lease_id: UUID,
+    worker: str,
+    lease_s: float,
+    *,
+    claim_id: UUID | None = None,
+    alone: bool = False,
 ) -> Lease | None:
-    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was. `alone`: the worker holds
-    no other lease, and will not for as long as it holds this one."""
-    values = {"id": lease_id, "worker": worker, "lease_s": lease_s, "alone": alone}
+    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was.
+
+    Whoever did not hear the answer may ask again with the same `claim_id`. `alone`: the worker holds no other lease, and
+    will not for as long as it holds this one.
+    """
+    values = {"id": lease_id, "worker": worker, "lease_s": lease_s, "claim": claim_id or uuid4(), "alone": alone}
     row = connection.execute(CLAIM, values).first()
     if row is None:
         return None
@@ -466,9 +482,6 @@ def take_back(connection: sa.Connection) -> list[PageChange]:
     for (started, alone), ids in expired.items():
         most = LOSSES_MAX if alone else ALONE_LOSSES
         values = {"ids": ids, "started": started, "alone": alone, "losses_max": LOSSES_MAX, "most": most}
-        changes += _changes(connection.execute(TAKE_BACK, values))
+        rows = connection.execute(TAKE_BACK, values)
+        changes += [PageChange(row.crawl_id, Kind(row.kind), row.status) for row in rows]
     return changes
-
-
-def _changes(rows: Any) -> list[PageChange]:
-    return [PageChange(r.crawl_id, Kind(r.kind), r.status) for r in rows]

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.domain import Blame, Kind, Outcome, Settled, Status
+from scraper.domain import Blame, Kind, Settled, Status
 from scraper.stores import crawls, frontier, products
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import dumps
@@ -24,12 +24,12 @@ from scraper.stores.products import NewProduct
 FENCE = sa.text("""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, status text, delay float8,
-           charged int, host_charged int, outcome text, code int, error text, excerpt text, head jsonb, hash uuid)
+           charged int, host_charged int, outcome text, tried bool, code int, error text, excerpt text, head jsonb, hash uuid)
 )
 UPDATE pages p
    SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged' ELSE s.status END,
        lease_id = NULL, attempts = p.attempts + s.charged, host_attempts = p.host_attempts + s.host_charged,
-       losses = CASE WHEN s.outcome = 'deferred' THEN p.losses ELSE 0 END,
+       losses = CASE WHEN s.status = 'due' AND NOT s.tried THEN p.losses ELSE 0 END,
        not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second' ELSE p.not_before END,
        last_outcome = CASE WHEN s.outcome = 'deferred' THEN coalesce(p.last_outcome, s.outcome) ELSE s.outcome END,
        http_status = CASE WHEN s.outcome = 'deferred' THEN p.http_status ELSE s.code END,
@@ -42,9 +42,6 @@ UPDATE pages p
   FROM s WHERE p.id = s.id AND p.lease_id = s.lease
 RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 """)
-
-
-UNTRIED = frozenset({Outcome.DEFERRED, Outcome.HOST_DOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +114,7 @@ def _row(page: SettledPage) -> dict[str, Any]:
         "charged": int(s.verdict.charged and not hosts),
         "host_charged": int(s.verdict.charged and hosts),
         "outcome": s.outcome,
+        "tried": s.outcome.tried,
         "code": s.http_status,
         "error": s.error,
         "excerpt": s.excerpt,
@@ -130,7 +128,7 @@ def _row(page: SettledPage) -> dict[str, Any]:
 def _count_page(counts: CountsByCrawl, settled: Settled, row: sa.Row[Any]) -> None:
     mine = counts[settled.crawl_id]
     mine.settled(PageChange(settled.crawl_id, Kind(row.kind), row.status))
-    if settled.outcome not in UNTRIED:
+    if settled.outcome.tried:
         mine.fetches += 1
         mine.retries += row.status == Status.DUE
 

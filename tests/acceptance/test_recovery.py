@@ -136,7 +136,8 @@ def test_a_rolling_restart(crawl: Crawl) -> None:
 
 def test_a_pause(crawl: Crawl) -> None:
     """Within seconds nothing is asked any more; resumed, the crawl goes on where it was."""
-    crawl.until_fetched(0.2)
+    crawl.shop.options(latency_ms=400)
+    crawl.until_fetched(0.1)
     assert crawl.run.scraper("sites", "pause", "demo").stdout == "demo: paused\n"
     until(crawl.quiet, 15, every_s=1.5)
     assert crawl.progress()["phase"] == "paused"
@@ -145,6 +146,7 @@ def test_a_pause(crawl: Crawl) -> None:
     assert "resume" in crawl.run.scraper("crawl", "demo", code=1).stderr
     assert crawl.run.scraper("sites", "pause", "demo").stdout == "demo: was paused already\n"
     assert crawl.run.scraper("sites", "resume", "demo").stdout == "demo: resumed\n"
+    crawl.shop.options(latency_ms=20)
     crawl.until_completed()
     crawl.assert_exact()
     products = [target for _, target, _ in crawl.shop.log() if target.startswith("/p/")]
@@ -153,7 +155,8 @@ def test_a_pause(crawl: Crawl) -> None:
 
 
 def test_a_crawl_that_is_stopped(crawl: Crawl) -> None:
-    crawl.until_fetched(0.2)
+    crawl.shop.options(latency_ms=400)
+    crawl.until_fetched(0.1)
     crawl.run.scraper("stop", str(crawl.id))
     until(crawl.quiet, 15, every_s=1.5)
     ended = crawl.progress()

@@ -150,6 +150,26 @@ def test_a_slow_host_is_topped_up_in_batches_not_in_single_pages(engine: sa.Engi
             break
 
 
+def silent_for(engine: sa.Engine, lease_id: UUID, seconds: float) -> None:
+    """Its worker has not prolonged it for so long."""
+    with engine.begin() as connection:
+        query = "UPDATE leases SET until = now() + (:lease_s - :seconds) * interval '1 second' WHERE id = :id"
+        connection.execute(sa.text(query), {"id": lease_id, "lease_s": SETTINGS.lease_s, "seconds": seconds})
+
+
+def test_a_host_does_not_wait_for_a_worker_that_is_probably_dead(engine: sa.Engine) -> None:
+    """Its pages come back when its lease runs out; until then the host's other pages have its budget."""
+    shop(engine, "slow", 200, rate="2/s")
+    (lease_id,) = send(engine)
+    take(engine, [lease_id])
+    silent_for(engine, lease_id, frontier.SILENT_S / 2)
+    assert send(engine) == []
+    silent_for(engine, lease_id, frontier.SILENT_S + 1)
+    assert [hosts_of(engine, more) for more in send(engine)] == [{"slow.example": 20}]
+    assert leased(engine) == {"slow.example": 40}, "what it holds is its own until its lease runs out"
+    assert send(engine) == []
+
+
 def test_a_host_on_two_queues_has_one_budget(engine: sa.Engine) -> None:
     crawl = shop(engine, "slow", 100, rate="2/s")
     listings = [f"https://slow.example/l/{n}" for n in range(100)]
@@ -382,8 +402,9 @@ def test_reapers_at_once_take_back_once(engine: sa.Engine, crawl: tuple[int, int
 def test_a_crawl_whose_last_page_kills_its_workers_ends(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
     for _ in range(frontier.LOSSES_MAX):
-        (lease_id,) = send(engine)
-        assert claimed(engine, lease_id) is not None
+        (sent,) = dispatch(engine, SETTINGS, empty)
+        lease_id = UUID(sent.kwargs["lease_id"])
+        assert claimed(engine, lease_id, alone=sent.kwargs.get("alone", False)) is not None
         expire(engine, lease_id)
         messages = reap(engine, SETTINGS)
     assert finish_message(crawl[1]) in messages

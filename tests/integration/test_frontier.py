@@ -232,3 +232,24 @@ def test_a_lease_that_ran_out_is_its_workers_until_it_is_taken_back(engine: sa.E
     with engine.begin() as connection:
         assert frontier.extend(connection, [batch.id], 60) == {batch.id}
         assert frontier.take_back(connection) == []
+
+
+@pytest.mark.parametrize("lease_s", [5.0, 15.0, 60.0, 600.0])
+def test_a_host_holds_what_is_waiting_or_with_a_living_worker(
+    engine: sa.Engine, crawl: tuple[int, int], lease_s: float
+) -> None:
+    """Not what a worker has that has not prolonged its lease for long: it is probably dead."""
+    add(engine, [new_page(crawl, url) for url in urls(4 + 8 + 16 + 1)])
+    unclaimed, living, silent = (lease_all(engine, "shop.example", pages, lease_s)[0] for pages in (4, 8, 16))
+    for batch in (living, silent):
+        with engine.begin() as connection:
+            frontier.claim(connection, batch.id, "test", lease_s)
+    with engine.begin() as connection:
+        grace_s = min(frontier.SILENT_S, lease_s / 2)
+        query = sa.text("UPDATE leases SET until = until - :s * interval '1 second' WHERE id = :id")
+        connection.execute(query, {"id": silent.id, "s": grace_s})
+        connection.execute(query, {"id": living.id, "s": grace_s / 2})
+        connection.execute(query, {"id": unclaimed.id, "s": 600})
+        assert [host.held for host in frontier.due_hosts(connection, lease_s)] == [4 + 8]
+        assert frontier.extend(connection, [silent.id], lease_s) == {silent.id}
+        assert [host.held for host in frontier.due_hosts(connection, lease_s)] == [4 + 8 + 16], "it lives after all"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scraper.domain import Kind
 from scraper.errors import DefinitionError
 from scraper.sites import loader, scalars
 from scraper.sites.definition import Site
@@ -105,6 +106,26 @@ def test_yaml_means_what_people_mean() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("none", ("none", 0.0, 100)),
+        ("datacenter", ("datacenter", 0.0, 100)),
+        ("residential", ("residential", 600.0, 100)),
+        ("{pool: residential, sticky: 30m}", ("residential", 1800.0, 100)),
+        ("{pool: residential, sticky: 0}", ("residential", 0.0, 100)),
+        ("{pool: datacenter, requests: 7}", ("datacenter", 600.0, 7)),
+    ],
+)
+def test_proxies_of_a_site_and_of_its_kinds(text: str, meant: tuple[str, float, int]) -> None:
+    site = load(MINIMAL + f"proxy: {text}\n")
+    use = site.proxy_of(Kind.PRODUCT)
+    assert (use.pool, use.sticky_s, use.sticky_requests) == meant
+    assert Site.model_validate_json(site.model_dump_json()) == site
+    own = load(MINIMAL.replace("{products: a.card}", f"{{products: a.card, proxy: {text}}}"))
+    assert [own.proxy_of(kind).pool for kind in Kind] == [meant[0], meant[0], "none"]
+
+
+@pytest.mark.parametrize(
     ("line", "at", "expected"),
     [
         ("nmae: x", "nmae", "did you mean `name`?"),
@@ -119,6 +140,10 @@ def test_yaml_means_what_people_mean() -> None:
         ('schedule: "0 0 30 2 *"', "schedule", "day-of-month"),
         ("timezone: Europe/Berlni", "timezone", "`Europe/Berlin`"),
         ("timezone: ../../etc/passwd", "timezone", "IANA"),
+        ("proxy: datacentre", "proxy", "'none', 'datacenter' or 'residential'"),
+        ("proxy: {pool: residential, sticky: 10x}", "proxy.sticky", "`12h`"),
+        ("proxy: {pool: none, requests: 5}", "proxy.pool", "no identity to keep"),
+        ("proxies: residential", "proxies", "did you mean `proxy`?"),
         ("rate: fast", "rate", "`60/m`"),
         ("rate: 0", "rate", "enabled: false"),
         ("concurrency: 0", "concurrency", "greater than or equal to 1"),

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import FetchError
-from scraper.fetch.redirects import COOKIES_MAX, Chain, host_of, next_url
+from scraper.fetch.cookies import COOKIES_MAX
+from scraper.fetch.redirects import Chain, host_of, next_url
 
 HERE = httpx.URL("http://shop.example:8080/a/b?c=d")
 PIECES = [

@@ -22,7 +22,9 @@ from scraper.policy.verdict import (
 
 POLICIES = st.builds(RetryPolicy, attempts_max=st.integers(1, 20), base_s=st.floats(0.1, 10), max_s=st.floats(10, 1000))
 RNGS = st.integers().map(random.Random)
-CHARGED = [outcome for outcome in Outcome if outcome is not Outcome.DEFERRED]
+CHARGED = [outcome for outcome in Outcome if outcome.tried]
+WAITS = [o for o in CHARGED if o.blame is Blame.HOST and o is not Outcome.THROTTLED]  # while their host is down
+BACK = [Outcome.DEFERRED, Outcome.PROXY_FAILED, Outcome.NO_PROXY]
 
 
 def middle() -> random.Random:
@@ -68,19 +70,52 @@ def test_a_mixture_of_outcomes_ends_too(outcomes: list[Outcome], policy: RetryPo
     raise AssertionError("still due")
 
 
-@given(st.sampled_from(CHARGED), st.integers(0, 100), POLICIES, RNGS, st.floats(0, 60))
+DOWNS = st.builds(HostDown, st.floats(0, 60), charged=st.booleans(), given_up=st.booleans())
+
+
+@given(st.sampled_from(WAITS), st.integers(0, 100), POLICIES, RNGS, st.floats(0, 60))
 def test_while_its_host_is_down_a_page_waits_for_free(
     outcome: Outcome, attempts: int, policy: RetryPolicy, rng: random.Random, rest_s: float
 ) -> None:
     """Invariant 8."""
-    down = judge(outcome, attempts, policy, rng, down=HostDown(rest_s, given_up=False))
-    if outcome.blame is Blame.HOST and outcome is not Outcome.THROTTLED:
-        assert down.status is Status.DUE
-        assert not down.charged
-        assert down.delay_s >= rest_s
-        assert judge(outcome, attempts, policy, rng, down=HostDown(0.0, given_up=True)).status is Status.DEAD
-    else:
-        assert down.charged
+    verdict = judge(outcome, attempts, policy, rng, down=HostDown(rest_s))
+    assert (verdict.status, verdict.charged) == (Status.DUE, False)
+    assert rest_s <= verdict.delay_s <= rest_s + 1
+
+
+@given(st.sampled_from(WAITS), st.integers(0, 100), POLICIES, RNGS, st.floats(0, 60))
+def test_when_it_is_down_for_longer_each_try_is_charged(
+    outcome: Outcome, attempts: int, policy: RetryPolicy, rng: random.Random, rest_s: float
+) -> None:
+    """It has as many as at any other time, and waits for its host's rest, not for a backoff of its own."""
+    verdict = judge(outcome, attempts, policy, rng, down=HostDown(rest_s, charged=True))
+    last = attempts + 1 >= tries(outcome, policy)
+    assert (verdict.status, verdict.charged) == (Status.DEAD if last else Status.DUE, True)
+    assert verdict.delay_s == 0 if last else rest_s <= verdict.delay_s <= rest_s + 1
+
+
+@given(st.sampled_from(WAITS), st.integers(0, 100), POLICIES, RNGS)
+def test_a_host_that_is_given_up_gives_up_the_page(
+    outcome: Outcome, attempts: int, policy: RetryPolicy, rng: random.Random
+) -> None:
+    given_up = HostDown(0.0, charged=True, given_up=True)
+    assert judge(outcome, attempts, policy, rng, down=given_up) == Verdict(Status.DEAD, 0.0, charged=True)
+
+
+@given(st.sampled_from([o for o in Outcome if o not in WAITS]), st.integers(0, 100), POLICIES, st.integers(), DOWNS)
+def test_a_host_that_is_down_is_no_matter_of_other_outcomes(
+    outcome: Outcome, attempts: int, policy: RetryPolicy, seed: int, down: HostDown
+) -> None:
+    same = [judge(outcome, attempts, policy, random.Random(seed), down=each) for each in (None, down)]
+    assert same[0] == same[1]
+
+
+@given(st.integers(0, 1000), POLICIES, RNGS, st.none() | st.floats(0, 100))
+def test_a_page_whose_host_is_hopeless_dies_untried_and_pays_nothing(
+    attempts: int, policy: RetryPolicy, rng: random.Random, wish_s: float | None
+) -> None:
+    verdict = judge(Outcome.HOST_DOWN, attempts, policy, rng, retry_after_s=wish_s)
+    assert verdict == Verdict(Status.DEAD, 0.0, charged=False)
 
 
 @given(
@@ -108,9 +143,11 @@ def test_pages_that_failed_together_do_not_come_back_together() -> None:
     assert len(wishes) == 50
 
 
-@given(st.integers(0, 1000), POLICIES, st.floats(0, 60))
-def test_a_page_that_was_not_tried_pays_nothing(attempts: int, policy: RetryPolicy, delay_s: float) -> None:
-    verdict = judge(Outcome.DEFERRED, attempts, policy, middle(), retry_after_s=delay_s)
+@given(st.sampled_from(BACK), st.integers(0, 1000), POLICIES, st.floats(0, 60))
+def test_a_page_that_was_not_tried_pays_nothing(
+    outcome: Outcome, attempts: int, policy: RetryPolicy, delay_s: float
+) -> None:
+    verdict = judge(outcome, attempts, policy, middle(), retry_after_s=delay_s)
     assert verdict == Verdict(Status.DUE, delay_s, charged=False)
 
 

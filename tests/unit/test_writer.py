@@ -231,3 +231,53 @@ def test_a_process_that_must_end_does_not_wait_for_a_database_that_is_away() -> 
 
     run(database, work)
     assert database.groups == []
+
+
+def test_it_does_not_wait_for_each_group_anew() -> None:
+    """Hundreds of pages of many batches: the first group has found out, and once the time is up none is tried."""
+    database = Database(fails=1_000_000)
+    groups = 30
+
+    async def work(writer: Writer) -> None:
+        batches = [Pending(GROUP_PAGES) for _ in range(groups)]
+        writer.give_up_in(0.0)
+        for number in range(groups * GROUP_PAGES):
+            writer.put(page(number), batches[number // GROUP_PAGES])
+        for pending in batches:
+            await pending.stored.wait()
+        assert writer.lost == groups * GROUP_PAGES
+
+    run(database, work)
+    assert database.tries == [list(range(GROUP_PAGES))]
+
+
+def test_a_database_that_answers_gets_every_group_however_late() -> None:
+    database = Database()
+    groups = 30
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(groups * GROUP_PAGES)
+        writer.give_up_in(0.0)
+        for number in range(groups * GROUP_PAGES):
+            writer.put(page(number), pending)
+        await pending.stored.wait()
+        assert writer.lost == 0
+
+    run(database, work)
+    assert list(chain(*database.groups)) == list(range(groups * GROUP_PAGES))
+
+
+def test_one_group_that_is_refused_does_not_make_the_database_away() -> None:
+    """It is dropped for its own sake; those after it are stored although the time is up."""
+    database = Database(fails=FAILURES_MAX, error=ValueError("a fault of ours"))
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(3 * GROUP_PAGES)
+        writer.give_up_in(0.0)
+        for number in range(3 * GROUP_PAGES):
+            writer.put(page(number), pending)
+        await pending.stored.wait()
+        assert writer.lost == GROUP_PAGES
+
+    run(database, work)
+    assert [len(group) for group in database.groups] == [GROUP_PAGES, GROUP_PAGES]

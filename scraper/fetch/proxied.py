@@ -1,0 +1,196 @@
+"""httpx's transport interface for requests through proxies: the connector that knows no other way out.
+
+Its connections are opened by `scraper.fetch.tunnel` alone, and kept apart by the proxy's id; a request that names no
+proxy is refused before a socket exists. Nothing here falls back to a direct connection.
+
+The guard: the target's name is looked up here, and a request whose target is private, loopback, link-local or a cloud's
+metadata service never leaves (`socks5` proxies are told the address that was judged). The risk that stays: http, https
+and socks5h proxies look the name up a second time, in a place of their own. A hostile name server may tell them another
+address than us, and what is private there is the proxy operator's network, not ours; use socks5 where that matters. The
+proxy's own address is not judged: it comes from the operator's file, and local ones are common.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextvars import ContextVar
+from typing import Any
+
+import aiohttp
+import httpx
+import yarl
+from aiohttp.abc import AbstractResolver
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.tracing import Trace
+
+from scraper.domain import ProxySignal
+from scraper.fetch.guard import ForbiddenAddressError, GuardedResolver, forbidden
+from scraper.fetch.transport import AiohttpTransport, Connector, Request
+from scraper.fetch.tunnel import Dial, ProxyHopError, connect, login
+from scraper.policy.proxies import Proxy
+
+NAMES_MAX = 5000
+_LOGIN_WANTED = 407
+_dial: ContextVar[Dial | None] = ContextVar("dial", default=None)
+
+
+class ProxiedTransport(AiohttpTransport):
+    """One pool of connections through any number of proxies; `request.extensions["proxy"]` says which.
+
+    Raises what `AiohttpTransport` does, and `ProxyHopError` where it is the proxy that failed.
+    """
+
+    def __init__(
+        self,
+        *,
+        allow_private: bool,
+        tls: ssl.SSLContext,
+        max_connections: int,
+        resolver: AbstractResolver | None = None,
+        dns_ttl_s: int = 30,
+    ) -> None:
+        self._names = _Names(resolver or aiohttp.ThreadedResolver(), allow_private, dns_ttl_s)
+        super().__init__(
+            allow_private=allow_private,
+            tls=tls,
+            max_connections=max_connections,
+            resolver=resolver,
+            dns_ttl_s=dns_ttl_s,
+        )
+
+    def _connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
+        return _ProxyConnector(**options)
+
+    def _request_class(self) -> type[aiohttp.ClientRequest]:
+        return _ProxiedRequest
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        proxy: Proxy = request.extensions["proxy"]
+        limits = request.extensions.get("timeout", {})
+        dial = Dial(proxy)
+        token = _dial.set(dial)
+        try:
+            async with asyncio.timeout(limits.get("connect")):
+                dial.address = await self._names.address(request.url.host)
+            response = await self._sent(request, yarl.URL(f"{proxy.scheme}://{proxy.id}"))
+        except ProxyHopError as error:
+            raise ProxyHopError(error.signal, f"proxy {proxy.id}: {error}") from None
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout("its name was not looked up in time") from error
+        except httpx.ConnectTimeout as error:
+            raise _late(dial) or error from None
+        finally:
+            _dial.reset(token)
+        if response.status_code == _LOGIN_WANTED:  # RFC 9110 15.5.8: no origin server sends it
+            assert isinstance(response.stream, httpx.AsyncByteStream)
+            await response.stream.aclose()
+            raise ProxyHopError(ProxySignal.UNUSABLE, f"proxy {proxy.id}: it does not accept the login (407)")
+        return response
+
+
+def _late(dial: Dial) -> ProxyHopError | None:
+    match dial.step:
+        case "proxy":
+            return ProxyHopError(ProxySignal.UNUSABLE, f"proxy {dial.proxy.id}: no connection to it in time")
+        case "tunnel":
+            return ProxyHopError(ProxySignal.FAILED, f"proxy {dial.proxy.id}: it opened no way to the host in time")
+        case _:
+            return None
+
+
+class _Names:
+    """Targets' addresses as the guard lets them pass, looked up once in `ttl_s` however many ask."""
+
+    def __init__(self, resolver: AbstractResolver, allow_private: bool, ttl_s: float) -> None:
+        self._resolver = GuardedResolver(resolver, allow_private=allow_private)
+        self._allow_private = allow_private
+        self._ttl_s = ttl_s
+        self._known: dict[str, tuple[float, asyncio.Task[str]]] = {}
+
+    async def address(self, host: str) -> str:
+        """Raises `ForbiddenAddressError`, or httpx.ConnectError where the name has no address."""
+        literal = host.strip("[]")
+        if ":" in literal or literal.replace(".", "").isdigit():
+            reason = forbidden(literal, self._allow_private)
+            if reason == "not an IP address":  # 127.1 and its like: what they resolve to
+                return await self._looked_up(literal)
+            if reason is not None:
+                raise ForbiddenAddressError(literal, reason)
+            return literal
+        return await self._looked_up(literal)
+
+    async def _looked_up(self, host: str) -> str:
+        now = asyncio.get_running_loop().time()
+        until, task = self._known.get(host, (0.0, None))
+        if task is None or now >= until:
+            if len(self._known) >= NAMES_MAX:
+                self._known.clear()
+            task = asyncio.ensure_future(self._ask(host))
+            task.add_done_callback(_seen)
+            self._known[host] = (now + self._ttl_s, task)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._known.pop(host, None)
+            if isinstance(error, ForbiddenAddressError):
+                raise
+            raise httpx.ConnectError(str(error) or type(error).__name__) from error
+
+    async def _ask(self, host: str) -> str:
+        answers = await self._resolver.resolve(host, 0, socket.AF_UNSPEC)
+        return str(min(answers, key=lambda answer: answer["family"])["host"])
+
+
+def _seen(task: asyncio.Task[str]) -> None:
+    """Those who wait for it may all have gone; its error is then nobody's."""
+    if not task.cancelled():
+        task.exception()
+
+
+class _ProxiedRequest(Request):
+    """`proxy` is a label that keeps connections apart (`http://ID`), never an address."""
+
+    async def send(self, conn: Any) -> aiohttp.ClientResponse:
+        dial = _dial.get()
+        assert dial is not None and self.proxy is not None
+        if self.is_ssl() or dial.proxy.tunnels:
+            label, self.proxy = self.proxy, None  # within a tunnel, the request is the host's own
+            try:
+                return await super().send(conn)
+            finally:
+                self.proxy = label
+        value = login(dial.proxy)
+        if value is not None:
+            self.headers["Proxy-Authorization"] = value
+        try:
+            return await super().send(conn)
+        finally:
+            self.headers.pop("Proxy-Authorization", None)
+
+
+class _ProxyConnector(Connector):
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        dial = _dial.get()
+        if dial is None or req.proxy is None:
+            raise RuntimeError("a request without a proxy, where only proxied ones may leave")
+        if isinstance(req, Request):
+            req.fresh_connection = True
+        assert isinstance(self._ssl, ssl.SSLContext)
+        port = req.port
+        assert port is not None
+        protocol = await connect(
+            dial,
+            req.host,
+            port,
+            factory=self._factory,
+            tls=self._ssl if req.is_ssl() else None,
+            proxy_tls=self._ssl,
+        )
+        assert isinstance(protocol, ResponseHandler)
+        return protocol

@@ -1,0 +1,17 @@
+"""How a request leaves: a proxy, and the identity that goes with it. A value that travels from the pool to the socket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scraper.fetch.cookies import CookieJar
+from scraper.policy.proxies import Proxy
+
+
+@dataclass(frozen=True, slots=True)
+class Via:
+    """`jar` keeps an identity's cookies from page to page; None where each page is somebody new. The headers of an
+    identity follow from its proxy (`FetchPolicy.headers_from`), so that one address is one browser in every process."""
+
+    proxy: Proxy
+    jar: CookieJar | None = None

@@ -1,0 +1,284 @@
+"""The proxies as one worker process has them: lent, reported on, quarantined, and the identities that last.
+
+Chooses from what was read of the fleet's knowledge at most a few seconds ago, so that a page costs no round trip; tells
+what it saw in sums (`keep`, every two seconds), and a strike at once. Refuses to lend what is in quarantine, what is not
+on the list, and anything while Redis is away. There is no answer "go without": it lends, or raises `NoProxyError`.
+
+Identities (proxy, cookies, headers) are this process's own and in memory: two processes never share one, and a process
+that ends takes its visitors with it. Logins, which must outlive a process, will need them in Redis, encrypted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+
+import structlog
+
+from scraper.errors import DeferredError, NoProxyError
+from scraper.fetch.cookies import CookieJar
+from scraper.fetch.via import Via
+from scraper.policy.proxies import Chooser, Health, Need, Proxy, free_at
+from scraper.stores.proxies import EVERYWHERE, ProxyHealth, Tally
+from scraper.stores.proxy_file import ProxyFile
+
+log = structlog.get_logger()
+
+KEPT_EVERY_S = 2.0
+STALE_S = 10.0  # knowledge older than this is asked for again before a proxy is lent
+HOST_KEPT_S = 60.0  # a host that nobody asked for so long is no longer read every time
+DOUBTS_MAX, AVOIDED_S = 3, 10.0
+WAIT_MIN_S, WAIT_MAX_S = 5.0, 120.0
+SAID_EVERY_S = 60.0
+
+
+@dataclass(slots=True)
+class _Identity:
+    via: Via
+    until: float
+    left: int
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one host."""
+
+    at_host: dict[str, Health]
+    read_at: float
+    used_at: float
+
+
+class ProxyPool:
+    """One a process, on its loop. Times are `monotonic`."""
+
+    def __init__(self, file: ProxyFile, health: ProxyHealth, rng: random.Random) -> None:
+        self._file = file
+        self._health = health
+        self._rng = rng
+        self._known: dict[str, _Known] = {}
+        self._whole: dict[str, Health] = {}
+        self._choosers: dict[tuple[str, str | None, str], tuple[float, Chooser]] = {}
+        self._identities: dict[tuple[int, str, str | None], _Identity] = {}
+        self._tallies: defaultdict[str, defaultdict[str, Tally]] = defaultdict(lambda: defaultdict(Tally))
+        self._doubts: defaultdict[str, dict[str, tuple[int, float]]] = defaultdict(dict)
+        self._good: dict[tuple[str, str], float] = {}
+        self._said: dict[tuple[str, str | None, str], float] = {}
+        self._reading = asyncio.Lock()
+        self._in_use = False
+
+    async def lend(self, need: Need, host: str, without: Collection[str] = ()) -> Via:
+        """A proxy for one page of `host`, none of `without` (ids). Raises `NoProxyError` where none is free, and
+        `DeferredError` where Redis is away."""
+        self._use()
+        known = await self._fresh(host)
+        now = monotonic()
+        known.used_at = now
+        chooser = self._chooser(need, host, known, now)
+        avoided = {*without, *self._suspects(host, now)}
+        key = need.site_id, need.pool, need.region
+        before = self._identities.get(key)
+        if before is not None:
+            if self._lasts(before, need, host, avoided, now):
+                before.left -= 1
+                return before.via
+            del self._identities[key]
+            avoided.add(before.via.proxy.id)  # another address follows, where there is a choice
+        proxy = chooser.draw(self._rng, avoided) or chooser.draw(self._rng, without)
+        if proxy is None:
+            raise self._none(need, host, known, now, without)
+        if not need.sticky:
+            return Via(proxy)
+        via = Via(proxy, CookieJar())
+        self._identities[key] = _Identity(via, now + need.sticky_s, need.sticky_requests - 1)
+        return via
+
+    def asked(self, via: Via, host: str, requests: int = 1) -> None:
+        """Requests that say nothing about the proxy, or about whom nobody can tell yet."""
+        self._tallies[host][via.proxy.id].requests += requests
+
+    def answered(self, via: Via, host: str, latency_s: float, requests: int = 1) -> None:
+        """A page that the host answered through it, in so many requests (redirects)."""
+        tally = self._tallies[host][via.proxy.id]
+        tally.requests += requests
+        tally.answered += 1
+        tally.latency_s += latency_s
+        self._good[host, via.proxy.id] = monotonic()
+        if host in self._doubts:
+            self._doubts[host].pop(via.proxy.id, None)
+
+    def good(self, via: Via, host: str, since: float) -> bool:
+        """True where this process got an answer from the host through it since then, and since its last quarantine."""
+        return self._good.get((host, via.proxy.id), -1.0) > since
+
+    def doubted(self, via: Via, host: str) -> None:
+        """No answer through it, and nobody knows yet why. After some in a row it is avoided for a moment."""
+        count, _ = self._doubts[host].get(via.proxy.id, (0, 0.0))
+        self._doubts[host][via.proxy.id] = count + 1, monotonic()
+
+    def alive(self, host: str, since: float) -> bool:
+        """True where the host has answered this process since then, through any proxy."""
+        return any(at > since for (name, _), at in self._good.items() if name == host)
+
+    def failed(self, via: Via, host: str) -> None:
+        """One request, counted by `asked` before, that it was to blame for. Several in a row are a strike."""
+        self._tallies[host][via.proxy.id].failed += 1
+        self._end(via)
+
+    async def strike(self, via: Via, host: str, why: str, least_s: float = 0.0) -> None:
+        """Quarantine at once, for `host` (`EVERYWHERE`: for all): it was blocked, denied, or serves nobody. Once, however
+        many pages and processes say so. What finds out blocks by other signs than a status calls this one."""
+        self._end(via)
+        now, proxy_id = monotonic(), via.proxy.id
+        self._good.pop((host, proxy_id), None)
+        try:
+            rests_s = await self._health.strike(host, proxy_id, why, least_s)
+        except DeferredError:
+            rests_s = STALE_S  # Redis is away, and lends nothing meanwhile; this process remembers by itself
+        healths = self._whole if host == EVERYWHERE else self._known[host].at_host if host in self._known else None
+        if healths is not None:
+            known = healths.get(proxy_id, Health())
+            healths[proxy_id] = Health(
+                known.requests, known.answered, known.failed + 1, known.success, known.latency_s, now + rests_s, 1, why
+            )
+        self._choosers.clear()
+        log.info("proxy in quarantine", proxy=proxy_id, host=host, why=why, seconds=round(rests_s))
+
+    async def run(self) -> None:
+        """Keeps it until it is cancelled. Apart from the leases' keeper, which must not wait for a Redis that hangs."""
+        while True:
+            await asyncio.sleep(KEPT_EVERY_S)
+            try:
+                await self.keep()
+            except Exception:
+                log.exception("could not keep the proxies")
+
+    async def tell_in(self, seconds: float) -> None:
+        """Before the process ends: tells what was seen if that can be done in time."""
+        with suppress(DeferredError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.flush()
+
+    async def keep(self) -> None:
+        """Once: takes over a changed list, tells what was seen, reads what others saw. Raises nothing."""
+        if not self._in_use:
+            return
+        self._look()
+        now = monotonic()
+        for host in [host for host, known in self._known.items() if now - known.used_at > HOST_KEPT_S]:
+            del self._known[host]
+        for known in [key for key in self._good if key[0] not in self._known]:
+            del self._good[known]
+        for host in [host for host in self._doubts if host not in self._known]:
+            del self._doubts[host]
+        for key in [key for key, one in self._identities.items() if one.until <= now]:
+            del self._identities[key]
+        try:
+            await self.flush()
+            if self._known:
+                await self._read(list(self._known))
+        except DeferredError:
+            return  # what was seen is told later; what is known grows stale, and nothing is lent then
+
+    async def flush(self) -> None:
+        """Tells the fleet what was seen. Raises `DeferredError` where Redis is away; nothing is lost then."""
+        for host in list(self._tallies):
+            tallies = self._tallies.pop(host)
+            try:
+                await self._health.report(host, tallies)
+            except DeferredError:
+                for proxy_id, tally in tallies.items():
+                    mine = self._tallies[host][proxy_id]
+                    mine.requests += tally.requests
+                    mine.answered += tally.answered
+                    mine.failed += tally.failed
+                    mine.latency_s += tally.latency_s
+                raise
+
+    def _use(self) -> None:
+        if not self._in_use:  # a process whose sites need no proxy never looks at the list
+            self._in_use = True
+            self._look()
+
+    def _look(self) -> None:
+        version = self._file.version
+        self._file.look()
+        if self._file.version != version:
+            self._choosers.clear()
+            listed = {proxy.id: proxy for proxy in self._file.proxies}
+            for key, one in list(self._identities.items()):
+                if listed.get(one.via.proxy.id) != one.via.proxy:
+                    del self._identities[key]
+
+    async def _fresh(self, host: str) -> _Known:
+        known = self._known.get(host)
+        if known is None or monotonic() - known.read_at > STALE_S:
+            async with self._reading:
+                known = self._known.get(host)
+                if known is None or monotonic() - known.read_at > STALE_S:
+                    await self._read([host])
+                    known = self._known[host]
+        return known
+
+    async def _read(self, hosts: list[str]) -> None:
+        now = monotonic()
+        found = await self._health.read([EVERYWHERE, *hosts], now)
+        self._whole = found.pop(EVERYWHERE)
+        for host, at_host in found.items():
+            known = self._known.get(host)
+            self._known[host] = _Known(at_host, now, known.used_at if known else now)
+        self._choosers.clear()
+
+    def _chooser(self, need: Need, host: str, known: _Known, now: float) -> Chooser:
+        key = need.pool, need.region, host
+        made = self._choosers.get(key)
+        if made is None or now - made[0] > 1.0:  # quarantines end meanwhile
+            made = self._choosers[key] = now, Chooser(self._fitting(need), known.at_host, self._whole, now)
+        return made[1]
+
+    def _fitting(self, need: Need) -> list[Proxy]:
+        return [
+            proxy for proxy in self._file.proxies if proxy.pool == need.pool and need.region in (None, proxy.region)
+        ]
+
+    def _suspects(self, host: str, now: float) -> list[str]:
+        doubts = self._doubts.get(host)
+        if not doubts:
+            return []
+        return [one for one, (count, at) in doubts.items() if count >= DOUBTS_MAX and now - at < AVOIDED_S]
+
+    def _lasts(self, one: _Identity, need: Need, host: str, without: Collection[str], now: float) -> bool:
+        proxy = one.via.proxy
+        free = free_at(proxy, self._known[host].at_host, self._whole) <= now
+        return need.sticky and one.left > 0 and now < one.until and free and proxy.id not in without
+
+    def _end(self, via: Via) -> None:
+        """An identity whose proxy failed is over: a visitor does not change their address in the middle of a visit."""
+        for key, one in list(self._identities.items()):
+            if one.via is via:
+                del self._identities[key]
+
+    def _none(self, need: Need, host: str, known: _Known, now: float, without: Collection[str]) -> NoProxyError:
+        fitting = self._fitting(need)
+        which = f"no {need.pool} proxy" + (f" in {need.region}" if need.region else "")
+        if self._file.path is None:
+            return NoProxyError(f"{which}: this worker has no PROXY_LIST", WAIT_MAX_S)
+        if not fitting:
+            return NoProxyError(f"{which} is on the list", WAIT_MAX_S)
+        if without and any(free_at(proxy, known.at_host, self._whole) <= now for proxy in fitting):
+            return NoProxyError(f"no further {need.pool} proxy is free for {host}", WAIT_MIN_S)
+        wait_s = min(free_at(proxy, known.at_host, self._whole) for proxy in fitting) - now
+        reasons: defaultdict[str, int] = defaultdict(int)
+        for proxy in fitting:
+            at_host, whole = known.at_host.get(proxy.id, Health()), self._whole.get(proxy.id, Health())
+            reasons[(at_host if at_host.free_at > whole.free_at else whole).why] += 1
+        told = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
+        reason = f"{which} is free for {host}: all {len(fitting)} are in quarantine ({told})"
+        if now - self._said.get((need.pool, need.region, host), -SAID_EVERY_S) >= SAID_EVERY_S:
+            self._said[need.pool, need.region, host] = now
+            log.warning("no proxy left, pages wait", pool=need.pool, region=need.region, host=host, reason=reason)
+        return NoProxyError(reason, min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S))

@@ -1,0 +1,206 @@
+"""A page's way through proxies: which one, what a failure says of it, and when another one is tried.
+
+What a proxy does wrong for certain (no connection, its login, its refusal to go there) is its own. All else is in doubt: a
+timeout or a 403 may be the proxy's doing, the host's or the page's. So another proxy is asked. If it gets an answer, the
+first one was to blame; if `AGREE` different ones (more while the host has answered nobody), or all there are, say the
+same, it is the page's or its host's, and is judged and charged as if there were no proxies. Doubts outlast a visit, since one
+that hung may have used up its time.
+
+A shop that bans the whole pool looks like a page that is forbidden to everybody. So a 403 on which all agree is believed
+once one of them has been served another page since; where none has, for some visits of the page, they are banned. And
+a failure on which three agree is theirs where the host serves others, but none of the three.
+
+A page that only meets faults of proxies goes back uncharged, the first time at once, then after longer and longer waits. It
+never dies of them: a crawl in which nothing else happens ends after `SCRAPER_STALLED_S`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import TypeVar
+
+from scraper.domain import Fetched, LeasedPage, Outcome, ProxySignal
+from scraper.errors import DeferredError, FetchError, NoProxyError
+from scraper.fetch.via import Via
+from scraper.policy.proxies import Need, answer_signal, wait_s
+from scraper.policy.retry_after import retry_after_s
+from scraper.proxy_pool import ProxyPool
+from scraper.stores.proxies import EVERYWHERE
+
+AGREE = 3
+AGREE_BLIND = 5  # where the host has answered nobody yet: a few bad proxies may be the first that are drawn
+TRIES_MAX = 5  # proxies in one visit
+RETRY_WITHIN_S = 10.0  # of a visit: a page that has taken longer goes back first
+VISITS_BLOCKED = 2  # visits that a page goes back from while nobody can say whether it or its proxies are blocked
+ALIVE_S = 60.0  # a host that has answered anybody within this is up
+PAGES_MAX = 20_000
+THROTTLED_S, THROTTLED_MAX_S = 30.0, 1800.0
+_IN_DOUBT = frozenset({Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.TLS, Outcome.MALFORMED})
+_NOT_SENT = frozenset({Outcome.ROBOTS_DISALLOWED, Outcome.ROBOTS_UNAVAILABLE, Outcome.FORBIDDEN_ADDRESS})
+
+T = TypeVar("T")
+Get = Callable[[Via], Awaitable[Fetched]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Doubt:
+    via: Via
+    signal: ProxySignal
+    at: float
+
+
+@dataclass(slots=True)
+class _Visit:
+    """One visit of a page so far: `told` is what went wrong, in words; `last` what an agreement would come to."""
+
+    began: float
+    tried: set[str]
+    told: list[str]
+    last: Fetched | FetchError | None = None
+
+
+class Trips:
+    """One a process. `_doubts` and `_faults` are by page, and bounded: what is forgotten is asked once more."""
+
+    def __init__(self, pool: ProxyPool) -> None:
+        self._pool = pool
+        self._doubts: OrderedDict[int, dict[str, _Doubt]] = OrderedDict()
+        self._faults: OrderedDict[int, int] = OrderedDict()
+
+    async def fetch(self, page: LeasedPage, need: Need, get: Get) -> Fetched:
+        """The page by `get`, through one proxy after the other. Raises what `get` raises where that is not a proxy's
+        fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`."""
+        doubts = self._doubts.get(page.id, {})
+        visit = _Visit(monotonic(), set(doubts), [])
+        while True:
+            try:
+                via = await self._lend(page, need, visit, doubts)
+            except NoProxyError:
+                if not visit.told:
+                    raise
+                if doubts and visit.last is not None:
+                    return await self._agreed(page, visit, visit.last, doubts)
+                raise self._faulty(page, visit) from None
+            visit.tried.add(via.proxy.id)
+            try:
+                fetched = await get(via)
+            except DeferredError as deferred:
+                if not visit.told:
+                    raise
+                raise self._faulty(page, visit, deferred.delay_s) from None
+            except FetchError as error:
+                signal = error.signal or (ProxySignal.FAILED if error.outcome in _IN_DOUBT else ProxySignal.NEUTRAL)
+                if error.outcome not in _NOT_SENT:
+                    self._pool.asked(via, page.host)
+                if signal is ProxySignal.NEUTRAL:
+                    raise
+                visit.last = error if error.outcome is not Outcome.PROXY_FAILED else visit.last
+                visit.told.append(_said(via, str(error)))
+            else:
+                signal = answer_signal(fetched.status, fetched.headers, fetched.url, via.proxy)
+                if signal is ProxySignal.ANSWERED:
+                    await self._good(page, via, fetched, doubts)
+                    return fetched
+                self._pool.asked(via, page.host, fetched.redirects + 1)
+                visit.last = fetched
+                visit.told.append(_said(via, f"the answer was {fetched.status}"))
+            await self._note(page, via, signal, doubts)
+            if len(doubts) >= self._enough(page.host) and visit.last is not None:
+                return await self._agreed(page, visit, visit.last, doubts)
+            if len(visit.told) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
+                raise self._faulty(page, visit)
+
+    def _alive(self, host: str) -> bool:
+        return self._pool.alive(host, monotonic() - ALIVE_S)
+
+    def _enough(self, host: str) -> int:
+        return AGREE if self._alive(host) else AGREE_BLIND
+
+    async def _lend(self, page: LeasedPage, need: Need, visit: _Visit, doubts: dict[str, _Doubt]) -> Via:
+        try:
+            return await self._pool.lend(need, page.host, visit.tried)
+        except NoProxyError:
+            if visit.told or not doubts:
+                raise
+            return await self._pool.lend(need, page.host)  # all that are free were in doubt before: one last look
+
+    async def _note(self, page: LeasedPage, via: Via, signal: ProxySignal, doubts: dict[str, _Doubt]) -> None:
+        match signal:
+            case ProxySignal.UNUSABLE:
+                await self._pool.strike(via, EVERYWHERE, signal.value)
+            case ProxySignal.DENIED:
+                await self._pool.strike(via, page.host, signal.value)
+            case _:
+                self._pool.doubted(via, page.host)
+                doubts[via.proxy.id] = _Doubt(via, signal, monotonic())
+                _keep(self._doubts, page.id, doubts)
+
+    async def _good(self, page: LeasedPage, via: Via, fetched: Fetched, doubts: dict[str, _Doubt]) -> None:
+        """Whoever is still in doubt about this page is to blame: the page can be had."""
+        requests = fetched.redirects + 1
+        self._pool.answered(via, page.host, fetched.elapsed_s / requests, requests)
+        self._faults.pop(page.id, None)
+        if fetched.status == 429:
+            wish_s = retry_after_s(fetched.headers, datetime.now(UTC)) or THROTTLED_S
+            await self._pool.strike(via, page.host, "throttled", min(wish_s, THROTTLED_MAX_S))
+        if not doubts:
+            return
+        self._doubts.pop(page.id, None)
+        for doubt in doubts.values():
+            if doubt.via.proxy.id == via.proxy.id:
+                continue
+            if doubt.signal is ProxySignal.BLOCKED:
+                await self._pool.strike(doubt.via, page.host, doubt.signal.value)
+            else:
+                self._pool.failed(doubt.via, page.host)
+
+    async def _agreed(
+        self, page: LeasedPage, visit: _Visit, last: Fetched | FetchError, doubts: dict[str, _Doubt]
+    ) -> Fetched:
+        """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it may be they.
+
+        A 403 is believed once one of them has been served since; a failure, unless others are served and none of them.
+        """
+        late = self._faults.get(page.id, 0) >= VISITS_BLOCKED
+        told = list(doubts.values())
+        blocked = isinstance(last, Fetched) and last.status == 403
+        if blocked:
+            believed = any(self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told)
+        else:
+            believed = not self._alive(page.host) or any(self._pool.good(one.via, page.host, 0.0) for one in told)
+        if believed:
+            self._doubts.pop(page.id, None)
+            self._faults.pop(page.id, None)
+            if isinstance(last, FetchError):
+                raise last
+            return last
+        for doubt in told:
+            if late and doubt.signal is ProxySignal.BLOCKED:
+                await self._pool.strike(doubt.via, page.host, doubt.signal.value)
+            else:
+                self._pool.failed(doubt.via, page.host)
+        if late:
+            self._doubts.pop(page.id, None)
+        raise self._faulty(page, visit)
+
+    def _faulty(self, page: LeasedPage, visit: _Visit, least_s: float = 0.0) -> FetchError:
+        count = self._faults.get(page.id, 0)
+        _keep(self._faults, page.id, count + 1)
+        return FetchError(
+            Outcome.PROXY_FAILED, "; ".join(visit.told), url=page.url, retry_after_s=max(least_s, wait_s(count))
+        )
+
+
+def _said(via: Via, text: str) -> str:
+    return text if text.startswith("proxy ") else f"proxy {via.proxy.id}: {text}"
+
+
+def _keep(pages: OrderedDict[int, T], page_id: int, value: T) -> None:
+    pages[page_id] = value
+    pages.move_to_end(page_id)
+    if len(pages) > PAGES_MAX:
+        pages.popitem(last=False)

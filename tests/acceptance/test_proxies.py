@@ -1,0 +1,156 @@
+"""Real workers through real proxies: what the shop saw, what the commands say, and that no secret is anywhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+import sqlalchemy as sa
+
+from scraper.settings import Settings
+from scraper.stores.proxies import PREFIX
+from tests.acceptance.commands import Commands, until
+from tests.making import rows
+from tests.proxies import DIRECT, SECRET, Field, TestProxy
+
+Opened = Callable[..., int]
+
+
+@pytest.fixture
+def listed(environment: Settings, run: Commands, tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path, new = tmp_path / "proxies.txt", tmp_path / "proxies.new"
+        new.write_text(text)
+        new.chmod(0o600)
+        new.replace(path)
+        run.env["PROXY_LIST"] = str(path)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def crawl(environment: Settings, run: Commands, engine: sa.Engine) -> Opened:
+    """Writes the definition and opens a crawl of it."""
+
+    def begin(field: Field, proxy: str, more: str = "", rate: str = "unlimited") -> int:
+        text = field.definition(proxy, more).replace("rate: unlimited", f"rate: {rate}")
+        (environment.sites_dir / "shop.yaml").write_text(text)
+        return int(run.scraper("crawl", "shop").stdout)
+
+    return begin
+
+
+def ended(engine: sa.Engine, timeout_s: float = 60) -> None:
+    until(lambda: not rows(engine, "SELECT FROM crawls WHERE status IN ('planned', 'running')"), timeout_s)
+    assert rows(engine, "SELECT status, dead, invalid FROM crawls ORDER BY id DESC LIMIT 1") == [("completed", 0, 0)]
+
+
+def no_secret_anywhere(run: Commands, engine: sa.Engine, settings: Settings, *texts: str) -> None:
+    """Not in a log line, a table, a Redis key or value, nor on a command line."""
+    tables = rows(engine, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    found = [str(row) for (table,) in tables for row in rows(engine, f"SELECT t::text FROM {table} t")]
+    with redis.Redis.from_url(settings.valkey_url) as client:
+        found += [repr(key) + repr(client.dump(key)) for key in client.scan_iter()]
+    found += [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    for text in [run.logs(whole=True), *texts, *found]:
+        assert SECRET not in text
+
+
+def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
+    run: Commands, crawl: Opened, listed: Callable[[str], Path], engine: sa.Engine, environment: Settings
+) -> None:
+    """Two workers, proxies dead, banned and slow; robots.txt, sitemap, redirects and all at the rate of the site."""
+    good, slow = [TestProxy(n) for n in (1, 2)], TestProxy(3, "socks5", mode="slow")
+    banned, dead = TestProxy(4), TestProxy(5, "socks5", mode="closed")
+    with Field(*good, slow, banned, dead, products=120) as field:
+        field.banned = {banned.address}
+        listed(field.lines())
+        run.coordinator()
+        workers = [run.worker("datacenter", env={"SCRAPER_LOG_LEVEL": "DEBUG"}) for _ in range(2)]
+        for worker in workers:
+            run.until_ready(worker)
+        crawl(field, "datacenter", rate="30/s")
+        ended(engine)
+        peers = field.peers()
+        assert DIRECT not in peers
+        assert set(peers) == {proxy.address for proxy in [*good, slow, banned]}
+        assert peers[banned.address] <= 16, "each of two workers has to find out with what is under way, no more"
+        assert peers[slow.address] < min(peers[proxy.address] for proxy in good)
+        assert rows(engine, "SELECT sum(host_attempts), count(*) FILTER (WHERE attempts > 1) FROM pages") == [(0, 0)]
+        times = sorted(hit.at for hit in field.hits)
+        window = max(sum(at <= t < at + 1 for t in times) for at in times)
+        assert window <= 40, "the host's budget holds for all proxies together"
+
+        def told_all() -> list[dict[str, Any]]:  # workers tell what they saw every two seconds
+            found = run.json("proxies")
+            return found if sum(one["requests"] for one in found) >= 122 else []
+
+        told = until(told_all, 15)
+        by_id = {one["id"]: one for one in told}
+        assert len(by_id) == 5
+        states = sorted(one["state"] for one in told)
+        assert states.count("free") == 3 and states.count("quarantine") == 1 and states.count("dead") == 1
+        (resting,) = [one for one in told if one["state"] == "quarantine"]
+        assert [(h["host"], h["why"]) for h in resting["hosts"]] == [(f"127.0.0.1:{field.port}", "blocked")]
+        table = run.scraper("proxies").stdout
+        at_host = run.scraper("proxies", "--host", f"127.0.0.1:{field.port}").stdout
+        assert "(blocked, " in table and "dead (unusable, " in table and len(at_host.splitlines()) == 6
+        assert run.scraper("proxies", "--host", "nowhere.example", code=2).stderr
+        no_secret_anywhere(run, engine, environment, table, at_host, str(told))
+        for worker in workers:
+            assert run.end(worker) == 0
+
+
+def test_pages_wait_without_a_proxy_and_go_on_when_the_list_has_one(
+    run: Commands, crawl: Opened, listed: Callable[[str], Path], engine: sa.Engine, environment: Settings
+) -> None:
+    one = TestProxy(1)
+    with Field(one, products=30) as field:
+        listed(field.lines("class=datacenter"))
+        run.coordinator()
+        run.until_ready(run.worker("datacenter"))
+        crawl(field, "{pool: residential, requests: 10}", "user_agent: browser\n")
+        waiting = "SELECT DISTINCT last_outcome, error, attempts, host_attempts FROM pages"
+        until(lambda: rows(engine, waiting) == [("no_proxy", "no residential proxy is on the list", 0, 0)], 20)
+        assert field.hits == []
+        listed(field.lines("class=residential"))
+        time.sleep(2.5)  # the list is looked at every two seconds
+        with engine.begin() as connection:  # the wait's end, without waiting for it
+            connection.execute(sa.text("UPDATE pages SET not_before = now()"))
+        ended(engine)
+        assert set(field.peers()) == {one.address}
+        assert any("cookie" in hit.headers for hit in field.hits)
+        assert {hit.headers["user-agent"].partition(" ")[0] for hit in field.hits} == {"Mozilla/5.0"}
+        assert not any("scraper" in hit.headers["user-agent"] for hit in field.hits)
+        no_secret_anywhere(run, engine, environment)
+        with redis.Redis.from_url(environment.valkey_url) as client:
+            assert until(lambda: list(client.scan_iter(match=f"{PREFIX}*")), 10), "told every two seconds"
+
+
+def test_the_list_is_checked(run: Commands, listed: Callable[[str], Path], environment: Settings) -> None:
+    with Field(TestProxy(1), TestProxy(2, "socks5"), TestProxy(3, mode="closed")) as field:
+        assert "PROXY_LIST" in run.scraper("proxies", "check", code=2).stderr
+        path = listed(field.lines("class=residential region=eu", field.proxies[:2]))
+        assert run.scraper("proxies", "check", "--connect").stdout.splitlines() == [
+            "2 proxies, no errors", "     2 residential in eu", "all 2 answer",
+        ]  # fmt: skip
+        path.chmod(0o644)
+        assert "chmod 600" in run.scraper("proxies", "check").stderr
+        listed(field.lines())
+        failed = run.scraper("proxies", "check", "--connect", code=1)
+        assert "1 of 3 proxies do not answer" in failed.stderr and "no connection to it" in failed.stderr
+        listed(field.lines() + f"http://user:{SECRET}@h:1 class=rezidential\n{SECRET}\n")
+        wrong = run.scraper("proxies", "check", code=2)
+        assert [line.split(": ")[1 if number == 0 else 0] for number, line in enumerate(wrong.stderr.splitlines())] == [
+            f"{path}:4", f"{path}:5",
+        ]  # fmt: skip
+        path.unlink()
+        assert "No such file" in run.scraper("proxies", "check", code=2).stderr
+        told = failed.stdout + failed.stderr + wrong.stdout + wrong.stderr
+        assert SECRET not in told and str(field.proxies[0].port) not in told

@@ -1,0 +1,195 @@
+"""Who works beside whom: together, or alone. Threads that wait are seen in `Places` itself, never guessed by the time."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from scraper.places import Places
+
+GENEROUS_S = 30.0
+
+
+class Guest(threading.Thread):
+    """Takes a place, stays until it is told to leave, and notes what it was given."""
+
+    def __init__(self, places: Places, *, alone: bool = False, timeout_s: float = GENEROUS_S) -> None:
+        super().__init__(daemon=True)
+        self.places, self.alone, self.timeout_s = places, alone, timeout_s
+        self.inside, self.leave = threading.Event(), threading.Event()
+        self.free: bool | None = None
+        self.start()
+
+    def run(self) -> None:
+        if self.alone:
+            with self.places.alone(self.timeout_s) as self.free:
+                self._stay()
+        else:
+            with self.places.beside_others():
+                self._stay()
+
+    def _stay(self) -> None:
+        self.inside.set()
+        assert self.leave.wait(GENEROUS_S)
+
+    def came_in(self) -> bool:
+        return self.inside.wait(GENEROUS_S)
+
+    def gone(self) -> None:
+        self.leave.set()
+        self.join(GENEROUS_S)
+        assert not self.is_alive()
+
+
+@pytest.fixture
+def places() -> Places:
+    return Places()
+
+
+def waits(places: Places, guests: int) -> None:
+    """Returns once so many threads wait for a place."""
+    deadline = threading.Event()
+    threading.Timer(GENEROUS_S, deadline.set).start()
+    while not deadline.is_set():
+        with places._changed:
+            if len(places._changed._waiters) == guests:  # type: ignore[attr-defined]
+                return
+    pytest.fail("nobody waits")
+
+
+def test_batches_work_beside_each_other(places: Places) -> None:
+    guests = [Guest(places) for _ in range(8)]
+    assert all(guest.came_in() for guest in guests)
+    for guest in guests:
+        guest.gone()
+
+
+def test_whoever_wants_to_be_alone_waits_for_all_others(places: Places) -> None:
+    guests = [Guest(places) for _ in range(3)]
+    assert all(guest.came_in() for guest in guests)
+    single = Guest(places, alone=True)
+    for guest in guests:
+        waits(places, 1)
+        assert not single.inside.is_set()
+        guest.gone()
+    assert single.came_in() and single.free
+    single.gone()
+
+
+def test_nobody_begins_while_somebody_waits_to_be_alone(places: Places) -> None:
+    """Otherwise a busy worker would never have a moment for it."""
+    first = Guest(places)
+    assert first.came_in()
+    single = Guest(places, alone=True)
+    waits(places, 1)
+    late = [Guest(places) for _ in range(3)]
+    waits(places, 4)
+    first.gone()
+    assert single.came_in() and single.free
+    assert not any(guest.inside.is_set() for guest in late)
+    single.gone()
+    assert all(guest.came_in() for guest in late)
+    for guest in late:
+        guest.gone()
+
+
+def test_two_that_want_to_be_alone_take_turns(places: Places) -> None:
+    first = Guest(places, alone=True)
+    assert first.came_in() and first.free
+    second = Guest(places, alone=True)
+    waits(places, 1)
+    assert not second.inside.is_set()
+    first.gone()
+    assert second.came_in() and second.free
+    second.gone()
+
+
+def test_one_that_cannot_be_alone_in_time_is_told_so_and_holds_up_nobody(places: Places) -> None:
+    busy = Guest(places)
+    assert busy.came_in()
+    single = Guest(places, alone=True, timeout_s=0.0)
+    assert single.came_in()
+    assert single.free is False
+    beside = Guest(places)
+    assert beside.came_in(), "while it is still there"
+    for guest in (single, beside, busy):
+        guest.gone()
+    assert (places._together, places._alone) == (0, 0)
+
+
+def test_one_that_gives_up_lets_in_those_who_waited_behind_it(places: Places) -> None:
+    busy = Guest(places)
+    assert busy.came_in()
+    single = Guest(places, alone=True, timeout_s=0.2)
+    late = Guest(places)
+    assert late.came_in() and single.came_in()
+    assert single.free is False
+    for guest in (single, late, busy):
+        guest.gone()
+
+
+def test_a_second_one_that_gives_up_leaves_the_first_one_alone(places: Places) -> None:
+    first = Guest(places, alone=True)
+    assert first.came_in() and first.free
+    second = Guest(places, alone=True, timeout_s=0.0)
+    assert second.came_in()
+    assert second.free is False
+    second.gone()
+    late = Guest(places)
+    waits(places, 1)
+    assert not late.inside.is_set()
+    first.gone()
+    assert late.came_in()
+    late.gone()
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_place_is_free_again_after_an_error(places: Places, alone: bool) -> None:
+    with pytest.raises(ValueError, match="a fault of ours"), places.alone(1.0) if alone else places.beside_others():
+        raise ValueError("a fault of ours")
+    with places.alone(0.0) as free:
+        assert free
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nobody_is_ever_beside_one_that_is_alone(places: Places, seed: int) -> None:
+    lock, inside, wrong, singles = threading.Lock(), {False: 0, True: 0}, [], []
+
+    @contextmanager
+    def noted(alone: bool) -> Iterator[None]:
+        with lock:
+            inside[alone] += 1
+            if inside[True] and inside[True] + inside[False] > 1:
+                wrong.append(dict(inside))
+        yield
+        with lock:
+            inside[alone] -= 1
+
+    def works(rng: random.Random) -> Callable[[], None]:
+        def work() -> None:
+            for _ in range(200):
+                if rng.random() < 0.2:
+                    with places.alone(rng.choice((0.0, GENEROUS_S))) as free:
+                        singles.append(free)
+                        if free:
+                            with noted(True):
+                                pass
+                else:
+                    with places.beside_others(), noted(False):
+                        pass
+
+        return work
+
+    threads = [threading.Thread(target=works(random.Random(f"{seed} {n}")), daemon=True) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(GENEROUS_S)
+        assert not thread.is_alive(), "it waits for ever"
+    assert wrong == []
+    assert any(singles)
+    assert (places._together, places._alone) == (0, 0)
