@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from scraper.domain import Kind
+from scraper.domain import Kind, LeasedPage
 from scraper.extract import Extractor, compile_site
 from scraper.fetch.http import FetchPolicy
 from scraper.policy.browsers import BROWSER
 from scraper.policy.proxies import Need
-from scraper.policy.routing import Route, route
+from scraper.policy.routing import ANY_REGION, Route, route
 from scraper.policy.urls import belongs
 from scraper.policy.verdict import RetryPolicy
 from scraper.settings import Settings
@@ -37,6 +37,19 @@ class CrawlContext:
 
     def route(self, kind: Kind, url: str) -> Route:
         return route(self.site.wishes, kind, url)
+
+    def need(self, page: LeasedPage) -> Need | None:
+        """The proxies that a page goes through; a route's region is theirs too."""
+        need = self.needs[page.kind]
+        return need and (replace(need, region=self._region(page)) if self.site.routes else need)
+
+    def policy_of(self, page: LeasedPage) -> FetchPolicy:
+        policy = self.policies[page.kind]
+        return replace(policy, region=self._region(page)) if self.site.routes else policy
+
+    def _region(self, page: LeasedPage) -> str | None:
+        region = self.route(page.kind, page.url).region
+        return None if region == ANY_REGION else region
 
     @staticmethod
     def now() -> datetime:

@@ -241,7 +241,7 @@ class Scraper:
             batch.visits.discard(lane)
 
     async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        need = context.needs[page.kind]
+        need = context.need(page)
         if need is None:
             fetched = await self._get(batch, gate, page, context, None)
         else:
@@ -279,7 +279,7 @@ class Scraper:
 
         await self._heed_robots(page.url, gate, context, turn, via)
         async with turn():
-            return await self._fetcher.fetch(page.url, context.policies[page.kind], before_hop=before_hop, via=via)
+            return await self._fetcher.fetch(page.url, context.policy_of(page), before_hop=before_hop, via=via)
 
     async def _heed_robots(self, url: str, gate: Gate, context: CrawlContext, turn: Turn, via: Via | None) -> None:
         """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt disallows.

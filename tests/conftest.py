@@ -140,7 +140,7 @@ def valkey_url(servers: Settings, worker_id: str) -> str:
 
 @pytest.fixture(scope="session")
 def rabbitmq_node() -> rabbitmq.Node:
-    """A RabbitMQ that all xdist workers share; each has a virtual host of its own."""
+    """A RabbitMQ that all xdist workers share, started by the first test that asks for it."""
     need_rabbitmq()
     node = rabbitmq.Node(Path(os.environ[HOME]) / "rabbitmq")
     node.up()
@@ -154,10 +154,9 @@ def need_rabbitmq() -> None:
 
 
 @pytest.fixture
-def rabbitmq_url(rabbitmq_node: rabbitmq.Node, worker_id: str) -> str:
-    """URL of this xdist worker's own virtual host, without queues."""
-    number = int(worker_id.removeprefix("gw") if worker_id != "master" else 0) % rabbitmq.HOSTS
-    return rabbitmq.emptied(rabbitmq_node.url(number))
+def rabbitmq_url(rabbitmq_node: rabbitmq.Node) -> str:
+    """URL of a virtual host of the test's own, without queues."""
+    return rabbitmq_node.take()
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])

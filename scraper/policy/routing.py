@@ -50,17 +50,23 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a page goes: its queue, and the frontier's sort key."""
+    """Where a page goes: a capability in a region, and how far ahead, as the frontier's sort key."""
 
-    queue: str
+    capability: str
+    region: str
     priority: int
+
+    @property
+    def queue(self) -> str:
+        return queue_name(self.capability, self.region)
 
 
 def route(wishes: Wishes, kind: Kind, url: str) -> Route:
     """The one place that decides where a page goes: the first rule that matches its URL, else its site and kind."""
     rule = next((rule for rule in wishes.rules if rule.matches(url)), Rule(lambda _: True))
     return Route(
-        queue_name(rule.capability or wishes.capabilities[kind], rule.region or wishes.region),
+        rule.capability or wishes.capabilities[kind],
+        rule.region or wishes.region,
         page_priority(wishes.priority if rule.priority is None else rule.priority, kind),
     )
 

@@ -26,7 +26,7 @@ NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
-Queue = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
+Queue = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$"), AfterValidator(scalars.check_queue)]
 Region = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 Priority = Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))]
 FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
@@ -166,8 +166,15 @@ class RouteRule(Model):
     region: Region | None = Field(None, description="default: the site's; any: no matter where")
     priority: Priority | None = Field(None, description="default: the site's")
 
+    @model_validator(mode="after")
+    def _changes_something(self) -> Self:
+        if self.queue is self.region is self.priority is None:
+            raise wrong(("", "a route that changes nothing (mend: give it queue, region or priority, or remove it)"))
+        return self
+
     @property
     def rule(self) -> Rule:
+        """Compiled. A URL that its pattern takes too long for goes the site's way."""
         pattern = compile_regex(self.match)
 
         def matches(url: str) -> bool:

@@ -15,7 +15,7 @@ Line = tuple[int, str]
 
 _MENDS = {
     "name": "small letters, digits, - and _, as in `my-shop`",
-    "queue": "small letters, digits, - and _, as in `residential` or `datacenter`",
+    "queue": "small letters, digits, - and _, as in `residential`; where its workers must be is for `region:` to say",
     "region": "a short name such as `eu`, or `any`",
     "trailing_slash": "`keep` or `strip`",
     "function": "`package.module:function`",
@@ -30,7 +30,8 @@ _SAME_AS = {  # names that other crawlers and people use for a key
     "items": "products", "categories": "listings", "allowed_domains": "hosts", "domains": "hosts", "split_by": "split",
     "delay": "rate", "re": "regex", "attribute": "attr", "optional": "required", "multiple": "many", "kind": "type",
     "obey_robots": "robots", "useragent": "user_agent", "json_ld": "jsonld", "fallback": "any", "alternatives": "any",
-    "class": "pool", "proxies": "proxy", "session": "sticky",
+    "class": "pool", "proxies": "proxy", "session": "sticky", "prio": "priority", "pattern": "match", "path": "match",
+    "route": "routes", "routing": "routes", "capability": "queue", "country": "region",
 }  # fmt: skip
 
 
@@ -130,7 +131,7 @@ def _unknown_key(path: Path) -> str:
 
 _PLACES: dict[str, type[BaseModel]] = {
     "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages, "product": definition.ProductPage,
-    "sitemap": definition.Sitemap, "limits": definition.Limits,
+    "sitemap": definition.Sitemap, "limits": definition.Limits, "routes": definition.RouteRule,
 }  # fmt: skip
 
 

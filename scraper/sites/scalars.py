@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from scraper.policy import urls
+from scraper.policy.routing import COORDINATOR
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)").fullmatch
@@ -59,6 +60,12 @@ def priority_number(text: str) -> int:
     if re.fullmatch("[0-9]", text):
         return int(text)
     raise ValueError(f"{text!r} is no priority (mend: high, normal, low, or a number from 0, last, to 9, first)")
+
+
+def check_queue(name: str) -> str:
+    if name == COORDINATOR:
+        raise ValueError(f"{name!r} is the coordinators' own queue, they fetch nothing (mend: another name)")
+    return name
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.domain import Kind
+from scraper.crawl_context import make_context
+from scraper.domain import Kind, LeasedPage
 from scraper.policy.routing import (
     PRIORITY_LEVELS,
     URGENT,
@@ -23,6 +24,7 @@ from scraper.policy.routing import (
     route,
     served_with,
 )
+from scraper.settings import Settings
 from scraper.sites.definition import Site
 from tests.making import a_site
 
@@ -54,9 +56,9 @@ def test_the_first_rule_that_matches_decides_and_the_site_does_the_rest() -> Non
     rules = [{"match": "/sale/", "priority": "high"}, {"match": "/eu/", "region": "eu", "queue": "residential"}]
     site = a_site(priority="low", region="us", routes=[*rules, {"match": "/(sale|eu)/", "priority": 9}])
     assert ways(site) == {
-        "sale/1": Route("datacenter.us", 16),
-        "eu/1": Route("residential.eu", 4),
-        "1": Route("datacenter.us", 4),
+        "sale/1": Route("datacenter", "us", 16),
+        "eu/1": Route("residential", "eu", 4),
+        "1": Route("datacenter", "us", 4),
     }
     assert site.wishes.queues == {"datacenter.us", "residential.eu"}
 
@@ -65,9 +67,26 @@ def test_a_rule_may_lift_the_region() -> None:
     assert ways(a_site(region="us", routes=[{"match": "/sale/", "region": "any"}]))["sale/1"].queue == "datacenter"
 
 
+def test_a_routes_region_is_that_of_its_proxies_and_languages_too() -> None:
+    site = a_site(
+        region="us", proxy="residential", routes=[{"match": "/eu/", "region": "eu"}, {"match": "/x/", "region": "any"}]
+    )
+    context = make_context(1, 1, site, Settings())
+
+    def region(path: str) -> str | None:
+        page = LeasedPage(1, 1, f"https://shop.example/{path}", Kind.PRODUCT, "shop.example", 0, 0, 1)
+        need = context.need(page)
+        assert need is not None and need.region == context.policy_of(page).region
+        return need.region
+
+    assert [region(path) for path in ("1", "eu/1", "x/1")] == ["us", "eu", None]
+
+
 def test_a_pattern_that_takes_for_ever_matches_nothing() -> None:
     site = a_site(routes=[{"match": "(a+)+$", "priority": 9}])
-    assert route(site.wishes, Kind.LISTING, "https://shop.example/" + "a" * 5000 + "!") == Route("datacenter", 11)
+    assert route(site.wishes, Kind.LISTING, "https://shop.example/" + "a" * 5000 + "!") == Route(
+        "datacenter", "any", 11
+    )
 
 
 WISHED = st.none() | st.sampled_from(["datacenter", "residential", "browser"])
@@ -94,7 +113,7 @@ def test_every_page_has_one_way(wishes: Wishes, kind: Kind, url: str) -> None:
     assert way == route(wishes, kind, url) and way.queue in wishes.queues
     assert level_of(way.priority) in {wishes.priority, *(rule.priority for rule in wishes.rules)}
     if not any(rule.matches(url) for rule in wishes.rules):
-        assert way == Route(queue_name(wishes.capabilities[kind], wishes.region), page_priority(wishes.priority, kind))
+        assert way == Route(wishes.capabilities[kind], wishes.region, page_priority(wishes.priority, kind))
 
 
 BEGUN = st.dictionaries(LEVELS, st.integers(0, 40))
