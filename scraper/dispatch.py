@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Message
-from scraper.policy.routing import level_of, rooms
+from scraper.policy.routing import PRIORITY_LEVELS, level_of, rooms
 from scraper.settings import Settings
 from scraper.stores import crawls, frontier
 from scraper.stores.database import retried
@@ -48,14 +48,15 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
             waiting = frontier.waiting_levels(connection)
             batches = _suspects(connection, waiting, depths, paused, settings)
             hosts: dict[str, list[DueHost]] = defaultdict(list)
-            for host in frontier.due_hosts(connection, settings.lease_s, paused):
+            for host in frontier.due_hosts(connection, paused):
                 hosts[host.queue].append(host)
-            out = Counter({host.host: host.held for due in hosts.values() for host in due})
+            held = frontier.held(connection, settings.lease_s)
             for queue, due in hosts.items():
                 if queue in depths and max(room_of(waiting[queue], depths[queue])) >= BATCHES_A_LEASE:
-                    allowances = {host.host: allowance(host.rate_per_s, out[host.host], settings) for host in due}
-                    pages = frontier.due_pages(connection, queue, allowances, paused)
-                    batches += _fill(connection, queue, pages, waiting[queue], depths[queue], settings, out, paused)
+                    may = {host.host: allowances(host.rate_per_s, held[host.host], settings) for host in due}
+                    most = {host.host: may[host.host][level_of(host.priority)] for host in due}
+                    pages = within(frontier.due_pages(connection, queue, most, paused), may)
+                    batches += _fill(connection, queue, pages, waiting[queue], depths[queue], settings, held, paused)
             return batches
 
     return [message_of(batch, settings) for batch in retried(work)]
@@ -95,12 +96,13 @@ def _fill(
     waiting: Counter[int],
     depth: int,
     settings: Settings,
-    out: Counter[str],
+    held: dict[str, Counter[int]],
     paused: Sequence[int],
 ) -> list[LeasedBatch]:
     """Leases batch after batch, the pages of one level in each, the most urgent first; what it makes is added to `waiting`,
-    what it takes of each host to `out`."""
+    what it takes of each host to `held`."""
     batches: list[LeasedBatch] = []
+    out = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
     stale = max(0, depth - waiting.total())
     levels: dict[int, Due] = defaultdict(dict)
     for priority, hosts in due.items():
@@ -116,6 +118,8 @@ def _fill(
             batches += made
             waiting.update(level_of(batch.priority) for batch in made)
             out += wanted
+            for host, taken in wanted.items():
+                held[host][level] += taken
     return batches
 
 
@@ -139,6 +143,33 @@ def next_batch(due: Due, size: int, out: Mapping[str, int]) -> Counter[str]:
             room -= take
         due[priority] = +hosts
     return +batch
+
+
+def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
+    """As much of `due` as each host may have leased, by level: the most urgent pages, and of lesser ones what is left.
+
+    >>> within({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2})
+    {16: Counter({'shop': 1}), 4: Counter()}
+    """
+    found: Due = {}
+    taken: Counter[str] = Counter()
+    for priority in sorted(due, reverse=True):
+        level = level_of(priority)
+        found[priority] = +Counter({
+            host: min(pages, may[host][level] - taken[host]) for host, pages in due[priority].items()
+        })  # fmt: skip
+        taken += found[priority]
+    return found
+
+
+def allowances(rate_per_s: float | None, held: Mapping[int, int], settings: Settings) -> list[int]:
+    """The `allowance` of each level: what is less urgent than that is not counted as out, so that a page of high priority
+    does not wait for a host's many pages of low priority to end. The host's gate has it overtake them there."""
+    out, found = 0, [0] * PRIORITY_LEVELS
+    for level in reversed(range(PRIORITY_LEVELS)):
+        out += held.get(level, 0)
+        found[level] = allowance(rate_per_s, out, settings)
+    return found
 
 
 def allowance(rate_per_s: float | None, out: int, settings: Settings) -> int:

@@ -233,6 +233,7 @@ class LeasedPage:
     attempts: int
     host_attempts: int
     depth: int
+    priority: int
 
     def attempts_of(self, blame: Blame) -> int:
         """The tries charged so far to the account that an outcome with this blame is charged to."""

@@ -253,7 +253,7 @@ class Scraper:
 
         @asynccontextmanager
         async def turn() -> AsyncIterator[None]:
-            async with gate.turn(batch.latest):
+            async with gate.turn(batch.latest, page.priority):
                 if batch.over(page):  # while it waited
                     raise DeferredError(0.0)
                 yield
@@ -269,12 +269,12 @@ class Scraper:
             @asynccontextmanager
             async def one_more() -> AsyncIterator[None]:
                 """A slot within the turn that is held already, perhaps of another host."""
-                await hop_gate.another(latest)
+                await hop_gate.another(latest, page.priority)
                 still_ours()
                 yield
 
             await self._heed_robots(url, hop_gate, context, one_more, via)
-            await hop_gate.another(latest)
+            await hop_gate.another(latest, page.priority)
             still_ours()
 
         await self._heed_robots(page.url, gate, context, turn, via)

@@ -2,6 +2,7 @@
 
 The fleet's decision comes from a throttle (`scraper.stores.throttle`) that is asked once for several pages. A turn that
 does not come before the batch must end is refused (`DeferredError`), so nobody waits here for longer than a batch lasts.
+Of the pages that wait the most urgent goes first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from scraper.errors import DeferredError
+from scraper.fetch.urgent_lock import UrgentLock
 
 SHARE_RENEWED_S = 4.0  # well within the share's time to live
 RESERVED_AHEAD_S = 2.0  # more would be lost when answers are slow; fewer would ask more often
@@ -56,8 +58,8 @@ class Gate:
         self._renew_at = 0.0
         self._rests_until = 0.0  # for a host without a rate, which has no slots to wait for
         self._slots: deque[float] = deque()
-        self._door = asyncio.Lock()  # who waits for a share
-        self._pace = asyncio.Lock()  # who waits for a slot: apart, since a page inside may need one more request
+        self._door = UrgentLock()  # who waits for a share
+        self._pace = UrgentLock()  # who waits for a slot: apart, since a page inside may need one more request
         self._left = asyncio.Event()
 
     @property
@@ -80,17 +82,17 @@ class Gate:
             self._slots.clear()
 
     @asynccontextmanager
-    async def turn(self, latest: float) -> AsyncIterator[None]:
+    async def turn(self, latest: float, urgency: int = 0) -> AsyncIterator[None]:
         """Holds one of the host's turns, got before `latest` (loop time). Raises `DeferredError` with when to come back."""
-        await self._enter(latest)
+        await self._enter(latest, urgency)
         try:
             yield
         finally:
             self._leave()
 
-    async def another(self, latest: float) -> None:
+    async def another(self, latest: float, urgency: int = 0) -> None:
         """One more request within a turn that is held (a redirect, robots.txt): the rate counts it as any other."""
-        async with self._pace:
+        async with self._pace.held(urgency, latest):
             await self._take_slot(latest)
 
     async def rest(self, seconds: float) -> None:
@@ -111,9 +113,9 @@ class Gate:
         elif self._inflight and asyncio.get_running_loop().time() >= self._renew_at:
             await self._renew(0)
 
-    async def _enter(self, latest: float) -> None:
+    async def _enter(self, latest: float, urgency: int) -> None:
         loop = asyncio.get_running_loop()
-        async with self._door:
+        async with self._door.held(urgency, latest):
             while True:
                 now = loop.time()
                 if now >= latest:
@@ -125,7 +127,7 @@ class Gate:
                 await self._someone_leaves(min(RETRY_SHARE_S, latest - now) if self._share == 0 else latest - now)
             self._inflight += 1
         try:
-            async with self._pace:
+            async with self._pace.held(urgency, latest):
                 await self._take_slot(latest)
         except BaseException:
             self._leave()

@@ -96,12 +96,8 @@ WITH RECURSIVE hosts AS (
     SELECT n.queue, n.host FROM hosts h CROSS JOIN LATERAL (
         SELECT queue, host FROM pages
          WHERE status = 'due' AND (queue, host) > (h.queue, h.host) ORDER BY queue, host LIMIT 1) n
-), held AS (
-    SELECT p.host, count(*) AS pages FROM pages p JOIN leases l ON l.id = p.lease_id
-     WHERE p.lease_id IS NOT NULL AND (l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second')
-     GROUP BY p.host
 )
-SELECT h.queue, h.host, first.priority, c.rate_per_s, coalesce(held.pages, 0) AS held
+SELECT h.queue, h.host, first.priority, c.rate_per_s
   FROM hosts h
  CROSS JOIN LATERAL (
         SELECT priority, crawl_id, not_before FROM (
@@ -110,8 +106,17 @@ SELECT h.queue, h.host, first.priority, c.rate_per_s, coalesce(held.pages, 0) AS
                 ORDER BY priority DESC, not_before LIMIT :passed_over) most_urgent
          WHERE crawl_id <> ALL (:paused) LIMIT 1) first
   JOIN crawls c ON c.id = first.crawl_id
-  LEFT JOIN held ON held.host = h.host
  ORDER BY first.priority DESC, first.not_before
+""")
+
+# A batch's pages are of one level, so one of them says which; the others are counted in the index alone.
+HELD = sa.text("""
+SELECT p.host, first.priority, count(*) AS pages
+  FROM leases l
+ CROSS JOIN LATERAL (SELECT priority FROM pages WHERE lease_id = l.id LIMIT 1) first
+  JOIN pages p ON p.lease_id = l.id
+ WHERE l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second'
+ GROUP BY p.host, first.priority
 """)
 
 DUE_QUEUES = sa.text("""
@@ -201,7 +206,7 @@ SELECT l.queue, coalesce((SELECT max(p.priority) FROM pages p WHERE p.lease_id =
 """)
 
 CLAIMED_PAGES = sa.text("""
-SELECT id, crawl_id, url, kind, host, attempts, host_attempts, depth
+SELECT id, crawl_id, url, kind, host, attempts, host_attempts, depth, priority
   FROM pages WHERE lease_id = :id ORDER BY priority DESC, id
 """)
 
@@ -284,13 +289,12 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class DueHost:
-    """A host with pages due now on a queue: its most urgent priority, its budget and the pages out on leases."""
+    """A host with pages due now on a queue: its most urgent priority and its budget."""
 
     queue: str
     host: str
     priority: int
     rate_per_s: float | None
-    held: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,15 +345,22 @@ def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room
     return Added(changes, cut)
 
 
-def due_hosts(connection: sa.Connection, lease_s: float, paused: Sequence[int] = ()) -> list[DueHost]:
-    """Every (queue, host) with something due now, the most urgent first; the crawls in `paused` count for nothing.
+def due_hosts(connection: sa.Connection, paused: Sequence[int] = ()) -> list[DueHost]:
+    """Every (queue, host) with something due now, the most urgent first; the crawls in `paused` count for nothing."""
+    values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1}
+    return [DueHost(r.queue, r.host, r.priority, r.rate_per_s) for r in connection.execute(DUE_HOSTS, values)]
 
-    Pages of a worker that has been silent for a while do not count as held: it is probably dead, and its host would have
-    nothing to do until its leases run out.
+
+def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
+    """The pages out on leases: host -> level -> pages.
+
+    Those of a worker that has been silent for a while do not count: it is probably dead, and its hosts would have nothing
+    to do until its leases run out.
     """
-    alive_s = lease_s - min(SILENT_S, lease_s / 2)
-    values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1, "alive_s": alive_s}
-    return [DueHost(r.queue, r.host, r.priority, r.rate_per_s, r.held) for r in connection.execute(DUE_HOSTS, values)]
+    found: dict[str, Counter[int]] = defaultdict(Counter)
+    for row in connection.execute(HELD, {"alive_s": lease_s - min(SILENT_S, lease_s / 2)}):
+        found[row.host][level_of(row.priority)] += row.pages
+    return found
 
 
 def due_queues(connection: sa.Connection) -> list[str]:
@@ -446,6 +457,7 @@ def claim(
             attempts=p.attempts,
             host_attempts=p.host_attempts,
             depth=p.depth,
+            priority=p.priority,
         )
         for p in connection.execute(CLAIMED_PAGES, {"id": lease_id})
     )

@@ -231,6 +231,21 @@ def test_unclaimed_low_priority_takes_no_room_from_high(engine: sa.Engine) -> No
     assert send(engine) == []
 
 
+@pytest.mark.parametrize(("rate", "low"), [("4/s", 40), ("unlimited", 800)])
+def test_pages_of_low_priority_that_are_out_take_nothing_of_their_hosts_budget_from_high(
+    engine: sa.Engine, rate: str, low: int
+) -> None:
+    crawl = shop(engine, "shop", 2000, priority=4, rate=rate)
+    while sent := send(engine):
+        take(engine, sent)
+    assert leased(engine) == {"shop.example": low}
+    add(engine, [new_page(crawl, f"https://shop.example/deals/{n}", priority=16) for n in range(3)])
+    (urgent,) = dispatch(engine, SETTINGS, empty)
+    assert urgent.priority == 16 and hosts_of(engine, UUID(urgent.kwargs["lease_id"])) == {"shop.example": 3}
+    take(engine, [UUID(urgent.kwargs["lease_id"])])
+    assert send(engine) == [], "pages of low priority get no more than they had"
+
+
 def test_messages_that_nobody_reads_fill_the_room_of_every_priority(engine: sa.Engine) -> None:
     shop(engine, "high", 10, priority=19)
     assert dispatch(engine, SETTINGS, lambda _: BATCHES_AHEAD) == []

@@ -250,6 +250,6 @@ def test_a_host_holds_what_is_waiting_or_with_a_living_worker(
         connection.execute(query, {"id": silent.id, "s": grace_s})
         connection.execute(query, {"id": living.id, "s": grace_s / 2})
         connection.execute(query, {"id": unclaimed.id, "s": 600})
-        assert [host.held for host in frontier.due_hosts(connection, lease_s)] == [4 + 8]
+        assert frontier.held(connection, lease_s) == {"shop.example": {5: 4 + 8}}
         assert frontier.extend(connection, [silent.id], lease_s) == {silent.id}
-        assert [host.held for host in frontier.due_hosts(connection, lease_s)] == [4 + 8 + 16], "it lives after all"
+        assert frontier.held(connection, lease_s) == {"shop.example": {5: 4 + 8 + 16}}, "it lives after all"

@@ -96,9 +96,9 @@ class Visits:
         self.deferred: list[float] = []
         self.inside = self.most = 0
 
-    async def one(self, latest: float = FAR) -> None:
+    async def one(self, latest: float = FAR, urgency: int = 0) -> None:
         try:
-            async with self.gate.turn(latest):
+            async with self.gate.turn(latest, urgency):
                 self.began.append(now())
                 self.inside += 1
                 self.most = max(self.most, self.inside)
@@ -191,6 +191,39 @@ def test_whatever_comes_the_pace_and_the_share_hold(
         assert len(requests) == len(pages) + sum(another for *_, another in pages)
         for earlier, later in pairwise(requests):
             assert later - earlier >= interval_s - LATE_S - 1e-6
+
+    run(work)
+
+
+@pytest.mark.parametrize(("interval_s", "concurrency"), [(0.0, 4), (0.25, 4), (0.25, 1)])
+def test_what_is_urgent_overtakes_all_that_is_not_under_way(interval_s: float, concurrency: int) -> None:
+    """A hundred pages wait when one of higher priority comes: before it go those that have a place already, and the one
+    at the door."""
+
+    async def work() -> None:
+        gate = gate_of(Budget(), interval_s=interval_s, concurrency=concurrency, pending=101)
+        low, high = Visits(gate, lasts_s=0.2), Visits(gate, lasts_s=0.2)
+        pages = [asyncio.ensure_future(low.one(urgency=4)) for _ in range(100)]
+        await asyncio.sleep(5)
+        before = len(low.began)
+        await high.one(urgency=16)
+        assert len([at for at in low.began[before:] if at < high.began[0]]) <= concurrency + 1
+        for page in pages:
+            page.cancel()
+        await asyncio.gather(*pages, return_exceptions=True)
+
+    run(work)
+
+
+def test_who_is_overtaken_for_ever_goes_back_in_time() -> None:
+    async def work() -> None:
+        gate = gate_of(Budget(), concurrency=1, pending=60)
+        high, low = Visits(gate), Visits(gate)
+        waiting = asyncio.gather(*(high.one(urgency=16) for _ in range(50)), low.one(latest=10.0, urgency=4))
+        await asyncio.sleep(10.1)
+        assert low.deferred == [0.0] and not low.began
+        await waiting
+        assert len(high.began) == 50
 
     run(work)
 

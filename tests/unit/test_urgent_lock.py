@@ -1,0 +1,75 @@
+"""The lock that goes to the most urgent: order, cancellation, and those for whom it comes too late."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.errors import DeferredError
+from scraper.fetch.urgent_lock import UrgentLock
+
+
+async def held(lock: UrgentLock, urgency: int, got: list[int], mark: int, latest: float = float("inf")) -> None:
+    async with lock.held(urgency, min(latest, asyncio.get_running_loop().time() + 60)):
+        got.append(mark)
+        await asyncio.sleep(0)
+
+
+@given(st.lists(st.integers(0, 3), max_size=12))
+def test_the_most_urgent_goes_next_and_equals_in_their_order(urgencies: list[int]) -> None:
+    async def work() -> None:
+        lock, got = UrgentLock(), list[int]()
+        async with lock.held(0, float("inf")):
+            waiting = [asyncio.ensure_future(held(lock, each, got, n)) for n, each in enumerate(urgencies)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*waiting)
+        assert got == sorted(range(len(urgencies)), key=lambda n: (-urgencies[n], n))
+        assert not lock.locked()
+
+    asyncio.run(work())
+
+
+@given(st.integers(0, 10_000))
+def test_no_cancellation_loses_or_doubles_it(seed: int) -> None:
+    """Cancelled before its turn, as it is handed over, and inside."""
+
+    async def work() -> None:
+        rng, lock, inside, most = random.Random(seed), UrgentLock(), 0, 0
+
+        async def one(urgency: int) -> None:
+            nonlocal inside, most
+            async with lock.held(urgency, asyncio.get_running_loop().time() + 60):
+                inside += 1
+                most = max(most, inside)
+                try:
+                    for _ in range(rng.randrange(3)):
+                        await asyncio.sleep(0)
+                finally:
+                    inside -= 1
+
+        tasks = [asyncio.ensure_future(one(rng.randrange(3))) for _ in range(8)]
+        for _ in range(10):
+            await asyncio.sleep(0)
+            rng.choice(tasks).cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert most <= 1 and not lock.locked()
+
+    asyncio.run(work())
+
+
+def test_who_gets_it_too_late_is_deferred_and_takes_it_from_nobody() -> None:
+    async def work() -> None:
+        lock, got, loop = UrgentLock(), list[int](), asyncio.get_running_loop()
+        async with lock.held(0, float("inf")):
+            late = asyncio.ensure_future(held(lock, 9, got, 1, latest=loop.time() + 0.01))
+            patient = asyncio.ensure_future(held(lock, 0, got, 2))
+            with pytest.raises(DeferredError):
+                await late
+        await patient
+        assert got == [2] and not lock.locked()
+
+    asyncio.run(work())
