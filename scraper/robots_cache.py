@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from scraper.crawl_context import CrawlContext
-from scraper.fetch.http import HttpFetcher
+from scraper.fetch.http import BeforeHop, HttpFetcher
 from scraper.fetch.robots import RobotsRules, Unavailable, fetch_robots, origin_of, rules_from
 
 RULES_FOR_S = 600.0
@@ -34,8 +34,9 @@ class RobotsCache:
         self._rules: dict[tuple[str, str], tuple[float, RobotsRules | None]] = {}
         self._fetching: dict[str, asyncio.Lock] = {}
 
-    async def rules(self, url: str, context: CrawlContext, turn: Turn) -> RobotsRules | None:
-        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request."""
+    async def rules(self, url: str, context: CrawlContext, turn: Turn, before_hop: BeforeHop) -> RobotsRules | None:
+        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request;
+        `before_hop` waits for that of each further one."""
         origin = origin_of(url)
         key = origin, context.policy.user_agent
         known = self._known(key)
@@ -46,7 +47,7 @@ class RobotsCache:
                 known = self._known(key)
                 if known is not None:
                     return known[1]
-                rules = await self._look_up(url, origin, context, turn)
+                rules = await self._look_up(url, origin, context, turn, before_hop)
                 if len(self._rules) >= ORIGINS_MAX:
                     self._rules.clear()
                 lasts = RULES_FOR_S if rules is not None else UNAVAILABLE_FOR_S
@@ -61,11 +62,13 @@ class RobotsCache:
         known = self._rules.get(key)
         return known if known is not None and known[0] > asyncio.get_running_loop().time() else None
 
-    async def _look_up(self, url: str, origin: str, context: CrawlContext, turn: Turn) -> RobotsRules | None:
+    async def _look_up(
+        self, url: str, origin: str, context: CrawlContext, turn: Turn, before_hop: BeforeHop
+    ) -> RobotsRules | None:
         kept = await self._texts.get(origin)
         if kept is None:
             async with turn():
-                kept = await fetch_robots(self._fetcher, url, context.policy)
+                kept = await fetch_robots(self._fetcher, url, context.policy, before_hop=before_hop)
             await self._texts.put(origin, *kept)
         rules = rules_from(*kept, context.policy.user_agent)
         return None if isinstance(rules, Unavailable) else rules

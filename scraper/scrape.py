@@ -51,7 +51,9 @@ Turn = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class Robots(Protocol):
-    async def rules(self, url: str, context: CrawlContext, turn: Turn) -> RobotsRules | None: ...
+    async def rules(
+        self, url: str, context: CrawlContext, turn: Turn, before_hop: Callable[[str], Awaitable[None]]
+    ) -> RobotsRules | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Tried:
     excerpt: str | None = None
     head: Mapping[str, str] | None = None
     delay_s: float | None = None
+    began: float = 0.0  # loop time at which the last request left
 
 
 @dataclass(slots=True)
@@ -108,6 +111,32 @@ class Batch:
             lane.cancel()
 
 
+class Trip:
+    """One page's way over one host or several: it holds a turn of the host that it is at, and of no other."""
+
+    __slots__ = ("began", "gate")
+
+    def __init__(self) -> None:
+        self.gate: Gate | None = None
+        self.began = 0.0
+
+    async def go(self, gate: Gate, latest: float) -> None:
+        """Waits for the turn of the next request. Another host's turn is given up before: two pages on opposite ways would
+        wait for each other."""
+        if self.gate is gate:
+            await gate.another(latest)
+        else:
+            self.end()
+            await gate.enter(latest)
+            self.gate = gate
+        self.began = asyncio.get_running_loop().time()
+
+    def end(self) -> None:
+        gate, self.gate = self.gate, None
+        if gate is not None:
+            gate.leave(self.began)
+
+
 class Scraper:
     """Fetches, extracts and judges. One a process, on its loop; `contexts` gives a crawl's context by its id."""
 
@@ -139,10 +168,10 @@ class Scraper:
             gate = self._gates.of(page.host)
             batch.queued.setdefault(gate, deque()).append(page)
             gate.pending += 1
+            if not isinstance(context := batch.contexts[page.crawl_id], Tried):
+                self._set_budget(gate, context)
         for gate, pages in batch.queued.items():
-            context = batch.contexts[pages[0].crawl_id]
-            concurrency = 1 if isinstance(context, Tried) else context.site.concurrency
-            for _ in range(min(len(pages), concurrency, LANES_MAX)):
+            for _ in range(min(len(pages), gate.limits.concurrency, LANES_MAX)):
                 lanes.append(self._lane(batch, gate, pages))
         try:
             await asyncio.gather(*lanes)
@@ -198,12 +227,26 @@ class Scraper:
 
     async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, context: CrawlContext | Tried) -> Verdict:
         outcome, now = tried.outcome, asyncio.get_running_loop().time()
+        await self._heed_host(tried, gate)
         down = self._breakers.saw(page.host, page.id, outcome, now, failed_before=page.host_attempts > 0)
         if down is not None and down.rest_s:
-            await gate.rest(down.rest_s)
+            await gate.slow(down.rest_s, "it does not answer")
         attempts = page.attempts_of(outcome.blame)
         retry = RetryPolicy() if isinstance(context, Tried) else context.retry
         return judge(outcome, attempts, retry, self._rng, retry_after_s=tried.delay_s, down=down)
+
+    async def _heed_host(self, tried: Tried, gate: Gate) -> None:
+        """What an answer says of the pace of the host that gave it, which is another one after a redirect."""
+        says = gate.signals.saw(tried.outcome, tried.http_status)
+        if not says:
+            gate.good += says is False
+            return
+        at = self._gates.of(host_of(tried.final_url)) if tried.final_url else gate
+        rest_s, why = 0.0, str(tried.http_status or tried.outcome)
+        if tried.outcome is Outcome.THROTTLED:
+            rest_s = min(tried.delay_s or REST_S, REST_MAX_S)
+            why += f", Retry-After {tried.delay_s:g} s" if tried.delay_s else ""
+        await at.slow(rest_s, why, tried.began)
 
     async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
         if batch.over(page):
@@ -213,12 +256,15 @@ class Scraper:
         lane = asyncio.current_task()
         assert lane is not None
         batch.visits.add(lane)
+        trip = Trip()
         try:
-            return await self._visit(batch, gate, page, context)
+            return await self._visit(batch, gate, page, context, trip)
         except DeferredError as deferred:
             return Tried(Outcome.DEFERRED, delay_s=deferred.delay_s)
         except FetchError as error:
-            return Tried(error.outcome, http_status=error.status, error=str(error), delay_s=error.retry_after_s)
+            return Tried(
+                error.outcome, error.status, error.url, None, str(error), delay_s=error.retry_after_s, began=trip.began
+            )
         except FunctionFailed as error:
             return Tried(Outcome.FUNCTION_FAILED, error=str(error))
         except asyncio.CancelledError:
@@ -230,50 +276,73 @@ class Scraper:
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
+            trip.end()
             batch.visits.discard(lane)
 
-    async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        @asynccontextmanager
-        async def turn() -> AsyncIterator[None]:
-            async with gate.turn(batch.latest):
-                if batch.over(page):  # while it waited
-                    raise DeferredError(0.0)
-                yield
+    async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip) -> Tried:
+        def still_to_do() -> None:
+            if batch.over(page):  # while it waited
+                raise DeferredError(0.0)
 
         def still_ours() -> None:
             if not batch.ours:
                 raise DeferredError(0.0)
+
+        @asynccontextmanager
+        async def turn() -> AsyncIterator[None]:
+            async with gate.turn(batch.latest):
+                still_to_do()
+                yield
 
         async def before_hop(url: str) -> None:
             hop_gate = self._gates.of(host_of(url))
             latest = asyncio.get_running_loop().time() + context.policy.page_timeout_s
 
             @asynccontextmanager
-            async def one_more() -> AsyncIterator[None]:
-                """A slot within the turn that is held already, perhaps of another host."""
-                await hop_gate.another(latest)
-                still_ours()
-                yield
+            async def hop_turn() -> AsyncIterator[None]:
+                """A slot within the turn that is held already, or one of the host that it leads to."""
+                if trip.gate is hop_gate:
+                    await hop_gate.another(latest)
+                    still_ours()
+                    yield
+                else:
+                    trip.end()
+                    async with hop_gate.turn(latest):
+                        still_ours()
+                        yield
 
-            await self._heed_robots(url, hop_gate, context, one_more)
-            await hop_gate.another(latest)
+            await self._heed_robots(url, hop_gate, context, hop_turn, still_ours)
+            await trip.go(hop_gate, latest)
             still_ours()
 
-        await self._heed_robots(page.url, gate, context, turn)
-        async with turn():
-            policy = context.sitemap_policy if page.kind is Kind.SITEMAP else context.policy
-            fetched = await self._fetcher.fetch(page.url, policy, before_hop=before_hop)
-        return await self._read(page, fetched, gate, context)
+        await self._heed_robots(page.url, gate, context, turn, still_ours)
+        await trip.go(gate, batch.latest)
+        still_to_do()
+        policy = context.sitemap_policy if page.kind is Kind.SITEMAP else context.policy
+        fetched = await self._fetcher.fetch(page.url, policy, before_hop=before_hop)
+        trip.end()
+        return self._read(page, fetched, context, trip.began)
 
-    async def _heed_robots(self, url: str, gate: Gate, context: CrawlContext, turn: Turn) -> None:
+    def _set_budget(self, gate: Gate, context: CrawlContext) -> None:
+        gate.budget(context.site_id, context.budget)
+
+    async def _heed_robots(
+        self, url: str, gate: Gate, context: CrawlContext, turn: Turn, still_ours: Callable[[], None]
+    ) -> None:
         """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt disallows.
 
-        Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one.
+        Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one. `still_ours`
+        raises where a redirect of it is not to be followed any more.
         """
-        gate.budget(context.interval_s, context.site.concurrency)
+        self._set_budget(gate, context)
         if not context.site.robots:
             return
-        rules = await self._robots.rules(url, context, turn)
+
+        async def before_hop(to: str) -> None:
+            await self._robots_hop(to, context)
+            still_ours()
+
+        rules = await self._robots.rules(url, context, turn, before_hop)
         if rules is None:
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,
@@ -283,16 +352,20 @@ class Scraper:
             )
         if not rules.allowed(url):
             raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url)
-        gate.crawl_delay(rules.crawl_delay_s or 0.0)
+        gate.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
-    async def _read(self, page: LeasedPage, fetched: Fetched, gate: Gate, context: CrawlContext) -> Tried:
+    async def _robots_hop(self, url: str, context: CrawlContext) -> None:
+        """robots.txt redirects: a request like any other to the host it leads to."""
+        gate = self._gates.of(host_of(url))
+        self._set_budget(gate, context)
+        await gate.another(asyncio.get_running_loop().time() + context.policy.page_timeout_s)
+
+    def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, began: float) -> Tried:
         wish_s = retry_after_s(fetched.headers, context.now())
         outcome = outcome_of_status(fetched.status, retry_after=wish_s is not None)
-        if outcome is Outcome.THROTTLED:
-            await gate.rest(min(wish_s or REST_S, REST_MAX_S))
         if outcome is not Outcome.FETCHED:
             error = None if outcome is Outcome.NOT_MODIFIED else f"the server answered {fetched.status}"
-            return _useless(outcome, fetched, error, delay_s=wish_s)
+            return _useless(outcome, fetched, error, delay_s=wish_s, began=began)
         extracted = context.extractor.extract(page.kind, fetched, page_url=page.url, depth=page.depth)
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
@@ -300,10 +373,12 @@ class Scraper:
         return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)
 
 
-def _useless(outcome: Outcome, fetched: Fetched, error: str | None, delay_s: float | None = None) -> Tried:
+def _useless(
+    outcome: Outcome, fetched: Fetched, error: str | None, delay_s: float | None = None, began: float = 0.0
+) -> Tried:
     """An answer that gives nothing, with what people need to see why."""
     excerpt, head = _excerpt(fetched), _head(fetched)
-    return Tried(outcome, fetched.status, fetched.url, error=error, excerpt=excerpt, head=head, delay_s=delay_s)
+    return Tried(outcome, fetched.status, fetched.url, None, error, excerpt, head, delay_s, began)
 
 
 def _head(fetched: Fetched) -> dict[str, str]:
