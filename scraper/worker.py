@@ -31,10 +31,11 @@ from scraper.fetch.gate import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
 from scraper.places import Places
+from scraper.policy.budget import Override
 from scraper.robots_cache import RobotsCache
 from scraper.scrape import Batch, Scraper
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier
+from scraper.stores import crawls, frontier, hosts
 from scraper.stores.database import make_engine, retried
 from scraper.stores.robots import RobotsTexts
 from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
@@ -56,13 +57,15 @@ Send = Callable[[Sequence[Message]], None]
 
 
 class Claimed(NamedTuple):
-    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; and how many
-    batches of its queue nobody has claimed."""
+    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; how many batches
+    of its queue nobody has claimed; and what operators said of hosts, as it was after a time of our own clock."""
 
     lease: Lease
     ours_until: float
     inactive: set[int]
     waiting: int
+    asked: float
+    said: dict[str, Override]
 
 
 class Worker:
@@ -79,6 +82,7 @@ class Worker:
         self._turned_at = time.monotonic()
         self._contexts: dict[int, CrawlContext] = {}
         self._stopping = False
+        self._steered_at = 0.0
         self._loop = asyncio.new_event_loop()
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="loop", daemon=True)
@@ -125,7 +129,8 @@ class Worker:
             pause_s = min(2 * pause_s, 1.0)
 
     def _claim_once(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
-        ours_until = time.monotonic() + self.settings.lease_s
+        asked = time.monotonic()
+        ours_until = asked + self.settings.lease_s
         with self.engine.begin() as connection:
             lease = frontier.claim(
                 connection, lease_id, self.name, self.settings.lease_s, claim_id=claim_id, alone=alone
@@ -135,7 +140,8 @@ class Worker:
             crawl_ids = {page.crawl_id for page in lease.pages}
             inactive = crawl_ids - crawls.running(connection, list(crawl_ids))
             waiting = frontier.waiting_batches(connection).get(lease.queue, 0)
-        return Claimed(lease, ours_until, inactive, waiting)
+            said = hosts.overrides(connection)
+        return Claimed(lease, ours_until, inactive, waiting, asked, said)
 
     @property
     def silent_s(self) -> float:
@@ -213,6 +219,7 @@ class Worker:
 
     async def _batch(self, claimed: Claimed) -> None:
         lease = claimed.lease
+        self._steer(claimed.said, claimed.asked)
         batch = Batch(
             lease,
             latest=self._loop.time() + self.settings.horizon_s,
@@ -267,7 +274,8 @@ class Worker:
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
-        mine, running = await asyncio.to_thread(self._prolong, list(batches), list(crawl_ids))
+        mine, running, said = await asyncio.to_thread(self._prolong, list(batches), list(crawl_ids))
+        self._steer(said, began)
         away.postgres().answered()
         for lease_id, batch in batches.items():
             batch.lost = batch.lost or (lease_id not in mine and lease_id in self._batches)
@@ -285,11 +293,18 @@ class Worker:
                 self._batches.pop(lease_id)
                 self._tasks[lease_id].cancel()
 
-    def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int]]:
+    def _steer(self, said: dict[str, Override], asked: float) -> None:
+        """A claim's answer may be heard after one that was asked for later."""
+        if asked >= self._steered_at:
+            self._steered_at = asked
+            self._gates.steer(said)
+
+    def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int], dict[str, Override]]:
         with self.engine.begin() as connection:
             return (
                 frontier.extend(connection, lease_ids, self.settings.lease_s),
                 crawls.running(connection, crawl_ids),
+                hosts.overrides(connection),
             )
 
     def _store(self, pages: Sequence[SettledPage]) -> None:
