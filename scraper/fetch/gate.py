@@ -75,6 +75,7 @@ class Gate:
         self._inflight = 0
         self._share = 0
         self._wanted = 0
+        self._contended = False  # other processes wait for places
         self._entering = 0
         self._waiting = 0  # for a slot, with a place in hand
         self._interval_s = 0.0  # the pace in force, as the fleet last said
@@ -278,18 +279,19 @@ class Gate:
         return max(1, min(self.pending, self._budget.concurrency))
 
     def _slots_wanted(self) -> int:
-        """One for each page that has its place already, and those that its places can use within `RESERVED_AHEAD_S` as
-        answers come now: a slot for which no place is free in time is lost to the host."""
-        window = int(RESERVED_AHEAD_S / (self._interval_s or self._budget.interval_s))
-        used = int(self._share * RESERVED_AHEAD_S / (2 * self._held_s)) if self._held_s else 0
-        return max(1, min(max(self.pending, self._waiting), window, max(self._waiting, used)))
+        """One for each page that has its place already; for the next two seconds where this process's places alone can
+        keep the pace, as answers come now. A slot for which no place is free in time is lost to the host."""
+        interval_s = self._interval_s or self._budget.interval_s
+        window = int(RESERVED_AHEAD_S / interval_s)
+        keeps_pace = 0 < 1.5 * self._held_s <= self._share * interval_s and not self._contended
+        return max(1, min(window, max(self.pending, self._waiting) if keeps_pace else self._waiting))
 
     async def _renew(self, slots: int) -> float:
         """Asks the fleet. Returns when the host's next free slot is."""
         wanted = self._wants
         got = await self._ask(slots, wanted)
         now = asyncio.get_running_loop().time()
-        self._share, self._wanted = got.share, wanted
+        self._share, self._wanted, self._contended = got.share, wanted, got.contended
         too_much = self._inflight > got.share  # others wait for what is given up as soon as it is said
         self._renew_at = now + (RETRY_SHARE_S if too_much else CONTENDED_S if got.contended else SHARE_RENEWED_S)
         self._interval_s = got.interval_s

@@ -31,7 +31,7 @@ from scraper.policy import budget as policy
 from scraper.policy.budget import Budget
 from scraper.stores.scripts import RESERVE, SLOW
 
-AHEAD_S = 5.0  # slots are reserved this far ahead at the most
+AHEAD_S = 2.5  # slots are reserved this far ahead at the most
 AWAY_S = 5.0  # pages come back after this when Redis does not answer
 SHARE_TTL_S = 15.0  # a share that is not renewed is free again after this
 PLACE_TURN_S = 2.0  # how long a process keeps a place while others have none

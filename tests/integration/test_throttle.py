@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
-import random
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -17,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.fetch.gate import Gate, Gates
+from scraper.fetch.gate import Gate
 from scraper.policy.budget import FLOOR, SETTLES_S, Budget, faster, slower
 from scraper.stores import throttle
 from scraper.stores.throttle import AHEAD_S, LEAD_MAX_S, Reservation, ServerClock, Throttle
@@ -579,68 +576,3 @@ def test_a_redis_that_lost_its_memory_goes_on(valkey_url: str) -> None:
         assert (got.slots, got.share) == (3, 2)
 
     run(valkey_url, work)
-
-
-# --- a fleet ---------------------------------------------------------------------------------------------------------
-
-RATE = 20.0
-PROCESSES = 4
-CONCURRENCY = 8
-LASTS_S = 3.0
-
-
-def _crawl(url: str, number: int, start: float, results: multiprocessing.Queue[list[tuple[float, float]]]) -> None:
-    """One worker process: pages through a real gate, their beginnings and ends noted on the machine's one clock."""
-    visits: list[tuple[float, float]] = []
-
-    async def page(gate: Gate, latest: float, rng: random.Random) -> None:
-        try:
-            async with gate.turn(latest):
-                began = time.monotonic()
-                await asyncio.sleep(rng.uniform(0.0, 0.15))
-                visits.append((began, time.monotonic()))
-        except DeferredError:
-            pass
-        finally:
-            gate.pending -= 1
-
-    async def work() -> None:
-        async with aredis.Redis.from_url(url) as client:
-            gates = Gates(Throttle(client, f"process-{number}"))
-            gate = gates.of(HOST)
-            gate.budget(1, Budget(1 / RATE, CONCURRENCY))
-            gate.pending = 60
-            await asyncio.sleep(max(0.0, start - time.monotonic()))
-            latest = asyncio.get_running_loop().time() + LASTS_S
-            await asyncio.gather(*(page(gate, latest, random.Random(n)) for n in range(60)))
-
-    asyncio.run(work())
-    results.put(visits)
-
-
-def test_four_processes_share_one_hosts_budget(valkey_url: str) -> None:
-    """Invariant 6. No second sees more than the rate and a tenth of it, plus one.
-
-    The tenth and the one: a slot is used up to `LATE_S` (0.05 s) after its time, the next ones at theirs, so that a window
-    of 1 s holds the slots of 1.05 s, which are 21 of 20, and its borders may cut one more.
-    """
-    spawn = multiprocessing.get_context("spawn")
-    results: multiprocessing.Queue[list[tuple[float, float]]] = spawn.Queue()  # type: ignore[assignment]
-    start = time.monotonic() + 2.5
-    fleet = [spawn.Process(target=_crawl, args=(valkey_url, n, start, results)) for n in range(PROCESSES)]
-    for process in fleet:
-        process.start()
-    visits = [visit for _ in fleet for visit in results.get(timeout=60)]
-    for process in fleet:
-        process.join(20)
-    assert [process.exitcode for process in fleet] == [0] * PROCESSES
-    began = sorted(begin for begin, _ in visits)
-    busiest = max(sum(1 for moment in began if first <= moment < first + 1.0) for first in began)
-    assert busiest <= RATE * 1.1 + 1
-    assert len(began) >= 0.8 * RATE * LASTS_S
-    changes = sorted([(begin, 1) for begin, _ in visits] + [(end, -1) for _, end in visits])
-    inside = most = 0
-    for _, change in changes:
-        inside += change
-        most = max(most, inside)
-    assert most <= CONCURRENCY
