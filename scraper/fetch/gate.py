@@ -188,11 +188,19 @@ class Gate:
 
     async def enter(self, latest: float) -> None:
         """As `turn`; what came in must `leave`."""
-        self._entering += 1
-        try:
-            await self._pass_door(latest)
-        finally:
-            self._entering -= 1
+        now = asyncio.get_running_loop().time()
+        free = self._inflight < self._share and now < min(self._renew_at, latest) and not self._override.paused
+        if free and not self._door.locked():
+            self._inflight += 1
+        else:
+            self._entering += 1
+            try:
+                await self._pass_door(latest)
+            finally:
+                self._entering -= 1
+        if not self._interval_s and not self._budget.interval_s and now >= self._rests_until and free:
+            self._moved_at = now
+            return
         try:
             await self.another(latest)
         except BaseException:
