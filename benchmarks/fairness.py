@@ -18,7 +18,7 @@ import redis.asyncio as aredis
 
 from scraper import embedded
 from scraper.errors import DeferredError
-from scraper.fetch.gate import Gates
+from scraper.fetch.gates import Gates
 from scraper.policy.budget import Budget
 from scraper.settings import Settings
 from scraper.stores.throttle import Throttle

@@ -14,7 +14,7 @@ from pathlib import Path
 import redis.asyncio as aredis
 
 from scraper import embedded
-from scraper.fetch.gate import Gates
+from scraper.fetch.gates import Gates
 from scraper.policy.budget import Budget
 from scraper.settings import Settings
 from scraper.stores.throttle import Throttle

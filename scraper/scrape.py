@@ -24,9 +24,11 @@ from scraper.domain import Extracted, Fetched, Kind, Lease, LeasedPage, Outcome,
 from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError
 from scraper.extract import FunctionFailed
-from scraper.fetch.gate import Gate, Gates
+from scraper.fetch.gate import Gate
+from scraper.fetch.gates import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.fetch.robots import RobotsRules
+from scraper.fetch.trip import Trip
 from scraper.policy.breaker import Breakers
 from scraper.policy.retry_after import retry_after_s
 from scraper.policy.urls import host_of
@@ -109,32 +111,6 @@ class Batch:
         self.handed_back = self.cut_short = True
         for lane in list(self.visits):
             lane.cancel()
-
-
-class Trip:
-    """One page's way over one host or several: it holds a turn of the host that it is at, and of no other."""
-
-    __slots__ = ("began", "gate")
-
-    def __init__(self) -> None:
-        self.gate: Gate | None = None
-        self.began = 0.0
-
-    async def go(self, gate: Gate, latest: float) -> None:
-        """Waits for the turn of the next request. Another host's turn is given up before: two pages on opposite ways would
-        wait for each other."""
-        if self.gate is gate:
-            await gate.another(latest)
-        else:
-            self.end()
-            await gate.enter(latest)
-            self.gate = gate
-        self.began = asyncio.get_running_loop().time()
-
-    def end(self) -> None:
-        gate, self.gate = self.gate, None
-        if gate is not None:
-            gate.leave(self.began)
 
 
 class Scraper:
@@ -311,8 +287,12 @@ class Scraper:
                         still_ours()
                         yield
 
-            await self._heed_robots(url, hop_gate, context, hop_turn, still_ours)
-            await trip.go(hop_gate, latest)
+            hop_gate.pending += 1  # it is not idle meanwhile
+            try:
+                await self._heed_robots(url, hop_gate, context, hop_turn, still_ours)
+                await trip.go(hop_gate, latest)
+            finally:
+                hop_gate.pending -= 1
             still_ours()
 
         await self._heed_robots(page.url, gate, context, turn, still_ours)

@@ -27,7 +27,7 @@ from scraper import settings as settings_module
 from scraper.crawl_context import CrawlContext, make_context
 from scraper.discover import dispatch_message
 from scraper.domain import Lease, Message, Outcome, Settled, Status, Verdict
-from scraper.fetch.gate import Gates
+from scraper.fetch.gates import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
 from scraper.places import Places

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from scraper.errors import DeferredError
-from scraper.policy.budget import NO_OVERRIDE, SETTLES_S, Budget, Override, Signals, in_force
+from scraper.fetch.fleet import Reserved, Throttle
+from scraper.policy.budget import NO_OVERRIDE, SETTLES_S, Budget, Override, Signals
+from scraper.policy.terms import Terms
 
 SHARE_RENEWED_S = 4.0  # well within the share's time to live
 CONTENDED_S = 1.0  # and sooner where others wait for a place
@@ -24,34 +25,6 @@ LATE_LEAST_S = 0.01
 PAUSED_S = 5.0  # pages of a paused host come back after this, or when it is resumed
 STUCK_S = 2.0  # where no place has become free for so long, pages outside go back: a batch does not wait for a host
 STUCK_MAX_S = 5.0  # that hangs, unless its answers are known to take longer
-
-
-class Reserved(Protocol):
-    @property
-    def slots(self) -> int: ...
-    @property
-    def share(self) -> int: ...
-    @property
-    def interval_s(self) -> float: ...
-    @property
-    def contended(self) -> bool: ...
-    def at(self, slot: int) -> float: ...
-
-
-class Throttle(Protocol):
-    async def reserve(
-        self,
-        host: str,
-        budget: Budget,
-        *,
-        slots: int,
-        share: int,
-        inflight: int,
-        good: int = 0,
-        busy_until: float = 0.0,
-    ) -> Reserved: ...
-
-    async def slow(self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None) -> None: ...
 
 
 class Gate:
@@ -65,12 +38,8 @@ class Gate:
         self.pending = 0
         self.good = 0  # answers since the fleet was last asked
         self.signals = Signals()
-        self._override = override
-        self._sites: dict[int, Budget] = {}
-        self._delays: dict[int, float] = {}
-        self._used: set[int] = set()  # the sites that had a page since the last sweep
-        self._used_before: set[int] = set()
-        self._budget = Budget()
+        self._terms = Terms(override)
+        self._budget = self._terms.budget
         self._throttle = throttle
         self._inflight = 0
         self._share = 0
@@ -92,7 +61,7 @@ class Gate:
 
     @property
     def idle(self) -> bool:
-        return self._inflight == 0 and self.pending == 0 and self._entering == 0
+        return not (self._inflight or self.pending or self._entering or self._waiting)
 
     @property
     def limits(self) -> Budget:
@@ -101,32 +70,26 @@ class Gate:
 
     def budget(self, site: int, budget: Budget) -> None:
         """What a site's definition allows; of several sites on this host the strictest counts."""
-        self._used.add(site)
-        if self._sites.get(site) is not budget:
-            self._sites[site] = budget
-            self._reckon()
+        if self._terms.site(site, budget):
+            self._heed_terms()
 
     def crawl_delay(self, site: int, seconds: float) -> None:
         """What robots.txt asks of a site; it counts where it is longer than the budget's interval."""
-        if self._delays.get(site, 0.0) != seconds:
-            self._delays[site] = seconds
-            self._reckon()
+        if self._terms.crawl_delay(site, seconds):
+            self._heed_terms()
 
     def steer(self, override: Override) -> None:
         """What an operator says, as last read; a pause counts at once, also for those who wait."""
-        if override != self._override:
-            self._override = override
-            self._reckon()
-            self._left.set()
+        if self._terms.steer(override):
+            self._heed_terms()
+        self._left.set()
 
-    def _reckon(self) -> None:
+    def _heed_terms(self) -> None:
         """Slots that were reserved at a faster pace are given up."""
-        before = self._budget
-        self._budget = in_force(self._sites.values(), self._override, max(self._delays.values(), default=0.0))
-        if self._budget != before:
-            self._renew_at = 0.0
-            if self._budget.interval_s > before.interval_s:
-                self._slots.clear()
+        before, self._budget = self._budget, self._terms.budget
+        self._renew_at = 0.0
+        if self._budget.interval_s > before.interval_s:
+            self._slots.clear()
 
     @asynccontextmanager
     async def turn(self, latest: float) -> AsyncIterator[None]:
@@ -167,7 +130,8 @@ class Gate:
 
     async def keep(self) -> None:
         """Renews the share of requests that take long, when no page comes in that would; gives back one not needed."""
-        self._forget_sites()
+        if self._terms.sweep():
+            self._heed_terms()
         if self.idle:
             if self._share:
                 self._share = 0
@@ -176,20 +140,10 @@ class Gate:
         elif self._inflight and asyncio.get_running_loop().time() >= self._renew_at:
             await self._renew(0)
 
-    def _forget_sites(self) -> None:
-        """A site that had no page here for two sweeps does not bind the others any longer."""
-        used = self._used | self._used_before
-        if used and len(self._sites) > 1 and (gone := self._sites.keys() - used):
-            for site in gone:
-                del self._sites[site]
-                self._delays.pop(site, None)
-            self._reckon()
-        self._used_before, self._used = self._used, set()
-
     async def enter(self, latest: float) -> None:
         """As `turn`; what came in must `leave`."""
         now = asyncio.get_running_loop().time()
-        free = self._inflight < self._share and now < min(self._renew_at, latest) and not self._override.paused
+        free = self._inflight < self._share and now < min(self._renew_at, latest) and not self._terms.override.paused
         if free and not self._door.locked():
             self._inflight += 1
         else:
@@ -213,7 +167,7 @@ class Gate:
         async with self._door:
             while True:
                 now = loop.time()
-                if self._override.paused:
+                if self._terms.override.paused:
                     raise DeferredError(PAUSED_S)
                 if now >= latest:
                     raise DeferredError(0.0)
@@ -250,7 +204,7 @@ class Gate:
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
-            if self._override.paused:
+            if self._terms.override.paused:
                 raise DeferredError(PAUSED_S)
             if not self._interval_s and not self._budget.interval_s:
                 wait_s = self._rests_until - now
@@ -268,7 +222,7 @@ class Gate:
                     raise DeferredError(at - now)
                 self._slots.popleft()
                 await asyncio.sleep(max(0.0, at - now))
-                if loop.time() <= at + self._late_s and self._rests_until <= at and not self._override.paused:
+                if loop.time() <= at + self._late_s and self._rests_until <= at and not self._terms.override.paused:
                     return
                 continue  # the loop was busy, or the host rests since: the slot is gone
             free_at = await self._renew(self._slots_wanted())
@@ -323,35 +277,3 @@ class Gate:
             good=good,
             busy_until=self._last_slot,
         )
-
-
-class Gates:
-    """The gates of this process, made when first needed and swept when idle."""
-
-    def __init__(self, throttle: Throttle) -> None:
-        self._throttle = throttle
-        self._gates: dict[str, Gate] = {}
-        self._overrides: Mapping[str, Override] = {}
-
-    def of(self, host: str) -> Gate:
-        gate = self._gates.get(host)
-        if gate is None:
-            gate = self._gates[host] = Gate(host, self._throttle, self._overrides.get(host, NO_OVERRIDE))
-        return gate
-
-    def steer(self, overrides: Mapping[str, Override]) -> None:
-        """Takes what operators say of hosts, all of it; on the loop."""
-        if overrides == self._overrides:
-            return
-        self._overrides = overrides
-        for host, gate in self._gates.items():
-            gate.steer(overrides.get(host, NO_OVERRIDE))
-
-    async def sweep(self) -> None:
-        """Called every few seconds. Gives back the shares of idle hosts, so that other processes may use them at once,
-        and renews those of hosts whose answers take long. A throttle that is away changes nothing: shares run out."""
-        with suppress(DeferredError):
-            for host, gate in list(self._gates.items()):
-                await gate.keep()
-                if gate.idle:
-                    self._gates.pop(host, None)

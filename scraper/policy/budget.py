@@ -29,6 +29,7 @@ RECOVERS_S = 120.0
 SETTLES_S = 2.0
 BAD_SHARE = 0.15
 BAD_WEIGHT = 1 / 30
+UNASKED = frozenset({Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN})
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ class Signals:
 
     def saw(self, outcome: Outcome, status: int | None) -> bool | None:
         """True: slow down. False: a good answer. None: neither."""
+        if outcome in UNASKED:
+            return None
         if outcome is Outcome.THROTTLED:
             return True
         if outcome is Outcome.TIMEOUT or (outcome is Outcome.SERVER_ERROR and status == 503):

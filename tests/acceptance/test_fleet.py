@@ -16,7 +16,8 @@ import pytest
 import redis.asyncio as aredis
 
 from scraper.errors import DeferredError
-from scraper.fetch.gate import LATE_S, Gate, Gates
+from scraper.fetch.gate import LATE_S, Gate
+from scraper.fetch.gates import Gates
 from scraper.fetch.http import FetchPolicy, HttpFetcher
 from scraper.policy.budget import Budget
 from scraper.stores import throttle

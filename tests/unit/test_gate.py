@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.fetch.gate import LATE_S, RESERVED_AHEAD_S, SHARE_RENEWED_S, STUCK_MAX_S, Gate, Gates
+from scraper.fetch.gate import LATE_S, RESERVED_AHEAD_S, SHARE_RENEWED_S, STUCK_MAX_S, Gate
+from scraper.fetch.gates import Gates
 from scraper.policy.budget import Budget, Override
 from scraper.stores.throttle import Reservation
 
