@@ -20,6 +20,7 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Lease, LeasedPage
+from scraper.sites.scalars import per_second
 from scraper.stores.database import dumps
 
 CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
@@ -89,10 +90,10 @@ ADD_AGAIN = _add_statement(again=True)
 
 # A loose index scan: one step of the due index for each (queue, host), however many pages each has.
 DUE_HOSTS = sa.text("""
-WITH RECURSIVE hosts AS (
+WITH RECURSIVE each AS (
     (SELECT queue, host FROM pages WHERE status = 'due' ORDER BY queue, host LIMIT 1)
     UNION ALL
-    SELECT n.queue, n.host FROM hosts h CROSS JOIN LATERAL (
+    SELECT n.queue, n.host FROM each h CROSS JOIN LATERAL (
         SELECT queue, host FROM pages
          WHERE status = 'due' AND (queue, host) > (h.queue, h.host) ORDER BY queue, host LIMIT 1) n
 ), held AS (
@@ -100,8 +101,8 @@ WITH RECURSIVE hosts AS (
      WHERE p.lease_id IS NOT NULL AND (l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second')
      GROUP BY p.host
 )
-SELECT h.queue, h.host, first.priority, c.rate_per_s, coalesce(held.pages, 0) AS held
-  FROM hosts h
+SELECT h.queue, h.host, first.priority, c.rate_per_s, o.rate, coalesce(held.pages, 0) AS held
+  FROM each h
  CROSS JOIN LATERAL (
         SELECT priority, crawl_id, not_before FROM (
                SELECT priority, crawl_id, not_before FROM pages
@@ -110,6 +111,8 @@ SELECT h.queue, h.host, first.priority, c.rate_per_s, coalesce(held.pages, 0) AS
          WHERE crawl_id <> ALL (:paused) LIMIT 1) first
   JOIN crawls c ON c.id = first.crawl_id
   LEFT JOIN held ON held.host = h.host
+  LEFT JOIN hosts o ON o.host = h.host
+ WHERE NOT coalesce(o.paused, false)
  ORDER BY first.priority DESC, first.not_before
 """)
 
@@ -159,6 +162,7 @@ SUSPECTS = sa.text(f"""
 SELECT queue, losses, count(*) FILTER (WHERE status = 'due' AND not_before <= now()) AS due,
        count(DISTINCT lease_id) AS leases
   FROM pages WHERE losses >= {SUSPECT_LOSSES} AND status IN ('due', 'leased') AND crawl_id <> ALL (:paused)
+   AND host NOT IN (SELECT host FROM hosts WHERE paused)
  GROUP BY queue, losses
 """)
 
@@ -168,11 +172,12 @@ UPDATE pages p
    SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
   FROM (SELECT id FROM pages
          WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue AND not_before <= now()
-           AND crawl_id <> ALL (:paused)
+           AND crawl_id <> ALL (:paused) AND host NOT IN (SELECT host FROM hosts WHERE paused)
            AND (kind = 'product') = (
                SELECT kind = 'product' FROM pages
                 WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue
                   AND not_before <= now() AND crawl_id <> ALL (:paused)
+                  AND host NOT IN (SELECT host FROM hosts WHERE paused)
                 ORDER BY priority DESC, id LIMIT 1)
          ORDER BY priority DESC, id LIMIT :pages FOR UPDATE SKIP LOCKED) picked
  WHERE p.id = picked.id
@@ -336,14 +341,18 @@ def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room
 
 
 def due_hosts(connection: sa.Connection, lease_s: float, paused: Sequence[int] = ()) -> list[DueHost]:
-    """Every (queue, host) with something due now, the most urgent first; the crawls in `paused` count for nothing.
+    """Every (queue, host) with something due now, the most urgent first, but for paused hosts; the crawls in `paused`
+    count for nothing.
 
     Pages of a worker that has been silent for a while do not count as held: it is probably dead, and its host would have
     nothing to do until its leases run out.
     """
     alive_s = lease_s - min(SILENT_S, lease_s / 2)
     values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1, "alive_s": alive_s}
-    return [DueHost(r.queue, r.host, r.priority, r.rate_per_s, r.held) for r in connection.execute(DUE_HOSTS, values)]
+    return [
+        DueHost(r.queue, r.host, r.priority, r.rate_per_s if r.rate is None else per_second(r.rate), r.held)
+        for r in connection.execute(DUE_HOSTS, values)
+    ]
 
 
 def due_queues(connection: sa.Connection) -> list[str]:
