@@ -29,6 +29,7 @@ from scraper.stores.throttle import Throttle
 
 PROCESSES = 8
 LATENCY_S = 0.08
+USED = 0.95
 BUSY_S = 0.08  # between a slot and the note of it: a process is interrupted there, and clocks differ by a few ms
 POLICY = FetchPolicy("test", {}, True, None, 10_000, 10_000, 3, 5, 5, 10)
 Visit = tuple[float, float, float]
@@ -155,12 +156,17 @@ def assert_within(visits: list[Visit], budget: Budget) -> None:
 )
 def test_the_budget_holds_in_every_window_and_is_used(valkey_url: str, budget: Budget) -> None:
     lasts_s = 8.0
-    visits = crawl(valkey_url, budget, lasts_s)
-    assert_within(visits, budget)
-    first = visits[0][0]
-    used = sum(1 for left, _, _ in visits if left < first + lasts_s - 1)
-    print(f"used {used / ((lasts_s - 1) / budget.interval_s):.1%}", min(b[0] - a[0] for a, b in pairwise(visits)))
-    assert used >= 0.7 * (lasts_s - 1) / budget.interval_s, "nearly all of it, on a machine that has time for it"
+    best = 0.0
+    for _ in range(3):  # a machine that is busy with something else leaves some of it unused
+        visits = crawl(valkey_url, budget, lasts_s)
+        assert_within(visits, budget)
+        first = visits[0][0]
+        used = sum(1 for left, _, _ in visits if left < first + lasts_s - 1) * budget.interval_s / (lasts_s - 1)
+        print(f"used {used:.1%}, least distance {min(b[0] - a[0] for a, b in pairwise(visits)):.4f} s")
+        best = max(best, used)
+        if best >= USED:
+            return
+    assert best >= USED
 
 
 def test_what_a_killed_process_held_comes_back(valkey_url: str) -> None:
