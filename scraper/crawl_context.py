@@ -10,6 +10,7 @@ from scraper.domain import Kind, LeasedPage
 from scraper.extract import Extractor, compile_site
 from scraper.fetch.http import FetchPolicy
 from scraper.policy.browsers import BROWSER
+from scraper.policy.budget import Budget
 from scraper.policy.proxies import Need
 from scraper.policy.routing import ANY_REGION, Route, route
 from scraper.policy.urls import belongs
@@ -33,7 +34,7 @@ class CrawlContext:
     robots_agent: str
     retry: RetryPolicy
     limits: CrawlLimits
-    interval_s: float
+    budget: Budget
 
     def route(self, kind: Kind, url: str) -> Route:
         return route(self.site.wishes, kind, url)
@@ -54,6 +55,11 @@ class CrawlContext:
     @staticmethod
     def now() -> datetime:
         return datetime.fromtimestamp(time.time(), UTC)
+
+
+def budget_of(site: Site) -> Budget:
+    """What a site's definition allows on each of its hosts."""
+    return Budget(1 / site.rate_per_s if site.rate_per_s else 0.0, site.concurrency, site.burst)
 
 
 def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) -> CrawlContext:
@@ -85,7 +91,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         robots_agent=settings.user_agent if site.user_agent in (None, BROWSER) else policy.user_agent,
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
         limits=CrawlLimits(site.limits.listings, site.limits.products),
-        interval_s=1 / site.rate_per_s if site.rate_per_s else 0.0,
+        budget=budget_of(site),
     )
 
 

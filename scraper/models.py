@@ -189,6 +189,19 @@ class Page(Base):
     settled_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last verdict")
 
 
+class Host(Base):
+    """What an operator says of a host, above every definition. Hosts of which nobody says anything have no row."""
+
+    __tablename__ = "hosts"
+
+    host: Mapped[str] = mapped_column(Text, primary_key=True, comment="name and port, as in pages")
+    paused: Mapped[bool] = mapped_column(server_default=text("false"))
+    rate: Mapped[str | None] = mapped_column(Text, comment="as written: 30/m, unlimited; null: the definition's")
+    concurrency: Mapped[int | None] = mapped_column(Integer)
+    burst: Mapped[int | None] = mapped_column(Integer)
+    updated_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+
+
 class LeaseRow(Base):
     """A timed exclusive claim on pages. Gone once its last page is settled or it has expired."""
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from scraper.crawl_context import CrawlContext
 from scraper.domain import Outcome, ProxySignal
 from scraper.errors import FetchError
-from scraper.fetch.http import HttpFetcher
+from scraper.fetch.http import BeforeHop, HttpFetcher
 from scraper.fetch.robots import RobotsRules, Unavailable, fetch_robots, origin_of, rules_from
 from scraper.fetch.via import Via
 from scraper.policy.proxies import answer_signal
@@ -39,8 +39,11 @@ class RobotsCache:
         self._rules: dict[tuple[str, str], tuple[float, RobotsRules | None]] = {}
         self._fetching: dict[str, asyncio.Lock] = {}
 
-    async def rules(self, url: str, context: CrawlContext, turn: Turn, via: Via | None = None) -> RobotsRules | None:
-        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request.
+    async def rules(
+        self, url: str, context: CrawlContext, turn: Turn, before_hop: BeforeHop, via: Via | None = None
+    ) -> RobotsRules | None:
+        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request;
+        `before_hop` waits for that of each further one.
 
         Through a proxy, raises FetchError where there is no answer: whose fault that is, another proxy may tell.
         """
@@ -54,7 +57,7 @@ class RobotsCache:
                 known = self._known(key)
                 if known is not None:
                     return known[1]
-                rules, certain = await self._look_up(url, origin, context, turn, via)
+                rules, certain = await self._look_up(url, origin, context, turn, before_hop, via)
                 if len(self._rules) >= ORIGINS_MAX:
                     self._rules.clear()
                 lasts = RULES_FOR_S if rules is not None and certain else UNAVAILABLE_FOR_S
@@ -70,7 +73,7 @@ class RobotsCache:
         return known if known is not None and known[0] > asyncio.get_running_loop().time() else None
 
     async def _look_up(
-        self, url: str, origin: str, context: CrawlContext, turn: Turn, via: Via | None
+        self, url: str, origin: str, context: CrawlContext, turn: Turn, before_hop: BeforeHop, via: Via | None
     ) -> tuple[RobotsRules | None, bool]:
         """The rules, and whether they are certain: a 403, which allows everything (RFC 9309 2.3.1.3), may mean the proxy
         it came through. Such an answer is not shared, and not believed for long."""
@@ -79,7 +82,7 @@ class RobotsCache:
         if kept is None:
             async with turn():
                 policy = context.policy if via is None else replace(context.policy, proxied=True)
-                kept = await fetch_robots(self._fetcher, url, policy, via=via)
+                kept = await fetch_robots(self._fetcher, url, policy, before_hop=before_hop, via=via)
             signal = ProxySignal.ANSWERED if via is None else answer_signal(kept[0], {}, url, via.proxy)
             if signal is ProxySignal.FAILED:
                 raise FetchError(

@@ -1,4 +1,4 @@
-"""What happens to a page on a worker: robots, its host's turn, the request, extraction, the verdict. One batch a call.
+"""What happens to a page on a worker: its visit, extraction, the verdict. One batch a call.
 
 A batch is the pages of one lease, of any number of hosts and crawls. Each host's pages go through a few lanes, as many as
 its concurrency, so that a slow host holds up nobody else. Settled pages leave for the writer one by one; what cannot be
@@ -10,106 +10,39 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from itertools import islice
-from typing import Protocol
 
 import structlog
 
 from scraper import away
+from scraper.batch import Batch, Tried
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Extracted, Fetched, Lease, LeasedPage, Outcome, Settled, Verdict
+from scraper.domain import Fetched, LeasedPage, Outcome, Settled, Verdict
 from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.extract import FunctionFailed
-from scraper.fetch.gate import Gate, Gates
-from scraper.fetch.http import HttpFetcher
-from scraper.fetch.robots import RobotsRules
-from scraper.fetch.via import Via
+from scraper.fetch.gate import Gate
+from scraper.fetch.gates import Gates
+from scraper.fetch.trip import Trip
 from scraper.policy.breaker import Breakers
 from scraper.policy.retry_after import retry_after_s
 from scraper.policy.urls import host_of
 from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
-from scraper.proxy_trips import Trips
 from scraper.stores.settle import SettledPage
-from scraper.writer import Pending, Writer
+from scraper.visit import Visits
+from scraper.writer import Writer
 
 log = structlog.get_logger()
 
 LANES_MAX = 64  # a host's pages under way in one batch
 REST_S = 5.0  # a host that says "slow down" without saying for how long
 REST_MAX_S = 1800.0
-ROBOTS_PATIENCE_S = 30.0
 AWAY_S = 5.0  # until pages whose crawl could not be read come back
 EXCERPT_CHARS = 500
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
 ERROR_CHARS = 500
-
-
-Turn = Callable[[], AbstractAsyncContextManager[None]]
-
-
-class Robots(Protocol):
-    async def rules(
-        self, url: str, context: CrawlContext, turn: Turn, via: Via | None = None
-    ) -> RobotsRules | None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One try of a page: what happened, and what came of it."""
-
-    outcome: Outcome
-    http_status: int | None = None
-    final_url: str | None = None
-    extracted: Extracted | None = None
-    error: str | None = None
-    excerpt: str | None = None
-    head: Mapping[str, str] | None = None
-    delay_s: float | None = None
-
-
-@dataclass(slots=True)
-class Batch:
-    """A lease being worked on. Times are the loop's: after `latest` no page is begun; until `ours_until` the lease is
-    certainly ours, by our own clock from before it was claimed or prolonged. A process that was frozen or cut off for longer
-    begins nothing in its name until it has been prolonged, even where nobody has told it yet that it is lost.
-    """
-
-    lease: Lease
-    latest: float
-    ours_until: float
-    pending: Pending
-    moved_at: float = 0.0  # when a page was last settled
-    unsettled: int = 0
-    lost: bool = False
-    handed_back: bool = False
-    cut_short: bool = False
-    inactive_crawls: set[int] = field(default_factory=set)  # ended, or of a paused site
-    contexts: dict[int, CrawlContext | Tried] = field(
-        default_factory=dict
-    )  # of a crawl without one: what its pages get
-    queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)  # the pages that are not begun
-    visits: set[asyncio.Task[None]] = field(default_factory=set)  # the lanes that are on the way to a page or back
-
-    def over(self, page: LeasedPage) -> bool:
-        """True where a page is not to be begun any more. Going back untried changes nothing if its lease is lost or its
-        crawl has ended: the fence sees to that."""
-        return self.handed_back or page.crawl_id in self.inactive_crawls or not self.ours
-
-    @property
-    def ours(self) -> bool:
-        """Whether the lease is certainly ours: what is under way may go on, with the next hop of a redirect, say."""
-        return not self.lost and asyncio.get_running_loop().time() < self.ours_until
-
-    def cut(self) -> None:
-        """Gives up the pages under way: they go back untried, as if they had not been begun."""
-        self.handed_back = self.cut_short = True
-        for lane in list(self.visits):
-            lane.cancel()
 
 
 class Scraper:
@@ -118,18 +51,14 @@ class Scraper:
     def __init__(
         self,
         *,
-        fetcher: HttpFetcher,
-        trips: Trips,
+        visits: Visits,
         gates: Gates,
-        robots: Robots,
         writer: Writer,
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,
     ) -> None:
-        self._fetcher = fetcher
-        self._trips = trips
+        self._visits = visits
         self._gates = gates
-        self._robots = robots
         self._writer = writer
         self._contexts = contexts
         self._breakers = Breakers()
@@ -145,10 +74,10 @@ class Scraper:
             gate = self._gates.of(page.host)
             batch.queued.setdefault(gate, deque()).append(page)
             gate.pending += 1
+            if not isinstance(context := batch.contexts[page.crawl_id], Tried):
+                gate.budget(context.site_id, context.budget)
         for gate, pages in batch.queued.items():
-            context = batch.contexts[pages[0].crawl_id]
-            concurrency = 1 if isinstance(context, Tried) else context.site.concurrency
-            for _ in range(min(len(pages), concurrency, LANES_MAX)):
+            for _ in range(min(len(pages), gate.limits.concurrency, LANES_MAX)):
                 lanes.append(self._lane(batch, gate, pages))
         try:
             await asyncio.gather(*lanes)
@@ -204,12 +133,26 @@ class Scraper:
 
     async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, context: CrawlContext | Tried) -> Verdict:
         outcome, now = tried.outcome, asyncio.get_running_loop().time()
+        await self._heed_host(tried, gate)
         down = self._breakers.saw(page.host, page.id, outcome, now, failed_before=page.host_attempts > 0)
         if down is not None and down.rest_s:
-            await gate.rest(down.rest_s)
+            await gate.slow(down.rest_s, "it does not answer")
         attempts = page.attempts_of(outcome.blame)
         retry = RetryPolicy() if isinstance(context, Tried) else context.retry
         return judge(outcome, attempts, retry, self._rng, retry_after_s=tried.delay_s, down=down)
+
+    async def _heed_host(self, tried: Tried, gate: Gate) -> None:
+        """What an answer says of the pace of the host that gave it, which is another one after a redirect."""
+        says = gate.signals.saw(tried.outcome, tried.http_status)
+        if not says:
+            gate.good += says is False
+            return
+        at = self._gates.of(host_of(tried.final_url)) if tried.final_url else gate
+        rest_s, why = 0.0, str(tried.http_status or tried.outcome)
+        if tried.outcome is Outcome.THROTTLED:
+            rest_s = min(tried.delay_s or REST_S, REST_MAX_S)
+            why += f", Retry-After {tried.delay_s:g} s" if tried.delay_s else ""
+        await at.slow(rest_s, why, tried.began)
 
     async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
         if batch.over(page):
@@ -219,14 +162,18 @@ class Scraper:
         lane = asyncio.current_task()
         assert lane is not None
         batch.visits.add(lane)
+        trip = Trip(page.priority)
         try:
-            return await self._visit(batch, gate, page, context)
+            fetched = await self._visits.fetch(batch, gate, page, context, trip)
+            return self._read(page, fetched, context, trip.began)
         except NoProxyError as none:
             return Tried(Outcome.NO_PROXY, error=none.reason, delay_s=none.delay_s * self._rng.uniform(1.0, 1.5))
         except DeferredError as deferred:
             return Tried(Outcome.DEFERRED, delay_s=deferred.delay_s)
         except FetchError as error:
-            return Tried(error.outcome, http_status=error.status, error=str(error), delay_s=error.retry_after_s)
+            return Tried(
+                error.outcome, error.status, error.url, None, str(error), delay_s=error.retry_after_s, began=trip.began
+            )
         except FunctionFailed as error:
             return Tried(Outcome.FUNCTION_FAILED, error=str(error))
         except asyncio.CancelledError:
@@ -238,77 +185,15 @@ class Scraper:
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
+            trip.end()
             batch.visits.discard(lane)
 
-    async def _visit(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        need = context.need(page)
-        if need is None:
-            fetched = await self._get(batch, gate, page, context, None)
-        else:
-            fetched = await self._trips.fetch(page, need, lambda via: self._get(batch, gate, page, context, via))
-        return await self._read(page, fetched, gate, context)
-
-    async def _get(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, via: Via | None) -> Fetched:
-        """One try, robots.txt and redirects included, all of it through `via`; each try has a turn of its own."""
-
-        @asynccontextmanager
-        async def turn() -> AsyncIterator[None]:
-            async with gate.turn(batch.latest, page.priority):
-                if batch.over(page):  # while it waited
-                    raise DeferredError(0.0)
-                yield
-
-        def still_ours() -> None:
-            if not batch.ours:
-                raise DeferredError(0.0)
-
-        async def before_hop(url: str) -> None:
-            hop_gate = self._gates.of(host_of(url))
-            latest = asyncio.get_running_loop().time() + context.policy.page_timeout_s
-
-            @asynccontextmanager
-            async def one_more() -> AsyncIterator[None]:
-                """A slot within the turn that is held already, perhaps of another host."""
-                await hop_gate.another(latest, page.priority)
-                still_ours()
-                yield
-
-            await self._heed_robots(url, hop_gate, context, one_more, via)
-            await hop_gate.another(latest, page.priority)
-            still_ours()
-
-        await self._heed_robots(page.url, gate, context, turn, via)
-        async with turn():
-            return await self._fetcher.fetch(page.url, context.policy_of(page), before_hop=before_hop, via=via)
-
-    async def _heed_robots(self, url: str, gate: Gate, context: CrawlContext, turn: Turn, via: Via | None) -> None:
-        """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt disallows.
-
-        Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one.
-        """
-        gate.budget(context.interval_s, context.site.concurrency)
-        if not context.site.robots:
-            return
-        rules = await self._robots.rules(url, context, turn, via)
-        if rules is None:
-            raise FetchError(
-                Outcome.ROBOTS_UNAVAILABLE,
-                f"robots.txt of {host_of(url)} cannot be read; until it can, nothing of the host is fetched",
-                url=url,
-                retry_after_s=ROBOTS_PATIENCE_S,
-            )
-        if not rules.allowed(url):
-            raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url)
-        gate.crawl_delay(rules.crawl_delay_s or 0.0)
-
-    async def _read(self, page: LeasedPage, fetched: Fetched, gate: Gate, context: CrawlContext) -> Tried:
+    def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, began: float) -> Tried:
         wish_s = retry_after_s(fetched.headers, context.now())
         outcome = outcome_of_status(fetched.status, retry_after=wish_s is not None)
-        if outcome is Outcome.THROTTLED:
-            await gate.rest(min(wish_s or REST_S, REST_MAX_S))
         if outcome is not Outcome.FETCHED:
             error = None if outcome is Outcome.NOT_MODIFIED else f"the server answered {fetched.status}"
-            return _useless(outcome, fetched, error, delay_s=wish_s)
+            return _useless(outcome, fetched, error, delay_s=wish_s, began=began)
         extracted = context.extractor.extract(page.kind, fetched, page_url=page.url, depth=page.depth)
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
@@ -316,10 +201,12 @@ class Scraper:
         return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)
 
 
-def _useless(outcome: Outcome, fetched: Fetched, error: str | None, delay_s: float | None = None) -> Tried:
+def _useless(
+    outcome: Outcome, fetched: Fetched, error: str | None, delay_s: float | None = None, began: float = 0.0
+) -> Tried:
     """An answer that gives nothing, with what people need to see why."""
     excerpt, head = _excerpt(fetched), _head(fetched)
-    return Tried(outcome, fetched.status, fetched.url, error=error, excerpt=excerpt, head=head, delay_s=delay_s)
+    return Tried(outcome, fetched.status, fetched.url, None, error, excerpt, head, delay_s, began)
 
 
 def _head(fetched: Fetched) -> dict[str, str]:

@@ -24,25 +24,28 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlche
 
 from scraper import away
 from scraper import settings as settings_module
+from scraper.batch import Batch
 from scraper.crawl_context import CrawlContext, make_context
 from scraper.discover import dispatch_message
 from scraper.domain import Lease, Message, Outcome, Settled, Status, Verdict
-from scraper.fetch.gate import Gates
+from scraper.fetch.gates import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
 from scraper.places import Places
+from scraper.policy.budget import Override
 from scraper.proxy_pool import ProxyPool
 from scraper.proxy_trips import Trips
 from scraper.robots_cache import RobotsCache
-from scraper.scrape import Batch, Scraper
+from scraper.scrape import Scraper
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier
+from scraper.stores import crawls, frontier, hosts
 from scraper.stores.database import make_engine, retried
 from scraper.stores.proxies import ProxyHealth
 from scraper.stores.proxy_file import ProxyFile
 from scraper.stores.robots import RobotsTexts
 from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
 from scraper.stores.throttle import Throttle
+from scraper.visit import Visits
 from scraper.writer import Pending, Writer
 
 log = structlog.get_logger()
@@ -60,13 +63,15 @@ Send = Callable[[Sequence[Message]], None]
 
 
 class Claimed(NamedTuple):
-    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; and how many
-    batches of its queue nobody has claimed."""
+    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; how many batches
+    of its queue nobody has claimed; and what operators said of hosts, as it was after a time of our own clock."""
 
     lease: Lease
     ours_until: float
     inactive: set[int]
     waiting: int
+    asked: float
+    said: dict[str, Override]
 
 
 class Worker:
@@ -80,10 +85,11 @@ class Worker:
         self._batches: dict[UUID, Batch] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._places = Places()
-        self._asking: asyncio.Future[tuple[set[UUID], set[int]]] | None = None
+        self._asking: asyncio.Future[tuple[set[UUID], set[int], dict[str, Override]]] | None = None
         self._turned_at = time.monotonic()
         self._contexts: dict[int, CrawlContext] = {}
         self._stopping = False
+        self._steered_at = 0.0
         self._loop = asyncio.new_event_loop()
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="loop", daemon=True)
@@ -130,7 +136,8 @@ class Worker:
             pause_s = min(2 * pause_s, 1.0)
 
     def _claim_once(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
-        ours_until = time.monotonic() + self.settings.lease_s
+        asked = time.monotonic()
+        ours_until = asked + self.settings.lease_s
         with self.engine.begin() as connection:
             lease = frontier.claim(
                 connection, lease_id, self.name, self.settings.lease_s, claim_id=claim_id, alone=alone
@@ -140,7 +147,8 @@ class Worker:
             crawl_ids = {page.crawl_id for page in lease.pages}
             inactive = crawl_ids - crawls.running(connection, list(crawl_ids))
             waiting = frontier.waiting_batches(connection).get(lease.queue, 0)
-        return Claimed(lease, ours_until, inactive, waiting)
+            said = hosts.overrides(connection)
+        return Claimed(lease, ours_until, inactive, waiting, asked, said)
 
     @property
     def silent_s(self) -> float:
@@ -210,11 +218,15 @@ class Worker:
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
         self._writer = Writer(self._store)
         self._proxies = ProxyPool(ProxyFile(self.settings.proxy_list), ProxyHealth(self._redis), random.Random())
-        self._scraper = Scraper(
+        visits = Visits(
             fetcher=self._fetcher,
             trips=Trips(self._proxies),
             gates=self._gates,
             robots=RobotsCache(self._fetcher, RobotsTexts(self._redis)),
+        )
+        self._scraper = Scraper(
+            visits=visits,
+            gates=self._gates,
             writer=self._writer,
             contexts=self._context,
             rng=random.Random(),
@@ -224,6 +236,7 @@ class Worker:
 
     async def _batch(self, claimed: Claimed) -> None:
         lease = claimed.lease
+        self._steer(claimed.said, claimed.asked)
         batch = Batch(
             lease,
             latest=self._loop.time() + self.settings.horizon_s,
@@ -279,7 +292,8 @@ class Worker:
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
         self._asking = asyncio.ensure_future(asyncio.to_thread(self._prolong, list(batches), list(crawl_ids)))
-        mine, running = await asyncio.shield(self._asking)
+        mine, running, said = await asyncio.shield(self._asking)
+        self._steer(said, began)
         away.postgres().answered()
         for lease_id, batch in batches.items():
             batch.lost = batch.lost or (lease_id not in mine and lease_id in self._batches)
@@ -297,11 +311,18 @@ class Worker:
                 self._batches.pop(lease_id)
                 self._tasks[lease_id].cancel()
 
-    def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int]]:
+    def _steer(self, said: dict[str, Override], asked: float) -> None:
+        """A claim's answer may be heard after one that was asked for later."""
+        if asked >= self._steered_at:
+            self._steered_at = asked
+            self._gates.steer(said)
+
+    def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int], dict[str, Override]]:
         with self.engine.begin() as connection:
             return (
                 frontier.extend(connection, lease_ids, self.settings.lease_s),
                 crawls.running(connection, crawl_ids),
+                hosts.overrides(connection),
             )
 
     def _store(self, pages: Sequence[SettledPage]) -> None:

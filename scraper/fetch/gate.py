@@ -10,139 +10,194 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from typing import Protocol
+from contextlib import asynccontextmanager
 
 from scraper.errors import DeferredError
+from scraper.fetch.fleet import Reserved, Throttle
 from scraper.fetch.urgent_lock import UrgentLock
+from scraper.policy.budget import NO_OVERRIDE, SETTLES_S, Budget, Override, Signals
+from scraper.policy.terms import Terms
 
 SHARE_RENEWED_S = 4.0  # well within the share's time to live
+CONTENDED_S = 1.0  # and sooner where others wait for a place
 RESERVED_AHEAD_S = 2.0  # more would be lost when answers are slow; fewer would ask more often
 RETRY_SHARE_S = 0.25
-LATE_S = 0.05  # a slot older than this is given up: using it would crowd the ones after it
-
-
-class Reserved(Protocol):
-    @property
-    def first_s(self) -> float: ...
-    @property
-    def slots(self) -> int: ...
-    @property
-    def share(self) -> int: ...
-
-
-class Throttle(Protocol):
-    async def reserve(
-        self, host: str, *, interval_s: float, slots: int, share: int, inflight: int, concurrency: int
-    ) -> Reserved: ...
-
-    async def rest(self, host: str, seconds: float) -> None: ...
+LATE_S = 0.05  # a slot older than this is given up: using it would crowd the one after it. Less for fast hosts
+LATE_LEAST_S = 0.01
+PAUSED_S = 5.0  # pages of a paused host come back after this, or when it is resumed
+STUCK_S = 2.0  # where no place has become free for so long, pages outside go back: a batch does not wait for a host
+STUCK_MAX_S = 5.0  # that hangs, unless its answers are known to take longer
 
 
 class Gate:
-    """One host's turns. `interval_s` 0 means no rate; the concurrency is the whole fleet's, the share this process's.
+    """One host's turns. The budget is the whole fleet's, the share this process's.
 
     `pending` is how many pages this process has yet to do for the host; whoever has them counts it up and down.
     """
 
-    def __init__(self, host: str, throttle: Throttle) -> None:
+    def __init__(self, host: str, throttle: Throttle, override: Override = NO_OVERRIDE) -> None:
         self.host = host
-        self.concurrency = 1
         self.pending = 0
-        self._site_interval_s = 0.0
-        self._crawl_delay_s = 0.0
+        self.good = 0  # answers since the fleet was last asked
+        self.signals = Signals()
+        self._terms = Terms(override)
+        self._budget = self._terms.budget
         self._throttle = throttle
         self._inflight = 0
         self._share = 0
         self._wanted = 0
+        self._contended = False  # other processes wait for places
+        self._entering = 0
+        self._waiting = 0  # for a slot, with a place in hand
+        self._interval_s = 0.0  # the pace in force, as the fleet last said
         self._renew_at = 0.0
-        self._rests_until = 0.0  # for a host without a rate, which has no slots to wait for
+        self._rests_until = 0.0
+        self._cut_at = float("-inf")
+        self._moved_at = 0.0  # when a turn last ended, or its request left
+        self._held_s = 0.0  # how long a turn takes once its slot has come, about
         self._slots: deque[float] = deque()
+        self._last_slot = 0.0
         self._door = UrgentLock()  # who waits for a share
         self._pace = UrgentLock()  # who waits for a slot: apart, since a page inside may need one more request
         self._left = asyncio.Event()
 
     @property
     def idle(self) -> bool:
-        return self._inflight == 0 and self.pending == 0
+        return not (self._inflight or self.pending or self._entering or self._waiting)
 
     @property
-    def interval_s(self) -> float:
-        return max(self._site_interval_s, self._crawl_delay_s)
+    def limits(self) -> Budget:
+        """The budget in force, as this process knows it."""
+        return self._budget
 
-    def budget(self, interval_s: float, concurrency: int) -> None:
-        """What the site definition allows."""
-        self._site_interval_s, self.concurrency = interval_s, concurrency
+    def budget(self, site: int, budget: Budget) -> None:
+        """What a site's definition allows; of several sites on this host the strictest counts."""
+        if self._terms.site(site, budget):
+            self._heed_terms()
 
-    def crawl_delay(self, seconds: float) -> None:
-        """What robots.txt asks for; it counts where it is longer than the definition's interval. Slots that were
-        reserved at a faster pace are given up."""
-        if seconds != self._crawl_delay_s:
-            self._crawl_delay_s = seconds
+    def crawl_delay(self, site: int, seconds: float) -> None:
+        """What robots.txt asks of a site; it counts where it is longer than the budget's interval."""
+        if self._terms.crawl_delay(site, seconds):
+            self._heed_terms()
+
+    def steer(self, override: Override) -> None:
+        """What an operator says, as last read; a pause counts at once, also for those who wait."""
+        if self._terms.steer(override):
+            self._heed_terms()
+        self._left.set()
+
+    def _heed_terms(self) -> None:
+        """Slots that were reserved at a faster pace are given up."""
+        before, self._budget = self._budget, self._terms.budget
+        self._renew_at = 0.0
+        if self._budget.interval_s > before.interval_s:
             self._slots.clear()
 
     @asynccontextmanager
     async def turn(self, latest: float, urgency: int = 0) -> AsyncIterator[None]:
         """Holds one of the host's turns, got before `latest` (loop time). Raises `DeferredError` with when to come back."""
-        await self._enter(latest, urgency)
+        await self.enter(latest, urgency)
+        began = asyncio.get_running_loop().time()
         try:
             yield
         finally:
-            self._leave()
+            self.leave(began)
 
     async def another(self, latest: float, urgency: int = 0) -> None:
         """One more request within a turn that is held (a redirect, robots.txt): the rate counts it as any other."""
-        async with self._pace.held(urgency, latest):
-            await self._take_slot(latest)
+        self._waiting += 1
+        try:
+            async with self._pace.held(urgency, latest):
+                await self._take_slot(latest)
+        finally:
+            self._waiting -= 1
+            self._moved_at = asyncio.get_running_loop().time()
 
-    async def rest(self, seconds: float) -> None:
-        """The host asked for a pause. Slots that other processes hold already (`RESERVED_AHEAD_S`) may still be used."""
+    async def slow(self, rest_s: float, why: str, began: float | None = None) -> None:
+        """The host shall rest. `began`: when a request left whose answer is a reason to go slower, too. Slots that other
+        processes hold already (`RESERVED_AHEAD_S`) may still be used."""
+        now = asyncio.get_running_loop().time()
+        told = now + rest_s <= self._rests_until + 0.5
+        if began is not None and began <= self._cut_at + SETTLES_S:
+            began = None  # the fleet would say the same
+        if told and began is None:
+            return
+        if began is not None:
+            self._cut_at = now
         self._slots.clear()
-        self._rests_until = asyncio.get_running_loop().time() + seconds
-        await self._throttle.rest(self.host, seconds)
+        self._rests_until = max(self._rests_until, now + rest_s)
+        self._renew_at = 0.0
+        age_s = None if began is None else now - began
+        await self._throttle.slow(self.host, self._budget, rest_s=rest_s, why=why, age_s=age_s)
 
     async def keep(self) -> None:
         """Renews the share of requests that take long, when no page comes in that would; gives back one not needed."""
+        if self._terms.sweep():
+            self._heed_terms()
         if self.idle:
             if self._share:
                 self._share = 0
                 self._renew_at = 0.0
-                await self._throttle.reserve(
-                    self.host, interval_s=self.interval_s, slots=0, share=0, inflight=0, concurrency=self.concurrency
-                )
+                await self._ask(0, 0)
         elif self._inflight and asyncio.get_running_loop().time() >= self._renew_at:
             await self._renew(0)
 
-    async def _enter(self, latest: float, urgency: int) -> None:
+    async def enter(self, latest: float, urgency: int = 0) -> None:
+        """As `turn`; what came in must `leave`."""
+        now = asyncio.get_running_loop().time()
+        free = self._inflight < self._share and now < min(self._renew_at, latest) and not self._terms.override.paused
+        if free and not self._door.locked():
+            self._inflight += 1
+        else:
+            self._entering += 1
+            try:
+                await self._pass_door(latest, urgency)
+            finally:
+                self._entering -= 1
+        if not self._interval_s and not self._budget.interval_s and now >= self._rests_until and free:
+            self._moved_at = now
+            return
+        try:
+            await self.another(latest, urgency)
+        except BaseException:
+            self.leave()
+            raise
+
+    async def _pass_door(self, latest: float, urgency: int) -> None:
         loop = asyncio.get_running_loop()
+        came = loop.time()
         async with self._door.held(urgency, latest):
             while True:
                 now = loop.time()
+                if self._terms.override.paused:
+                    raise DeferredError(PAUSED_S)
                 if now >= latest:
                     raise DeferredError(0.0)
                 if now >= self._renew_at or (self._inflight >= self._share and self._wants > self._wanted):
                     await self._renew(0)
                 if self._inflight < self._share:
                     break
+                patience_s = min(max(STUCK_S, 3 * self._held_s), STUCK_MAX_S)
+                if self._inflight and not self._waiting and now - max(came, self._moved_at) > patience_s:
+                    raise DeferredError(STUCK_MAX_S)
                 await self._someone_leaves(min(RETRY_SHARE_S, latest - now) if self._share == 0 else latest - now)
             self._inflight += 1
-        try:
-            async with self._pace.held(urgency, latest):
-                await self._take_slot(latest)
-        except BaseException:
-            self._leave()
-            raise
 
-    def _leave(self) -> None:
+    def leave(self, began: float | None = None) -> None:
+        """Ends a turn; `began`: when its request left."""
         self._inflight -= 1
+        self._moved_at = now = asyncio.get_running_loop().time()
+        if began is not None:
+            self._held_s += 0.2 * (now - began - self._held_s)
         self._left.set()
 
     async def _someone_leaves(self, timeout_s: float) -> None:
+        renew_in_s = self._renew_at - asyncio.get_running_loop().time()
         if self._share == 0:
             self._renew_at = 0.0
         self._left.clear()
         try:
-            async with asyncio.timeout(min(timeout_s, SHARE_RENEWED_S)):
+            async with asyncio.timeout(min(timeout_s, max(renew_in_s, RETRY_SHARE_S), 1.0)):
                 await self._left.wait()
         except TimeoutError:
             pass
@@ -151,15 +206,17 @@ class Gate:
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
-            if not self.interval_s:
+            if self._terms.override.paused:
+                raise DeferredError(PAUSED_S)
+            if not self._interval_s and not self._budget.interval_s:
                 wait_s = self._rests_until - now
                 if wait_s <= 0:
                     return
                 if self._rests_until >= latest:
                     raise DeferredError(wait_s)
-                await asyncio.sleep(wait_s)
+                await asyncio.sleep(min(wait_s, 1.0))
                 continue
-            while self._slots and self._slots[0] < now - LATE_S:
+            while self._slots and self._slots[0] < now - self._late_s:
                 self._slots.popleft()
             if self._slots:
                 at = self._slots[0]
@@ -167,61 +224,58 @@ class Gate:
                     raise DeferredError(at - now)
                 self._slots.popleft()
                 await asyncio.sleep(max(0.0, at - now))
-                return
-            wait_s = await self._renew(self._slots_wanted())
-            if not self._slots:
-                if now + wait_s >= latest:
-                    raise DeferredError(wait_s)
+                if loop.time() <= at + self._late_s and self._rests_until <= at and not self._terms.override.paused:
+                    return
+                continue  # the loop was busy, or the host rests since: the slot is gone
+            free_at = await self._renew(self._slots_wanted())
+            if not self._slots and (self._interval_s or self._budget.interval_s):
+                wait_s = free_at - loop.time()
+                if free_at >= latest:
+                    raise DeferredError(max(wait_s, 0.0))
                 await asyncio.sleep(min(max(wait_s, LATE_S), 1.0))
 
     @property
+    def _late_s(self) -> float:
+        return min(LATE_S, max(LATE_LEAST_S, self._interval_s / 4))
+
+    @property
     def _wants(self) -> int:
-        return max(1, min(self.pending, self.concurrency))
+        return max(1, min(self.pending, self._budget.concurrency))
 
     def _slots_wanted(self) -> int:
-        return max(1, min(self.pending, int(RESERVED_AHEAD_S / self.interval_s)))
+        """One for each page that has its place already; for the next two seconds where this process's places alone can
+        keep the pace, as answers come now. A slot for which no place is free in time is lost to the host."""
+        interval_s = self._interval_s or self._budget.interval_s
+        window = int(RESERVED_AHEAD_S / interval_s)
+        keeps_pace = 0 < 1.5 * self._held_s <= self._share * interval_s and not self._contended
+        return max(1, min(window, max(self.pending, self._waiting) if keeps_pace else self._waiting))
 
     async def _renew(self, slots: int) -> float:
-        """Asks the fleet. Returns the seconds until the host's next free slot."""
-        loop = asyncio.get_running_loop()
-        interval_s, wanted = self.interval_s, self._wants
-        got = await self._throttle.reserve(
-            self.host,
-            interval_s=interval_s,
-            slots=slots,
-            share=wanted,
-            inflight=self._inflight,
-            concurrency=self.concurrency,
-        )
-        answered = loop.time()
-        self._share, self._wanted = got.share, wanted
+        """Asks the fleet. Returns when the host's next free slot is."""
+        wanted = self._wants
+        got = await self._ask(slots, wanted)
+        now = asyncio.get_running_loop().time()
+        self._share, self._wanted, self._contended = got.share, wanted, got.contended
         too_much = self._inflight > got.share  # others wait for what is given up as soon as it is said
-        self._renew_at = answered + (RETRY_SHARE_S if too_much else SHARE_RENEWED_S)
-        if interval_s:
-            self._slots.extend(answered + got.first_s + i * interval_s for i in range(got.slots))
+        self._renew_at = now + (RETRY_SHARE_S if too_much else CONTENDED_S if got.contended else SHARE_RENEWED_S)
+        self._interval_s = got.interval_s
+        if got.interval_s:
+            self._slots.extend(got.at(k) for k in range(got.slots))
+            if got.slots:
+                self._last_slot = self._slots[-1] + got.interval_s
         else:
-            self._rests_until = answered + got.first_s
-        return got.first_s
+            self._slots.clear()
+            self._rests_until = max(self._rests_until, got.at(0))
+        return got.at(0)
 
-
-class Gates:
-    """The gates of this process, made when first needed and swept when idle."""
-
-    def __init__(self, throttle: Throttle) -> None:
-        self._throttle = throttle
-        self._gates: dict[str, Gate] = {}
-
-    def of(self, host: str) -> Gate:
-        gate = self._gates.get(host)
-        if gate is None:
-            gate = self._gates[host] = Gate(host, self._throttle)
-        return gate
-
-    async def sweep(self) -> None:
-        """Called every few seconds. Gives back the shares of idle hosts, so that other processes may use them at once,
-        and renews those of hosts whose answers take long. A throttle that is away changes nothing: shares run out."""
-        with suppress(DeferredError):
-            for host, gate in list(self._gates.items()):
-                await gate.keep()
-                if gate.idle:
-                    self._gates.pop(host, None)
+    async def _ask(self, slots: int, share: int) -> Reserved:
+        good, self.good = self.good, 0
+        return await self._throttle.reserve(
+            self.host,
+            self._budget,
+            slots=slots,
+            share=share,
+            inflight=self._inflight,
+            good=good,
+            busy_until=self._last_slot,
+        )

@@ -26,7 +26,7 @@ from scraper.fetch.faults import fault
 from scraper.fetch.headers import Pairs, headers_dict, merged, request_headers
 from scraper.fetch.proxied import ProxiedTransport
 from scraper.fetch.redirects import STATUSES, Chain, host_of, with_cookies
-from scraper.fetch.transport import AiohttpTransport, tls_context
+from scraper.fetch.transport import AiohttpTransport, StaleConnectionError, tls_context
 from scraper.fetch.via import Via
 from scraper.policy import browsers
 
@@ -118,8 +118,9 @@ class HttpFetcher:
     ) -> Fetched:
         """GETs a page, redirects followed, all of it through `via`. Raises FetchError alone, and what `before_hop` raises.
 
-        `before_hop` is awaited with the URL of each redirect before it is requested (not for the first request: its
-        slot is the caller's); that wait counts neither against `page_timeout_s` nor into `elapsed_s`.
+        `before_hop` is awaited with the URL of each further request before it is sent: a redirect's, or the same again where
+        a kept-alive connection was closed (not for the first request: its slot is the caller's). That wait counts
+        neither against `page_timeout_s` nor into `elapsed_s`.
         """
         if via is None and policy.proxied:
             raise RuntimeError("a page of a site with a proxy would leave without one")
@@ -238,6 +239,17 @@ class _Page:
         self.deadline.reschedule(None if when is None else when + waited_s)
 
     async def _request(self, hop: httpx.URL, headers: Pairs) -> _Answer | _Redirect:
+        try:
+            return await self._send(hop, headers)
+        except StaleConnectionError:  # nobody has answered: once more, as one more request of the host's budget
+            if self._before_hop is not None:
+                await self._wait(self._before_hop, self.url)
+        try:
+            return await self._send(hop, headers)
+        except StaleConnectionError as error:
+            raise fault(error, url=self.url, host=host_of(hop), limits=self._policy) from error
+
+    async def _send(self, hop: httpx.URL, headers: Pairs) -> _Answer | _Redirect:
         status: int | None = None
         try:
             request = httpx.Request("GET", hop, headers=headers, stream=_EMPTY, extensions=self._extensions)
@@ -253,6 +265,8 @@ class _Page:
                 return await self._read(status, response.headers.raw, stream)
             finally:
                 await stream.aclose()
+        except StaleConnectionError:
+            raise
         except Exception as error:
             raise fault(error, url=self.url, host=host_of(hop), limits=self._policy, status=status) from error
 

@@ -2,8 +2,9 @@
 
 Not the one of httpx-aiohttp: that one lower-cases header names, quotes URLs a second time, tells neither the guard's
 refusals nor TLS failures nor bad framing apart, costs 20 us more a GET, and leaves aiohttp's repetition of requests as it
-is. Here a request is sent a second time only when a kept-alive connection turns out to be closed, never on a fresh one:
-a host's budget counts requests. Redirects, decompression, cookies and size limits are the callers' business.
+is. Here nothing is sent a second time: a kept-alive connection that turns out to be closed is a `StaleConnectionError`,
+and whoever asked sends the request again once its host's budget has room for it. Redirects, decompression, cookies and
+size limits are the callers' business.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             auto_decompress=False,
             trust_env=False,
             request_class=self._request_class(),
-            middlewares=(_resend_on_stale_only,),
+            middlewares=(_never_resend,),
             read_bufsize=READ_BUFFER_BYTES,
             max_line_size=HEADER_MAX_BYTES,
             max_field_size=HEADER_MAX_BYTES,
@@ -105,6 +106,11 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 
     async def aclose(self) -> None:
         await self._session.close()
+
+
+class StaleConnectionError(httpx.ReadError):
+    """A kept-alive connection was closed by the other side before it answered: the request may be sent again (RFC 9112
+    9.3.1)."""
 
 
 class _Stream(httpx.AsyncByteStream):
@@ -150,7 +156,7 @@ class _Protocol(ResponseHandler):
 class Connector(aiohttp.TCPConnector):
     """Notes on a request that a connection was opened for it, and gives connections our protocol.
 
-    Two hooks of aiohttp that are not public. Should they move, requests are resent as aiohttp always does, and a body
+    Two hooks of aiohttp that are not public. Should they move, what fails on a fresh connection passes for stale, and a body
     with broken framing ends at the page's deadline; the tests say so.
     """
 
@@ -166,20 +172,22 @@ class Connector(aiohttp.TCPConnector):
         return await super()._create_connection(req, traces, timeout)
 
 
-async def _resend_on_stale_only(
-    request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
-) -> aiohttp.ClientResponse:
-    """aiohttp repeats a GET once after these errors (RFC 9112 9.3.1), whether or not the connection was a reused one."""
+async def _never_resend(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """aiohttp repeats a GET once after these errors, by itself and whether or not the connection was a reused one."""
     try:
         return await handler(request)
     except aiohttp.ClientConnectorError:
         raise
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         if not isinstance(request, Request) or not request.fresh_connection:
-            raise
+            raise _StaleError(str(error)) from error
         if isinstance(error, aiohttp.ServerDisconnectedError):  # its text may be a whole half-read header
             raise aiohttp.ClientConnectionError("it was closed before the answer") from None
         raise aiohttp.ClientConnectionError(str(error)) from error
+
+
+class _StaleError(aiohttp.ClientConnectionError):
+    pass
 
 
 @lru_cache(maxsize=256)
@@ -191,6 +199,8 @@ def _as_httpx(error: Exception) -> Exception:
     """The nearest error of httpx, most telling first: aiohttp's own classes overlap."""
     text = str(error) or type(error).__name__
     match error:
+        case _StaleError():
+            return StaleConnectionError(text)
         case aiohttp.ConnectionTimeoutError():
             return httpx.ConnectTimeout(text)
         case aiohttp.ServerTimeoutError():

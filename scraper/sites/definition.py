@@ -231,6 +231,7 @@ class Site(Model):
         "4/s", description="requests to a host, whole fleet: 60/m, 2/s, unlimited"
     )
     concurrency: int = Field(4, ge=1, le=1000, description="requests at once to a host, whole fleet")
+    burst: int = Field(1, ge=1, le=1000, description="requests that may leave right after each other after a pause")
     revisit: Annotated[Text, AfterValidator(partial(checked, scalars.seconds))] = Field(
         "7d", description="how old a product's data may be before it is fetched again: 7d, 12h, 0"
     )

@@ -84,6 +84,8 @@ UPDATE crawls c
        idle_minutes = CASE WHEN c.progressed_at >= c.watched_at THEN 0 ELSE c.idle_minutes + 1 END
   FROM sites s
  WHERE s.id = c.site_id AND NOT s.paused AND c.status = 'running' AND c.watched_at < now() - interval '1 minute'
+   AND NOT EXISTS (SELECT FROM hosts h JOIN pages p ON p.host = h.host
+                    WHERE h.paused AND p.crawl_id = c.id AND p.status IN ('due', 'leased'))
 RETURNING c.id, c.idle_minutes
 """)
 

@@ -21,6 +21,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Lease, LeasedPage
 from scraper.policy.routing import level_of
+from scraper.sites.scalars import per_second
 from scraper.stores.database import dumps
 
 CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
@@ -90,15 +91,15 @@ ADD_AGAIN = _add_statement(again=True)
 
 # A loose index scan: one step of the due index for each (queue, host), however many pages each has.
 DUE_HOSTS = sa.text("""
-WITH RECURSIVE hosts AS (
+WITH RECURSIVE each AS (
     (SELECT queue, host FROM pages WHERE status = 'due' ORDER BY queue, host LIMIT 1)
     UNION ALL
-    SELECT n.queue, n.host FROM hosts h CROSS JOIN LATERAL (
+    SELECT n.queue, n.host FROM each h CROSS JOIN LATERAL (
         SELECT queue, host FROM pages
          WHERE status = 'due' AND (queue, host) > (h.queue, h.host) ORDER BY queue, host LIMIT 1) n
 )
-SELECT h.queue, h.host, first.priority, c.rate_per_s
-  FROM hosts h
+SELECT h.queue, h.host, first.priority, c.rate_per_s, o.rate
+  FROM each h
  CROSS JOIN LATERAL (
         SELECT priority, crawl_id, not_before FROM (
                SELECT priority, crawl_id, not_before FROM pages
@@ -106,6 +107,8 @@ SELECT h.queue, h.host, first.priority, c.rate_per_s
                 ORDER BY priority DESC, not_before LIMIT :passed_over) most_urgent
          WHERE crawl_id <> ALL (:paused) LIMIT 1) first
   JOIN crawls c ON c.id = first.crawl_id
+  LEFT JOIN hosts o ON o.host = h.host
+ WHERE NOT coalesce(o.paused, false)
  ORDER BY first.priority DESC, first.not_before
 """)
 
@@ -165,6 +168,7 @@ SUSPECTS = sa.text(f"""
 SELECT queue, losses, count(*) FILTER (WHERE status = 'due' AND not_before <= now()) AS due,
        count(DISTINCT lease_id) AS leases
   FROM pages WHERE losses >= {SUSPECT_LOSSES} AND status IN ('due', 'leased') AND crawl_id <> ALL (:paused)
+   AND host NOT IN (SELECT host FROM hosts WHERE paused)
  GROUP BY queue, losses
 """)
 
@@ -174,11 +178,12 @@ UPDATE pages p
    SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
   FROM (SELECT id FROM pages
          WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue AND not_before <= now()
-           AND crawl_id <> ALL (:paused)
+           AND crawl_id <> ALL (:paused) AND host NOT IN (SELECT host FROM hosts WHERE paused)
            AND (kind = 'product') = (
                SELECT kind = 'product' FROM pages
                 WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue
                   AND not_before <= now() AND crawl_id <> ALL (:paused)
+                  AND host NOT IN (SELECT host FROM hosts WHERE paused)
                 ORDER BY priority DESC, id LIMIT 1)
          ORDER BY priority DESC, id LIMIT :pages FOR UPDATE SKIP LOCKED) picked
  WHERE p.id = picked.id
@@ -346,9 +351,13 @@ def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room
 
 
 def due_hosts(connection: sa.Connection, paused: Sequence[int] = ()) -> list[DueHost]:
-    """Every (queue, host) with something due now, the most urgent first; the crawls in `paused` count for nothing."""
+    """Every (queue, host) with something due now, the most urgent first, but for paused hosts; the crawls in `paused`
+    count for nothing."""
     values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1}
-    return [DueHost(r.queue, r.host, r.priority, r.rate_per_s) for r in connection.execute(DUE_HOSTS, values)]
+    return [
+        DueHost(r.queue, r.host, r.priority, r.rate_per_s if r.rate is None else per_second(r.rate))
+        for r in connection.execute(DUE_HOSTS, values)
+    ]
 
 
 def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:

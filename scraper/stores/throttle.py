@@ -1,15 +1,25 @@
-"""A host's budget for the whole fleet, in Redis: when the next requests may leave, and how many at once.
+"""A host's budget for the whole fleet, in Redis: when the next requests may leave, how many at once, and how fast now.
 
-One atomic script a decision, on the server's clock. A process reserves slots ahead for the pages it is about to fetch
-and holds a share of the host's concurrency, renewed while it works; nothing here waits or spins.
+One atomic script a decision (`scraper.stores.scripts`), on Redis's clock. A process reserves slots ahead for the pages it
+is about to fetch and holds a share of the host's places, renewed while it works; nothing here waits or spins.
 
-Weaknesses, knowingly: a Redis that loses its memory forgets the slots that were reserved, so for one reservation
-(`AHEAD_S` at the most) a host may see up to twice its rate; the slots of a worker that dies are lost to the host. A
-token server of its own would have neither, and would be one more thing to run.
+Weaknesses, knowingly:
+
+- A Redis that loses its memory forgets slots, rests and the pace. Each process says what it holds with its next question,
+  so only the slots of those who have not asked yet may be given out twice: for `RESERVED_AHEAD_S` (2 s) at the most, and
+  never more than two requests for each slot. A rest is remembered by the process that met it alone.
+- Slots of a process that dies, or that comes too late for them, are lost to the host; its places for `SHARE_TTL_S`.
+- A slot is where the request leaves the process. What a new connection takes (DNS, TLS) is on top, so that the host may
+  see two requests closer together than they left.
+- A pace that was cut counts for slots reserved from then on; what others hold (2 s at the most) is used.
+
+A token server of its own would have fewer of them, and would be one more thing to run.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,126 +27,135 @@ import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
+from scraper.policy import budget as policy
+from scraper.policy.budget import Budget
+from scraper.stores.scripts import RESERVE, SLOW
 
-AHEAD_S = 5.0  # slots are reserved this far ahead at the most
+AHEAD_S = 2.5  # slots are reserved this far ahead at the most
 AWAY_S = 5.0  # pages come back after this when Redis does not answer
 SHARE_TTL_S = 15.0  # a share that is not renewed is free again after this
-
-# KEYS[1] pace: next free time of the host, in microseconds of the server's clock
-# KEYS[2] shares: hash of process -> "granted:wanted:expires at"
-# ARGV    interval_us, slots wanted, ahead_us, process, share wanted, in flight, concurrency, ttl_us
-# returns {wait until the first slot in us, slots granted, share}
-#
-# What is under way stays counted (`held`), even above the share: a process that has too much is told its new share, and
-# the requests it may not replace count against it until they end. So the sum never exceeds the concurrency.
-RESERVE = """
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local interval, slots, ahead = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local me, want, inflight = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-local limit, ttl = tonumber(ARGV[7]), tonumber(ARGV[8])
-
-local others, count, starving = 0, 0, {}
-local all = redis.call('HGETALL', KEYS[2])
-for i = 1, #all, 2 do
-  if all[i] ~= me then
-    local granted, wanted, expires = string.match(all[i + 1], '(%d+):(%d+):(%d+)')
-    if tonumber(expires) < now then
-      redis.call('HDEL', KEYS[2], all[i])
-    else
-      others = others + granted
-      count = count + 1
-      starving[count] = {tonumber(granted), tonumber(wanted)}
-    end
-  end
-end
-local fair = math.max(1, math.floor(limit / (count + 1)))
-local cap = limit
-for i = 1, count do
-  if starving[i][1] < math.min(starving[i][2], fair) then cap = fair end
-end
-local share = math.max(0, math.min(want, cap, limit - others))
-local held = math.max(inflight, share)
-if want == 0 and inflight == 0 then
-  redis.call('HDEL', KEYS[2], me)
-else
-  redis.call('HSET', KEYS[2], me, string.format('%d:%d:%.0f', held, want, now + ttl))
-  redis.call('PEXPIRE', KEYS[2], math.ceil(ttl / 1000))
-end
-
-local free = math.max(now, tonumber(redis.call('GET', KEYS[1]) or '0'))
-local first = free - now
-local granted = 0
-if interval == 0 then
-  if first == 0 then granted = slots end
-elseif slots > 0 and first <= ahead then
-  granted = math.min(slots, math.floor((ahead - first) / interval) + 1)
-  local after = free + granted * interval
-  redis.call('SET', KEYS[1], string.format('%.0f', after), 'PX', math.ceil((after - now) / 1000) + 1000)
-end
-return {string.format('%.0f', first), granted, share}
-"""
-
-# KEYS[1] pace; ARGV[1] rest_us. The host's next slot moves to now + rest, never back.
-REST = """
-local t = redis.call('TIME')
-local now = t[1] * 1000000 + t[2]
-local until_us = now + tonumber(ARGV[1])
-local free = tonumber(redis.call('GET', KEYS[1]) or '0')
-if until_us > free then
-  redis.call('SET', KEYS[1], string.format('%.0f', until_us), 'PX', math.ceil(ARGV[1] / 1000) + 1000)
-end
-return 1
-"""
+PLACE_TURN_S = 2.0  # how long a process keeps a place while others have none
+LEAD_MAX_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """`slots` requests may leave, the first in `first_s` seconds and each `interval_s` after the one before;
-    `share` may be under way at once in this process, which may be fewer than there are: then none is begun until enough
-    have ended. With no slots, `first_s` says how long the host has no room."""
+    """Slots by the loop's clock: slot k of `slots` at `max(start_at, first_at + k * interval_s)`; with none granted, that
+    of k = 0 is when there may be room. `interval_s` is the pace in force, 0 where there is none. `share` requests may be
+    under way in this process, which may be fewer than there are: then none is begun until enough have ended.
+    `contended`: other processes wait for places."""
 
-    first_s: float
+    start_at: float
+    first_at: float
+    interval_s: float
     slots: int
     share: int
+    contended: bool = False
+
+    def at(self, slot: int) -> float:
+        return max(self.start_at, self.first_at + slot * self.interval_s)
+
+
+class ServerClock:
+    """From Redis's clock to the loop's. Every answer bounds the difference from above (it was on its way for a while); the
+    least bound of the last minute is the best. So slots are never early, and late by the fastest answer's way back."""
+
+    KEPT_S = 30.0
+
+    def __init__(self) -> None:
+        self._now = self._before = math.inf  # bounds of this half minute and the one before
+        self._since = -math.inf
+        self.lead_s = 0.005
+
+    def heard(self, asked: float, answered: float, server_s: float) -> float:
+        """Takes an answer; returns what to add to Redis's time."""
+        upper, lower = answered - server_s, asked - server_s
+        if lower > min(self._now, self._before):  # Redis's clock was set back, or it is another Redis
+            self._now = self._before = math.inf
+        if answered - self._since > self.KEPT_S:
+            self._before, self._now, self._since = self._now, math.inf, answered
+        self._now = min(self._now, upper)
+        self.lead_s = min(LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, 0.9 * self.lead_s))
+        return min(self._now, self._before)
 
 
 class Throttle:
-    """The fleet's budgets, as one process asks for them. Keys: `scraper:pace:HOST`, `scraper:share:HOST`.
+    """The fleet's budgets, as one process asks for them. Keys: `scraper:host:HOST`, `scraper:places:HOST`.
 
     Raises `DeferredError` where Redis is away: that is no page's fault, and no request leaves without a budget.
     """
 
     def __init__(self, redis: aredis.Redis, process: str) -> None:
         self._process = process
+        self._clock = ServerClock()
+        self._offset_s = 0.0
         self._reserve = redis.register_script(RESERVE)
-        self._rest = redis.register_script(REST)
+        self._slow = redis.register_script(SLOW)
 
     async def reserve(
-        self, host: str, *, interval_s: float, slots: int, share: int, inflight: int, concurrency: int
+        self,
+        host: str,
+        budget: Budget,
+        *,
+        slots: int,
+        share: int,
+        inflight: int,
+        good: int = 0,
+        busy_until: float = 0.0,
     ) -> Reservation:
-        """Asks for `slots` requests and a `share` of the host's `concurrency`. `interval_s` 0: no rate limit.
+        """Asks for `slots` requests and a `share` of the host's places. `good` answers came since it was last asked; this
+        process holds slots up to `busy_until` (loop time; 0: none).
 
         Raises `DeferredError` where Redis does not answer: nothing is fetched without a budget.
         """
+        loop = asyncio.get_running_loop()
         args: list[str | int] = [
-            round(interval_s * 1e6),
-            slots,
-            round(max(AHEAD_S, interval_s) * 1e6),
             self._process,
+            _us(budget.interval_s),
+            budget.burst,
+            budget.concurrency,
+            slots,
             share,
             inflight,
-            concurrency,
-            round(SHARE_TTL_S * 1e6),
+            _us(AHEAD_S),
+            _us(self._clock.lead_s),
+            _us(SHARE_TTL_S),
+            _us(PLACE_TURN_S),
+            _us(busy_until - self._offset_s) if busy_until else 0,
+            good,
+            _us(policy.STEP),
+            _us(policy.RECOVERS_S),
         ]
+        asked = loop.time()
         try:
-            keys = [f"scraper:pace:{host}", f"scraper:share:{host}"]
-            first_us, granted, mine = await self._reserve(keys=keys, args=args)
+            answer = await self._reserve(keys=_keys(host), args=args)
         except RedisError as error:  # no budget to be had: the page waits, and pays nothing
             raise DeferredError(AWAY_S) from error
-        return Reservation(first_s=int(first_us) / 1e6, slots=int(granted), share=int(mine))
+        now, start, first, pace, granted, mine, waiting, _ = (int(each) for each in answer)
+        self._offset_s = offset = self._clock.heard(asked, loop.time(), now / 1e6)
+        return Reservation(start / 1e6 + offset, first / 1e6 + offset, pace / 1e6, granted, mine, bool(waiting))
 
-    async def rest(self, host: str, seconds: float) -> None:
-        """The host asked for a pause: nobody gets a slot before it is over."""
+    async def slow(self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None) -> None:
+        """The host rests for `rest_s`: nobody gets a slot before that is over. `age_s`: the request that left so long ago
+        is a reason to go slower from now on; None: there is none."""
+        args: list[str | int] = [
+            _us(rest_s),
+            why,
+            -1 if age_s is None else _us(age_s),
+            _us(policy.SETTLES_S),
+            _us(policy.CUT),
+            _us(policy.FLOOR),
+            _us(budget.interval_s),
+            budget.concurrency,
+            _us(policy.RECOVERS_S),
+        ]
         with suppress(RedisError):  # the page's own retry waits as long anyway
-            await self._rest(keys=[f"scraper:pace:{host}"], args=[round(seconds * 1e6)])
+            await self._slow(keys=_keys(host), args=args)
+
+
+def _keys(host: str) -> list[str]:
+    return [f"scraper:host:{host}", f"scraper:places:{host}"]
+
+
+def _us(seconds: float) -> int:
+    return round(seconds * 1e6)

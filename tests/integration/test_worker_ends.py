@@ -17,12 +17,12 @@ from sqlalchemy.exc import OperationalError
 
 from scraper import worker as worker_module
 from scraper import writer as writer_module
+from scraper.batch import Batch
 from scraper.dispatch import dispatch
 from scraper.fetch.gate import Gate
 from scraper.finish import finish
 from scraper.policy.verdict import RetryPolicy
 from scraper.reap import reap
-from scraper.scrape import Batch
 from scraper.settings import Settings
 from scraper.stores import crawls, frontier, sites
 from scraper.stores.database import make_engine
@@ -313,7 +313,7 @@ def test_a_worker_that_was_frozen_follows_no_redirect(bench: Bench, keeper: Call
 
 
 class Slots:
-    """Every wait for a host's slot lasts until it is let on, but for the first `free` ones."""
+    """Every wait for a slot of a host that has a rate lasts until it is let on, but for the first `free` ones."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int = 0) -> None:
         self.free, self.waiting, self.door = free, 0, threading.Event()
@@ -347,7 +347,7 @@ def test_a_page_is_not_asked_for_after_the_wait_for_its_slot(
     bench: Bench, keeper: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper(NEVER_S)
-    bench.site()
+    bench.site(rate="100/s")
     bench.pages(1)
     frozen_meanwhile(bench, Slots(monkeypatch))
     assert bench.asked() == {}
@@ -355,7 +355,7 @@ def test_a_page_is_not_asked_for_after_the_wait_for_its_slot(
 
 def test_nor_is_robots_txt(bench: Bench, keeper: Callable[[float], None], monkeypatch: pytest.MonkeyPatch) -> None:
     keeper(NEVER_S)
-    bench.site(robots="obey")
+    bench.site(rate="100/s", robots="obey")
     bench.pages(1)
     frozen_meanwhile(bench, Slots(monkeypatch))
     assert bench.asked() == {}
@@ -365,7 +365,7 @@ def test_nor_is_where_a_page_redirects_to(
     bench: Bench, keeper: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keeper(NEVER_S)
-    bench.site()
+    bench.site(rate="100/s")
     target = bench.shop.serve("/target", product("x", "A").encode())
     (page,) = bench.pages(1, redirect(target))
     frozen_meanwhile(bench, Slots(monkeypatch, free=1))
@@ -378,7 +378,7 @@ def test_nor_is_robots_txt_of_the_host_it_redirects_to(
     """Another port is another host, with rules of its own."""
     keeper(NEVER_S)
     with OddShop() as elsewhere:
-        bench.site(robots="obey", hosts=[elsewhere.url().removeprefix("http://")])
+        bench.site(rate="100/s", robots="obey", hosts=[elsewhere.url().removeprefix("http://")])
         target = elsewhere.serve("/target", product("x", "A").encode())
         (page,) = bench.pages(1, redirect(target))
         frozen_meanwhile(bench, Slots(monkeypatch, free=2))
@@ -390,7 +390,7 @@ def test_one_that_was_not_frozen_asks_for_all_of_it(bench: Bench, monkeypatch: p
     """What the four above rely on: these are the waits there are."""
     slots = Slots(monkeypatch)
     with OddShop() as elsewhere:
-        bench.site(robots="obey", hosts=[elsewhere.url().removeprefix("http://")])
+        bench.site(rate="100/s", robots="obey", hosts=[elsewhere.url().removeprefix("http://")])
         target = elsewhere.serve("/target", product("x", "A").encode())
         (page,) = bench.pages(1, redirect(target))
         bench.begin(bench.worker())

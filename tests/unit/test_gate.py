@@ -14,7 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.fetch.gate import LATE_S, RESERVED_AHEAD_S, SHARE_RENEWED_S, Gate, Gates
+from scraper.fetch.gate import LATE_S, RESERVED_AHEAD_S, SHARE_RENEWED_S, STUCK_MAX_S, Gate
+from scraper.fetch.gates import Gates
+from scraper.policy.budget import Budget, Override
 from scraper.stores.throttle import Reservation
 
 FAR = 10_000.0
@@ -50,39 +52,53 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-class Budget:
+class Fleet:
     """A throttle with one host and this one process: paces like the real one, and grants `limit` at the most."""
 
     def __init__(self, limit: int = 1000, ahead_s: float = 5.0) -> None:
         self.limit, self.ahead_s = limit, ahead_s
         self.free = 0.0
+        self.contended = False
         self.asked: list[dict[str, Any]] = []
         self.given_back: list[str] = []
+        self.slowed: list[tuple[float, str, float | None]] = []
         self.away = False
 
     async def reserve(
-        self, host: str, *, interval_s: float, slots: int, share: int, inflight: int, concurrency: int
+        self,
+        host: str,
+        budget: Budget,
+        *,
+        slots: int,
+        share: int,
+        inflight: int,
+        good: int = 0,
+        busy_until: float = 0.0,
     ) -> Reservation:
         await asyncio.sleep(0)
         if self.away:
             raise DeferredError(5.0)
-        self.asked.append({"slots": slots, "share": share, "inflight": inflight, "at": now()})
+        self.asked.append({"slots": slots, "share": share, "inflight": inflight, "good": good, "at": now()})
         if share == 0 and inflight == 0:
             self.given_back.append(host)
-        first = max(0.0, self.free - now())
+        interval_s = budget.interval_s
+        first = max(self.free, now())
         granted = 0
-        if interval_s and slots and first <= self.ahead_s:
-            granted = min(slots, int((self.ahead_s - first) / interval_s) + 1)
-            self.free = now() + first + granted * interval_s
-        return Reservation(first, granted, min(share, self.limit, concurrency))
+        if interval_s and slots and first - now() <= self.ahead_s:
+            granted = min(slots, int((now() + self.ahead_s - first) / interval_s) + 1)
+            self.free = first + granted * interval_s
+        return Reservation(
+            first, first, interval_s, granted, min(share, self.limit, budget.concurrency), self.contended
+        )
 
-    async def rest(self, host: str, seconds: float) -> None:
-        self.free = max(self.free, now() + seconds)
+    async def slow(self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None) -> None:
+        self.free = max(self.free, now() + rest_s)
+        self.slowed.append((rest_s, why, age_s))
 
 
-def gate_of(budget: Budget, *, interval_s: float = 0.0, concurrency: int = 4, pending: int = 100) -> Gate:
-    gate = Gate("shop.example", budget)
-    gate.budget(interval_s, concurrency)
+def gate_of(fleet: Fleet, *, interval_s: float = 0.0, concurrency: int = 4, pending: int = 100) -> Gate:
+    gate = Gate("shop.example", fleet)
+    gate.budget(1, Budget(interval_s, concurrency))
     gate.pending = pending
     return gate
 
@@ -115,7 +131,7 @@ class Visits:
 @pytest.mark.parametrize("limit", [1, 3, 100])
 def test_the_share_is_never_exceeded(limit: int) -> None:
     async def work() -> None:
-        gate = gate_of(Budget(limit), concurrency=8, pending=40)
+        gate = gate_of(Fleet(limit), concurrency=8, pending=40)
         visits = Visits(gate)
         await asyncio.gather(*(visits.one() for _ in range(40)))
         assert visits.most == min(limit, 8)
@@ -129,24 +145,24 @@ def test_a_share_that_shrinks_is_kept_to_while_pages_wait_for_their_slots() -> N
     """The throttle counts what is under way: a page that has passed the door must be in that number."""
 
     async def work() -> None:
-        budget = Budget()
-        gate = gate_of(budget, interval_s=0.5, concurrency=4, pending=30)
+        fleet = Fleet()
+        gate = gate_of(fleet, interval_s=0.5, concurrency=4, pending=30)
         visits = Visits(gate, lasts_s=3.0)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(30)]
         await asyncio.sleep(2)
-        budget.limit = 2
+        fleet.limit = 2
         await asyncio.sleep(SHARE_RENEWED_S + 8)
         visits.most = visits.inside
         await asyncio.gather(*pages)
         assert visits.most <= 2
-        assert all(asked["inflight"] <= 4 for asked in budget.asked)
+        assert all(asked["inflight"] <= 4 for asked in fleet.asked)
 
     run(work)
 
 
 def test_slots_are_used_in_order_and_at_their_time() -> None:
     async def work() -> None:
-        gate = gate_of(Budget(), interval_s=0.5, concurrency=50, pending=20)
+        gate = gate_of(Fleet(), interval_s=0.5, concurrency=50, pending=20)
         visits = Visits(gate, lasts_s=0.1)
         await asyncio.gather(*(visits.one() for _ in range(20)))
         assert visits.began == sorted(visits.began)
@@ -159,7 +175,7 @@ def test_slots_are_used_in_order_and_at_their_time() -> None:
 @given(
     st.integers(1, 10),
     st.sampled_from([0.05, 0.25, 1.0, 4.0]),
-    st.lists(st.tuples(st.floats(0, 20), st.floats(0, 5), st.booleans()), min_size=1, max_size=25),
+    st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1.9), st.booleans()), min_size=1, max_size=25),
 )
 def test_whatever_comes_the_pace_and_the_share_hold(
     concurrency: int, interval_s: float, pages: list[tuple[float, float, bool]]
@@ -167,7 +183,7 @@ def test_whatever_comes_the_pace_and_the_share_hold(
     """Pages at any time, of any length, with or without one more request inside."""
 
     async def work() -> None:
-        gate = gate_of(Budget(), interval_s=interval_s, concurrency=concurrency, pending=len(pages))
+        gate = gate_of(Fleet(), interval_s=interval_s, concurrency=concurrency, pending=len(pages))
         requests: list[float] = []
         inside = 0
 
@@ -201,7 +217,7 @@ def test_what_is_urgent_overtakes_all_that_is_not_under_way(interval_s: float, c
     at the door."""
 
     async def work() -> None:
-        gate = gate_of(Budget(), interval_s=interval_s, concurrency=concurrency, pending=101)
+        gate = gate_of(Fleet(), interval_s=interval_s, concurrency=concurrency, pending=101)
         low, high = Visits(gate, lasts_s=0.2), Visits(gate, lasts_s=0.2)
         pages = [asyncio.ensure_future(low.one(urgency=4)) for _ in range(100)]
         await asyncio.sleep(5)
@@ -217,7 +233,7 @@ def test_what_is_urgent_overtakes_all_that_is_not_under_way(interval_s: float, c
 
 def test_who_is_overtaken_for_ever_goes_back_in_time() -> None:
     async def work() -> None:
-        gate = gate_of(Budget(), concurrency=1, pending=60)
+        gate = gate_of(Fleet(), concurrency=1, pending=60)
         high, low = Visits(gate), Visits(gate)
         waiting = asyncio.gather(*(high.one(urgency=16) for _ in range(50)), low.one(latest=10.0, urgency=4))
         await asyncio.sleep(10.1)
@@ -230,7 +246,7 @@ def test_who_is_overtaken_for_ever_goes_back_in_time() -> None:
 
 def test_a_turn_that_comes_too_late_is_refused_with_when_to_come_back() -> None:
     async def work() -> None:
-        gate = gate_of(Budget(), interval_s=2.0, concurrency=10, pending=10)
+        gate = gate_of(Fleet(), interval_s=2.0, concurrency=10, pending=10)
         visits = Visits(gate, lasts_s=0.0)
         await asyncio.gather(*(visits.one(latest=5.0) for _ in range(10)))
         assert visits.began == pytest.approx([0.0, 2.0, 4.0])
@@ -242,39 +258,66 @@ def test_a_turn_that_comes_too_late_is_refused_with_when_to_come_back() -> None:
     run(work)
 
 
-def test_nobody_waits_longer_than_the_batch_lasts_for_a_share() -> None:
+def test_nobody_waits_for_a_host_that_hangs() -> None:
+    """The batches that pages outside belong to would last as long as the hanging answers, and hold places of other hosts."""
+
     async def work() -> None:
-        gate = gate_of(Budget(), concurrency=1, pending=2)
+        gate = gate_of(Fleet(), concurrency=2, pending=20)
         hanging, late = Visits(gate, lasts_s=100), Visits(gate)
-        first = asyncio.ensure_future(hanging.one())
+        inside = [asyncio.ensure_future(hanging.one()) for _ in range(2)]
         await asyncio.sleep(0.1)
-        await late.one(latest=10.0)
-        assert (late.began, len(late.deferred)) == ([], 1)
-        assert now() == pytest.approx(10, abs=0.5)
-        await first
+        await asyncio.gather(*(late.one(latest=10.0) for _ in range(18)))
+        assert (late.began, late.deferred) == ([], [STUCK_MAX_S] * 18)
+        assert now() <= 5
+        await asyncio.gather(*inside)
+
+    run(work)
+
+
+def test_a_host_that_is_known_to_be_slow_is_waited_for() -> None:
+    async def work() -> None:
+        gate = gate_of(Fleet(), concurrency=1, pending=6)
+        visits = Visits(gate, lasts_s=1.9)
+        await asyncio.gather(*(visits.one() for _ in range(5)))
+        visits.lasts_s = 2.5
+        gate.pending = 4
+        await asyncio.gather(*(visits.one() for _ in range(4)))
+        assert len(visits.began) == 9 and not visits.deferred
+
+    run(work)
+
+
+def test_nobody_waits_longer_than_the_batch_lasts() -> None:
+    async def work() -> None:
+        fleet = Fleet(limit=1)
+        gate = gate_of(fleet, interval_s=3.0, concurrency=1, pending=9)
+        visits = Visits(gate, lasts_s=0.1)
+        await asyncio.gather(*(visits.one(latest=10.0) for _ in range(9)))
+        assert len(visits.began) == 4 and len(visits.deferred) == 5
+        assert now() <= 10.0
 
     run(work)
 
 
 def test_without_any_share_a_page_is_deferred_and_the_fleet_asked_now_and_then() -> None:
     async def work() -> None:
-        budget = Budget(limit=0)
-        visits = Visits(gate_of(budget, pending=1))
+        fleet = Fleet(limit=0)
+        visits = Visits(gate_of(fleet, pending=1))
         await visits.one(latest=10.0)
         assert len(visits.deferred) == 1
-        assert 10 <= len(budget.asked) <= 60
+        assert 10 <= len(fleet.asked) <= 60
 
     run(work)
 
 
 def test_a_host_without_room_is_not_asked_in_a_tight_loop() -> None:
     async def work() -> None:
-        budget = Budget()
-        budget.free = 8.0
-        visits = Visits(gate_of(budget, interval_s=1.0, pending=1))
+        fleet = Fleet()
+        fleet.free = 8.0
+        visits = Visits(gate_of(fleet, interval_s=1.0, pending=1))
         await visits.one(latest=20.0)
         assert visits.began == [pytest.approx(8.0, abs=0.1)]
-        assert len(budget.asked) < 15
+        assert len(fleet.asked) < 15
 
     run(work)
 
@@ -283,7 +326,7 @@ def test_late_slots_are_given_up() -> None:
     """Pages that come after a pause do not catch up on what they missed."""
 
     async def work() -> None:
-        gate = gate_of(Budget(), interval_s=0.1, concurrency=50, pending=20)
+        gate = gate_of(Fleet(), interval_s=0.1, concurrency=50, pending=20)
         visits = Visits(gate, lasts_s=0.0)
         await visits.one()
         await asyncio.sleep(30)
@@ -296,13 +339,13 @@ def test_late_slots_are_given_up() -> None:
 
 def test_slots_are_asked_for_several_pages_at_once_but_not_far_ahead() -> None:
     async def work() -> None:
-        budget = Budget()
-        visits = Visits(gate_of(budget, interval_s=0.1, concurrency=50, pending=50), lasts_s=0.0)
+        fleet = Fleet()
+        visits = Visits(gate_of(fleet, interval_s=0.1, concurrency=50, pending=50), lasts_s=0.0)
         await asyncio.gather(*(visits.one() for _ in range(50)))
-        wanted = [asked["slots"] for asked in budget.asked if asked["slots"]]
+        wanted = [asked["slots"] for asked in fleet.asked if asked["slots"]]
         assert max(wanted) == int(RESERVED_AHEAD_S / 0.1)
         assert sum(wanted) <= 50 + max(wanted)
-        assert len(budget.asked) < 12
+        assert len(fleet.asked) < 12
 
     run(work)
 
@@ -311,7 +354,7 @@ def test_more_pages_ask_for_a_larger_share_at_once() -> None:
     """A listing alone gets a share of one; the hundred products it found do not wait for the next renewal."""
 
     async def work() -> None:
-        gate = gate_of(Budget(), concurrency=8, pending=1)
+        gate = gate_of(Fleet(), concurrency=8, pending=1)
         visits = Visits(gate, lasts_s=0.5)
         await visits.one()
         gate.pending = 16
@@ -327,7 +370,7 @@ def test_a_page_inside_gets_another_request_while_others_wait_to_enter() -> None
     """A redirect or robots.txt of the only page allowed in must not wait for those outside, nor they for it."""
 
     async def work() -> None:
-        gate = gate_of(Budget(), interval_s=0.1, concurrency=1, pending=2)
+        gate = gate_of(Fleet(), interval_s=0.1, concurrency=1, pending=2)
         waiting = Visits(gate)
         async with gate.turn(FAR):
             outside = asyncio.ensure_future(waiting.one(latest=50.0))
@@ -346,10 +389,10 @@ def test_a_host_that_asks_for_rest_gets_it(interval_s: float) -> None:
     """With a rate and without one; pages that can wait do, the others go back."""
 
     async def work() -> None:
-        gate = gate_of(Budget(), interval_s=interval_s, concurrency=5, pending=3)
+        gate = gate_of(Fleet(), interval_s=interval_s, concurrency=5, pending=3)
         visits = Visits(gate, lasts_s=0.0)
         await visits.one()
-        await gate.rest(30.0)
+        await gate.slow(30.0, "429")
         await visits.one(latest=10.0)
         assert visits.deferred == [pytest.approx(30, abs=1)]
         await visits.one(latest=100.0)
@@ -360,9 +403,9 @@ def test_a_host_that_asks_for_rest_gets_it(interval_s: float) -> None:
 
 def test_another_process_hears_of_a_rest_with_its_next_share() -> None:
     async def work() -> None:
-        budget = Budget()
-        here, there = gate_of(budget, pending=1), gate_of(budget, pending=1)
-        await here.rest(30.0)
+        fleet = Fleet()
+        here, there = gate_of(fleet, pending=1), gate_of(fleet, pending=1)
+        await here.slow(30.0, "429")
         visits = Visits(there)
         await visits.one(latest=10.0)
         assert (visits.began, len(visits.deferred)) == ([], 1)
@@ -372,17 +415,17 @@ def test_another_process_hears_of_a_rest_with_its_next_share() -> None:
 
 def test_a_crawl_delay_counts_where_it_is_longer_and_survives_the_next_budget() -> None:
     async def work() -> None:
-        gate = gate_of(Budget(), interval_s=0.2, concurrency=10, pending=6)
+        gate = gate_of(Fleet(), interval_s=0.2, concurrency=10, pending=6)
         visits = Visits(gate, lasts_s=0.0)
         await visits.one()
-        gate.crawl_delay(3.0)
+        gate.crawl_delay(1, 3.0)
         for _ in range(4):
-            gate.budget(0.2, 10)
+            gate.budget(1, Budget(0.2, 10))
             await visits.one()
         gaps = [b - a for a, b in pairwise(visits.began[1:])]
         assert gaps == pytest.approx([3.0] * 3)
-        gate.crawl_delay(0.1)
-        assert gate.interval_s == 0.2
+        gate.crawl_delay(1, 0.1)
+        assert gate.limits.interval_s == 0.2
 
     run(work)
 
@@ -390,14 +433,14 @@ def test_a_crawl_delay_counts_where_it_is_longer_and_survives_the_next_budget() 
 @pytest.mark.parametrize("wait", ["for a share", "for a slot", "for the fleet's answer"])
 def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str) -> None:
     async def work() -> None:
-        budget = Budget()
-        gate = gate_of(budget, interval_s=0.0 if wait == "for a share" else 2.0, concurrency=1, pending=3)
+        fleet = Fleet()
+        gate = gate_of(fleet, interval_s=0.0 if wait == "for a share" else 2.0, concurrency=1, pending=3)
         visits = Visits(gate, lasts_s=5.0)
         if wait == "for a share":
             first = asyncio.ensure_future(visits.one())
         else:
-            gate.concurrency = 3
-            budget.free = 2.0
+            gate.budget(1, Budget(2.0, 3))
+            fleet.free = 2.0
             first = None
         if wait != "for the fleet's answer":
             await asyncio.sleep(0.01)
@@ -419,7 +462,7 @@ def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str
 def test_cancelling_at_any_moment_leaks_nothing(interval_s: float) -> None:
     async def work() -> None:
         rng = random.Random(7)
-        gate = gate_of(Budget(limit=3), interval_s=interval_s, concurrency=3, pending=60)
+        gate = gate_of(Fleet(limit=3), interval_s=interval_s, concurrency=3, pending=60)
         visits = Visits(gate, lasts_s=0.4)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(60)]
         for page in rng.sample(pages, 40):
@@ -436,7 +479,7 @@ def test_cancelling_at_any_moment_leaks_nothing(interval_s: float) -> None:
 
 def test_an_error_inside_a_turn_gives_it_back() -> None:
     async def work() -> None:
-        gate = gate_of(Budget(), pending=0)
+        gate = gate_of(Fleet(), pending=0)
         with pytest.raises(ZeroDivisionError):
             async with gate.turn(FAR):
                 raise ZeroDivisionError
@@ -447,22 +490,22 @@ def test_an_error_inside_a_turn_gives_it_back() -> None:
 
 def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
     async def work() -> None:
-        budget = Budget()
-        gates = Gates(budget)
+        fleet = Fleet()
+        gates = Gates(fleet)
         idle, busy, expecting = (gates.of(f"{name}.example") for name in ("idle", "busy", "expecting"))
         for gate in (idle, busy, expecting):
-            gate.budget(0.0, 2)
+            gate.budget(1, Budget(0.0, 2))
             await Visits(gate, 0.0).one()
             gate.pending = 0
         expecting.pending = 1
         async with busy.turn(FAR):
             await gates.sweep()
-            assert budget.given_back == ["idle.example"]
+            assert fleet.given_back == ["idle.example"]
             assert gates.of("idle.example") is not idle
             assert gates.of("busy.example") is busy
             assert gates.of("expecting.example") is expecting
         await gates.sweep()
-        assert budget.given_back == ["idle.example", "busy.example"]
+        assert fleet.given_back == ["idle.example", "busy.example"]
 
     run(work)
 
@@ -471,41 +514,164 @@ def test_a_long_answer_does_not_cost_the_share() -> None:
     """A share that nobody renewed would be another process's after its time to live, and the host see one too many."""
 
     async def work() -> None:
-        budget = Budget()
-        gates = Gates(budget)
+        fleet = Fleet()
+        gates = Gates(fleet)
         gate = gates.of("slow.example")
-        gate.budget(0.0, 1)
+        gate.budget(1, Budget(0.0, 1))
         gate.pending = 1
         async with gate.turn(FAR):
             for _ in range(15):
                 await asyncio.sleep(2)
                 await gates.sweep()
-        times = [asked["at"] for asked in budget.asked]
+        times = [asked["at"] for asked in fleet.asked]
         assert max(b - a for a, b in pairwise(times)) <= SHARE_RENEWED_S + 2
-        assert all(asked["inflight"] == 1 for asked in budget.asked[1:])
+        assert all(asked["inflight"] == 1 for asked in fleet.asked[1:])
 
     run(work)
 
 
 def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
     async def work() -> None:
-        budget = Budget()
-        gates = Gates(budget)
+        fleet = Fleet()
+        gates = Gates(fleet)
         gate = gates.of("shop.example")
-        gate.budget(0.5, 2)
+        gate.budget(1, Budget(0.5, 2))
         visits = Visits(gate, 0.0)
         gate.pending = 3
         await visits.one()
-        budget.away = True
+        fleet.away = True
         await asyncio.sleep(SHARE_RENEWED_S + 1)
         await visits.one()
         assert visits.deferred == [5.0]
         gate.pending = 0
         await gates.sweep()
-        budget.away = False
+        fleet.away = False
         gate.pending = 1
         await visits.one()
         assert len(visits.began) == 2
         assert gate.idle
+
+    run(work)
+
+
+# --- the pace --------------------------------------------------------------------------------------------------------
+
+
+def test_good_answers_are_told_with_the_next_question_and_cost_none_of_their_own() -> None:
+    async def work() -> None:
+        fleet = Fleet()
+        gate = gate_of(fleet, concurrency=8, pending=1000)
+        visits = Visits(gate, lasts_s=0.1)
+        for _ in range(100):
+            await asyncio.gather(*(visits.one() for _ in range(8)))
+            gate.good += 8
+        assert len(fleet.asked) <= 5
+        assert sum(asked["good"] for asked in fleet.asked) + gate.good == 800
+
+    run(work)
+
+
+def test_many_complaints_at_once_are_told_once() -> None:
+    """Those of requests that left before the pace was cut, or before the cut can have taken effect, say nothing new."""
+
+    async def work() -> None:
+        fleet = Fleet()
+        gate = gate_of(fleet)
+        began = now()
+        await asyncio.sleep(3.0)
+        await asyncio.gather(*(gate.slow(5.0, "429", began) for _ in range(50)))
+        assert fleet.slowed == [(5.0, "429", 3.0)]
+        await gate.slow(0.0, "503", now() + 1.0)
+        await gate.slow(60.0, "429, Retry-After 60 s", now() + 1.0)
+        await asyncio.sleep(5.0)
+        await gate.slow(0.0, "503", now())
+        assert [(rest_s, age_s) for rest_s, _, age_s in fleet.slowed[1:]] == [(60.0, None), (0.0, 0.0)]
+
+    run(work)
+
+
+def test_of_two_sites_on_one_host_the_stricter_budget_counts() -> None:
+    async def work() -> None:
+        gate = gate_of(Fleet(), interval_s=0.5, concurrency=4)
+        gate.budget(2, Budget(0.1, 2, burst=5))
+        gate.crawl_delay(2, 0.7)
+        gate.budget(1, Budget(0.5, 4))
+        assert gate.limits == Budget(0.7, 2, 1)
+        mine = Budget(0.5, 4)
+        gate.budget(1, mine)
+        for _ in range(3):
+            gate.budget(1, mine)
+            await gate.keep()
+        assert gate.limits == Budget(0.5, 4), "the other site is done"
+
+    run(work)
+
+
+def test_an_operators_word_counts_at_once_and_a_crawl_delay_all_the_same() -> None:
+    async def work() -> None:
+        gates = Gates(Fleet())
+        gate = gates.of("shop.example")
+        gate.budget(1, Budget(0.5, 4))
+        gates.steer({"shop.example": Override(interval_s=0.1, concurrency=9, burst=3)})
+        assert gate.limits == Budget(0.1, 9, 3)
+        gate.crawl_delay(1, 0.25)
+        assert gate.limits == Budget(0.25, 9, 1)
+        gates.steer({})
+        assert gate.limits == Budget(0.5, 4)
+
+    run(work)
+
+
+@pytest.mark.parametrize("interval_s", [0.0, 4.0])
+def test_a_paused_host_lets_nobody_in_and_sends_back_who_waits(interval_s: float) -> None:
+    async def work() -> None:
+        gates = Gates(Fleet())
+        gate = gates.of("shop.example")
+        gate.budget(1, Budget(interval_s, 1))
+        gate.pending = 3
+        visits = Visits(gate, lasts_s=1.5)
+        pages = [asyncio.ensure_future(visits.one()) for _ in range(2)]
+        await asyncio.sleep(0.5)
+        gates.steer({"shop.example": Override(paused=True)})
+        await visits.one()
+        await asyncio.gather(*pages)
+        assert (len(visits.began), len(visits.deferred)) == (1, 2)
+        gates.steer({})
+        gate.pending = 1
+        await visits.one()
+        assert len(visits.began) == 2
+        assert gate.idle
+
+    run(work)
+
+
+def test_a_slot_for_which_the_loop_comes_too_late_is_not_used() -> None:
+    """Used late it would crowd the next one, which may be another process's."""
+
+    async def work() -> None:
+        gate = gate_of(Fleet(), interval_s=1.0, concurrency=10, pending=6)
+        visits = Visits(gate, lasts_s=0.0)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        pages = [asyncio.ensure_future(visits.one()) for _ in range(6)]
+        await asyncio.sleep(1.5)
+        loop.jumping.now += 0.8  # somebody parses a large page
+        await asyncio.gather(*pages)
+        assert len(visits.began) == 6
+        assert all(abs(began - round(began)) <= LATE_S for began in visits.began)
+        assert all(b - a >= 1.0 - LATE_S for a, b in pairwise(visits.began))
+
+    run(work)
+
+
+def test_slots_are_not_reserved_for_pages_that_have_no_place() -> None:
+    """One place and answers of two seconds: of four slots a second seven in eight would be lost to everybody."""
+
+    async def work() -> None:
+        fleet = Fleet(limit=1)
+        gate = gate_of(fleet, interval_s=0.25, concurrency=1, pending=10)
+        visits = Visits(gate, lasts_s=2.0)
+        await asyncio.gather(*(visits.one() for _ in range(10)))
+        assert sum(asked["slots"] for asked in fleet.asked) <= 12
 
     run(work)

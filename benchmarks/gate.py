@@ -1,0 +1,67 @@
+"""What a page pays for its host's budget: `python -m benchmarks.gate`. A real Valkey, no requests.
+
+CPU time of this process a page, on one host: without a rate, and with one that is never reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import redis.asyncio as aredis
+
+from scraper import embedded
+from scraper.fetch.gates import Gates
+from scraper.policy.budget import Budget
+from scraper.settings import Settings
+from scraper.stores.throttle import Throttle
+
+PAGES = 50_000
+LANES = 64
+
+
+async def crawl(url: str, budget: Budget, pages: int) -> float:
+    """CPU seconds a page."""
+    async with aredis.Redis.from_url(url) as client:
+        gates = Gates(Throttle(client, "bench"))
+        gate = gates.of("shop.example")
+        left = gate.pending = pages
+        far = asyncio.get_running_loop().time() + 1e6
+
+        async def lane() -> None:
+            nonlocal left
+            while left > 0:
+                left -= 1
+                gate.budget(1, budget)
+                gate.crawl_delay(1, 0.0)
+                async with gate.turn(far):
+                    gate.good += 1
+                gate.pending -= 1
+
+        began = time.process_time()
+        await asyncio.gather(*(lane() for _ in range(LANES)))
+        return (time.process_time() - began) / pages
+
+
+def main() -> None:
+    for name in ("DATABASE_URL", "REDIS_URL", "BROKER_URL"):
+        os.environ.pop(name, None)
+    with tempfile.TemporaryDirectory(prefix="scraper-bench-") as home:
+        settings = Settings(home=Path(home))
+        embedded.up(settings)
+        try:
+            for name, budget, pages in (
+                ("no rate", Budget(0.0, LANES), PAGES),
+                ("5,000 a second", Budget(0.0002, LANES), PAGES // 10),
+            ):
+                cpu_s = min(asyncio.run(crawl(settings.valkey_url, budget, pages)) for _ in range(3))
+                print(f"{name:<20}{1e6 * cpu_s:>8.1f} us a page")
+        finally:
+            embedded.down(settings)
+
+
+if __name__ == "__main__":
+    main()

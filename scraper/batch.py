@@ -1,0 +1,68 @@
+"""A batch: the pages of one lease while a worker has them, and what one try of a page came to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from scraper.crawl_context import CrawlContext
+from scraper.domain import Extracted, Lease, LeasedPage, Outcome
+from scraper.fetch.gate import Gate
+from scraper.writer import Pending
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One try of a page: what happened, and what came of it."""
+
+    outcome: Outcome
+    http_status: int | None = None
+    final_url: str | None = None
+    extracted: Extracted | None = None
+    error: str | None = None
+    excerpt: str | None = None
+    head: Mapping[str, str] | None = None
+    delay_s: float | None = None
+    began: float = 0.0  # loop time at which the last request left
+
+
+@dataclass(slots=True)
+class Batch:
+    """A lease being worked on. Times are the loop's: after `latest` no page is begun; until `ours_until` the lease is
+    certainly ours, by our own clock from before it was claimed or prolonged. A process that was frozen or cut off for longer
+    begins nothing in its name until it has been prolonged, even where nobody has told it yet that it is lost.
+    """
+
+    lease: Lease
+    latest: float
+    ours_until: float
+    pending: Pending
+    moved_at: float = 0.0  # when a page was last settled
+    unsettled: int = 0
+    lost: bool = False
+    handed_back: bool = False
+    cut_short: bool = False
+    inactive_crawls: set[int] = field(default_factory=set)  # ended, or of a paused site
+    contexts: dict[int, CrawlContext | Tried] = field(
+        default_factory=dict
+    )  # of a crawl without one: what its pages get
+    queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)  # the pages that are not begun
+    visits: set[asyncio.Task[None]] = field(default_factory=set)  # the lanes that are on the way to a page or back
+
+    def over(self, page: LeasedPage) -> bool:
+        """True where a page is not to be begun any more. Going back untried changes nothing if its lease is lost or its
+        crawl has ended: the fence sees to that."""
+        return self.handed_back or page.crawl_id in self.inactive_crawls or not self.ours
+
+    @property
+    def ours(self) -> bool:
+        """Whether the lease is certainly ours: what is under way may go on, with the next hop of a redirect, say."""
+        return not self.lost and asyncio.get_running_loop().time() < self.ours_until
+
+    def cut(self) -> None:
+        """Gives up the pages under way: they go back untried, as if they had not been begun."""
+        self.handed_back = self.cut_short = True
+        for lane in list(self.visits):
+            lane.cancel()

@@ -1,0 +1,102 @@
+"""What a host may be asked: a definition's budget, an operator's override, and the pace between full speed and the floor.
+
+Pure. The numbers that make a host slower and faster again (AIMD: additive increase, multiplicative decrease) are here;
+`scraper.stores.throttle` applies them in one atomic script, on Redis's clock, for the whole fleet.
+
+- **Slower**: 429, 503 and timeouts halve the pace (`CUT`). A request that left before the last cut took effect says
+  nothing new: slots that were reserved at the old pace are used for `SETTLES_S` more. So a hundred 429s of one burst are
+  one signal, and a host is halved once a round trip, as TCP does.
+- **Faster**: a success adds `STEP`, but all of them together no more than the whole pace in `RECOVERS_S`. A host that was
+  halved once is back after a minute; one that is asked once a minute, after ten good answers. Never past the budget.
+- **Floor**: `FLOOR` of the budget. What is slower still is a host that is down, which is `policy.breaker`'s matter.
+
+429, and 503 with Retry-After, are a wish and count at once. Timeouts and other 503s may be the page's own trouble, or a
+shop's everyday: they count while more than `BAD_SHARE` of a host's late answers (weighted by `BAD_WEIGHT`) are of that kind;
+from a clean record, from the fifth in a row on. A shop that fails one page in twenty at any pace is not slowed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from scraper.domain import Blame, Outcome
+
+CUT = 0.5
+FLOOR = 1 / 32
+STEP = 0.05
+RECOVERS_S = 120.0
+SETTLES_S = 2.0
+BAD_SHARE = 0.15
+BAD_WEIGHT = 1 / 30
+UNASKED = frozenset({Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN})
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """A host's, for the whole fleet. `interval_s` 0: no rate. `burst` requests may leave at once after a pause (a token
+    bucket of that size); in any window of W seconds there are at most `W / interval_s + burst`."""
+
+    interval_s: float = 0.0
+    concurrency: int = 1
+    burst: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """What an operator says of a host; None leaves the definition's. `interval_s` 0: no rate."""
+
+    paused: bool = False
+    interval_s: float | None = None
+    concurrency: int | None = None
+    burst: int | None = None
+
+
+NO_OVERRIDE = Override()
+
+
+def in_force(budgets: Iterable[Budget], override: Override, crawl_delay_s: float) -> Budget:
+    """The budget that counts: of several sites on one host the strictest in each number, an operator's word above the
+    definitions', and robots.txt's crawl delay above all; it asks for requests one by one."""
+    budgets = list(budgets) or [Budget()]
+    interval_s = max(budget.interval_s for budget in budgets)
+    concurrency = min(budget.concurrency for budget in budgets)
+    burst = min(budget.burst for budget in budgets)
+    interval_s = interval_s if override.interval_s is None else override.interval_s
+    burst = override.burst or burst
+    if crawl_delay_s > interval_s:
+        interval_s, burst = crawl_delay_s, 1
+    return Budget(interval_s, override.concurrency or concurrency, burst)
+
+
+def slower(factor: float) -> float:
+    """The pace after one signal."""
+    return max(FLOOR, factor * CUT)
+
+
+def faster(factor: float, good: int, since_s: float) -> float:
+    """The pace after `good` answers, `since_s` after the last change."""
+    return min(1.0, factor + min(good * STEP, since_s / RECOVERS_S))
+
+
+class Signals:
+    """Which outcomes of one host's pages are a reason to slow down, as one process sees them."""
+
+    __slots__ = ("_bad",)
+
+    def __init__(self) -> None:
+        self._bad = 0.0  # the share of late answers that were timeouts and 503s
+
+    def saw(self, outcome: Outcome, status: int | None) -> bool | None:
+        """True: slow down. False: a good answer. None: neither."""
+        if outcome in UNASKED:
+            return None
+        if outcome is Outcome.THROTTLED:
+            return True
+        if outcome is Outcome.TIMEOUT or (outcome is Outcome.SERVER_ERROR and status == 503):
+            self._bad += BAD_WEIGHT * (1 - self._bad)
+            return True if self._bad > BAD_SHARE else None
+        if outcome.blame in (Blame.HOST, Blame.US):
+            return None
+        self._bad -= BAD_WEIGHT * self._bad
+        return False

@@ -1,0 +1,146 @@
+"""A page's way to its answer: a proxy where its site has one, robots.txt, its host's turn, the request, its redirects.
+
+Every request of it has a turn of its own, for the host that it goes to: robots.txt, redirects and second tries included.
+What an answer means is said elsewhere (`scraper.scrape`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+from scraper.batch import Batch
+from scraper.crawl_context import CrawlContext
+from scraper.domain import Fetched, LeasedPage, Outcome
+from scraper.errors import DeferredError, FetchError
+from scraper.fetch.gate import Gate
+from scraper.fetch.gates import Gates
+from scraper.fetch.http import BeforeHop, HttpFetcher
+from scraper.fetch.robots import RobotsRules
+from scraper.fetch.trip import Trip
+from scraper.fetch.via import Via
+from scraper.policy.urls import host_of
+from scraper.proxy_trips import Trips
+
+ROBOTS_PATIENCE_S = 30.0
+
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class Robots(Protocol):
+    async def rules(
+        self, url: str, context: CrawlContext, turn: Turn, before_hop: BeforeHop, via: Via | None = None
+    ) -> RobotsRules | None: ...
+
+
+class Visits:
+    """Fetches pages. One a process, on its loop."""
+
+    def __init__(self, *, fetcher: HttpFetcher, trips: Trips, gates: Gates, robots: Robots) -> None:
+        self._fetcher = fetcher
+        self._trips = trips
+        self._gates = gates
+        self._robots = robots
+
+    async def fetch(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip) -> Fetched:
+        """The page's answer, whatever its status. `gate` is the page's host's; `trip` holds a turn when this ends with an
+        error, and knows when the last request left. Raises FetchError, NoProxyError, and DeferredError where the page is
+        to go back untried."""
+        need = context.need(page)
+        if need is None:
+            return await self._get(batch, gate, page, context, trip, None)
+        return await self._trips.fetch(page, need, lambda via: self._get(batch, gate, page, context, trip, via))
+
+    async def _get(
+        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip, via: Via | None
+    ) -> Fetched:
+        """One try, all of it through `via`."""
+
+        def still_to_do() -> None:
+            if batch.over(page):  # while it waited
+                raise DeferredError(0.0)
+
+        def still_ours() -> None:
+            if not batch.ours:
+                raise DeferredError(0.0)
+
+        @asynccontextmanager
+        async def turn() -> AsyncIterator[None]:
+            async with gate.turn(batch.latest, page.priority):
+                still_to_do()
+                yield
+
+        async def before_hop(url: str) -> None:
+            hop_gate = self._gates.of(host_of(url))
+            latest = asyncio.get_running_loop().time() + context.policy.page_timeout_s
+
+            @asynccontextmanager
+            async def hop_turn() -> AsyncIterator[None]:
+                """A slot within the turn that is held already, or one of the host that it leads to."""
+                if trip.gate is hop_gate:
+                    await hop_gate.another(latest, page.priority)
+                    still_ours()
+                    yield
+                else:
+                    trip.end()
+                    async with hop_gate.turn(latest, page.priority):
+                        still_ours()
+                        yield
+
+            hop_gate.pending += 1  # it is not idle meanwhile
+            try:
+                await self._heed_robots(url, hop_gate, context, hop_turn, still_ours, via)
+                await trip.go(hop_gate, latest)
+            finally:
+                hop_gate.pending -= 1
+            still_ours()
+
+        try:
+            await self._heed_robots(page.url, gate, context, turn, still_ours, via)
+            await trip.go(gate, batch.latest)
+            still_to_do()
+            return await self._fetcher.fetch(page.url, context.policy_of(page), before_hop=before_hop, via=via)
+        finally:
+            trip.end()
+
+    async def _heed_robots(
+        self,
+        url: str,
+        gate: Gate,
+        context: CrawlContext,
+        turn: Turn,
+        still_ours: Callable[[], None],
+        via: Via | None,
+    ) -> None:
+        """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt disallows.
+
+        Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one. `still_ours`
+        raises where a redirect of it is not to be followed any more.
+        """
+        gate.budget(context.site_id, context.budget)
+        if not context.site.robots:
+            return
+
+        async def before_hop(to: str) -> None:
+            await self._robots_hop(to, context)
+            still_ours()
+
+        rules = await self._robots.rules(url, context, turn, before_hop, via)
+        if rules is None:
+            raise FetchError(
+                Outcome.ROBOTS_UNAVAILABLE,
+                f"robots.txt of {host_of(url)} cannot be read; until it can, nothing of the host is fetched",
+                url=url,
+                retry_after_s=ROBOTS_PATIENCE_S,
+            )
+        if not rules.allowed(url):
+            raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url)
+        gate.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
+
+    async def _robots_hop(self, url: str, context: CrawlContext) -> None:
+        """robots.txt redirects: a request like any other to the host it leads to."""
+        gate = self._gates.of(host_of(url))
+        gate.budget(context.site_id, context.budget)
+        await gate.another(asyncio.get_running_loop().time() + context.policy.page_timeout_s)

@@ -1,0 +1,94 @@
+"""Which outcomes slow a host down, and what of several budgets counts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.domain import Blame, Outcome
+from scraper.policy.budget import BAD_SHARE, BAD_WEIGHT, FLOOR, Budget, Override, Signals, faster, in_force, slower
+
+GOOD = (Outcome.FETCHED, 200)
+BAD = [(Outcome.TIMEOUT, None), (Outcome.SERVER_ERROR, 503)]
+
+
+def test_a_wish_counts_at_once() -> None:
+    for status in (429, 503):
+        assert Signals().saw(Outcome.THROTTLED, status) is True
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_from_a_clean_record_the_fifth_in_a_row_counts(bad: tuple[Outcome, int | None]) -> None:
+    signals = Signals()
+    assert [signals.saw(*bad) for _ in range(6)] == [None] * 4 + [True] * 2
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_good_answers_make_a_record_clean_again(bad: tuple[Outcome, int | None]) -> None:
+    signals = Signals()
+    while not signals.saw(*bad):
+        pass
+    assert all(signals.saw(*GOOD) is False for _ in range(100))
+    assert [signals.saw(*bad) for _ in range(5)] == [None] * 4 + [True]
+
+
+def test_a_shop_that_fails_one_page_in_twenty_is_never_slowed() -> None:
+    signals = Signals()
+    said = [signals.saw(*(BAD[0] if n % 20 == 0 else GOOD)) for n in range(2000)]
+    assert True not in said
+
+
+def test_one_that_fails_three_in_ten_is() -> None:
+    signals = Signals()
+    said = [signals.saw(*(BAD[1] if n % 10 < 3 else GOOD)) for n in range(200)]
+    assert said[100:].count(True) > 20
+
+
+@pytest.mark.parametrize("outcome", sorted(Outcome))
+def test_what_each_outcome_says(outcome: Outcome) -> None:
+    """Good is what the host answered whole, whatever it said; nothing is what nobody asked it, and what is no overload."""
+    unasked = {"fresh", "forbidden_address", "robots_disallowed", "host_down", "deferred", "crashed", "worker_lost"}
+    said = Signals().saw(outcome, 500)
+    if outcome is Outcome.THROTTLED:
+        assert said is True
+    elif outcome.value in unasked or outcome.blame is Blame.HOST:
+        assert said is None
+    else:
+        assert said is False
+
+
+def test_other_errors_of_the_server_leave_the_record_alone() -> None:
+    signals = Signals()
+    for _ in range(50):
+        assert signals.saw(Outcome.SERVER_ERROR, 500) is None
+        assert signals.saw(Outcome.UNREACHABLE, None) is None
+    assert [signals.saw(*BAD[0]) for _ in range(5)] == [None] * 4 + [True]
+
+
+@given(st.lists(st.sampled_from([GOOD, *BAD]), max_size=200))
+def test_it_slows_down_only_while_its_share_of_bad_ones_is_high(said: list[tuple[Outcome, int | None]]) -> None:
+    signals, share = Signals(), 0.0
+    for outcome, status in said:
+        bad = (outcome, status) != GOOD
+        share += BAD_WEIGHT * (bad - share)
+        assert signals.saw(outcome, status) is ((True if share > BAD_SHARE else None) if bad else False)
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 100)), max_size=100))
+def test_a_pace_stays_between_its_floor_and_the_budget(changes: list[int | None]) -> None:
+    factor = 1.0
+    for good in changes:
+        before = factor
+        factor = slower(factor) if good is None else faster(factor, good, 10.0)
+        assert FLOOR <= factor <= 1.0
+        assert factor <= before if good is None else factor >= before
+
+
+def test_the_strictest_budget_counts_an_operators_word_above_it_and_a_crawl_delay_above_all() -> None:
+    sites = [Budget(0.5, 8, 4), Budget(0.25, 4, 2)]
+    assert in_force([], Override(), 0.0) == Budget()
+    assert in_force(sites, Override(), 0.0) == Budget(0.5, 4, 2)
+    assert in_force(sites, Override(interval_s=0.1, concurrency=16), 0.0) == Budget(0.1, 16, 2)
+    assert in_force(sites, Override(interval_s=0.0), 0.0) == Budget(0.0, 4, 2)
+    assert in_force(sites, Override(interval_s=0.1, burst=9), 3.0) == Budget(3.0, 4, 1)
