@@ -26,6 +26,8 @@ class Tried:
     head: Mapping[str, str] | None = None
     delay_s: float | None = None
     began: float = 0.0  # loop time at which the last request left
+    sign: str = ""  # of a block
+    suspicion: bool = False  # a block that nothing names: fields are missing that used to be there
 
 
 @dataclass(slots=True)

@@ -6,9 +6,10 @@ import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from scraper.domain import Kind, LeasedPage
+from scraper.domain import Fetched, Kind, LeasedPage
 from scraper.extract import Extractor, compile_site
 from scraper.fetch.http import FetchPolicy
+from scraper.policy.blocks import Block, Marker, detect, detect_redirect
 from scraper.policy.browsers import BROWSER
 from scraper.policy.budget import Budget
 from scraper.policy.proxies import Need
@@ -16,7 +17,8 @@ from scraper.policy.routing import ANY_REGION, Route, route
 from scraper.policy.urls import belongs
 from scraper.policy.verdict import RetryPolicy
 from scraper.settings import Settings
-from scraper.sites.definition import NO_PROXY, Site
+from scraper.sites.blocked import markers_of
+from scraper.sites.definition import NO_PROXY, STICKY_REQUESTS, ProxyUse, Site
 from scraper.stores.settle import CrawlLimits
 
 
@@ -31,6 +33,8 @@ class CrawlContext:
     policy: FetchPolicy
     policies: dict[Kind, FetchPolicy]
     needs: dict[Kind, Need | None]
+    dearer: dict[str, Need]
+    markers: tuple[Marker, ...]
     robots_agent: str
     retry: RetryPolicy
     limits: CrawlLimits
@@ -39,10 +43,19 @@ class CrawlContext:
     def route(self, kind: Kind, url: str) -> Route:
         return route(self.site.wishes, kind, url)
 
-    def need(self, page: LeasedPage) -> Need | None:
-        """The proxies that a page goes through; a route's region is theirs too."""
+    def need(self, page: LeasedPage, level: str) -> Need | None:
+        """The proxies that a page goes through at a level; a route's region is theirs too."""
         need = self.needs[page.kind]
-        return need and (replace(need, region=self._region(page)) if self.site.routes else need)
+        if need is None:
+            return None
+        if level in self.dearer:  # where a page goes that is blocked with the proxies of its start
+            need = self.dearer[level]
+        return replace(need, region=self._region(page)) if self.site.routes else need
+
+    def block_of(self, fetched: Fetched) -> Block | None:
+        """What keeps us out, if anything does, by the answer itself."""
+        block = detect(fetched.status, fetched.headers, fetched.body, self.markers, url=fetched.url)
+        return detect_redirect(fetched.url) if block is None and fetched.redirects else block
 
     def policy_of(self, page: LeasedPage) -> FetchPolicy:
         policy = self.policies[page.kind]
@@ -87,6 +100,8 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         policy=policy,
         policies={kind: _policy(policy, kind, settings, proxied=needs[kind] is not None) for kind in Kind},
         needs=needs,
+        dearer={level: _dearer(site_id, site) for level in site.escalate},
+        markers=markers_of(site.blocked),
         # However a site wants us to look, its rules for us are those for the name that we go by.
         robots_agent=settings.user_agent if site.user_agent in (None, BROWSER) else policy.user_agent,
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
@@ -100,6 +115,12 @@ def _need(site_id: int, site: Site, kind: Kind) -> Need | None:
     if use.pool == NO_PROXY:
         return None
     return Need(site_id, use.pool, site.region, use.sticky_s, use.sticky_requests)
+
+
+def _dearer(site_id: int, site: Site) -> Need:
+    """Above its start a page goes through residential proxies, a browser too."""
+    use = ProxyUse.model_validate({"pool": "residential"})
+    return Need(site_id, use.pool, site.region, use.sticky_s, STICKY_REQUESTS)
 
 
 def _policy(policy: FetchPolicy, kind: Kind, settings: Settings, *, proxied: bool) -> FetchPolicy:

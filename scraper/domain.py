@@ -44,6 +44,7 @@ class Outcome(StrEnum):
     FRESH = "fresh"
     NOT_FOUND = "not_found"
     REFUSED = "refused"
+    BLOCKED = "blocked"
     THROTTLED = "throttled"
     SERVER_ERROR = "server_error"
     TIMEOUT = "timeout"
@@ -86,6 +87,7 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.FRESH: ("fetched less than the revisit age ago, not asked again", Blame.NOBODY),
     Outcome.NOT_FOUND: ("the server says it does not exist (404, 410)", Blame.PAGE),
     Outcome.REFUSED: ("the server refuses it (another 4xx)", Blame.PAGE),
+    Outcome.BLOCKED: ("kept out: a challenge page, a captcha, or a refusal of whoever asks from there", Blame.HOST),
     Outcome.THROTTLED: ("the server asks us to slow down (429, or 503 with Retry-After)", Blame.HOST),
     Outcome.SERVER_ERROR: ("the server failed (5xx)", Blame.HOST),
     Outcome.TIMEOUT: ("no complete answer within the time allowed", Blame.HOST),
@@ -97,7 +99,10 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.FORBIDDEN_ADDRESS: ("its address is private, loopback, link-local or otherwise internal", Blame.PAGE),
     Outcome.ROBOTS_DISALLOWED: ("robots.txt disallows it", Blame.PAGE),
     Outcome.ROBOTS_UNAVAILABLE: ("robots.txt cannot be read, which disallows everything for now", Blame.HOST),
-    Outcome.HOST_DOWN: ("not tried: its host has given no answer for a quarter of an hour", Blame.HOST),
+    Outcome.HOST_DOWN: (
+        "not tried: its host has given no answer, or only blocks, for a quarter of an hour",
+        Blame.HOST,
+    ),
     Outcome.MALFORMED: ("the answer is not valid HTTP, or cannot be decoded", Blame.PAGE),
     Outcome.NOT_EXTRACTED: ("it answered, but required fields or links are missing", Blame.PARSER),
     Outcome.FUNCTION_FAILED: ("the site definition's own Python function raised", Blame.PARSER),
@@ -223,7 +228,12 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class LeasedPage:
-    """A page in a lease, with what a worker needs to fetch and judge it."""
+    """A page in a lease, with what a worker needs to fetch and judge it.
+
+    `level` is the capability that it has come to by itself in this crawl, above its host's; `blocked` how often it was
+    blocked where it is; `probe` says that it is to find out whether a cheaper way is open again; `good_before` that its
+    last answer gave all that was asked for.
+    """
 
     id: int
     crawl_id: int
@@ -234,6 +244,10 @@ class LeasedPage:
     host_attempts: int
     depth: int
     priority: int
+    level: str | None = None
+    blocked: int = 0
+    probe: bool = False
+    good_before: bool = False
 
     def attempts_of(self, blame: Blame) -> int:
         """The tries charged so far to the account that an outcome with this blame is charged to."""
@@ -262,6 +276,17 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """How a page that is due again goes on: its queue, its own level, how often it was blocked there, and whether it is to
+    try a cheaper way for its host."""
+
+    queue: str
+    level: str | None = None
+    blocked: int = 0
+    probe: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Settled:
     """A page with its verdict, waiting for the writer. The lease id fences it.
 
@@ -278,3 +303,4 @@ class Settled:
     error: str | None = None
     excerpt: str | None = None
     head: Mapping[str, str] | None = None
+    move: Move | None = None

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from uuid import UUID
 
 from scraper.crawl_context import CrawlContext
 from scraper.domain import Extracted, Kind, LeasedPage, Link, Settled
 from scraper.policy.urls import fingerprint, host_of
 from scraper.stores.frontier import NewPage
+from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct, content_hash
 from scraper.stores.settle import SettledPage
 
 DEPTH_MAX = 30_000  # a smallint column
 
+Levels = Callable[[CrawlContext, str, str], str]  # of a host, where pages start at a level: the level they need
+
 
 def effects_of(
-    settled: Settled, page: LeasedPage, extracted: Extracted, final_url: str, context: CrawlContext
+    settled: Settled,
+    page: LeasedPage,
+    extracted: Extracted,
+    final_url: str,
+    context: CrawlContext,
+    levels: Levels | None = None,
+    news: RouteNews | None = None,
 ) -> SettledPage:
     """The settled page with everything it adds. Its content hash covers its products, so listings have none."""
     products = [
@@ -31,25 +41,29 @@ def effects_of(
         )
         for product in extracted.products
     ]
-    links = new_pages(extracted.links, context, page.depth + 1)
+    links = new_pages(extracted.links, context, page.depth + 1, levels)
     whole = products[0].content_hash if len(products) == 1 else None
-    return SettledPage(settled, links=links, products=products, content_hash=whole, partial=extracted.partial)
+    return SettledPage(
+        settled, links=links, products=products, content_hash=whole, partial=extracted.partial, news=news
+    )
 
 
-def new_pages(links: Iterable[Link], context: CrawlContext, depth: int) -> list[NewPage]:
-    """Frontier pages of a crawl for links, each once."""
+def new_pages(links: Iterable[Link], context: CrawlContext, depth: int, levels: Levels | None = None) -> list[NewPage]:
+    """Frontier pages of a crawl for links, each once. `levels` tells what their hosts are known to need."""
     pages: dict[UUID, NewPage] = {}
     for link in links:
         key = fingerprint(link.url)
         if key not in pages:
-            way = context.route(link.kind, link.url)
+            way, host = context.route(link.kind, link.url), host_of(link.url)
+            if levels is not None and context.site.escalate:
+                way = replace(way, capability=levels(context, host, way.capability))
             pages[key] = NewPage(
                 site_id=context.site_id,
                 crawl_id=context.crawl_id,
                 fingerprint=key,
                 url=link.url,
                 kind=link.kind,
-                host=host_of(link.url),
+                host=host,
                 queue=way.queue,
                 priority=way.priority,
                 depth=min(depth, DEPTH_MAX),

@@ -91,9 +91,13 @@ class DeferredError(Exception):
 
 
 class NoProxyError(DeferredError):
-    """No proxy of the pool that the site asks for is free for the host. The page waits; it is never asked for directly."""
+    """No proxy of the pool that the site asks for is free for the host. The page waits; it is never asked for directly.
 
-    def __init__(self, reason: str, delay_s: float) -> None:
+    `blocked`: all that work rest because the host has blocked them.
+    """
+
+    def __init__(self, reason: str, delay_s: float, *, blocked: bool = False) -> None:
         super().__init__(delay_s)
         self.args = (reason,)
         self.reason = reason
+        self.blocked = blocked

@@ -25,7 +25,7 @@ from sqlalchemy import (
     desc,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSON, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from scraper.domain import CrawlStatus, Kind, Status
@@ -174,6 +174,9 @@ class Page(Base):
         SmallInteger, server_default=text("0"), comment="tries that failed by the host's fault"
     )
     losses: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"), comment="workers that died holding it")
+    level: Mapped[str | None] = mapped_column(Text, comment="the capability it has come to, above its host's")
+    blocked: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"), comment="blocks where it is")
+    probe: Mapped[bool] = mapped_column(server_default=text("false"), comment="to try a cheaper way for its host")
     not_before: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     lease_id: Mapped[UUID | None] = mapped_column(Uuid)
     content_hash: Mapped[UUID | None] = mapped_column(Uuid, comment="of what was extracted")
@@ -200,6 +203,27 @@ class Host(Base):
     concurrency: Mapped[int | None] = mapped_column(Integer)
     burst: Mapped[int | None] = mapped_column(Integer)
     updated_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+
+
+class HostRouteRow(Base):
+    """What a site's pages need to get past a host's blocks: the cheapest level known to work. No row: where they start."""
+
+    __tablename__ = "host_routes"
+
+    site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"), primary_key=True)
+    host: Mapped[str] = mapped_column(Text, primary_key=True)
+    start: Mapped[str] = mapped_column(Text, primary_key=True, comment="the level by the site's definition")
+    level: Mapped[str] = mapped_column(Text)
+    changed_at: Mapped[datetime] = mapped_column(Timestamp)
+    blocked_pages: Mapped[list[int]] = mapped_column(
+        ARRAY(BigInteger), comment="given up at the level since its last good answer"
+    )
+    probe_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when one page is to try the level below")
+    probe_every_s: Mapped[float] = mapped_column(Float)
+    probes_ok: Mapped[int] = mapped_column(Integer)
+    fell_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when it last came down a level")
+    fell_every_s: Mapped[float] = mapped_column(Float)
+    why: Mapped[str] = mapped_column(Text, comment="the sign for which it went up, or a probe failed")
 
 
 class LeaseRow(Base):

@@ -20,6 +20,7 @@ from time import monotonic
 
 import structlog
 
+from scraper.domain import ProxySignal
 from scraper.errors import DeferredError, NoProxyError
 from scraper.fetch.cookies import CookieJar
 from scraper.fetch.via import Via
@@ -281,4 +282,11 @@ class ProxyPool:
         if now - self._said.get((need.pool, need.region, host), -SAID_EVERY_S) >= SAID_EVERY_S:
             self._said[need.pool, need.region, host] = now
             log.warning("no proxy left, pages wait", pool=need.pool, region=need.region, host=host, reason=reason)
-        return NoProxyError(reason, min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S))
+        return NoProxyError(reason, min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S), blocked=self._banned(fitting, known, now))
+
+    def _banned(self, fitting: list[Proxy], known: _Known, now: float) -> bool:
+        """Whether the host has blocked every proxy that serves anybody."""
+        alive = [proxy for proxy in fitting if self._whole.get(proxy.id, Health()).free_at <= now]
+        return bool(alive) and all(
+            known.at_host.get(proxy.id, Health()).why == ProxySignal.BLOCKED.value for proxy in alive
+        )

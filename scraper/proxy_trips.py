@@ -26,6 +26,7 @@ from typing import TypeVar
 from scraper.domain import Fetched, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.fetch.via import Via
+from scraper.policy.blocks import Block
 from scraper.policy.proxies import Need, answer_signal, wait_s
 from scraper.policy.retry_after import retry_after_s
 from scraper.proxy_pool import ProxyPool
@@ -44,6 +45,7 @@ _NOT_SENT = frozenset({Outcome.ROBOTS_DISALLOWED, Outcome.ROBOTS_UNAVAILABLE, Ou
 
 T = TypeVar("T")
 Get = Callable[[Via], Awaitable[Fetched]]
+BlockOf = Callable[[Fetched], Block | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class _Visit:
     tried: set[str]
     told: list[str]
     last: Fetched | FetchError | None = None
+    blocked: bool = False  # the last answer was a block
 
 
 class Trips:
@@ -71,19 +74,22 @@ class Trips:
         self._doubts: OrderedDict[int, dict[str, _Doubt]] = OrderedDict()
         self._faults: OrderedDict[int, int] = OrderedDict()
 
-    async def fetch(self, page: LeasedPage, need: Need, get: Get) -> Fetched:
+    async def fetch(self, page: LeasedPage, need: Need, get: Get, *, block_of: BlockOf, above: bool = False) -> Fetched:
         """The page by `get`, through one proxy after the other. Raises what `get` raises where that is not a proxy's
-        fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`."""
+        fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`. `above`: a page that is blocked has another way to
+        go, so nobody waits for certainty whether it or its proxies are meant."""
         doubts = self._doubts.get(page.id, {})
         visit = _Visit(monotonic(), set(doubts), [])
         while True:
             try:
                 via = await self._lend(page, need, visit, doubts)
-            except NoProxyError:
+            except NoProxyError as none:
                 if not visit.told:
+                    if above and none.blocked:
+                        raise FetchError(Outcome.BLOCKED, none.reason, url=page.url) from None
                     raise
                 if doubts and visit.last is not None:
-                    return await self._agreed(page, visit, visit.last, doubts)
+                    return await self._agreed(page, visit, visit.last, doubts, above)
                 raise self._faulty(page, visit) from None
             visit.tried.add(via.proxy.id)
             try:
@@ -99,20 +105,32 @@ class Trips:
                 if signal is ProxySignal.NEUTRAL:
                     raise
                 visit.last = error if error.outcome is not Outcome.PROXY_FAILED else visit.last
+                visit.blocked = signal is ProxySignal.BLOCKED
                 visit.told.append(_said(via, str(error)))
             else:
-                signal = answer_signal(fetched.status, fetched.headers, fetched.url, via.proxy)
+                block = block_of(fetched)
+                signal = answer_signal(
+                    fetched.status, fetched.headers, fetched.url, via.proxy, blocked=block is not None
+                )
                 if signal is ProxySignal.ANSWERED:
                     await self._good(page, via, fetched, doubts)
                     return fetched
                 self._pool.asked(via, page.host, fetched.redirects + 1)
                 visit.last = fetched
-                visit.told.append(_said(via, f"the answer was {fetched.status}"))
+                visit.blocked = block is not None
+                visit.told.append(_said(via, str(block) if block else f"the answer was {fetched.status}"))
             await self._note(page, via, signal, doubts)
-            if len(doubts) >= self._enough(page.host) and visit.last is not None:
-                return await self._agreed(page, visit, visit.last, doubts)
+            enough = AGREE if above and visit.blocked else self._enough(page.host)
+            if len(doubts) >= enough and visit.last is not None:
+                return await self._agreed(page, visit, visit.last, doubts, above)
             if len(visit.told) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
                 raise self._faulty(page, visit)
+
+    def doubt(self, page: LeasedPage, via: Via) -> None:
+        """An answer through it lacked what the page used to have: the next visit goes another way, and tells."""
+        doubts = self._doubts.get(page.id, {})
+        doubts[via.proxy.id] = _Doubt(via, ProxySignal.BLOCKED, monotonic())
+        _keep(self._doubts, page.id, doubts)
 
     def _alive(self, host: str) -> bool:
         return self._pool.alive(host, monotonic() - ALIVE_S)
@@ -159,22 +177,34 @@ class Trips:
                 self._pool.failed(doubt.via, page.host)
 
     async def _agreed(
-        self, page: LeasedPage, visit: _Visit, last: Fetched | FetchError, doubts: dict[str, _Doubt]
+        self,
+        page: LeasedPage,
+        visit: _Visit,
+        last: Fetched | FetchError,
+        doubts: dict[str, _Doubt],
+        above: bool,
     ) -> Fetched:
         """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it may be they.
 
-        A 403 is believed once one of them has been served since; a failure, unless others are served and none of them.
+        A block is believed once one of them has been served since; a failure, unless others are served and none of them.
         """
         late = self._faults.get(page.id, 0) >= VISITS_BLOCKED
         told = list(doubts.values())
-        blocked = isinstance(last, Fetched) and last.status == 403
-        if blocked:
+        if visit.blocked:
             believed = any(self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told)
         else:
             believed = not self._alive(page.host) or any(self._pool.good(one.via, page.host, 0.0) for one in told)
         if believed:
             self._doubts.pop(page.id, None)
             self._faults.pop(page.id, None)
+            if isinstance(last, FetchError):
+                raise last
+            return last
+        if visit.blocked and above:
+            self._doubts.pop(page.id, None)
+            self._faults.pop(page.id, None)
+            for doubt in told:
+                await self._pool.strike(doubt.via, page.host, ProxySignal.BLOCKED.value)
             if isinstance(last, FetchError):
                 raise last
             return last

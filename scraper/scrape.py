@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import structlog
@@ -18,17 +19,20 @@ import structlog
 from scraper import away
 from scraper.batch import Batch, Tried
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Fetched, LeasedPage, Outcome, Settled, Verdict
+from scraper.domain import Fetched, LeasedPage, Move, Outcome, Settled, Status, Verdict
 from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.extract import FunctionFailed
 from scraper.fetch.gate import Gate
 from scraper.fetch.gates import Gates
 from scraper.fetch.trip import Trip
+from scraper.ladders import Ladders, Way, blocked_news, good_news
+from scraper.policy.blocks import missing_is_block
 from scraper.policy.breaker import Breakers
 from scraper.policy.retry_after import retry_after_s
 from scraper.policy.urls import host_of
 from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
+from scraper.stores.host_routes import RouteNews
 from scraper.stores.settle import SettledPage
 from scraper.visit import Visits
 from scraper.writer import Writer
@@ -45,6 +49,15 @@ HEAD_CHARS = 200
 ERROR_CHARS = 500
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is done about a try: the verdict, where the page goes on, and what its host's route learns."""
+
+    verdict: Verdict
+    move: Move | None = None
+    news: RouteNews | None = None
+
+
 class Scraper:
     """Fetches, extracts and judges. One a process, on its loop; `contexts` gives a crawl's context by its id."""
 
@@ -52,12 +65,14 @@ class Scraper:
         self,
         *,
         visits: Visits,
+        ladders: Ladders,
         gates: Gates,
         writer: Writer,
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,
     ) -> None:
         self._visits = visits
+        self._ladders = ladders
         self._gates = gates
         self._writer = writer
         self._contexts = contexts
@@ -101,23 +116,27 @@ class Scraper:
 
     async def _settle(self, batch: Batch, gate: Gate, page: LeasedPage) -> None:
         context = batch.contexts[page.crawl_id]
-        tried = context if isinstance(context, Tried) else await self._try(batch, gate, page, context)
-        verdict = await self._verdict(tried, gate, page, context)
+        if isinstance(context, Tried):
+            tried, judged = context, Judged(await self._verdict(context, gate, page, RetryPolicy()))
+        else:
+            tried, judged = await self._tried(batch, gate, page, context)
         settled = Settled(
             page_id=page.id,
             crawl_id=page.crawl_id,
             lease_id=batch.lease.id,
             outcome=tried.outcome,
-            verdict=verdict,
+            verdict=judged.verdict,
             http_status=tried.http_status,
             error=_storable(tried.error, ERROR_CHARS),
             excerpt=_storable(tried.excerpt, EXCERPT_CHARS),
             head=tried.head,
+            move=judged.move,
         )
         if tried.outcome is Outcome.FETCHED and tried.extracted is not None and not isinstance(context, Tried):
-            stored = effects_of(settled, page, tried.extracted, tried.final_url or page.url, context)
+            url = tried.final_url or page.url
+            stored = effects_of(settled, page, tried.extracted, url, context, self._ladders.level, judged.news)
         else:
-            stored = SettledPage(settled)
+            stored = SettledPage(settled, news=judged.news)
         self._writer.put(stored, batch.pending)
         batch.unsettled -= 1
         batch.moved_at = asyncio.get_running_loop().time()
@@ -131,14 +150,34 @@ class Scraper:
             log.exception("crawl without a context", crawl=crawl_id)
             return Tried(Outcome.CRASHED, error=f"its crawl's definition cannot be used: {type(error).__name__}")
 
-    async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, context: CrawlContext | Tried) -> Verdict:
+    async def _tried(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> tuple[Tried, Judged]:
+        """A try by the way that the page's host needs now, and what follows. A page in the wrong queue goes to its own."""
+        if batch.over(page):
+            return Tried(Outcome.DEFERRED), Judged(Verdict(Status.DUE, 0.0, charged=False))
+        queue = batch.lease.queue
+        way = await self._ladders.way(page, queue, context)
+        if way.move is not None:
+            return Tried(Outcome.DEFERRED), Judged(Verdict(Status.DUE, 0.0, charged=False), way.move)
+        tried = await self._try(batch, gate, page, context, way)
+        news = None
+        if tried.outcome is Outcome.BLOCKED:
+            proxied = context.needs[page.kind] is not None
+            free = self._ladders.after_block(page, way, queue, proxied=proxied, suspicion=tried.suspicion)
+            if not tried.suspicion and (free is None or free[1].queue != queue):
+                news = blocked_news(page, way, tried.sign)
+            if free is not None:
+                return tried, Judged(*free, news)
+        elif tried.outcome is Outcome.FETCHED:
+            news = good_news(page, way)
+        return tried, Judged(await self._verdict(tried, gate, page, context.retry), None, news)
+
+    async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, retry: RetryPolicy) -> Verdict:
         outcome, now = tried.outcome, asyncio.get_running_loop().time()
         await self._heed_host(tried, gate)
         down = self._breakers.saw(page.host, page.id, outcome, now, failed_before=page.host_attempts > 0)
         if down is not None and down.rest_s:
-            await gate.slow(down.rest_s, "it does not answer")
+            await gate.slow(down.rest_s, "it blocks" if outcome is Outcome.BLOCKED else "it does not answer")
         attempts = page.attempts_of(outcome.blame)
-        retry = RetryPolicy() if isinstance(context, Tried) else context.retry
         return judge(outcome, attempts, retry, self._rng, retry_after_s=tried.delay_s, down=down)
 
     async def _heed_host(self, tried: Tried, gate: Gate) -> None:
@@ -154,9 +193,7 @@ class Scraper:
             why += f", Retry-After {tried.delay_s:g} s" if tried.delay_s else ""
         await at.slow(rest_s, why, tried.began)
 
-    async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> Tried:
-        if batch.over(page):
-            return Tried(Outcome.DEFERRED)
+    async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, way: Way) -> Tried:
         if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
             return Tried(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
         lane = asyncio.current_task()
@@ -164,8 +201,8 @@ class Scraper:
         batch.visits.add(lane)
         trip = Trip(page.priority)
         try:
-            fetched = await self._visits.fetch(batch, gate, page, context, trip)
-            return self._read(page, fetched, context, trip.began)
+            fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
+            return self._read(page, fetched, context, way, trip)
         except NoProxyError as none:
             return Tried(Outcome.NO_PROXY, error=none.reason, delay_s=none.delay_s * self._rng.uniform(1.0, 1.5))
         except DeferredError as deferred:
@@ -188,16 +225,29 @@ class Scraper:
             trip.end()
             batch.visits.discard(lane)
 
-    def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, began: float) -> Tried:
+    def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip) -> Tried:
+        block = context.block_of(fetched)
+        if block is not None and (block.by != "status" or way.above is not None):  # else an ordinary refusal
+            blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=trip.began)
+            return replace(blocked, sign=block.sign)
         wish_s = retry_after_s(fetched.headers, context.now())
         outcome = outcome_of_status(fetched.status, retry_after=wish_s is not None)
         if outcome is not Outcome.FETCHED:
             error = None if outcome is Outcome.NOT_MODIFIED else f"the server answered {fetched.status}"
-            return _useless(outcome, fetched, error, delay_s=wish_s, began=began)
+            return _useless(outcome, fetched, error, delay_s=wish_s, began=trip.began)
         extracted = context.extractor.extract(page.kind, fetched, page_url=page.url, depth=page.depth)
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
-            return _useless(Outcome.NOT_EXTRACTED, fetched, error)
+            other_way = trip.via is not None or way.above is not None
+            block = missing_is_block(
+                good_before=page.good_before, suspected_before=page.blocked > 0, other_way=other_way and not way.probe
+            )
+            if block is None:
+                return _useless(Outcome.NOT_EXTRACTED, fetched, error)
+            if trip.via is not None:
+                self._visits.doubt(page, trip.via)
+            suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
+            return replace(suspected, sign=block.sign, suspicion=True)
         return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)
 
 

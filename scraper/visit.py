@@ -13,7 +13,7 @@ from typing import Protocol
 
 from scraper.batch import Batch
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Fetched, LeasedPage, Outcome
+from scraper.domain import Fetched, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError
 from scraper.fetch.gate import Gate
 from scraper.fetch.gates import Gates
@@ -21,6 +21,8 @@ from scraper.fetch.http import BeforeHop, HttpFetcher
 from scraper.fetch.robots import RobotsRules
 from scraper.fetch.trip import Trip
 from scraper.fetch.via import Via
+from scraper.ladders import Way
+from scraper.policy.blocks import detect_redirect
 from scraper.policy.urls import host_of
 from scraper.proxy_trips import Trips
 
@@ -44,19 +46,32 @@ class Visits:
         self._gates = gates
         self._robots = robots
 
-    async def fetch(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip) -> Fetched:
+    async def fetch(
+        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip, way: Way
+    ) -> Fetched:
         """The page's answer, whatever its status. `gate` is the page's host's; `trip` holds a turn when this ends with an
         error, and knows when the last request left. Raises FetchError, NoProxyError, and DeferredError where the page is
         to go back untried."""
-        need = context.need(page)
+        need = context.need(page, way.level)
         if need is None:
             return await self._get(batch, gate, page, context, trip, None)
-        return await self._trips.fetch(page, need, lambda via: self._get(batch, gate, page, context, trip, via))
+        return await self._trips.fetch(
+            page,
+            need,
+            lambda via: self._get(batch, gate, page, context, trip, via),
+            block_of=context.block_of,
+            above=way.above is not None,
+        )
+
+    def doubt(self, page: LeasedPage, via: Via) -> None:
+        """What came through `via` lacked what the page used to have."""
+        self._trips.doubt(page, via)
 
     async def _get(
         self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip, via: Via | None
     ) -> Fetched:
-        """One try, all of it through `via`."""
+        """One try, all of it through `via`. A redirect to a known challenge is FetchError(BLOCKED)."""
+        trip.via = via
 
         def still_to_do() -> None:
             if batch.over(page):  # while it waited
@@ -102,6 +117,13 @@ class Visits:
             await trip.go(gate, batch.latest)
             still_to_do()
             return await self._fetcher.fetch(page.url, context.policy_of(page), before_hop=before_hop, via=via)
+        except FetchError as error:
+            block = detect_redirect(error.url) if error.outcome is Outcome.OFF_SITE and error.url else None
+            if block is None:
+                raise
+            raise FetchError(
+                Outcome.BLOCKED, str(block), url=error.url, status=error.status, signal=ProxySignal.BLOCKED
+            ) from error
         finally:
             trip.end()
 

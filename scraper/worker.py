@@ -19,6 +19,7 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 import redis.asyncio as aredis
+import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
@@ -31,15 +32,18 @@ from scraper.domain import Lease, Message, Outcome, Settled, Status, Verdict
 from scraper.fetch.gates import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
+from scraper.ladders import Ladders
 from scraper.places import Places
 from scraper.policy.budget import Override
+from scraper.policy.escalation import HostRoute, Ladder
 from scraper.proxy_pool import ProxyPool
 from scraper.proxy_trips import Trips
 from scraper.robots_cache import RobotsCache
 from scraper.scrape import Scraper
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier, hosts
+from scraper.stores import crawls, frontier, host_routes, hosts
 from scraper.stores.database import make_engine, retried
+from scraper.stores.host_routes import RouteKey
 from scraper.stores.proxies import ProxyHealth
 from scraper.stores.proxy_file import ProxyFile
 from scraper.stores.robots import RobotsTexts
@@ -64,14 +68,22 @@ Send = Callable[[Sequence[Message]], None]
 
 class Claimed(NamedTuple):
     """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; how many batches
-    of its queue nobody has claimed; and what operators said of hosts, as it was after a time of our own clock."""
+    of its queue nobody has claimed; and what is said of hosts, as it was after a time of our own clock."""
 
     lease: Lease
     ours_until: float
     inactive: set[int]
     waiting: int
     asked: float
-    said: dict[str, Override]
+    said: Said
+
+
+class Said(NamedTuple):
+    """What operators said of hosts, what the fleet remembers of their blocks, and PostgreSQL's time."""
+
+    overrides: dict[str, Override]
+    routes: dict[RouteKey, HostRoute]
+    now: float
 
 
 class Worker:
@@ -85,7 +97,7 @@ class Worker:
         self._batches: dict[UUID, Batch] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
         self._places = Places()
-        self._asking: asyncio.Future[tuple[set[UUID], set[int], dict[str, Override]]] | None = None
+        self._asking: asyncio.Future[tuple[set[UUID], set[int], Said]] | None = None
         self._turned_at = time.monotonic()
         self._contexts: dict[int, CrawlContext] = {}
         self._stopping = False
@@ -147,7 +159,7 @@ class Worker:
             crawl_ids = {page.crawl_id for page in lease.pages}
             inactive = crawl_ids - crawls.running(connection, list(crawl_ids))
             waiting = frontier.waiting_batches(connection).get(lease.queue, 0)
-            said = hosts.overrides(connection)
+            said = _said(connection)
         return Claimed(lease, ours_until, inactive, waiting, asked, said)
 
     @property
@@ -224,8 +236,10 @@ class Worker:
             gates=self._gates,
             robots=RobotsCache(self._fetcher, RobotsTexts(self._redis)),
         )
+        self._ladders = Ladders(self._begin_probe, random.Random())
         self._scraper = Scraper(
             visits=visits,
+            ladders=self._ladders,
             gates=self._gates,
             writer=self._writer,
             contexts=self._context,
@@ -311,18 +325,29 @@ class Worker:
                 self._batches.pop(lease_id)
                 self._tasks[lease_id].cancel()
 
-    def _steer(self, said: dict[str, Override], asked: float) -> None:
+    def _steer(self, said: Said, asked: float) -> None:
         """A claim's answer may be heard after one that was asked for later."""
         if asked >= self._steered_at:
             self._steered_at = asked
-            self._gates.steer(said)
+            self._gates.steer(said.overrides)
+            self._ladders.steer(said.routes, said.now)
 
-    def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int], dict[str, Override]]:
+    def _begin_probe(self, key: RouteKey, steps: Ladder) -> bool:
+        """Raises nothing: where PostgreSQL does not answer, somebody else probes later."""
+        try:
+            with self.engine.begin() as connection:
+                return host_routes.begin_probe(connection, key, steps)
+        except SQLAlchemyError as error:
+            if not away.note(error):
+                log.exception("could not begin a probe", host=key.host)
+            return False
+
+    def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int], Said]:
         with self.engine.begin() as connection:
             return (
                 frontier.extend(connection, lease_ids, self.settings.lease_s),
                 crawls.running(connection, crawl_ids),
-                hosts.overrides(connection),
+                _said(connection),
             )
 
     def _store(self, pages: Sequence[SettledPage]) -> None:
@@ -360,6 +385,10 @@ class Worker:
         except Exception:  # noqa: BLE001 - whatever keeps it from having a context
             return CrawlLimits(0, 0)  # its pages crash, and add nothing
         return context.limits
+
+
+def _said(connection: sa.Connection) -> Said:
+    return Said(hosts.overrides(connection), *host_routes.read(connection))
 
 
 def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingError) -> SettledPage:

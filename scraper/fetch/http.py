@@ -221,7 +221,9 @@ class _Page:
             target = chain.follow(hop, answer.status, answer.location, answer.set_cookies)
             host = host_of(target)
             if host != host_of(hop) and self._policy.allowed is not None and not self._policy.allowed(host):
-                raise FetchError(Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site")
+                raise FetchError(
+                    Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site", url=str(target)
+                )
         except FetchError as error:
             raise fault(error, url=self.url, host=host_of(hop), limits=self._policy, status=answer.status) from None
         if self._before_hop is not None:

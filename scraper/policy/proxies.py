@@ -197,13 +197,13 @@ def wait_s(faults: int) -> float:
     return FAULT_WAITS_S[min(faults, len(FAULT_WAITS_S) - 1)]
 
 
-def answer_signal(status: int, headers: Mapping[str, str], url: str, proxy: Proxy) -> ProxySignal:
+def answer_signal(status: int, headers: Mapping[str, str], url: str, proxy: Proxy, *, blocked: bool) -> ProxySignal:
     """What an answer by itself says of the proxy it came through: BLOCKED and FAILED are to be confirmed by others.
 
     Plain http through an http proxy has no tunnel: a 502, 503 or 504 may then be the proxy's own (RFC 9110 15.6.3 to
-    15.6.5). Where blocks are found out by more than the status, this is the place to ask.
+    15.6.5). `blocked` is what `policy.blocks` found.
     """
-    if status == 403:
+    if blocked:
         return ProxySignal.BLOCKED
     if status in (502, 503, 504) and url.startswith("http:") and not proxy.tunnels and "retry-after" not in headers:
         return ProxySignal.FAILED

@@ -16,6 +16,7 @@ from scraper.policy.breaker import HostDown
 INVALID_ATTEMPTS = 2  # a page that answers without its fields may be a challenge page: one second look
 THROTTLED_ATTEMPTS = 8  # to be told to slow down is no fault of the page: minutes of patience, not seconds
 HOST_PATIENCE = 2  # a host's faults have an account of their own, with so many times the page's tries
+BLOCKED_BASE_S = 60.0  # who is kept out waits longer, where there is no other way
 HOST_DELAY_MAX_S = 30.0  # its troubles pass, or do not: no reason to come back much later
 RETRY_AFTER_MAX_S = 1800.0  # a crawl must end: a host that asks for more is given up after its tries
 
@@ -61,6 +62,11 @@ def judge(
                 return _while_down(down, attempts, policy.attempts_max * HOST_PATIENCE, rng)
             patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
             return _again(attempts, policy.attempts_max * HOST_PATIENCE, Status.DEAD, patient, rng, retry_after_s)
+        case Outcome.BLOCKED:  # for which there is no other way: what there was has been tried for free
+            if down is not None:
+                return _while_down(down, attempts, policy.attempts_max, rng)
+            patient = replace(policy, base_s=BLOCKED_BASE_S, max_s=max(policy.max_s, BLOCKED_BASE_S))
+            return _again(attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s)
         case Outcome.MALFORMED | Outcome.CRASHED:
             return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.THROTTLED:

@@ -16,8 +16,10 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from scraper.domain import Kind
 from scraper.policy import urls
+from scraper.policy.escalation import ladder
 from scraper.policy.routing import ANY_REGION, Rule, Wishes
 from scraper.sites import scalars
+from scraper.sites.blocked import Markers
 from scraper.sites.fields import FieldSpec, IdSource, Links, Model, Pages, Regex, as_css, checked, to_text, wrong
 from scraper.sites.selectors import compile_regex
 
@@ -158,6 +160,20 @@ class ProductPage(Model):
         return [name for name, spec in self.fields.items() if spec.required]
 
 
+def _as_levels(value: Any) -> Any:
+    value = [value] if isinstance(value, str) else value
+    return [] if value == ["none"] else value
+
+
+Escalate = Annotated[
+    tuple[Literal["residential", "browser"], ...],
+    BeforeValidator(
+        _as_levels,
+        json_schema_input_type=Literal["none", "residential", "browser"] | list[Literal["residential", "browser"]],
+    ),
+]
+
+
 class RouteRule(Model):
     """Pages that go another way than the rest of their site."""
 
@@ -221,6 +237,12 @@ class Site(Model):
     proxy: Proxy = Field(
         ProxyUse.model_validate({"pool": NO_PROXY}), description="none, datacenter, residential, or a mapping"
     )
+    escalate: Escalate = Field(
+        (), description="where pages go on that are blocked: residential, browser, or both; default: nowhere"
+    )
+    blocked: Markers = Field(
+        (), description="what a page shows that is a block: texts, or mappings; beside what is known"
+    )
     priority: Priority = Field("normal", description="high, normal, low, or 0 (last) to 9 (first)")
     routes: tuple[RouteRule, ...] = Field(
         (), max_length=100, description="other ways for some pages: the first that matches"
@@ -277,6 +299,12 @@ class Site(Model):
             problems.append(("start", "start pages are listing pages, but there is no `listing:` (mend: add it)"))
         if self.sitemap is not None and self.sitemap.listings is not None and self.listing is None:
             problems.append(("sitemap.listings", "there is no `listing:` that says what they hold (mend: add it)"))
+        starts = {self.queue_of(kind) for kind in Kind} | {rule.queue for rule in self.routes if rule.queue}
+        if self.escalate and all(len(ladder(start, self.escalate)) == 1 for start in starts):
+            way = " or ".join(sorted(starts))
+            problems.append(
+                ("escalate", f"leads nowhere: pages start at {way} (mend: name a level above, or remove it)")
+            )
         if problems:
             raise wrong(*problems)
         return self

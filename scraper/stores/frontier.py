@@ -74,7 +74,8 @@ WITH input AS (
     ON CONFLICT (site_id, fingerprint) DO UPDATE
        SET crawl_id = excluded.crawl_id, url = excluded.url, kind = excluded.kind, host = excluded.host,
            queue = excluded.queue, priority = excluded.priority, depth = excluded.depth,
-           attempts = 0, host_attempts = 0, losses = 0, not_before = now(), lease_id = NULL,
+           attempts = 0, host_attempts = 0, losses = 0, level = NULL, blocked = 0, probe = false,
+           not_before = now(), lease_id = NULL,
            error = NULL, excerpt = NULL, response_head = NULL,
            status = CASE WHEN {FRESH} THEN 'unchanged' ELSE 'due' END,
            last_outcome = CASE WHEN {FRESH} THEN 'fresh' ELSE p.last_outcome END
@@ -211,7 +212,8 @@ SELECT l.queue, coalesce((SELECT max(p.priority) FROM pages p WHERE p.lease_id =
 """)
 
 CLAIMED_PAGES = sa.text("""
-SELECT id, crawl_id, url, kind, host, attempts, host_attempts, depth, priority
+SELECT id, crawl_id, url, kind, host, attempts, host_attempts, depth, priority, level, blocked, probe,
+       coalesce(last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before
   FROM pages WHERE lease_id = :id ORDER BY priority DESC, id
 """)
 
@@ -467,6 +469,10 @@ def claim(
             host_attempts=p.host_attempts,
             depth=p.depth,
             priority=p.priority,
+            level=p.level,
+            blocked=p.blocked,
+            probe=p.probe,
+            good_before=p.good_before,
         )
         for p in connection.execute(CLAIMED_PAGES, {"id": lease_id})
     )

@@ -14,20 +14,25 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.domain import Blame, Kind, Settled, Status
-from scraper.stores import crawls, frontier, products
+from scraper.stores import crawls, frontier, host_routes, products
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import dumps
 from scraper.stores.frontier import NewPage, PageChange, Room
+from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct
 
 # A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did.
 FENCE = sa.text("""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, status text, delay float8,
-           charged int, host_charged int, outcome text, tried bool, code int, error text, excerpt text, head jsonb, hash uuid)
+           charged int, host_charged int, outcome text, tried bool, code int, error text, excerpt text, head jsonb, hash uuid,
+           queue text, level text, blocked int, probe bool)
 )
 UPDATE pages p
    SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged' ELSE s.status END,
+       queue = coalesce(s.queue, p.queue),
+       level = CASE WHEN s.queue IS NULL THEN p.level ELSE s.level END,
+       blocked = coalesce(s.blocked, p.blocked), probe = coalesce(s.probe, p.probe),
        lease_id = NULL, attempts = p.attempts + s.charged, host_attempts = p.host_attempts + s.host_charged,
        losses = CASE WHEN s.status = 'due' AND NOT s.tried THEN p.losses ELSE 0 END,
        not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second' ELSE p.not_before END,
@@ -47,13 +52,15 @@ RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 @dataclass(frozen=True, slots=True)
 class SettledPage:
     """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok.
-    A `partial` one counts as a link that was cut: nobody knows how many there were."""
+    A `partial` one counts as a link that was cut: nobody knows how many there were. `news` is what it says of its host's
+    route."""
 
     settled: Settled
     links: list[NewPage] = field(default_factory=list)
     products: list[NewProduct] = field(default_factory=list)
     content_hash: UUID | None = None
     partial: bool = False
+    news: RouteNews | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,7 @@ def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapp
         counts[change.crawl_id].added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
+    host_routes.tell(connection, [page.news for page in kept if page.news is not None])
     connection.execute(frontier.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
     drained = crawls.count(connection, counts)
     return Stored(held=len(kept), added=len(added.pages), drained=drained)
@@ -122,6 +130,8 @@ def _row(page: SettledPage) -> dict[str, Any]:
     }
     if s.head:
         row["head"] = s.head
+    if s.move:
+        row |= {"queue": s.move.queue, "level": s.move.level, "blocked": s.move.blocked, "probe": s.move.probe}
     return row
 
 

@@ -1,0 +1,161 @@
+"""What is remembered of each host's blocks: a row per site, host and start, changed under its lock by `policy.escalation`.
+
+News of a page comes with its settlement and in the same transaction, so that a page whose lease was lost says nothing.
+Times are PostgreSQL's clock, in seconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from scraper.policy import escalation
+from scraper.policy.escalation import FLAP_S, HostRoute, Ladder
+from scraper.stores.database import dumps
+
+
+class RouteKey(NamedTuple):
+    """Whose route: `start` is the level where the pages begin by their definition."""
+
+    site_id: int
+    host: str
+    start: str
+
+
+@dataclass(frozen=True, slots=True)
+class RouteNews:
+    """What one page met at a level. `sign`: what kept it out; None: it was served. `probe`: it was there as one."""
+
+    key: RouteKey
+    steps: Ladder
+    level: str
+    page_id: int
+    sign: str | None = None
+    probe: bool = False
+
+
+_COLUMNS = """site_id, host, start, level, blocked_pages, probe_every_s, probes_ok, fell_every_s, why,
+       CAST(extract(epoch FROM changed_at) AS float8) AS changed, CAST(extract(epoch FROM probe_at) AS float8) AS probe,
+       CAST(extract(epoch FROM fell_at) AS float8) AS fell"""
+
+ALL = sa.text(f"SELECT {_COLUMNS}, CAST(extract(epoch FROM clock_timestamp()) AS float8) AS now FROM host_routes")
+
+NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8)")
+
+HOLD = sa.text(f"""
+WITH asked AS (SELECT * FROM jsonb_to_recordset(CAST(:keys AS jsonb)) AS a(site_id int, host text, start text))
+SELECT {_COLUMNS} FROM host_routes JOIN asked USING (site_id, host, start)
+ ORDER BY site_id, host, start FOR UPDATE OF host_routes
+""")
+
+# A row to lock, where there is none: at the start, nothing known.
+MAKE = sa.text("""
+INSERT INTO host_routes (site_id, host, start, level, changed_at, blocked_pages, probe_every_s, probes_ok, fell_every_s, why)
+SELECT site_id, host, start, start, now(), '{}', :every, 0, :every, ''
+  FROM jsonb_to_recordset(CAST(:keys AS jsonb)) AS a(site_id int, host text, start text) ORDER BY site_id, host, start
+ON CONFLICT DO NOTHING
+""")
+
+KEEP = sa.text("""
+UPDATE host_routes
+   SET level = :level, changed_at = to_timestamp(:changed_at), blocked_pages = :blocked_pages,
+       probe_at = to_timestamp(CAST(:probe_at AS float8)), probe_every_s = :probe_every_s, probes_ok = :probes_ok,
+       fell_at = to_timestamp(CAST(:fell_at AS float8)), fell_every_s = :fell_every_s, why = :why
+ WHERE site_id = :site_id AND host = :host AND start = :start
+""")
+
+FORGET = sa.text("DELETE FROM host_routes WHERE site_id = :site_id AND host = :host AND start = :start")
+
+
+def read(connection: sa.Connection) -> tuple[dict[RouteKey, HostRoute], float]:
+    """All there are (few, since only hosts that block have one), and the time; 0 where there are none."""
+    rows = connection.execute(ALL).all()
+    return dict(map(_route, rows)), rows[0].now if rows else 0.0
+
+
+def now(connection: sa.Connection) -> float:
+    return float(connection.execute(NOW).scalar_one())
+
+
+def tell(connection: sa.Connection, news: Sequence[RouteNews]) -> None:
+    """Applies news, in their order. A host that serves its pages, and of which nothing is known, gets no row."""
+    if not news:
+        return
+    blocked = {each.key for each in news if each.sign is not None}
+    if blocked:
+        connection.execute(MAKE, {"keys": _keys(blocked), "every": escalation.PROBE_FIRST_S})
+    held = _hold(connection, {each.key for each in news})
+    if not held:
+        return
+    at = now(connection)
+    routes, changed = dict(held), set()
+    for each in news:
+        route = routes.get(each.key)
+        if route is None:
+            continue
+        if each.sign is None:
+            after = escalation.on_good(route, each.steps, each.level, at, probe=each.probe)
+        else:
+            after = escalation.on_blocked(route, each.steps, each.level, each.page_id, each.sign, at, probe=each.probe)
+        if after is not route:
+            routes[each.key] = after
+            changed.add(each.key)
+    for key in sorted(changed):
+        _keep(connection, key, routes[key], at)
+
+
+def begin_probe(connection: sa.Connection, key: RouteKey, steps: Ladder) -> bool:
+    """Whether a probe is due, and this one is it."""
+    route = _hold(connection, {key}).get(key)
+    at = now(connection)
+    if route is None or not escalation.probe_due(route, steps, at):
+        return False
+    _keep(connection, key, escalation.begin_probe(route, at), at)
+    return True
+
+
+def _hold(connection: sa.Connection, keys: Iterable[RouteKey]) -> dict[RouteKey, HostRoute]:
+    return dict(map(_route, connection.execute(HOLD, {"keys": _keys(keys)})))
+
+
+def _keep(connection: sa.Connection, key: RouteKey, route: HostRoute, at: float) -> None:
+    forgotten = route.fell_at is None or at - route.fell_at > FLAP_S
+    if route.level == key.start and not route.blocked_pages and forgotten:
+        connection.execute(FORGET, key._asdict())
+        return
+    connection.execute(KEEP, {**key._asdict(), **_values(route)})
+
+
+def _values(route: HostRoute) -> Mapping[str, object]:
+    return {
+        "level": route.level,
+        "changed_at": route.changed_at,
+        "blocked_pages": list(route.blocked_pages),
+        "probe_at": route.probe_at,
+        "probe_every_s": route.probe_every_s,
+        "probes_ok": route.probes_ok,
+        "fell_at": route.fell_at,
+        "fell_every_s": route.fell_every_s,
+        "why": route.why,
+    }
+
+
+def _keys(keys: Iterable[RouteKey]) -> str:
+    return dumps([key._asdict() for key in sorted(keys)])
+
+
+def _route(row: sa.Row[tuple[object, ...]]) -> tuple[RouteKey, HostRoute]:
+    return RouteKey(row.site_id, row.host, row.start), HostRoute(
+        level=row.level,
+        changed_at=row.changed,
+        blocked_pages=tuple(row.blocked_pages),
+        probe_at=row.probe,
+        probe_every_s=row.probe_every_s,
+        probes_ok=row.probes_ok,
+        fell_at=row.fell,
+        fell_every_s=row.fell_every_s,
+        why=row.why,
+    )
