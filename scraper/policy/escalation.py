@@ -22,11 +22,11 @@ Pages 12, 13 and 14 are blocked at 9,500 s: up again, and as the last wait was 4
 What stores a `HostRoute` does so a row per site, host and start: pages that start higher say nothing of lower levels, and
 another site's ladder and headers are its own. Transitions are made under the row's lock, so that none is lost.
 
-Known weaknesses: the last pages of a crawl, if they are forbidden to everybody and there are three, move the host up for ten
-minutes; before a host moves, each page that is under way there is tried as often as any other; a host that blocks one
-page in ten is never moved, since good answers come in between; a ban that ends right
-after a probe is noticed only when as much time has passed again as it had lasted; a level that is worse than the one
-below it is not skipped. Times are float seconds of one clock: the database's.
+Known weaknesses: the last pages of a crawl, if they are forbidden to everybody and there are three, move the host up for
+ten minutes; before a host moves, each page that is under way there is tried as often as any other; a host that blocks one
+page in ten is never moved, since good answers come in between; a ban that ends right after a probe is noticed only when
+as much time has passed again as it had lasted; a level that is worse than the one below it is not skipped. Times are float
+seconds of one clock: the database's.
 """
 
 from __future__ import annotations
