@@ -117,6 +117,7 @@ def _said(state: HostState) -> str:
     said = ["paused"] if state.paused else []
     if state.rests_s is not None:
         said.append(f"rests {state.rests_s:.0f} s ({state.why})")
+    said += [f"{route['level']} for {route['site']} ({route['why']})" for route in state.routes]
     if state.override:
         said.append("set by hand")
     return ", ".join(said)

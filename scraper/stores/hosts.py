@@ -49,9 +49,19 @@ SELECT p.host, count(*) FILTER (WHERE p.status = 'due' AND p.not_before <= now()
 """)
 
 
+ROUTES = sa.text("""
+SELECT r.host, s.name AS site, r.start, r.level, r.why,
+       CAST(greatest(0, extract(epoch FROM r.probe_at - now())) AS float8) AS probe_s
+  FROM host_routes r JOIN sites s ON s.id = r.site_id
+ WHERE r.level <> r.start AND (CAST(:host AS text) IS NULL OR r.host = :host)
+ ORDER BY r.host, s.name, r.start
+""")
+
+
 @dataclass(slots=True)
 class HostState:
-    """One host now. `rate_per_s` None: unlimited. `pace`: the part of the budget that is in force, 1 being all of it.
+    """One host now. `routes`: the levels that sites' pages need there by now, with the next probe of a lower one in seconds.
+    `rate_per_s` None: unlimited. `pace`: the part of the budget that is in force, 1 being all of it.
     `rests_s` and `next_slot_s` count from now, None where there is nothing to wait for."""
 
     host: str
@@ -70,6 +80,7 @@ class HostState:
     later: int = 0
     leased: int = 0
     sites: list[str] = field(default_factory=list)
+    routes: list[dict[str, str | float | None]] = field(default_factory=list)
 
 
 def overrides(connection: sa.Connection) -> dict[str, Override]:
@@ -126,6 +137,10 @@ def states(connection: sa.Connection, client: redis.Redis, host: str | None = No
                 state.rate_per_s = scalars.per_second(row.rate)
             state.concurrency = row.concurrency or state.concurrency
             state.burst = row.burst or state.burst
+    for row in connection.execute(ROUTES, {"host": host}):
+        found.setdefault(row.host, HostState(row.host)).routes.append(
+            {"site": row.site, "start": row.start, "level": row.level, "why": row.why, "probe_s": row.probe_s}
+        )
     prefix = "scraper:host:"
     live = [prefix + host] if host else [key.decode() for key in client.scan_iter(f"{prefix}*", count=1000)]
     for key in live:

@@ -189,11 +189,12 @@ def test_a_page_that_only_meets_faults_of_proxies_waits_longer_and_longer(faults
     ],
 )
 def test_what_an_answer_says_of_its_proxy(status: int, url: str, line: str, signal: ProxySignal) -> None:
-    assert answer_signal(status, {}, url, parse(line, "l")[0]) is signal
+    assert answer_signal(status, {}, url, parse(line, "l")[0], blocked=status == 403) is signal
 
 
 def test_a_host_that_asks_to_be_left_alone_is_no_broken_proxy() -> None:
-    assert answer_signal(503, {"retry-after": "5"}, "http://h/", listed(1)[0]) is ProxySignal.ANSWERED
+    signal = answer_signal(503, {"retry-after": "5"}, "http://h/", listed(1)[0], blocked=False)
+    assert signal is ProxySignal.ANSWERED
 
 
 # Browsers and cookies.

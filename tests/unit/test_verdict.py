@@ -36,6 +36,8 @@ def tries(outcome: Outcome, policy: RetryPolicy) -> int:
     to slow down still more."""
     if outcome.blame is not Blame.HOST:
         return policy.attempts_max
+    if outcome is Outcome.BLOCKED:
+        return policy.attempts_max
     limit = policy.attempts_max * HOST_PATIENCE
     return max(THROTTLED_ATTEMPTS, limit) if outcome is Outcome.THROTTLED else limit
 
