@@ -22,12 +22,13 @@ from scraper.stores.host_routes import RouteKey, RouteNews
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a page is tried now: at `level`, one of `steps`. `move`: not here, but there."""
+    """How a page is tried now: at `level`, one of `steps`. `alone`: its host needs less; `move`: not here, but there."""
 
     key: RouteKey
     steps: Ladder
     level: str
     probe: bool = False
+    alone: bool = False
     move: Move | None = None
 
     @property
@@ -76,7 +77,7 @@ class Ladders:
                 self._routes = {**self._routes, key: replace(route, probe_at=now + PROBE_LOST_S)}  # ask once
                 if await asyncio.to_thread(self._begin_probe, key, steps):
                     return Way(key, steps, below, move=Move(queue_name(below, region), probe=True))
-        return Way(key, steps, level)
+        return Way(key, steps, level, alone=level != escalation.level_for(route, steps))
 
     def after_block(
         self, page: LeasedPage, way: Way, queue: str, *, proxied: bool, suspicion: bool

@@ -74,10 +74,13 @@ class Trips:
         self._doubts: OrderedDict[int, dict[str, _Doubt]] = OrderedDict()
         self._faults: OrderedDict[int, int] = OrderedDict()
 
-    async def fetch(self, page: LeasedPage, need: Need, get: Get, *, block_of: BlockOf, above: bool = False) -> Fetched:
+    async def fetch(
+        self, page: LeasedPage, need: Need, get: Get, *, block_of: BlockOf, above: bool = False, alone: bool = False
+    ) -> Fetched:
         """The page by `get`, through one proxy after the other. Raises what `get` raises where that is not a proxy's
         fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`. `above`: a page that is blocked has another way to
-        go, so nobody waits for certainty whether it or its proxies are meant."""
+        go, so nobody waits for certainty whether it or its proxies are meant. `alone`: its host serves others by a cheaper
+        way, so it is the page that is meant."""
         doubts = self._doubts.get(page.id, {})
         visit = _Visit(monotonic(), set(doubts), [])
         while True:
@@ -89,7 +92,7 @@ class Trips:
                         raise FetchError(Outcome.BLOCKED, none.reason, url=page.url) from None
                     raise
                 if doubts and visit.last is not None:
-                    return await self._agreed(page, visit, visit.last, doubts, above)
+                    return await self._agreed(page, visit, visit.last, doubts, above, alone)
                 raise self._faulty(page, visit) from None
             visit.tried.add(via.proxy.id)
             try:
@@ -120,9 +123,9 @@ class Trips:
                 visit.blocked = block is not None
                 visit.told.append(_said(via, str(block) if block else f"the answer was {fetched.status}"))
             await self._note(page, via, signal, doubts)
-            enough = AGREE if above and visit.blocked else self._enough(page.host)
+            enough = AGREE if (above or alone) and visit.blocked else self._enough(page.host)
             if len(doubts) >= enough and visit.last is not None:
-                return await self._agreed(page, visit, visit.last, doubts, above)
+                return await self._agreed(page, visit, visit.last, doubts, above, alone)
             if len(visit.told) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
                 raise self._faulty(page, visit)
 
@@ -183,6 +186,7 @@ class Trips:
         last: Fetched | FetchError,
         doubts: dict[str, _Doubt],
         above: bool,
+        alone: bool,
     ) -> Fetched:
         """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it may be they.
 
@@ -191,7 +195,7 @@ class Trips:
         late = self._faults.get(page.id, 0) >= VISITS_BLOCKED
         told = list(doubts.values())
         if visit.blocked:
-            believed = any(self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told)
+            believed = alone or any(self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told)
         else:
             believed = not self._alive(page.host) or any(self._pool.good(one.via, page.host, 0.0) for one in told)
         if believed:

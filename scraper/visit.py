@@ -61,6 +61,7 @@ class Visits:
             lambda via: self._get(batch, gate, page, context, trip, via),
             block_of=context.block_of,
             above=way.above is not None,
+            alone=way.alone,
         )
 
     def doubt(self, page: LeasedPage, via: Via) -> None:

@@ -22,6 +22,10 @@ from urllib.parse import urlsplit
 from tests.odd_shop import listing, product, redirect
 
 DIRECT = "127.0.0.1"
+CHALLENGE = (
+    b"<html><head><title>Just a moment...</title></head><body><div id='challenge-error-text'>Enable JavaScript and cookies"
+    b"</div><script>window._cf_chl_opt={cvId:'3'};</script><script src='/cdn-cgi/challenge-platform/h/b/x'></script></body>"
+)
 SECRET = "s3cr3t-pa55"  # in every test proxy's password: nowhere to be found afterwards
 
 
@@ -72,6 +76,10 @@ class Field:
         self.hits: list[Hit] = []
         self.banned: set[str] = set()
         self.throttled: set[str] = set()
+        self.challenged: set[str] = set()  # they get a challenge page, 200
+        self.forbidden: set[str] = set()  # pages that nobody gets
+        self.stubborn: dict[str, int] = {}  # pages that are challenges for so many times
+        self.starved: set[str] = set()  # they get product pages without a title, 200
         self.robots = b"User-agent: *\nDisallow: /private\n"
         self.products = products
         self._tls = tls
@@ -110,11 +118,18 @@ class Field:
     def _answer(self, target: str, peer: str, headers: dict[str, str]) -> bytes:
         if peer in self.banned:
             return _raw(b"<h1>Access denied</h1>", "403 Forbidden")
+        if peer in self.challenged and "robots.txt" not in target:
+            return _raw(CHALLENGE, "200 OK", "Content-Type: text/html")
         if peer in self.throttled:
             return _raw(b"slow down", "429 Too Many Requests", "Retry-After: 1")
         known = "visitor=" in headers.get("cookie", "")
         cookies = [] if known else [f"Set-Cookie: visitor={peer}; Path=/; Max-Age=600"]
         path = urlsplit(target).path
+        if path in self.forbidden:
+            return _raw(b"<h1>not for anybody</h1>", "403 Forbidden")
+        if self.stubborn.get(path, 0) > 0:
+            self.stubborn[path] -= 1
+            return _raw(CHALLENGE, "503 Service Unavailable", "Content-Type: text/html")
         if path == "/robots.txt":
             return _raw(self.robots)
         if path == "/sitemap.xml":
@@ -132,6 +147,8 @@ class Field:
             if path.endswith("7") and "moved" not in target:
                 return redirect(f"{path}?moved=1").raw()
             body = product(path.removeprefix("/p/"), f"Product {path}").encode()
+            if peer in self.starved:
+                body = b"<h2>Sorry, something is missing here</h2>"
             return _raw(body, "200 OK", "Content-Type: text/html", *cookies)
         return _raw(b"no", "404 Not Found")
 

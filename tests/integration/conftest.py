@@ -1,0 +1,44 @@
+"""Crawls in this process: a real worker, a real database and real proxies, its messages handed over by the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from scraper import plan
+from scraper import settings as settings_module
+from scraper.settings import Settings
+from scraper.sites import loader
+from scraper.stores import sites
+from tests.integration.test_worker import Broker
+from tests.proxies import Field
+
+Start = Callable[..., Broker]
+
+
+@pytest.fixture
+def start(engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Opens a crawl of the field's shop, with a worker that has the list of its proxies."""
+    brokers = []
+
+    def begin(field: Field, text: str, proxy: str = "datacenter", more: str = "") -> Broker:
+        path = tmp_path / "proxies.txt"
+        path.write_text(text)
+        path.chmod(0o600)
+        monkeypatch.setenv("PROXY_LIST", str(path))
+        monkeypatch.setenv("SCRAPER_CONNECT_TIMEOUT_S", "1")
+        monkeypatch.setenv("SCRAPER_READ_TIMEOUT_S", "1")
+        settings_module.load.cache_clear()
+        with engine.begin() as connection:
+            sites.sync(connection, [loader.load_text(field.definition(proxy, more), "shop.yaml")])
+        broker = Broker(engine, settings_module.load(), lambda message: [message])
+        brokers.append(broker)
+        broker.send(plan.open_now(engine, "shop").messages)
+        return broker
+
+    yield begin
+    for broker in brokers:
+        broker.worker.close()
