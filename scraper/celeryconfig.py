@@ -1,6 +1,6 @@
 """Queues, limits and beat's ticks: data only. What is measured or surprising about a value is said beside it."""
 
-from kombu import Queue  # type: ignore[attr-defined]
+from kombu import Exchange, Queue  # type: ignore[attr-defined]
 
 from scraper import settings
 from scraper.policy.routing import CAPABILITIES, COORDINATOR, PRIORITY_LEVELS, URGENT, message_priority
@@ -56,7 +56,7 @@ accept_content = ["json"]
 task_ignore_result = True  # leases and verdicts are in PostgreSQL; nobody waits for a Celery result
 task_acks_late = False  # a lease gives the recovery; late acks bring duplicates and a visibility timeout
 task_default_queue = COORDINATOR
-task_queues = [Queue(name) for name in (COORDINATOR, *CAPABILITIES)]  # type: ignore[no-untyped-call]
+task_queues = [Queue(name, Exchange(name), name) for name in (COORDINATOR, *CAPABILITIES)]  # type: ignore[no-untyped-call]
 task_queue_max_priority = PRIORITY_LEVELS - 1  # RabbitMQ: without it a queue knows no order
 task_default_delivery_mode = "transient"  # RabbitMQ: nothing on disk, since leases bring back what it loses
 task_create_missing_queues = True  # queues of a name or region of your own are made when first named

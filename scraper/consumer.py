@@ -55,6 +55,13 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
         for wider in served_with(queue)[1:]:
             super().add_task_queue(wider)
 
+    def connect(self) -> Connection:
+        """RabbitMQ: what is read ahead is counted for each queue. Celery would have it counted for all of them together,
+        which RabbitMQ has switched off since 4.3 (`global_qos`)."""
+        connection: Connection = super().connect()
+        connection.transport.qos_semantics_matches_spec = lambda _: True
+        return connection
+
     def ensure_connected(self, conn: Connection) -> Connection:
         """Tries until the broker answers or the worker is told to stop."""
         conn.ensure_connection(  # type: ignore[no-untyped-call]

@@ -91,7 +91,9 @@ class Settings(BaseSettings):
     @field_validator("broker_url")
     @classmethod
     def _speaks_to_a_broker(cls, value: str | None) -> str | None:
-        if value is None or (value.startswith(BROKER_SCHEMES) and ";" not in value):
+        if not value:
+            return None
+        if value.startswith(BROKER_SCHEMES) and ";" not in value:
             return value
         raise ValueError(
             "must be one address that starts with amqp:// or amqps:// (RabbitMQ), redis://, rediss:// or unix://"

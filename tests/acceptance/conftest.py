@@ -19,7 +19,8 @@ from tests.acceptance.commands import Commands, commands
 class SampleShop:
     """`python -m scraper.demo` on a free port, and its control interface."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, name: str = "demo") -> None:
+        self.name = name
         argv = [sys.executable, "-m", "scraper.demo", "--port", "0", *options]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -55,7 +56,7 @@ def sample_shop(environment: Settings) -> Iterator[Callable[..., SampleShop]]:
     shops = []
 
     def start(*options: str, changes: dict[str, str] | None = None, name: str = "demo") -> SampleShop:
-        shop = SampleShop(*options)
+        shop = SampleShop(*options, name=name)
         shops.append(shop)
         text = definition(shop.url).replace("name: demo", f"name: {name}", 1)
         for old, new in (changes or {}).items():

@@ -15,6 +15,7 @@ import redis
 import sqlalchemy as sa
 
 from scraper import progress
+from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_demo_shop import as_truth
@@ -101,7 +102,7 @@ def test_an_emptied_broker(crawl: Crawl, valkey_url: str) -> None:
     assert crawl.worker.poll() is None and crawl.coordinator.poll() is None
 
 
-def test_a_worker_told_to_stop(crawl: Crawl) -> None:
+def test_a_worker_told_to_stop(any_broker: Settings, crawl: Crawl) -> None:
     """It hands its pages back and ends; another one finishes without waiting for a lease."""
     crawl.until_fetched(0.2)
     assert crawl.run.end(crawl.worker) == 0

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from scraper.demo import definition
+from scraper.policy.urls import host_of
 from scraper.settings import Settings
 from scraper.sites import loader
+from scraper.stores import frontier
+from scraper.stores.frontier import Room
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_processes import said
@@ -17,6 +18,8 @@ from tests.making import add, new_page, open_crawl, rows
 
 RESIDENTIAL = {"queue: datacenter": "queue: residential"}
 EUROPEAN = RESIDENTIAL | {"# region: eu": "region: eu"}
+
+STATUS = "SELECT c.status FROM crawls c JOIN sites s ON s.id = c.site_id WHERE s.name = '{}'"
 
 
 def test_a_regions_worker_serves_its_region_and_any(
@@ -26,47 +29,57 @@ def test_a_regions_worker_serves_its_region_and_any(
     european = sample_shop("--products", "30", changes=EUROPEAN, name="european")
     run.coordinator()
     american = run.worker("residential.us")
+    run.scraper("crawl", "european")
     run.until_ready(american)
     assert said(run, american, "also serves the work of any region") == 1
     assert "nobody serves" not in run.scraper("crawl", "anywhere", "--wait").stderr
-
-    run.scraper("crawl", "european")
-    time.sleep(3)
+    assert rows(engine, "SELECT count(*) FROM pages p JOIN leases l ON l.id = p.lease_id") != [(0,)], "it was sent"
     assert european.log() == [], "no worker of another region gets it"
     run.worker("residential.eu", "-X", "residential")
-    done = run.scraper("crawl", "european", "--wait")
-    assert "nobody serves" not in done.stderr
+    until(lambda: rows(engine, STATUS.format("european")) == [("completed",)], 60)
 
 
-STATUS = "SELECT c.status FROM crawls c JOIN sites s ON s.id = c.site_id WHERE s.name = '{}'"
-HIGH = 16
-LOW_PAGES = 50_000
-URGENT_S = 10.0  # 2 s are meant, on a machine that has nothing else to do
-HOLDERS = 3  # hosts of low priority: each may have 8 batches out, and together they fill all places and all room
+LOW, HIGH = 4, 16
+LOW_PAGES = 24_000
+NONE_SUCH = 1_000_000  # no product's number: they are not found, and not redirected
+HOLDERS = 3  # hosts without a rate: each may have 8 batches out, and together they fill all places and all room
+PACED = {"rate: unlimited": "rate: 4/s", "concurrency: 16": "concurrency: 4"}
 
 
-def backlog(engine: sa.Engine, shops: list[SampleShop]) -> None:
-    """Low-priority pages on all shops, due now."""
-    for n, shop in enumerate(shops):
-        text = definition(shop.url).replace("name: demo", f"name: low{n}", 1)
-        crawl = open_crawl(engine, loader.load_text(text, "low.yaml"))
-        pages = [new_page(crawl, f"{shop.url}/p/{i}", priority=4) for i in range(LOW_PAGES // len(shops))]
-        add(engine, pages, room=LOW_PAGES)
+def backlog(engine: sa.Engine, shops: list[SampleShop], settings: Settings) -> list[tuple[int, int]]:
+    """Low-priority pages on all shops, due now; their crawls."""
+    crawls = []
+    for shop in shops:
+        path = settings.sites_dir / f"{shop.name}.yaml"
+        crawls.append(open_crawl(engine, loader.load_file(path)))
+        path.unlink()  # no coordinator plans it
+        urls = [f"{shop.url}/p/{NONE_SUCH + i}" for i in range(LOW_PAGES // len(shops))]
+        add(engine, [new_page(crawls[-1], url, priority=LOW) for url in urls], room=LOW_PAGES)
+    return crawls
 
 
-def test_what_is_urgent_overtakes_a_backlog(
+def asked(shops: list[SampleShop], since: float) -> list[tuple[float, str]]:
+    """(time, URL) of every request since then, of all shops."""
+    return sorted(
+        (at, shop.url + target)
+        for shop in shops
+        for at, target, _ in shop.log()
+        if at >= since and target != "/robots.txt"
+    )
+
+
+def test_what_is_urgent_is_fetched_next(
     any_broker: Settings, run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
 ) -> None:
-    """All 16 places of the only worker are taken by batches of low priority, 8 more wait: a page added with high priority is
-    asked for next. A host of ten low-priority pages is served too, long before those with thousands are done."""
+    """All 16 places of the only worker are taken by batches of low priority, 8 more wait, and 20,000 pages: of those that
+    no worker had yet when a page of high priority came, none goes before it. Neither on a host of its own nor on theirs,
+    paced or not."""
     options = ("--products", "20", "--latency-ms", "400")
     one_queue = {"queue: residential": "queue: datacenter"}
-    shops = [sample_shop(*options, name=f"low{n}") for n in range(HOLDERS)]
-    for n in range(HOLDERS):
-        (any_broker.sites_dir / f"low{n}.yaml").unlink()
-    backlog(engine, shops)
+    low = [sample_shop(*options, name=f"low{n}") for n in range(HOLDERS)]
+    low.append(sample_shop(*options, name="paced", changes=PACED))
+    crawls = backlog(engine, low, any_broker)
     urgent = sample_shop("--products", "20", changes=one_queue | {"priority: normal": "priority: high"}, name="urgent")
-    sample_shop("--products", "10", changes=one_queue | {"priority: normal": "priority: low"}, name="small")
     run.coordinator()
     run.worker("datacenter")
 
@@ -74,15 +87,31 @@ def test_what_is_urgent_overtakes_a_backlog(
         query = f"SELECT count(*) FROM leases WHERE (started_at IS NOT NULL) = {claimed}"
         return int(str(rows(engine, query)[0][0]))
 
-    until(lambda: leases(claimed=True) >= 16 and leases(claimed=False) >= 7, 60)
+    until(lambda: leases(claimed=True) >= 16 and leases(claimed=False) >= 7 and low[-1].log(), 60)
+    added = [new_page(crawls[n], f"{low[n].url}/deal", priority=HIGH) for n in (0, -1)]
+    added.append(new_page(crawls[0], f"{urgent.url}/deal", priority=HIGH))
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("SELECT pg_advisory_xact_lock(hashtext('scraper.dispatch'))")
+        )  # nothing is leased now
+        frontier.add(connection, added, [Room(crawl_id, LOW_PAGES, LOW_PAGES) for _, crawl_id in crawls])
+        under_way = set(connection.execute(sa.text("SELECT url FROM pages WHERE status = 'leased'")).scalars())
+        since = connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")).scalar_one()
+    everywhere = [*low, urgent]
+    wanted = {page.url for page in added}
+    until(lambda: wanted <= {url for _, url in asked(everywhere, since)}, 60)
+    requests = asked(everywhere, since)
+    for at, url in requests:
+        if url in wanted:
+            before = [other for earlier, other in requests if earlier < at and other not in wanted]
+            print(f"{at - since:.2f} s until the urgent page was asked for, after {len(before)} others: {url}")
+            strangers = set(before) - under_way
+            assert not strangers, strangers
+            here = [other for other in before if host_of(other) == host_of(url)]
+            held = [other for other in under_way if host_of(other) == host_of(url)]
+            assert len(here) <= len(held) / 2, "of its own host's pages those that had their turn, not all that wait"
+
     run.scraper("crawl", "urgent")
-    until(lambda: any(target.startswith("/p/") for _, target, _ in urgent.log()), URGENT_S * 2)
-    found = rows(engine, f"SELECT url, extract(epoch FROM discovered_at)::float8 FROM pages WHERE priority >= {HIGH}")
-    asked = {urgent.url + target: at for at, target, _ in urgent.log()}
-    waits = sorted(asked[str(url)] - float(str(at)) for url, at in found if url in asked)
-    assert len(waits) > 1 and waits[-1] < URGENT_S, waits
-    until(lambda: rows(engine, STATUS.format("urgent")) == [("completed",)], 30)
-    run.scraper("crawl", "small")
-    until(lambda: rows(engine, STATUS.format("small")) == [("completed",)], 60)
-    due = rows(engine, "SELECT count(*) FROM pages WHERE status = 'due' AND priority = 4")[0][0]
+    until(lambda: rows(engine, STATUS.format("urgent")) == [("completed",)], 60)
+    due = rows(engine, f"SELECT count(*) FROM pages WHERE status = 'due' AND priority = {LOW}")[0][0]
     assert int(str(due)) > LOW_PAGES / 2

@@ -138,6 +138,13 @@ def test_a_broker_of_its_own_that_is_not_there(environment: Settings, scheme: st
     assert "s3cret" not in done.stderr + done.stdout and "Traceback" not in done.stderr
 
 
+def test_an_empty_address_is_none(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docker-compose.yml gives it where .env has none."""
+    monkeypatch.setenv("BROKER_URL", "")
+    settings_module.load.cache_clear()
+    assert settings_module.load().celery_broker_url == environment.celery_broker_url
+
+
 @pytest.mark.parametrize("url", ["http://host", "amqp://one//;amqp://two//", "memory://"])
 def test_other_brokers_are_refused(environment: Settings, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("BROKER_URL", url)
