@@ -154,3 +154,31 @@ def test_the_list_is_checked(run: Commands, listed: Callable[[str], Path], envir
         assert "No such file" in run.scraper("proxies", "check", code=2).stderr
         told = failed.stdout + failed.stderr + wrong.stdout + wrong.stderr
         assert SECRET not in told and str(field.proxies[0].port) not in told
+
+
+def test_blocked_pages_go_to_the_workers_above(
+    run: Commands, crawl: Opened, listed: Callable[[str], Path], engine: sa.Engine
+) -> None:
+    """The shop bans every datacenter proxy; workers of two queues, and at first none that a blocked page could go to."""
+    cheap, dear = [TestProxy(n) for n in range(1, 5)], [TestProxy(11), TestProxy(12, "socks5")]
+    with Field(*cheap, *dear, products=60) as field:
+        field.banned = {proxy.address for proxy in cheap}
+        listed(field.lines("class=datacenter", cheap) + field.lines("class=residential region=eu", dear))
+        run.coordinator()
+        run.until_ready(run.worker("datacenter"))
+        crawl(field, "datacenter", "escalate: [residential, browser]\n")
+        waiting = "SELECT count(*) FROM pages WHERE status = 'due' AND queue = 'residential'"
+        until(lambda: rows(engine, waiting) != [(0,)], 60)
+        assert not {hit.peer for hit in field.hits} - field.banned
+        run.until_ready(run.worker("residential"))
+        ended(engine)
+        assert rows(engine, "SELECT count(*) FROM products") == [(60,)]
+        assert rows(engine, "SELECT sum(host_attempts), max(attempts) FROM pages") == [(0, 1)]
+        peers = field.peers("/p/")
+        assert DIRECT not in field.peers()
+        assert sum(peers[proxy.address] for proxy in cheap) <= 33, "three pages, and what was under way, by three each"
+        (host,) = run.json("host", "list", f"127.0.0.1:{field.port}")
+        (route,) = host["routes"]
+        assert (route["site"], route["start"], route["level"]) == ("shop", "datacenter", "residential")
+        assert 0 < route["probe_s"] <= 600
+        assert "residential for shop" in run.scraper("host", "list").stdout
