@@ -14,6 +14,7 @@ answer malformed; and of a stream of HTTP/2 that nobody reads its whole window m
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections import deque
@@ -25,7 +26,7 @@ import aiohttp
 import certifi
 import httpx
 from aiohttp.abc import AbstractResolver
-from curl_cffi import AsyncCurl, Curl, CurlECode, CurlError, CurlHttpVersion, CurlMOpt, CurlOpt
+from curl_cffi import AsyncCurl, Curl, CurlECode, CurlError, CurlHttpVersion, CurlInfo, CurlMOpt, CurlOpt
 
 from scraper.fetch import curl_hooks, guard
 from scraper.fetch.guard import ForbiddenAddressError
@@ -36,6 +37,7 @@ _ABORT, _PAUSE, _RESUME = 0xFFFFFFFF, 0x10000001, 0  # CURL_WRITEFUNC_ERROR, CUR
 _HELD_MAX_BYTES = 2 * READ_BUFFER_BYTES
 _IDLE_HANDLES_MAX = 64
 _SENDS_MAX = 2
+_NEUTRAL_SETTINGS = b"2:0;3:100;4:1048576"  # no pushed answers, 100 streams, a window of 1 MB
 
 _TLS = frozenset({
     CurlECode.SSL_CONNECT_ERROR, CurlECode.PEER_FAILED_VERIFICATION, CurlECode.SSL_CIPHER, CurlECode.SSL_CACERT_BADFILE,
@@ -71,7 +73,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
         self._allow_private = allow_private
         self._names = Names(resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s)
         self._loop = asyncio.get_running_loop()
-        self._multi = AsyncCurl()
+        self._multi = _Multi()
         self._multi.setopt(CurlMOpt.MAXCONNECTS, max_connections)
         self._multi.setopt(CurlMOpt.MAX_TOTAL_CONNECTIONS, max_connections)
         self._idle: list[Curl] = []
@@ -141,9 +143,11 @@ class CurlTransport(httpx.AsyncBaseTransport):
         if self._idle:
             return self._idle.pop()
         curl = Curl()
-        if self._target is not None and curl.impersonate(self._target, default_headers=False) != 0:
+        if self._target is not None and curl.impersonate(self._target, default_headers=True) != 0:
             curl.close()
             raise httpx.UnsupportedProtocol(f"curl_cffi cannot impersonate {self._target}")
+        if self._target is None:
+            curl.setopt(CurlOpt.HTTP2_SETTINGS, _NEUTRAL_SETTINGS)  # not Chrome's, which this libcurl has for everybody
         for option, value in (
             (CurlOpt.HTTP_VERSION, CurlHttpVersion.V2TLS),
             (CurlOpt.PROTOCOLS_STR, b"https"),
@@ -172,6 +176,18 @@ class CurlTransport(httpx.AsyncBaseTransport):
         curl._is_cert_set = True  # noqa: SLF001  else it puts a store of its own in place
         curl_hooks.hook(curl)
         return curl
+
+
+class _Multi(AsyncCurl):
+    """Ends connections whose HTTP/2 is broken: libcurl keeps them, and each later request would fail in its turn."""
+
+    def set_exception(self, curl: Curl, exception: BaseException) -> None:
+        if getattr(exception, "code", 0) == CurlECode.HTTP2:
+            number = curl.getinfo(CurlInfo.ACTIVESOCKET)  # known while the handle is still in
+            if isinstance(number, int) and number >= 0:
+                with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
+                    connection.shutdown(socket.SHUT_RDWR)
+        super().set_exception(curl, exception)
 
 
 class Exchange:
@@ -447,9 +463,9 @@ def _as_httpx(error: BaseException) -> Exception:
         return httpx.ConnectError(text)
     if code == CurlECode.URL_MALFORMAT:
         return httpx.InvalidURL(text)
-    if code in _BROKEN and "chunk" not in text:
-        return httpx.ReadError(text)
-    return httpx.RemoteProtocolError(text)
+    if (code in _BROKEN and "chunk" not in text) or (code == CurlECode.HTTP2 and not text):
+        return httpx.ReadError(text or "it was closed before the answer")
+    return httpx.RemoteProtocolError(text or f"libcurl's error {int(code)}")
 
 
 def _closed(text: str) -> bool:
@@ -460,5 +476,4 @@ def _words(error: CurlError) -> str:
     """libcurl's own words, without the binding's frame: `Failed to perform, curl: (56) … . See https://…`."""
     text = str(error)
     _, found, rest = text.partition(f"({int(error.code)}) ")
-    text = (rest if found else text).partition(". See https://curl.se")[0]
-    return text or f"libcurl's error {int(error.code)}"
+    return (rest if found else text).partition(". See https://curl.se")[0]

@@ -68,11 +68,11 @@ def _before_sending(number: int | None, address: bytes | None, _local: bytes, _p
 
 
 def _address(found: _SockAddr) -> str:
-    raw = bytes(found.address)
+    raw = bytes(found.address)  # a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address
     if found.family == socket.AF_INET:
-        return socket.inet_ntop(socket.AF_INET, raw[2:6])
+        return socket.inet_ntop(socket.AF_INET, raw[4:8])
     if found.family == socket.AF_INET6:
-        return socket.inet_ntop(socket.AF_INET6, raw[6:22])
+        return socket.inet_ntop(socket.AF_INET6, raw[8:24])
     raise ValueError("neither IPv4 nor IPv6")
 
 

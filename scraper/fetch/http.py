@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractResolver
 
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import FetchError
-from scraper.fetch import profiles
+from scraper.fetch import codings, profiles
 from scraper.fetch.body import ACCEPT_ENCODING, read_body
 from scraper.fetch.cookies import CookieJar, Jars
 from scraper.fetch.faults import fault
@@ -87,13 +87,14 @@ class FetchPolicy:
         if self.impersonate is not None:
             browser = browsers.impersonated(self.impersonate, seed)
             own = [
-                (name, ACCEPT_ENCODING if name.lower() == "accept-encoding" else value)
+                (name, codings.understood(value) if name.lower() == "accept-encoding" else value)
                 for name, value in profiles.headers_of(browser, self.region, secure=secure)
             ]
             return self._with_the_sites(own)
         if self.user_agent != browsers.BROWSER:
             return self.base_headers
-        return self._with_the_sites(list(browsers.headers(seed, self.region, ACCEPT_ENCODING, secure=secure)))
+        accepted = codings.understood(browsers.ACCEPT_ENCODING if secure else ACCEPT_ENCODING)
+        return self._with_the_sites(list(browsers.headers(seed, self.region, accepted, secure=secure)))
 
     def _with_the_sites(self, own: Pairs) -> tuple[tuple[str, str], ...]:
         # Accept-Encoding is not the site's to change: only what can be unpacked may be asked for.

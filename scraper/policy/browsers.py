@@ -1,9 +1,8 @@
 """Header sets as current browsers send them on a visit, each consistent in itself. Pure.
 
 For sites with `user_agent: browser`. The versions are kept by hand: bring them up to date when browsers have moved on by
-some, all together, and change `AS_OF`; Chromium's brands follow from its version. Two things no list can mend:
-`Accept-Encoding` names only what can be unpacked here, where a browser of today adds `br, zstd`; and TLS and HTTP/2 look
-like what they are (`impersonate` mends the second; `adapted` fits its headers to a site).
+some, all together, and change `AS_OF`; Chromium's brands follow from its version. What no list can mend: TLS and HTTP/2
+look like what they are, which is what `impersonate` is for (`adapted` fits its headers to a site).
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ ANY = "any"  # the `impersonate:` that leaves the browser to the identity
 IMPERSONATED = ("chrome", "firefox", "safari")
 AS_OF = "2026-11"
 CHROMIUM, FIREFOX = 156, 157  # stable then
+
+ACCEPT_ENCODING = "gzip, deflate, br, zstd"  # over https; over plain http browsers ask for the first two
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -105,7 +106,11 @@ def adapted(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
         key = name.lower()
         if not secure and key.startswith(("sec-", "te")):
             continue
-        pairs.append((name, _languages(region) if key == "accept-language" and region is not None else value))
+        if key == "accept-language" and region is not None:
+            value = _languages(region)
+        elif key == "accept-encoding" and not secure:
+            value = "gzip, deflate"
+        pairs.append((name, value))
     return tuple(pairs)
 
 
