@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from ipaddress import ip_address
+from typing import Any
 
 import aiohttp
 import certifi
@@ -73,9 +74,9 @@ class CurlTransport(httpx.AsyncBaseTransport):
         self._allow_private = allow_private
         self._names = Names(resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s)
         self._loop = asyncio.get_running_loop()
-        self._multi = _Multi()
-        self._multi.setopt(CurlMOpt.MAXCONNECTS, max_connections)
-        self._multi.setopt(CurlMOpt.MAX_TOTAL_CONNECTIONS, max_connections)
+        self._multi: Any = _Multi()
+        self._multi.setopt(CurlMOpt.MAXCONNECTS, max_connections)  # type: ignore[no-untyped-call]
+        self._multi.setopt(CurlMOpt.MAX_TOTAL_CONNECTIONS, max_connections)  # type: ignore[no-untyped-call]
         self._idle: list[Curl] = []
         self._stores = ca_stores()
         self._under_way: set[Exchange] = set()
@@ -93,8 +94,8 @@ class CurlTransport(httpx.AsyncBaseTransport):
         except TimeoutError as error:
             raise httpx.ConnectTimeout("its name was not looked up in time") from error
         left_s = None if connect_s is None else max(0.001, connect_s - (self._loop.time() - started))
-        exchange.start(self._handle(), request, pins, left_s, read_s)
         try:
+            exchange.start(self._handle(), request, pins, left_s, read_s)
             await exchange.head()
         except BaseException as error:
             exchange.drop()
@@ -126,7 +127,8 @@ class CurlTransport(httpx.AsyncBaseTransport):
 
     def begun(self, exchange: Exchange, curl: Curl) -> asyncio.Future[None]:
         self._under_way.add(exchange)
-        return self._multi.add_handle(curl)  # type: ignore[no-any-return]
+        future: asyncio.Future[None] = self._multi.add_handle(curl)
+        return future
 
     def ended(self, exchange: Exchange, curl: Curl, *, whole: bool) -> None:
         self._under_way.discard(exchange)
@@ -229,6 +231,8 @@ class Exchange:
         curl.setopt(CurlOpt.HTTPHEADER, header_lines(request.headers.raw))
         if pins:
             curl.setopt(CurlOpt.RESOLVE, pins)
+        else:
+            curl_hooks.unset(curl, CurlOpt.RESOLVE)  # an earlier transfer's list is freed by now
         curl.setopt(CurlOpt.CONNECTTIMEOUT_MS, int((connect_s or 0) * 1000) or 300_000)
         curl.setopt(CurlOpt.HEADERFUNCTION, self._header)
         curl.setopt(CurlOpt.WRITEFUNCTION, self._body)

@@ -28,7 +28,7 @@ from scraper.policy import browsers, proxies
 from tests.h2_server import H2Server, fingerprint, offered
 from tests.hostile_server import HostileServer, answer, self_signed
 from tests.integration.test_fetch import GUARDED, POLICY, FakeResolver
-from tests.proxies import TestProxy
+from tests.proxies import Field, TestProxy
 
 HTTP2 = replace(POLICY, http2=True)
 CHROME = replace(POLICY, impersonate="chrome")
@@ -210,6 +210,25 @@ def test_a_fresh_connection_that_breaks_is_not_asked_twice(path: str, tls: ssl.S
     visiting(tls, test)
 
 
+def test_a_response_has_at_most_so_many_headers(tls: ssl.SSLContext) -> None:
+    async def run() -> None:
+        async with HostileServer(tls=tls) as server:
+            server.extra = {
+                "/300": answer(b"x", "200 OK", *["X-A: a"] * 300),
+                "/200": answer(b"x", "200 OK", *["X-A: a"] * 200),
+            }
+            fetcher = HttpFetcher()
+            try:
+                assert (await fetcher.fetch(server.url("/200"), HTTP2)).status == 200
+                with pytest.raises(FetchError) as caught:
+                    await fetcher.fetch(server.url("/300"), HTTP2)
+                assert caught.value.outcome is Outcome.MALFORMED
+            finally:
+                await fetcher.aclose()
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("path", ["/refused", "/goaway"])
 def test_a_kept_connection_that_breaks_costs_one_request_more_at_the_most(path: str, tls: ssl.SSLContext) -> None:
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
@@ -314,13 +333,16 @@ def test_what_browsers_unpack_is_unpacked_within_the_limits(coding: str, tls: ss
             try:
                 assert (await fetcher.fetch(server.url("/good"), CHROME)).body == b"packed " * 1000
                 assert coding in server.requests[0][1]["accept-encoding"]
+                tracemalloc.start()
                 for path, outcome in (
                     ("/bomb2", Outcome.TOO_LARGE), ("/cut", Outcome.MALFORMED), ("/not", Outcome.MALFORMED)
                 ):  # fmt: skip
                     with pytest.raises(FetchError) as caught:
                         await fetcher.fetch(server.url(path), CHROME)
                     assert caught.value.outcome is outcome
+                assert tracemalloc.get_traced_memory()[1] < 20_000_000
             finally:
+                tracemalloc.stop()
                 await fetcher.aclose()
 
     asyncio.run(run())
@@ -361,6 +383,24 @@ def test_a_kept_connection_is_judged_before_each_request(tls: ssl.SSLContext) ->
         assert len(server.requests) == 1
 
     visiting(tls, test, resolver=resolver, dns_ttl_s=0)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1"])
+def test_the_guard_holds_for_a_tls_host_behind_a_proxy(address: str, tls: ssl.SSLContext) -> None:
+    proxy = TestProxy(1)
+    guarded = replace(CHROME, allow_private=False, proxied=True)
+
+    async def test(_: H2Server, fetcher: HttpFetcher) -> None:
+        via = Via(proxies.parse(f"{proxy.url} class=datacenter", "list")[0])
+        literal = f"[{address}]" if ":" in address else address
+        for host in ("shop.example", literal):
+            with pytest.raises(FetchError) as caught:
+                await fetcher.fetch(f"https://{host}/", guarded, via=via)
+            assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
+
+    with Field(proxy):
+        visiting(tls, test, resolver=FakeResolver([address]))
+        assert proxy.asked == [] and proxy.connections == 0
 
 
 def test_the_environment_is_not_asked(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -430,8 +470,6 @@ def test_without_the_extra_such_a_site_says_what_to_install_and_others_go_on(
 
 def test_two_proxies_and_one_host_are_two_visitors(tls: ssl.SSLContext) -> None:
     """Apart in connections, and nothing of the first handshake is remembered in the second."""
-    from tests.proxies import Field
-
     one, two = TestProxy(1), TestProxy(2, "socks5")
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
