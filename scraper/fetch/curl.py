@@ -18,7 +18,7 @@ import os
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any
@@ -38,6 +38,7 @@ _ABORT, _PAUSE, _RESUME = 0xFFFFFFFF, 0x10000001, 0  # CURL_WRITEFUNC_ERROR, CUR
 _HELD_MAX_BYTES = 2 * READ_BUFFER_BYTES
 _IDLE_HANDLES_MAX = 64
 _SENDS_MAX = 2
+_OPENING_S = 1.0  # a request waits so long for another's connection, then opens one of its own
 _NEUTRAL_SETTINGS = b"2:0;3:100;4:1048576"  # no pushed answers, 100 streams, a window of 1 MB
 
 _TLS = frozenset({
@@ -80,6 +81,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
         self._idle: list[Curl] = []
         self._stores = ca_stores()
         self._under_way: set[Exchange] = set()
+        self._opening: dict[Hashable, asyncio.Event] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a GET without a body; `request.extensions["timeout"]` may hold `connect` and `read`, in seconds."""
@@ -91,9 +93,12 @@ class CurlTransport(httpx.AsyncBaseTransport):
         try:
             async with asyncio.timeout(connect_s):
                 exchange, pins = await self._prepared(request)
+            key = request.url.raw_host, port_of(request.url), exchange.label
+            await self._after_the_opener(key)
         except TimeoutError as error:
             raise httpx.ConnectTimeout("its name was not looked up in time") from error
         left_s = None if connect_s is None else max(0.001, connect_s - (self._loop.time() - started))
+        self._opens(key, exchange)
         try:
             exchange.start(self._handle(), request, pins, left_s, read_s)
             await exchange.head()
@@ -110,6 +115,28 @@ class CurlTransport(httpx.AsyncBaseTransport):
         addresses = await self._names.addresses(host)
         pins = [] if _literal(host) else [_pin(request.url.raw_host.decode(), port_of(request.url), addresses)]
         return Exchange(self, self._allow_private), pins
+
+    async def _after_the_opener(self, key: Hashable) -> None:
+        """Where somebody is opening a connection to the host, waits until it stands: then HTTP/2 takes this request too,
+        and one connection serves all, as with browsers. (libcurl's own PIPEWAIT lets a request that hangs on an HTTP/1.1
+        connection hold up every other one.)"""
+        opening = self._opening.get(key)
+        if opening is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_OPENING_S):
+                    await opening.wait()
+
+    def _opens(self, key: Hashable, exchange: Exchange) -> None:
+        if key in self._opening:
+            return
+        stands = self._opening[key] = asyncio.Event()
+
+        def over() -> None:
+            if self._opening.get(key) is stands:
+                del self._opening[key]
+            stands.set()
+
+        exchange.connected_or_over = over
 
     def _told(self, _exchange: Exchange, error: Exception) -> Exception:
         return error
@@ -165,7 +192,6 @@ class CurlTransport(httpx.AsyncBaseTransport):
             (CurlOpt.SSL_VERIFYHOST, 2),
             (CurlOpt.SSL_SESSIONID_CACHE, 0),  # a ticket would tell a host which identities are one
             (CurlOpt.MAXAGE_CONN, int(KEEPALIVE_S)),
-            (CurlOpt.PIPEWAIT, 1),  # one connection where HTTP/2 is spoken, as browsers have it
             (CurlOpt.BUFFERSIZE, READ_BUFFER_BYTES),
         ):
             curl.setopt(option, value)
@@ -196,6 +222,8 @@ class Exchange:
     """One request and its answer, between libcurl's callbacks, which must not wait, and a task that does."""
 
     connected = False
+    label = ""
+    connected_or_over: Callable[[], None] | None = None
 
     def __init__(self, transport: CurlTransport, allow_private: bool) -> None:
         self._transport = transport
@@ -272,6 +300,7 @@ class Exchange:
 
     def drop(self) -> None:
         """The end, however far it came: a connection in the middle of an answer is closed, or the stream reset."""
+        self._stands()
         curl, self._curl = self._curl, None
         if curl is None:
             return
@@ -336,7 +365,14 @@ class Exchange:
             self._fresh_at_first = self._fresh
         self._sends += 1
         self._moved = self._loop.time()
+        self._stands()
         return True
+
+    def _stands(self) -> None:
+        """Whatever it opened stands, or never will: those who wait for it go on."""
+        told, self.connected_or_over = self.connected_or_over, None
+        if told is not None:
+            told()
 
     def _allowed(self, address: str) -> bool:
         reason = guard.forbidden(address, self._allow_private)

@@ -169,6 +169,23 @@ def test_requests_at_once_share_one_connection(tls: ssl.SSLContext) -> None:
     visiting(tls, test)
 
 
+def test_a_request_that_hangs_on_http1_holds_up_no_other(tls: ssl.SSLContext) -> None:
+    async def run() -> None:
+        async with HostileServer(tls=tls) as server:
+            fetcher = HttpFetcher()
+            hanging = [asyncio.ensure_future(fetcher.fetch(server.url("/hang"), HTTP2)) for _ in range(3)]
+            try:
+                async with asyncio.timeout(4):  # below the connect timeout
+                    await asyncio.gather(*(fetcher.fetch(server.url("/ok"), HTTP2) for _ in range(20)))
+            finally:
+                for one in hanging:
+                    one.cancel()
+                await asyncio.gather(*hanging, return_exceptions=True)
+                await fetcher.aclose()
+
+    asyncio.run(run())
+
+
 def test_handshakes_do_not_share_connections(tls: ssl.SSLContext) -> None:
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         for policy in (CHROME, HTTP2, replace(POLICY, impersonate="firefox"), CHROME):
