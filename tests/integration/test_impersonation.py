@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import brotli
+import certifi
 import pytest
 from backports import zstd
 from curl_cffi.requests import AsyncSession
@@ -434,6 +435,24 @@ def test_the_environment_is_not_asked(tls: ssl.SSLContext, monkeypatch: pytest.M
             assert "authorization" not in dict(server.requests[0])
 
         visiting(tls, test)
+
+
+def test_the_certificates_are_those_of_the_other_transport(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from scraper.fetch.curl import ca_stores
+
+    paths = ssl.get_default_verify_paths()
+    (tmp_path / "own.pem").write_text("")
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    bare = paths._replace(cafile=None, capath=str(tmp_path / "empty"))
+    (tmp_path / "empty").mkdir()
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: bare)
+    assert ca_stores() == (certifi.where(), None)  # a slim image
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: bare._replace(capath=str(tmp_path)))
+    assert ca_stores() == (None, str(tmp_path))
+    monkeypatch.undo()
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
+    assert ca_stores()[0] == str(tmp_path / "own.pem")
 
 
 def test_a_certificate_for_another_name_is_refused(tls: ssl.SSLContext) -> None:
