@@ -454,7 +454,7 @@ def ca_stores() -> tuple[str | None, str | None]:
     the system's, else certifi's. A folder is looked into as needed; a file is read for each connection (6 ms for 140)."""
     paths = ssl.get_default_verify_paths()
     chosen = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
-    if chosen or paths.cafile or (paths.capath and any(os.scandir(paths.capath))):
+    if chosen or paths.cafile or (paths.capath and os.listdir(paths.capath)):
         return paths.cafile, paths.capath
     return certifi.where(), None
 
