@@ -90,6 +90,9 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         read_timeout_s=settings.read_timeout_s,
         page_timeout_s=settings.page_timeout_s,
         region=site.region,
+        impersonate=site.impersonate,
+        http2=site.http2,
+        cookies=site.name if site.cookies == "keep" else None,
     )
     needs = {kind: _need(site_id, site, kind) for kind in Kind}
     return CrawlContext(

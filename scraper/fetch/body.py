@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import AsyncIterable
+from typing import Protocol
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
+from scraper.fetch import codings
 
 ACCEPT_ENCODING = "gzip, deflate"
 MEMBERS_MAX = 4096  # of one gzip body; each costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap
@@ -73,13 +75,20 @@ def unpack(data: bytes, coding: str, max_bytes: int) -> bytes:
     return body
 
 
-def unpacker_for(coding: str, max_bytes: int) -> Unpacker | None:
+class AnyUnpacker(Protocol):
+    def feed(self, data: bytes) -> bytes: ...
+    def finish(self) -> None: ...
+
+
+def unpacker_for(coding: str, max_bytes: int) -> AnyUnpacker | None:
     """None for a body that is not packed. Raises FetchError(MALFORMED) for a coding that was never asked for."""
     if not coding:
         return None
     names = [name for part in coding.split(",") if (name := part.strip().lower()) not in _NOT_CODINGS]
     if not names:
         return None
+    if len(names) == 1 and names[0] in codings.HERE:
+        return codings.BrotliUnpacker(max_bytes) if names[0] == "br" else codings.ZstdUnpacker(max_bytes)
     if len(names) > 1 or names[0] not in _CODINGS:
         raise FetchError(
             Outcome.MALFORMED, f"unknown content-encoding {coding[:60]!r} ({ACCEPT_ENCODING} was asked for)"

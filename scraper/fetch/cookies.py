@@ -14,6 +14,7 @@ from email.utils import parsedate_to_datetime
 COOKIES_MAX = 50  # a host
 COOKIE_MAX_BYTES = 4096
 HOSTS_MAX = 50
+JARS_MAX = 1000
 _EXPIRED = -1.0
 
 
@@ -87,6 +88,24 @@ class CookieJar:
             except (ValueError, OverflowError, TypeError):
                 return None
         return None
+
+
+class Jars:
+    """Jars by name, for sites whose cookies stay from page to page without a proxy: one identity a site and process."""
+
+    def __init__(self) -> None:
+        self._jars: dict[str, CookieJar] = {}
+
+    def of(self, name: str | None) -> CookieJar | None:
+        """The jar of that name, or None for none. The one that was made first goes where there are too many."""
+        if name is None:
+            return None
+        jar = self._jars.get(name)
+        if jar is None:
+            if len(self._jars) >= JARS_MAX:
+                del self._jars[next(iter(self._jars))]
+            jar = self._jars[name] = CookieJar()
+        return jar
 
 
 def _within(path: str, scope: str) -> bool:

@@ -9,10 +9,8 @@ cookies beyond one page's redirects, but for those of an identity.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from time import monotonic
 from typing import Any
 
@@ -21,13 +19,16 @@ from aiohttp.abc import AbstractResolver
 
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import FetchError
+from scraper.fetch import codings, profiles
 from scraper.fetch.body import ACCEPT_ENCODING, read_body
+from scraper.fetch.cookies import CookieJar, Jars
 from scraper.fetch.faults import fault
 from scraper.fetch.headers import Pairs, headers_dict, merged, request_headers
-from scraper.fetch.proxied import ProxiedTransport
+from scraper.fetch.profiles import MissingExtraError
 from scraper.fetch.redirects import STATUSES, Chain, host_of, with_cookies
-from scraper.fetch.transport import AiohttpTransport, StaleConnectionError, tls_context
-from scraper.fetch.via import Via
+from scraper.fetch.transport import StaleConnectionError
+from scraper.fetch.transports import Transports
+from scraper.fetch.via import Via, this_machine
 from scraper.policy import browsers
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -48,6 +49,8 @@ class FetchPolicy:
     `headers` go out beside and instead of our own. `allowed` takes host[:port] in lower case and says whether a
     redirect may lead there (None: anywhere). `truncate` cuts a body at `body_max_bytes` instead of failing. A `proxied`
     site's pages are never asked for without a proxy. `user_agent` may be `browser`, with languages of the `region`.
+    `impersonate` names a browser whose handshake and headers are sent (`scraper.fetch.profiles`), or `any`; `cookies` a jar
+    of the fetcher's that is kept from page to page, where there is no proxy.
     """
 
     user_agent: str
@@ -63,6 +66,9 @@ class FetchPolicy:
     truncate: bool = False
     proxied: bool = False
     region: str | None = None
+    impersonate: str | None = None
+    http2: bool = False
+    cookies: str | None = None
     base_headers: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
     extensions: dict[str, Any] = field(init=False, repr=False, compare=False)
 
@@ -79,9 +85,17 @@ class FetchPolicy:
 
     def headers_from(self, seed: str, *, secure: bool) -> tuple[tuple[str, str], ...]:
         """What a page's first request sends: our own headers, or those of the browser that `seed` (a proxy's id) has."""
+        if self.impersonate is not None:
+            browser = browsers.impersonated(self.impersonate, seed)
+            own = [
+                (name, codings.understood(value) if name.lower() == "accept-encoding" else value)
+                for name, value in profiles.headers_of(browser, self.region, secure=secure)
+            ]
+            return self._with_the_sites(own)
         if self.user_agent != browsers.BROWSER:
             return self.base_headers
-        return self._with_the_sites(list(browsers.headers(seed, self.region, ACCEPT_ENCODING, secure=secure)))
+        accepted = codings.understood(browsers.ACCEPT_ENCODING if secure else ACCEPT_ENCODING)
+        return self._with_the_sites(list(browsers.headers(seed, self.region, accepted, secure=secure)))
 
     def _with_the_sites(self, own: Pairs) -> tuple[tuple[str, str], ...]:
         # Accept-Encoding is not the site's to change: only what can be unpacked may be asked for.
@@ -101,10 +115,8 @@ class HttpFetcher:
         self, *, max_connections: int = 512, resolver: AbstractResolver | None = None, dns_ttl_s: int = 30
     ) -> None:
         self._slots = asyncio.Semaphore(max_connections)
-        self._max_connections = max_connections
-        self._resolver = resolver
-        self._dns_ttl_s = dns_ttl_s
-        self._transports: dict[tuple[type[AiohttpTransport], bool], AiohttpTransport] = {}
+        self._transports = Transports(max_connections=max_connections, resolver=resolver, dns_ttl_s=dns_ttl_s)
+        self._jars = Jars()
 
     async def fetch(
         self,
@@ -124,10 +136,16 @@ class HttpFetcher:
         """
         if via is None and policy.proxied:
             raise RuntimeError("a page of a site with a proxy would leave without one")
-        base = policy.headers_from(via.proxy.id if via else "", secure=url.startswith("https:"))
+        seed = via.proxy.id if via else this_machine()
+        jar = via.jar if via else self._jars.of(policy.cookies)
+        try:
+            transport = self._transports.of(policy, seed, proxied=via is not None)
+            base = policy.headers_from(seed, secure=url.startswith("https:"))
+        except MissingExtraError as error:
+            raise FetchError(Outcome.CRASHED, f"this worker cannot fetch it: {error}", url=url) from None
         headers = request_headers(base, validators, extra_headers)
         async with self._slots:
-            page = _Page(self._transport(policy.allow_private, via), policy, before_hop, via)
+            page = _Page(transport, policy, before_hop, via, jar)
             try:
                 async with asyncio.timeout(policy.page_timeout_s) as page.deadline:
                     return await page.fetch(url, headers)
@@ -142,26 +160,7 @@ class HttpFetcher:
 
     async def aclose(self) -> None:
         """Closes every connection. The fetcher may be used again and then opens new ones."""
-        transports, self._transports = self._transports, {}
-        for transport in transports.values():
-            await transport.aclose()
-
-    def _transport(self, allow_private: bool, via: Via | None) -> AiohttpTransport:
-        kind = AiohttpTransport if via is None else ProxiedTransport
-        transport = self._transports.get((kind, allow_private))
-        if transport is None:
-            transport = self._transports[kind, allow_private] = kind(
-                allow_private=allow_private,
-                tls=self._tls,
-                max_connections=self._max_connections,
-                resolver=self._resolver,
-                dns_ttl_s=self._dns_ttl_s,
-            )
-        return transport
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return tls_context()
+        await self._transports.aclose()
 
 
 class _Page:
@@ -172,14 +171,18 @@ class _Page:
     deadline: asyncio.Timeout
 
     def __init__(
-        self, transport: AiohttpTransport, policy: FetchPolicy, before_hop: BeforeHop | None, via: Via | None
+        self,
+        transport: httpx.AsyncBaseTransport,
+        policy: FetchPolicy,
+        before_hop: BeforeHop | None,
+        via: Via | None,
+        jar: CookieJar | None,
     ) -> None:
         self._transport = transport
         self._extensions: dict[str, Any] = policy.extensions
-        self._jar = None
+        self._jar = jar
         if via is not None:
             self._extensions = {**policy.extensions, "proxy": via.proxy}
-            self._jar = via.jar
         self._policy = policy
         self._before_hop = before_hop
         self._waited_s = 0.0

@@ -13,7 +13,6 @@ proxy's own address is not judged: it comes from the operator's file, and local 
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from contextvars import ContextVar
 from typing import Any
@@ -26,12 +25,11 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
 from scraper.domain import ProxySignal
-from scraper.fetch.guard import ForbiddenAddressError, GuardedResolver, forbidden
+from scraper.fetch.names import Names
 from scraper.fetch.transport import AiohttpTransport, Connector, Request
 from scraper.fetch.tunnel import Dial, ProxyHopError, connect, login
 from scraper.policy.proxies import Proxy
 
-NAMES_MAX = 5000
 _LOGIN_WANTED = 407
 _dial: ContextVar[Dial | None] = ContextVar("dial", default=None)
 
@@ -51,7 +49,7 @@ class ProxiedTransport(AiohttpTransport):
         resolver: AbstractResolver | None = None,
         dns_ttl_s: int = 30,
     ) -> None:
-        self._names = _Names(resolver or aiohttp.ThreadedResolver(), allow_private, dns_ttl_s)
+        self._names = Names(resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s)
         super().__init__(
             allow_private=allow_private,
             tls=tls,
@@ -80,7 +78,7 @@ class ProxiedTransport(AiohttpTransport):
         except TimeoutError as error:
             raise httpx.ConnectTimeout("its name was not looked up in time") from error
         except httpx.ConnectTimeout as error:
-            raise _late(dial) or error from None
+            raise late(dial) or error from None
         finally:
             _dial.reset(token)
         if response.status_code == _LOGIN_WANTED:  # RFC 9110 15.5.8: no origin server sends it
@@ -90,7 +88,8 @@ class ProxiedTransport(AiohttpTransport):
         return response
 
 
-def _late(dial: Dial) -> ProxyHopError | None:
+def late(dial: Dial) -> ProxyHopError | None:
+    """Whose time ran out: the proxy's, unless it had opened the way already."""
     match dial.step:
         case "proxy":
             return ProxyHopError(ProxySignal.UNUSABLE, f"proxy {dial.proxy.id}: no connection to it in time")
@@ -98,57 +97,6 @@ def _late(dial: Dial) -> ProxyHopError | None:
             return ProxyHopError(ProxySignal.FAILED, f"proxy {dial.proxy.id}: it opened no way to the host in time")
         case _:
             return None
-
-
-class _Names:
-    """Targets' addresses as the guard lets them pass, looked up once in `ttl_s` however many ask."""
-
-    def __init__(self, resolver: AbstractResolver, allow_private: bool, ttl_s: float) -> None:
-        self._resolver = GuardedResolver(resolver, allow_private=allow_private)
-        self._allow_private = allow_private
-        self._ttl_s = ttl_s
-        self._known: dict[str, tuple[float, asyncio.Task[str]]] = {}
-
-    async def address(self, host: str) -> str:
-        """Raises `ForbiddenAddressError`, or httpx.ConnectError where the name has no address."""
-        literal = host.strip("[]")
-        if ":" in literal or literal.replace(".", "").isdigit():
-            reason = forbidden(literal, self._allow_private)
-            if reason == "not an IP address":  # 127.1 and its like: what they resolve to
-                return await self._looked_up(literal)
-            if reason is not None:
-                raise ForbiddenAddressError(literal, reason)
-            return literal
-        return await self._looked_up(literal)
-
-    async def _looked_up(self, host: str) -> str:
-        now = asyncio.get_running_loop().time()
-        until, task = self._known.get(host, (0.0, None))
-        if task is None or now >= until:
-            if len(self._known) >= NAMES_MAX:
-                self._known.clear()
-            task = asyncio.ensure_future(self._ask(host))
-            task.add_done_callback(_seen)
-            self._known[host] = (now + self._ttl_s, task)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            self._known.pop(host, None)
-            if isinstance(error, ForbiddenAddressError):
-                raise
-            raise httpx.ConnectError(str(error) or type(error).__name__) from error
-
-    async def _ask(self, host: str) -> str:
-        answers = await self._resolver.resolve(host, 0, socket.AF_UNSPEC)
-        return str(min(answers, key=lambda answer: answer["family"])["host"])
-
-
-def _seen(task: asyncio.Task[str]) -> None:
-    """Those who wait for it may all have gone; its error is then nobody's."""
-    if not task.cancelled():
-        task.exception()
 
 
 class _ProxiedRequest(Request):

@@ -108,18 +108,8 @@ async def connect(
     Plain http through an http or https proxy has no tunnel: the connection is the proxy's own, and the caller sends
     absolute URLs. Raises `ProxyHopError`, and `ssl.SSLError` or OSError once the host itself is spoken to.
     """
-    proxy = dial.proxy
-    transport, talk = await _reach(proxy, proxy_tls)
+    transport = await through(dial, host, port, proxy_tls=proxy_tls, tunnel=tls is not None)
     try:
-        if proxy.tunnels:
-            dial.step = "tunnel"
-            await _socks(transport, talk, proxy, host if proxy.scheme == "socks5h" else dial.address or host, port)
-        elif tls is not None:
-            dial.step = "tunnel"
-            await _connect(transport, talk, proxy, host, port)
-        if talk.left:
-            raise ProxyHopError(ProxySignal.UNUSABLE, "it sends what nobody asked for")
-        dial.step = "host"
         protocol = factory()
         if tls is None:
             transport.set_protocol(protocol)
@@ -132,6 +122,30 @@ async def connect(
         transport.abort()
         raise
     return protocol
+
+
+async def through(dial: Dial, host: str, port: int, *, proxy_tls: ssl.SSLContext, tunnel: bool) -> asyncio.Transport:
+    """The connection as far as the proxy brings it: to `host` where it tunnels anyway or `tunnel` is asked for.
+
+    The caller gives it a protocol before it awaits anything: what arrives earlier counts as the proxy's. Raises
+    `ProxyHopError`.
+    """
+    proxy = dial.proxy
+    transport, talk = await _reach(proxy, proxy_tls)
+    try:
+        if proxy.tunnels:
+            dial.step = "tunnel"
+            await _socks(transport, talk, proxy, host if proxy.scheme == "socks5h" else dial.address or host, port)
+        elif tunnel:
+            dial.step = "tunnel"
+            await _connect(transport, talk, proxy, host, port)
+        if talk.left:
+            raise ProxyHopError(ProxySignal.UNUSABLE, "it sends what nobody asked for")
+        dial.step = "host"
+    except BaseException:
+        transport.abort()
+        raise
+    return transport
 
 
 async def _reach(proxy: Proxy, proxy_tls: ssl.SSLContext) -> tuple[asyncio.Transport, _Talk]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass
+from functools import lru_cache
 
 from scraper.fetch.cookies import CookieJar
 from scraper.policy.proxies import Proxy
@@ -15,3 +17,9 @@ class Via:
 
     proxy: Proxy
     jar: CookieJar | None = None
+
+
+@lru_cache(maxsize=1)
+def this_machine() -> str:
+    """Stands for the identity of requests without a proxy, as a proxy's id does for the others: the machine's own name."""
+    return socket.gethostname()

@@ -1,8 +1,8 @@
 """Header sets as current browsers send them on a visit, each consistent in itself. Pure.
 
-For sites with `user_agent: browser`. The list is kept by hand: bring it up to date when browsers have moved on by some
-versions, all sets together, and change `AS_OF`. Two things no list can mend: `Accept-Encoding` names only what can be
-unpacked here, where a browser of today adds `br, zstd`; and TLS and HTTP/2 look like what they are.
+For sites with `user_agent: browser`. The versions are kept by hand: bring them up to date when browsers have moved on by
+some, all together, and change `AS_OF`; Chromium's brands follow from its version. What no list can mend: TLS and HTTP/2
+look like what they are, which is what `impersonate` is for (`adapted` fits its headers to a site).
 """
 
 from __future__ import annotations
@@ -11,12 +11,17 @@ import hashlib
 from dataclasses import dataclass
 
 BROWSER = "browser"  # the `user_agent:` that asks for one of these
-AS_OF = "2025-11"
+ANY = "any"  # the `impersonate:` that leaves the browser to the identity
+IMPERSONATED = ("chrome", "firefox", "safari")
+AS_OF = "2026-11"
+CHROMIUM, FIREFOX = 156, 157  # stable then
+
+ACCEPT_ENCODING = "gzip, deflate, br, zstd"  # over https; over plain http browsers ask for the first two
 
 Pairs = tuple[tuple[str, str], ...]
 
 _CHROME_ACCEPT = (
-    "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,"
+    "text/html,application/xhtml+xml,application/xml;q=0.9,image/jxl,image/avif,image/webp,image/apng,*/*;q=0.8,"
     "application/signed-exchange;v=b3;q=0.7"
 )
 _LANGUAGES = {
@@ -40,9 +45,31 @@ class Browser:
     platform: str | None = None
 
 
-def _chromium(system: str, platform: str, brands: str, version: int, edge: bool = False) -> Browser:
+_GREASE_CHARS = (" ", "(", ":", "-", ".", "/", ")", ";", "=", "?", "_")
+_GREASE_VERSIONS = ("8", "99", "24")
+_ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+
+
+def brands(version: int, name: str) -> str:
+    """sec-ch-ua of a Chromium browser, as components/embedder_support/user_agent_utils.cc makes it: the version seeds the
+    invented brand's punctuation, its version, and who stands where.
+
+    `brands(142, "Google Chrome") == '"Chromium";v="142", "Google Chrome";v="142", "Not_A Brand";v="99"'`
+    """
+    first, second = (_GREASE_CHARS[(version + n) % len(_GREASE_CHARS)] for n in (0, 1))
+    invented = f'"Not{first}A{second}Brand";v="{_GREASE_VERSIONS[version % len(_GREASE_VERSIONS)]}"'
+    shown = [""] * 3
+    for place, brand in zip(
+        _ORDERS[version % len(_ORDERS)], (invented, f'"Chromium";v="{version}"', f'"{name}";v="{version}"'), strict=True
+    ):
+        shown[place] = brand
+    return ", ".join(shown)
+
+
+def _chromium(system: str, platform: str, version: int, name: str = "Google Chrome") -> Browser:
     agent = f"Mozilla/5.0 ({system}) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{version}.0.0.0 Safari/537.36"
-    return Browser(f"{agent} Edg/{version}.0.0.0" if edge else agent, brands, platform)
+    agent = f"{agent} Edg/{version}.0.0.0" if name == "Microsoft Edge" else agent
+    return Browser(agent, brands(version, name), platform)
 
 
 def _firefox(system: str, version: int) -> Browser:
@@ -50,16 +77,41 @@ def _firefox(system: str, version: int) -> Browser:
 
 
 _WINDOWS, _MAC = "Windows NT 10.0; Win64; x64", "Macintosh; Intel Mac OS X 10_15_7"
-_CHROME = '"Chromium";v="142", "Google Chrome";v="142", "Not_A Brand";v="99"'
 BROWSERS = (
-    _chromium(_WINDOWS, "Windows", _CHROME, 142),
-    _chromium(_MAC, "macOS", _CHROME, 142),
-    _chromium(
-        _WINDOWS, "Windows", '"Chromium";v="142", "Microsoft Edge";v="142", "Not_A Brand";v="99"', 142, edge=True
-    ),
-    _firefox("Windows NT 10.0; Win64; x64", 145),
-    _firefox("Macintosh; Intel Mac OS X 10.15", 145),
+    _chromium(_WINDOWS, "Windows", CHROMIUM),
+    _chromium(_MAC, "macOS", CHROMIUM),
+    _chromium(_WINDOWS, "Windows", CHROMIUM, "Microsoft Edge"),
+    _firefox("Windows NT 10.0; Win64; x64", FIREFOX),
+    _firefox("Macintosh; Intel Mac OS X 10.15", FIREFOX),
 )
+
+
+def _drawn(seed: str, count: int) -> int:
+    return int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") % count
+
+
+def impersonated(wanted: str, seed: str) -> str:
+    """The browser whose handshake an identity has: the one that is wanted, or of `ANY` the same for the same seed."""
+    return IMPERSONATED[_drawn(seed, len(IMPERSONATED))] if wanted == ANY else wanted
+
+
+def _languages(region: str | None) -> str:
+    return _LANGUAGES.get((region or "us").partition("-")[0], _LANGUAGES["us"])
+
+
+def adapted(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
+    """A profile's own headers with the languages of a region; over plain http without what browsers keep for https."""
+    pairs = []
+    for name, value in profile:
+        key = name.lower()
+        if not secure and key.startswith(("sec-", "te")):
+            continue
+        if key == "accept-language" and region is not None:
+            value = _languages(region)
+        elif key == "accept-encoding" and not secure:
+            value = "gzip, deflate"
+        pairs.append((name, value))
+    return tuple(pairs)
 
 
 def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool) -> Pairs:
@@ -67,26 +119,28 @@ def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool
 
     `secure`: for an https host. Plain http gets no client hints and no fetch metadata, as from a browser.
     """
-    browser = BROWSERS[int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big") % len(BROWSERS)]
-    languages = _LANGUAGES.get((region or "us").partition("-")[0], _LANGUAGES["us"])
+    browser = BROWSERS[_drawn(seed, len(BROWSERS))]
     fetch = [("Sec-Fetch-Dest", "document"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Site", "none"),
              ("Sec-Fetch-User", "?1")] if secure else []  # fmt: skip
     if browser.brands is None:
         return (
             ("User-Agent", browser.user_agent),
             ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
-            ("Accept-Language", languages.replace("q=0.9", "q=0.7").replace("q=0.8", "q=0.5")),
+            ("Accept-Language", _languages(region)),
             ("Accept-Encoding", accept_encoding),
+            ("Connection", "keep-alive"),
             ("Upgrade-Insecure-Requests", "1"),
             *fetch,
+            ("Priority", "u=0, i"),
         )
     hints = [("sec-ch-ua", browser.brands), ("sec-ch-ua-mobile", "?0"), ("sec-ch-ua-platform", f'"{browser.platform}"')]
     return (
+        ("Connection", "keep-alive"),
         *(hints if secure else ()),
         ("Upgrade-Insecure-Requests", "1"),
         ("User-Agent", browser.user_agent),
         ("Accept", _CHROME_ACCEPT),
         *([fetch[2], fetch[1], fetch[3], fetch[0]] if secure else ()),
         ("Accept-Encoding", accept_encoding),
-        ("Accept-Language", languages),
+        ("Accept-Language", _languages(region)),
     )

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from scraper.domain import Kind
 from scraper.policy import urls
+from scraper.policy.browsers import BROWSER
 from scraper.policy.escalation import ladder
 from scraper.policy.routing import ANY_REGION, Rule, Wishes
 from scraper.sites import scalars
@@ -265,6 +266,13 @@ class Site(Model):
         None, min_length=1, max_length=500, description="browser, or a text; default: SCRAPER_USER_AGENT"
     )
     headers: dict[str, Text] = Field(default_factory=dict, max_length=50, description="further request headers")
+    impersonate: Literal["chrome", "firefox", "safari", "any"] | None = Field(
+        None, description="the browser whose TLS, HTTP/2 and headers are sent; needs the `impersonate` extra"
+    )
+    http2: bool = Field(False, description="HTTP/2 where the host speaks it; needs the `impersonate` extra")
+    cookies: Literal["page", "keep"] = Field(
+        "page", description="keep: from page to page, by each worker process for itself; page: for its redirects alone"
+    )
     strip_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="query parameters to drop; * allowed")
     keep_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="tracking parameters to keep; * allowed")
     trailing_slash: Literal["keep", "strip"] = Field("keep", description="strip: /a/ and /a are one page")
@@ -305,6 +313,16 @@ class Site(Model):
             problems.append(
                 ("escalate", f"leads nowhere: pages start at {way} (mend: name a level above, or remove it)")
             )
+        if self.impersonate is not None and self.user_agent not in (None, BROWSER):
+            problems.append(("user_agent", (
+                f"does not go with `impersonate: {self.impersonate}`, which sends the User-Agent that fits its TLS (mend: "
+                "remove it)"
+            )))  # fmt: skip
+        if self.cookies == "keep" and any(self.proxy_of(kind).pool != NO_PROXY for kind in Kind):
+            problems.append(("cookies", (
+                "behind a proxy cookies belong to its identity (mend: remove `cookies`, and give "
+                "`proxy: {pool: …, sticky: 10m}`)"
+            )))  # fmt: skip
         if problems:
             raise wrong(*problems)
         return self

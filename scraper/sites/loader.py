@@ -13,7 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from scraper.errors import DefinitionError
-from scraper.sites import functions, scalars, yaml12
+from scraper.sites import extras, functions, scalars, yaml12
 from scraper.sites.definition import Site
 from scraper.sites.problems import explain
 
@@ -47,6 +47,8 @@ def load_text(text: str, path: Path | str) -> Site:
         site = Site.model_validate(data)
     except ValidationError as error:
         found += explain(error, data, parsed.lines)
+    if site is not None:
+        found += [(parsed.lines.get((key,), 1), f"{key}: {message}") for key, message in extras.missing(site)]
     if found or site is None:
         raise DefinitionError([f"{path}:{line}: {message}" for line, message in sorted(found)])
     return site

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import tracemalloc
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +57,45 @@ class FakeResolver(AbstractResolver):
         pass
 
 
+class Http2Fetcher(HttpFetcher):
+    """Asks for HTTP/2 whatever the policy says, so that every page of an https host goes through libcurl."""
+
+    async def fetch(self, url: str, policy: FetchPolicy, **options: Any) -> Fetched:
+        return await super().fetch(url, replace(policy, http2=True), **options)
+
+
+@dataclass
+class Over:
+    """What the tests of this module run over: aiohttp and plain http, or libcurl and TLS."""
+
+    fetcher: type[HttpFetcher] = HttpFetcher
+    tls: ssl.SSLContext | None = None
+
+
+OVER = Over()
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContext, Path]:
+    folder = tmp_path_factory.mktemp("tls")
+    return self_signed(folder), folder / "cert.pem"
+
+
+@pytest.fixture(autouse=True, params=["aiohttp", "libcurl"])
+def over(
+    request: pytest.FixtureRequest, certificate: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    if request.param == "libcurl":
+        monkeypatch.setattr(OVER, "fetcher", Http2Fetcher)
+        monkeypatch.setattr(OVER, "tls", certificate[0])
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
+    return str(request.param)
+
+
 def with_server(test: Callable[[HostileServer, HttpFetcher], Awaitable[Any]], **options: Any) -> Any:
     async def run() -> Any:
-        async with HostileServer() as server:
-            fetcher = HttpFetcher(**options)
+        async with HostileServer(tls=OVER.tls) as server:
+            fetcher = OVER.fetcher(**options)
             try:
                 async with asyncio.timeout(20):
                     return await test(server, fetcher)
@@ -169,7 +205,6 @@ def test_a_url_goes_out_as_it_was_written() -> None:
         ("/too-short", Outcome.UNREACHABLE),
         ("/truncated-chunk", Outcome.UNREACHABLE),
         ("/reset-in-body", Outcome.UNREACHABLE),
-        ("/too-long", Outcome.MALFORMED),
         ("/bad-chunk", Outcome.MALFORMED),
         ("/late-bad-chunk", Outcome.MALFORMED),
         ("/chunked-and-length", Outcome.MALFORMED),
@@ -194,6 +229,22 @@ def test_failures_are_named(path: str, outcome: Outcome) -> None:
     assert error.url is not None and error.url.endswith(path)
 
 
+def test_bytes_beyond_the_length_are_never_taken_for_the_next_answer(over: str) -> None:
+    """aiohttp calls it malformed; libcurl, as browsers, takes what was announced and closes the connection."""
+
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        if over == "aiohttp":
+            with pytest.raises(FetchError) as caught:
+                await fetcher.fetch(server.url("/too-long"), POLICY)
+            assert caught.value.outcome is Outcome.MALFORMED
+        else:
+            assert (await fetcher.fetch(server.url("/too-long"), POLICY)).body == b"hello"
+        assert (await fetcher.fetch(server.url("/ok"), POLICY)).body == b"<h1>fine</h1>"
+        assert server.connections == 2
+
+    with_server(test)
+
+
 def test_a_fresh_connection_that_breaks_is_not_asked_twice() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         with pytest.raises(FetchError):
@@ -207,7 +258,7 @@ def test_a_stale_connection_is_replaced_without_a_word() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         await fetcher.fetch(server.url("/once-then-close"), POLICY)
         assert (await fetcher.fetch(server.url("/ok"), POLICY)).status == 200
-        assert server.connections == 2
+        assert server.connections in (2, 3)  # libcurl has opened one when its repetition is stopped
         assert server.paths() == ["/once-then-close", "/ok"]
 
     with_server(test)
@@ -325,7 +376,7 @@ def test_tls_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def run(trusted: bool) -> Fetched:
         async with HostileServer(tls=context) as server:
-            fetcher = HttpFetcher()
+            fetcher = OVER.fetcher()
             try:
                 return await fetcher.fetch(server.url("/ok"), POLICY)
             finally:
@@ -338,7 +389,9 @@ def test_tls_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert asyncio.run(run(trusted=True)).status == 200
 
 
-def test_https_to_a_plain_server_is_a_tls_failure() -> None:
+def test_https_to_a_plain_server_is_a_tls_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OVER, "tls", None)
+
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         with pytest.raises(FetchError) as caught:
             await fetcher.fetch(f"https://127.0.0.1:{server.port}/ok", POLICY)

@@ -429,3 +429,33 @@ def test_every_key_is_documented() -> None:
     for model in (schema, *schema["$defs"].values()):
         for key in model["properties"]:
             assert f"`{key}`" in text, f"docs/site-definitions.md does not explain {key}"
+
+
+# The client that a site asks for.
+
+
+def test_who_we_look_like_is_ourselves_unless_the_site_says_more() -> None:
+    site = load(MINIMAL)
+    assert (site.impersonate, site.http2, site.cookies) == (None, False, "page")
+    site = load(MINIMAL + "impersonate: firefox\nuser_agent: browser\nhttp2: true\ncookies: keep\n")
+    assert (site.impersonate, site.http2, site.cookies) == ("firefox", True, "keep")
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("impersonate: netscape\n", "impersonate"),
+        ("impersonate: chrome\nuser_agent: mybot\n", "user_agent: does not go with `impersonate: chrome`"),
+        ("cookies: keep\nproxy: residential\n", "cookies: behind a proxy cookies belong to its identity"),
+    ],
+)
+def test_what_does_not_go_together_is_said(more: str, says: str) -> None:
+    problem = only_problem(MINIMAL + more)
+    assert says in problem and "mend" in problem
+
+
+def test_without_the_extra_a_site_that_needs_it_is_refused_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scraper.sites.extras.find_spec", lambda _: None)
+    assert only_problem(MINIMAL + "http2: true\n").startswith("sites/books.yaml:4: http2: needs curl_cffi")
+    assert "`pip install scraper[impersonate]`" in only_problem(MINIMAL + "impersonate: chrome\n")
+    assert load(MINIMAL).http2 is False

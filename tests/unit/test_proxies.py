@@ -217,6 +217,18 @@ def test_a_browser_is_consistent_and_always_the_same(seed: str, region: str | No
         assert headers["accept-language"].startswith("de-DE,de")
 
 
+@pytest.mark.parametrize(
+    ("version", "sent"),
+    [
+        (142, '"Chromium";v="142", "Google Chrome";v="142", "Not_A Brand";v="99"'),
+        (150, '"Not;A=Brand";v="8", "Chromium";v="150", "Google Chrome";v="150"'),
+        (156, '"Not:A-Brand";v="8", "Chromium";v="156", "Google Chrome";v="156"'),
+    ],
+)
+def test_chromiums_brands_follow_from_its_version(version: int, sent: str) -> None:
+    assert browsers.brands(version, "Google Chrome") == sent
+
+
 def test_many_proxies_are_several_browsers() -> None:
     agents = {dict(browsers.headers(str(n), None, "", secure=True))["User-Agent"] for n in range(100)}
     assert len(agents) == len(browsers.BROWSERS)

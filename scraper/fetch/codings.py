@@ -1,0 +1,95 @@
+"""br and zstd, where the `impersonate` extra is installed: browsers ask for them over https, and so must who looks like one.
+
+Bounded as gzip is in `scraper.fetch.body`. Without the extra neither is asked for, and neither is understood.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scraper.domain import Outcome
+from scraper.errors import FetchError
+
+_WINDOW_LOG_MAX = 23  # RFC 9659: 8 MB, what browsers allow
+_FRAMES_MAX = 4096
+
+_brotli: Any = None
+_zstd: Any = None
+try:
+    import brotli as _brotli  # type: ignore[no-redef]
+    from backports import zstd as _zstd
+except ImportError:
+    pass
+HERE = frozenset(name for name, module in (("br", _brotli), ("zstd", _zstd)) if module is not None)
+_ALWAYS = frozenset({"gzip", "deflate"})
+
+
+def understood(accept_encoding: str) -> str:
+    """A browser's Accept-Encoding without what cannot be unpacked here."""
+    names = [name.strip() for name in accept_encoding.split(",")]
+    return ", ".join(name for name in names if name in _ALWAYS or name in HERE)
+
+
+class BrotliUnpacker:
+    """Never gives much more than `max_bytes` + 1 bytes in all (libbrotli finishes a block): the caller sees the excess."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._budget = max_bytes + 1
+        self._inflate = _brotli.Decompressor()
+        self._begun = False
+
+    def feed(self, data: bytes) -> bytes:
+        self._begun = self._begun or bool(data)
+        out = []
+        while self._budget > 0 and not self._inflate.is_finished():
+            try:
+                piece = self._inflate.process(data, output_buffer_limit=self._budget)
+            except _brotli.error as error:
+                raise FetchError(Outcome.MALFORMED, f"the packed body does not unpack ({error})") from error
+            self._budget -= len(piece)
+            out.append(piece)
+            data = b""
+            if self._inflate.can_accept_more_data() or not piece:
+                break
+        return b"".join(out)
+
+    def finish(self) -> None:
+        if self._begun and not self._inflate.is_finished():
+            raise FetchError(Outcome.MALFORMED, "the packed body ends early")
+
+
+class ZstdUnpacker:
+    """Several frames, at the most `max_bytes` + 1 bytes in all."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._budget = max_bytes + 1
+        self._inflate: Any = None
+        self._frames = 0
+
+    def feed(self, data: bytes) -> bytes:
+        out = []
+        while self._budget > 0 and (data or (self._inflate is not None and not self._ready)):
+            if self._inflate is None or self._inflate.eof:
+                self._start()
+            try:
+                piece = self._inflate.decompress(data, self._budget)
+            except _zstd.ZstdError as error:
+                raise FetchError(Outcome.MALFORMED, f"the packed body does not unpack ({error})") from error
+            self._budget -= len(piece)
+            out.append(piece)
+            data = self._inflate.unused_data if self._inflate.eof else b""
+        return b"".join(out)
+
+    def finish(self) -> None:
+        if self._inflate is not None and not self._inflate.eof:
+            raise FetchError(Outcome.MALFORMED, "the packed body ends early")
+
+    @property
+    def _ready(self) -> bool:
+        return bool(self._inflate.eof or self._inflate.needs_input)
+
+    def _start(self) -> None:
+        self._frames += 1
+        if self._frames > _FRAMES_MAX:
+            raise FetchError(Outcome.MALFORMED, f"the packed body has more than {_FRAMES_MAX} frames")
+        self._inflate = _zstd.ZstdDecompressor(options={_zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX})

@@ -1,0 +1,76 @@
+"""Hosts' addresses as the guard lets them pass, for transports that name an address before they connect.
+
+Looked up once in `ttl_s` however many ask, off the loop, and judged with each look-up. Refuses to connect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import httpx
+from aiohttp.abc import AbstractResolver
+
+from scraper.fetch import guard
+from scraper.fetch.guard import ForbiddenAddressError, GuardedResolver
+
+NAMES_MAX = 5000
+ADDRESSES_MAX = 8  # of one name: more only make a host that is down take longer to notice
+
+
+class Names:
+    """One a transport, on its loop. Forgets everything when it knows `NAMES_MAX` names."""
+
+    def __init__(self, resolver: AbstractResolver, *, allow_private: bool, ttl_s: float) -> None:
+        self._resolver = GuardedResolver(resolver, allow_private=allow_private)
+        self._allow_private = allow_private
+        self._ttl_s = ttl_s
+        self._known: dict[str, tuple[float, asyncio.Task[list[str]]]] = {}
+
+    async def address(self, host: str) -> str:
+        """The first of its `addresses`."""
+        return (await self.addresses(host))[0]
+
+    async def addresses(self, host: str) -> list[str]:
+        """IPv4 first. Raises `ForbiddenAddressError`, or httpx.ConnectError where the name has no address."""
+        literal = host.strip("[]")
+        if ":" in literal or literal.replace(".", "").isdigit():
+            reason = guard.forbidden(literal, self._allow_private)
+            if reason == "not an IP address":  # 127.1 and its like: what they resolve to
+                return await self._looked_up(literal)
+            if reason is not None:
+                raise ForbiddenAddressError(literal, reason)
+            return [literal]
+        return await self._looked_up(literal)
+
+    async def _looked_up(self, host: str) -> list[str]:
+        now = asyncio.get_running_loop().time()
+        until, task = self._known.get(host, (0.0, None))
+        if task is None or now >= until:
+            if len(self._known) >= NAMES_MAX:
+                self._known.clear()
+            task = asyncio.ensure_future(self._ask(host))
+            task.add_done_callback(_seen)
+            self._known[host] = (now + self._ttl_s, task)
+        if task.done() and not task.cancelled() and task.exception() is None:
+            return task.result()
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._known.pop(host, None)
+            if isinstance(error, ForbiddenAddressError):
+                raise
+            raise httpx.ConnectError(str(error) or type(error).__name__) from error
+
+    async def _ask(self, host: str) -> list[str]:
+        answers = await self._resolver.resolve(host, 0, socket.AF_UNSPEC)
+        ordered = sorted(answers, key=lambda answer: answer["family"])
+        return list(dict.fromkeys(str(answer["host"]) for answer in ordered))[:ADDRESSES_MAX]
+
+
+def _seen(task: asyncio.Task[list[str]]) -> None:
+    """Those who wait for it may all have gone; its error is then nobody's."""
+    if not task.cancelled():
+        task.exception()
