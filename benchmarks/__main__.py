@@ -24,6 +24,7 @@ from benchmarks.rig import Rig, rig
 
 OURS = "ours"
 OURS_TITLES = {"first": "this application, first crawl", "second": "this application, second crawl"}
+INTERRUPTED = 130
 BUSY = 0.5  # load average from which on other processes disturb the figures
 
 
@@ -33,7 +34,8 @@ def main() -> None:
     try:
         sys.exit(_scale(args) if args.workers > 1 else _compare(args))
     except KeyboardInterrupt:
-        sys.exit("interrupted: everything that was started has been ended")
+        say("interrupted: everything that was started has been ended")
+        sys.exit(INTERRUPTED)
 
 
 def _arguments() -> argparse.Namespace:

@@ -58,6 +58,7 @@ class Server:
         self.jitter = Random(7)
         self.timers: list[tuple[float, int, Connection, bytes]] = []
         self.timed = 0
+        self.stopped = False
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ, None)
         for item in self.shop.generation.items.values():
@@ -73,8 +74,8 @@ class Server:
         return found
 
     def run(self) -> None:
-        """Until the process is ended."""
-        while True:
+        """Until the process is ended, or `stop` is called."""
+        while not self.stopped:
             pause_s = max(0.0, self.timers[0][0] - monotonic()) if self.timers else None
             for key, events in self.selector.select(pause_s):
                 if key.data is None:
@@ -88,6 +89,15 @@ class Server:
                 connection.late = False
                 self._send(connection, data)
                 self._serve(connection)
+
+        for key in list(self.selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+        self.selector.close()
+
+    def stop(self) -> None:
+        """From another thread: the next connection wakes the loop, and it ends."""
+        self.stopped = True
+        socket.create_connection(self.listener.getsockname(), timeout=5).close()
 
     def _accept(self) -> None:
         try:
