@@ -185,7 +185,9 @@ def _until_over(rig: Rig, peer: Peer, process: subprocess.Popen[str], table: str
             if now != served:
                 served, moved = now, looked
             elif looked - moved > STALLED_S:
-                raise NoResult(f"no request for {STALLED_S:.0f} s, after {now:,}; {_count(rig, table):,} rows")
+                if not peer.ends:
+                    return cpu_s(process.pid)  # the missing rows are the problem
+                raise NoResult(f"no request for {STALLED_S:.0f} s, after {now:,}")
         time.sleep(POLL_S)
 
 

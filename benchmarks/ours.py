@@ -30,6 +30,7 @@ DATABASE = "ours"
 QUEUE = "datacenter"
 READY_S = 60.0
 POLL_S = 0.2
+STALLED_S = 90.0  # longer than a lease: what a killed worker held is taken up again
 
 
 def crawl(
@@ -110,7 +111,12 @@ def _one(rig: Rig, engine: sa.Engine, pids: dict[str, int]) -> Run:
     with PeakMemory(pids.values()) as memory:
         opened = plan.open_now(engine, "bench")
         send(opened.messages)
+        done, moved = -1, time.monotonic()
         while (ended := progress.read_one(engine, opened.crawl_id)).active:
+            if ended.done != done:
+                done, moved = ended.done, time.monotonic()
+            elif time.monotonic() - moved > STALLED_S:
+                raise RuntimeError(f"no page settled for {STALLED_S:.0f} s, after {done:,}")
             time.sleep(POLL_S)
         spent = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
         servers_spent = rig.servers_cpu().since(servers)
