@@ -4,11 +4,16 @@
 # KEEP=1     with demo: leave the servers running afterwards
 # MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again
 # UPGRADE=1  with lock: move to the newest releases
+# ROUNDS=…   with bench: runs of each contender (default: 1); PRODUCTS=… in the shop (default: 10000); ONLY=ours,scrapy some
+#            of them; JSON=file every run; WORKERS=2 no peers, two workers of ours against one
 
 BIN := .venv/bin
 # Changes with what .venv is made from, and with the place it was made for: a copied or outdated one is brought up to date.
 STAMP := .venv/.ready-$(shell (pwd; cat pyproject.toml Makefile requirements/*.txt) | cksum | cut -d ' ' -f 1)
 HALF_MADE := .venv/.half-made
+# What the benchmark measures us against has an environment of its own.
+PEERS := benchmarks/peers/.venv
+PEERS_STAMP := $(PEERS)/.ready-$(shell (pwd; cat Makefile benchmarks/peers/requirements.txt) | cksum | cut -d ' ' -f 1)
 COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
 	$(if $(UPGRADE),--upgrade)
 UV = $$(command -v uv || echo $(BIN)/uv)
@@ -67,10 +72,24 @@ lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 take
 	echo 'setuptools>=77' | $(COMPILE) pyproject.toml - --extra embedded --extra impersonate --group dev -o requirements/dev.txt
 	$(COMPILE) pyproject.toml --extra embedded -c requirements/dev.txt -o requirements/runtime.txt
 	echo uv | $(COMPILE) - -o requirements/uv.txt
+	$(COMPILE) benchmarks/peers/requirements.in -o benchmarks/peers/requirements.txt
 
-bench: setup ## run the benchmarks
-	$(BIN)/python -m benchmarks
+# A peer that cannot be installed is named in the table; the others run.
+bench: setup ## measure us and our peers side by side, in one table (ROUNDS= PRODUCTS= ONLY=ours,scrapy JSON=file)
+	@$(if $(WORKERS)$(filter ours,$(ONLY)),,$(PEERS)/bin/python -c '' 2>/dev/null && test -f $(PEERS_STAMP) || \
+		$(MAKE) --no-print-directory .peers || echo "The peers could not be installed: without them" >&2)
+	@$(BIN)/python -m benchmarks $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PRODUCTS),--products $(PRODUCTS)) \
+		$(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON)) $(if $(WORKERS),--workers $(WORKERS)) \
+		$(if $(STRICT),--strict)
+
+.PHONY: .peers
+.peers:
+	@echo "Installing the peers' locked requirements into $(PEERS)"
+	@$(BIN)/python -m venv --clear $(PEERS)
+	@$(UV) pip install --quiet --compile-bytecode --python $(PEERS)/bin/python --require-hashes \
+		-r benchmarks/peers/requirements.txt
+	@touch $(PEERS_STAMP)
 
 clean: ## remove .venv and every cache; data in .scraper stays
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(PEERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

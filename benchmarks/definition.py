@@ -1,10 +1,12 @@
-"""The benchmark's site definition: the sample shop with eight fields, and no pace to wait for."""
+"""What every contender crawls for: the sample shop's eight fields, ours as a site definition, with no pace to wait for."""
+
+FIELDS = ("name", "price", "brand", "sku", "stock", "available", "category", "description")
 
 DEFINITION = """
 name: bench
 start: {shop}/all?page=1
 rate: unlimited
-concurrency: 64
+concurrency: {concurrency}
 revisit: 0s
 allow_private: true
 listing:
@@ -24,6 +26,6 @@ product:
 """
 
 
-def definition(shop: str) -> str:
+def definition(shop: str, concurrency: int = 64) -> str:
     """The YAML text for a shop that listens at `shop`."""
-    return DEFINITION.format(shop=shop)
+    return DEFINITION.format(shop=shop, concurrency=concurrency)

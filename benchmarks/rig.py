@@ -1,0 +1,127 @@
+"""The place of a benchmark: embedded servers in a folder of their own, the shop, cores for each side, and the truth.
+
+Contenders have one core to themselves; the shop, PostgreSQL, Valkey and whoever measures share the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import redis
+
+from benchmarks import truth
+from benchmarks.cost import cores, cpu_s, pin
+from scraper import embedded, settings
+from scraper.commands import fleet
+from scraper.demo.catalogue import Catalogue
+from scraper.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+NOT_OURS = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "PROXY_LIST")
+
+
+@dataclass(frozen=True)
+class ServersCpu:
+    """CPU seconds so far."""
+
+    postgres: float
+    valkey: float
+    shop: float
+
+    def since(self, before: ServersCpu) -> dict[str, float]:
+        return {
+            "postgres_cpu_s": self.postgres - before.postgres,
+            "valkey_cpu_s": self.valkey - before.valkey,
+            "shop_cpu_s": self.shop - before.shop,
+        }
+
+
+class Rig:
+    """Made by `rig()`. `contender_cores[0]` is the contenders' core, `server_cores` the servers'."""
+
+    def __init__(self, config: Settings, shop: subprocess.Popen[str], products: int, concurrency: int) -> None:
+        self.config, self.shop, self.concurrency = config, shop, concurrency
+        assert shop.stdout is not None
+        self.shop_url = shop.stdout.readline().removeprefix("listening on ").strip()
+        self.generation = Catalogue(products).at(1)
+        self.expected = truth.all_paths(self.generation)
+        self.pages = len(truth.listing_paths(self.generation)) + len(truth.linked_paths(self.generation))
+        self.truth: dict[str, dict[str, Any]] = {row["id"]: row for row in self.ask("truth")}
+        self.servers = {state.name: state.pid or 0 for state in embedded.status(config)}
+        every = cores()
+        self.contender_cores = every
+        self.server_cores = set(every[1:] or every)
+
+    def ask(self, control: str) -> Any:
+        with urllib.request.urlopen(f"{self.shop_url}/_control/{control}", timeout=60) as answer:
+            return json.load(answer)
+
+    def fresh(self) -> None:
+        """Nothing in Valkey, nothing counted at the shop, and no checkpoint of PostgreSQL's due."""
+        self.ask("reset")
+        with redis.Redis.from_url(self.config.valkey_url) as client:
+            client.flushall()
+        with self.admin() as connection:
+            connection.execute("CHECKPOINT")
+
+    def servers_cpu(self) -> ServersCpu:
+        return ServersCpu(cpu_s(self.servers["postgres"]), cpu_s(self.servers["valkey"]), cpu_s(self.shop.pid))
+
+    def admin(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(self.database("postgres"), autocommit=True)
+
+    def database(self, name: str) -> str:
+        """libpq's URL of one database of the embedded server."""
+        return self.config.postgres_url.replace("postgresql+psycopg://", "postgresql://").replace(
+            "/scraper?", f"/{name}?"
+        )
+
+    def log_tail(self, name: str) -> str:
+        """The last line that says something in a contender's log."""
+        path = fleet.log_path(self.config, name)
+        lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+        return lines[-1] if lines else "it said nothing"
+
+
+@contextmanager
+def rig(products: int, latency_ms: float, concurrency: int) -> Iterator[Rig]:
+    """Starts everything and ends it, processes of ours alone, whatever happens in between."""
+    with tempfile.TemporaryDirectory(prefix="scraper-bench-") as home, ExitStack() as stack:
+        for name in NOT_OURS:
+            os.environ.pop(name, None)
+        os.environ |= {"SCRAPER_HOME": home, "SCRAPER_SITES": f"{home}/no-sites", "SCRAPER_LOG_LEVEL": "WARNING"}
+        settings.load.cache_clear()
+        every = cores()
+        pin(os.getpid(), set(every[1:] or every))  # the servers inherit it
+        stack.callback(pin, os.getpid(), set(every))
+        config = settings.load()
+        stack.callback(embedded.down, config)
+        embedded.up(config)
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.shop",
+            "--products",
+            str(products),
+            "--latency-ms",
+            str(latency_ms),
+        ]
+        shop = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT)
+        stack.callback(_end, shop)
+        yield Rig(config, shop, products, concurrency)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.kill()
+    process.communicate()
