@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from scraper.crawl_context import CrawlContext
 from scraper.domain import LeasedPage, Move, Status, Verdict
@@ -58,12 +59,12 @@ class Ladders:
 
     async def way(self, page: LeasedPage, queue: str, context: CrawlContext) -> Way:
         """How a page that came from `queue` is to be tried."""
+        if not context.site.escalate:
+            return plain_way(queue)
         start = context.route(page.kind, page.url).capability
         key = RouteKey(context.site_id, page.host, start)
         steps = escalation.ladder(start, context.site.escalate)
         here, _, region = queue.partition(".")
-        if len(steps) == 1:
-            return Way(key, steps, start)
         if page.probe and here in steps:
             return Way(key, steps, here, probe=True)
         route = self._routes.get(key)
@@ -105,6 +106,13 @@ class Ladders:
                 return _free(after.delay_s), Move(queue, page.level, page.blocked + 1)
             case _:
                 return None
+
+
+@lru_cache
+def plain_way(queue: str) -> Way:
+    """That of sites whose pages stay where they are."""
+    level = queue.partition(".")[0]
+    return Way(RouteKey(0, "", level), (level,), level)
 
 
 def blocked_news(page: LeasedPage, way: Way, sign: str) -> RouteNews | None:

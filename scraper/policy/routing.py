@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scraper.domain import Kind
+from scraper.policy.escalation import ladder
 
 COORDINATOR = "coordinator"
 CAPABILITIES = ("datacenter", "residential")
@@ -31,21 +32,25 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a site asks for: a capability for each kind of page, a region, a priority (0 low … 9 high), and exceptions."""
+    """What a site asks for: a capability for each kind of page, a region, a priority (0 low … 9 high), exceptions, and where
+    blocked pages may go."""
 
     capabilities: Mapping[Kind, str]
     region: str
     priority: int
     rules: tuple[Rule, ...] = ()
+    escalate: tuple[str, ...] = ()
 
     @property
     def queues(self) -> set[str]:
-        """Every queue that a page of the site may go to."""
+        """Every queue that a page of the site may go to, blocked ones included."""
         rules = (Rule(lambda _: False), *self.rules)
         found = (
             (rule.capability or own, rule.region or self.region) for rule in rules for own in self.capabilities.values()
         )
-        return {queue_name(capability, region) for capability, region in found}
+        return {
+            queue_name(level, region) for capability, region in found for level in ladder(capability, self.escalate)
+        }
 
 
 @dataclass(frozen=True, slots=True)

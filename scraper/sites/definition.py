@@ -362,7 +362,7 @@ class Site(Model):
         """What `policy.routing.route` needs to know of the site."""
         capabilities = {kind: self.queue_of(kind) for kind in Kind}
         rules = tuple(each.rule for each in self.routes)
-        return Wishes(capabilities, self.region or ANY_REGION, self.priority_number, rules)
+        return Wishes(capabilities, self.region or ANY_REGION, self.priority_number, rules, self.escalate)
 
     @cached_property
     def url_rules(self) -> urls.UrlRules:

@@ -82,6 +82,11 @@ def test_a_routes_region_is_that_of_its_proxies_and_languages_too() -> None:
     assert [region(path) for path in ("1", "eu/1", "x/1")] == ["us", "eu", None]
 
 
+def test_the_queues_of_a_site_are_those_that_its_blocked_pages_go_to_too() -> None:
+    site = a_site(region="eu", escalate=["residential", "browser"], routes=[{"match": "/x/", "queue": "residential"}])
+    assert site.wishes.queues == {"datacenter.eu", "residential.eu", "browser.eu"}
+
+
 def test_a_pattern_that_takes_for_ever_matches_nothing() -> None:
     site = a_site(routes=[{"match": "(a+)+$", "priority": 9}])
     assert route(site.wishes, Kind.LISTING, "https://shop.example/" + "a" * 5000 + "!") == Route(
