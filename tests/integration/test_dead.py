@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper import dead
-from scraper.cli import UNUSABLE
+from scraper.cli.dead import UNUSABLE
 from scraper.dead import Dropped, Replayed
 from scraper.discover import discover, dispatch_message
 from scraper.domain import Kind, Outcome, Status

@@ -1,0 +1,3 @@
+from scraper.cli.main import main
+
+main()

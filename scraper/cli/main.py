@@ -1,0 +1,109 @@
+"""The `scraper` command. Each command is thin: read the arguments, call one module, print. Heavy imports are inside.
+
+Exit codes: 0 done; 1 something went wrong that can be mended; 2 wrong usage, definition or setting; 3 a server does not
+answer; 4 a crawl that was waited for did not complete; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from scraper.cli.shared import load_settings
+
+if TYPE_CHECKING:
+    pass
+from scraper.cli.crawls import crawl, status, stop
+from scraper.cli.dead import dead
+from scraper.cli.hosts import host
+from scraper.cli.products import export, history, products
+from scraper.cli.proxies import proxies
+from scraper.cli.shared import Command
+from scraper.cli.sites import sites
+
+
+@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="scraper")
+def main() -> None:
+    """Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
+
+    \b
+    First steps:  scraper up                     start the servers (or set DATABASE_URL and REDIS_URL)
+                  scraper sites check            are the definitions in sites/ right?
+                  scraper crawl NAME --wait      crawl one, with progress
+                  scraper export NAME --format csv
+    """
+    sys.path.append(os.getcwd())  # where definitions name Python functions, as `celery -A` does
+
+
+@main.command()
+def up() -> None:
+    """Start the embedded servers in the background and apply migrations.
+
+    With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates.
+    """
+    from scraper import embedded, flower_login, migrations, servers
+    from scraper.stores.database import make_engine
+
+    settings = load_settings()
+    for state in embedded.up(settings):
+        click.echo(f"{state.name}: running, {state.address}")
+    servers.require_reachable(settings)
+    revision = migrations.upgrade(make_engine(settings.postgres_url))
+    click.echo(f"database: at revision {revision}")
+    login = flower_login.get(settings)
+    click.echo(f"flower: log in as {login.user}, password in {login.where}")
+
+
+@main.command()
+def down() -> None:
+    """Stop the embedded servers. Their data stays."""
+    from scraper import embedded
+
+    for state in embedded.down(load_settings()):
+        click.echo(f"{state.name}: {'still running' if state.running else 'stopped'}")
+
+
+@main.command()
+def migrate() -> None:
+    """Apply migrations to the database."""
+    from scraper import migrations, servers
+    from scraper.stores.database import make_engine
+
+    settings = load_settings()
+    servers.require_postgres(settings)
+    click.echo(f"database: at revision {migrations.upgrade(make_engine(settings.postgres_url))}")
+
+
+@main.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def psql(arguments: tuple[str, ...]) -> None:
+    """Open the database in psql; ARGUMENTS are psql's own, such as -c "SELECT …"."""
+    from scraper import servers
+
+    settings = load_settings()
+    servers.require_postgres(settings)
+    servers.run_psql(settings, arguments)
+
+
+@main.command()
+@click.option("--keep", is_flag=True, help="Leave servers, workers and Flower running afterwards.")
+@click.option("--stop", "stop_", is_flag=True, help="Stop what an earlier --keep left running, servers included.")
+@click.option("--products", default=1000, show_default=True, help="Size of the sample shop's catalogue.")
+def demo(keep: bool, stop_: bool, products: int) -> None:
+    """Crawl the bundled sample shop twice, through every real part, and show what was found."""
+    from scraper import embedded
+    from scraper.demo import show
+
+    if stop_:
+        click.echo(f"{show.stop_kept(load_settings())} processes stopped")
+        embedded.down(load_settings())
+        return
+    show.run(load_settings(), products=products, keep=keep)
+
+
+for command in (sites, crawl, stop, status, host, dead, proxies, products, history, export):
+    main.add_command(command)

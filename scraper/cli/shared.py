@@ -1,0 +1,64 @@
+"""What every command needs: our errors as one message, the settings, the database, JSON that is harmless to a terminal."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scraper.errors import ScraperError, ServerUnavailableError
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from scraper.settings import Settings
+
+STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # orjson escapes what is below
+
+
+class Command(click.Group):
+    """Prints our own errors as one message and exits with their code; everything else is a bug and keeps its trace."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ScraperError as error:
+            click.echo(f"scraper: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            sys.stderr.close()
+            ctx.exit(0)
+        except Exception as error:
+            from sqlalchemy.exc import OperationalError  # imported when it is too late for speed to matter
+
+            if not isinstance(error, OperationalError):
+                raise
+            click.echo(f"scraper: PostgreSQL stopped answering: {str(error.orig).strip().splitlines()[0]}", err=True)
+            ctx.exit(ServerUnavailableError.exit_code)
+
+
+def load_settings() -> Settings:
+    from scraper import settings
+
+    return settings.load()
+
+
+def open_engine() -> sa.Engine:
+    """The database, known to answer and to be migrated."""
+    from scraper import migrations, servers
+    from scraper.stores.database import make_engine
+
+    settings = load_settings()
+    servers.require_postgres(settings)
+    engine = make_engine(settings.postgres_url)
+    migrations.require_current(engine)
+    return engine
+
+
+def print_json(value: Any) -> None:
+    """As JSON of the same meaning that does not steer a terminal, whatever a shop has sent."""
+    from scraper.stores.database import dumps
+
+    click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", dumps(value)))

@@ -1,0 +1,103 @@
+"""`scraper sites …`: the definitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from scraper.cli.shared import load_settings, open_engine, print_json
+from scraper.errors import DefinitionError, NotFoundError
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.group()
+def sites() -> None:
+    """Look at the site definitions; pause and resume sites."""
+
+
+@sites.command("check")
+@click.argument("files", nargs=-1, type=click.Path())
+def sites_check(files: tuple[str, ...]) -> None:
+    """Validate definitions: every error of every file, with line, key and mend. Checks sites/ unless FILES are named."""
+    from pathlib import Path
+
+    from scraper.sites import loader
+
+    paths = [Path(file) for file in files] or loader.definition_files(load_settings().sites_dir)
+    if not paths:
+        raise NotFoundError(f"no definitions in {load_settings().sites_dir}/ (write one, or set SCRAPER_SITES)")
+    problems = [*loader.check(paths), *loader.check_functions(paths)]
+    if problems:
+        raise DefinitionError(problems)
+    for path in paths:
+        for warning in loader.warnings(loader.load_file(path)):
+            click.echo(f"{path}: warning: {warning}", err=True)
+    click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
+
+
+@sites.command("list")
+@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+def sites_list(as_json: bool) -> None:
+    """Show the definitions in sites/."""
+    from scraper.sites import loader
+
+    found = loader.load_dir(load_settings().sites_dir)
+    if as_json:
+        print_json([site.model_dump(mode="json") for site in found])
+        return
+    for site in found:
+        schedule = f"{site.schedule} ({site.timezone})" if site.schedule else "by hand"
+        state = "" if site.enabled else "  disabled"
+        start = [*site.start, *(site.sitemap.urls if site.sitemap else ())][0]
+        click.echo(f"{site.name:<20} {site.queue:<12} {schedule:<28} {start}{state}")
+
+
+@sites.command("pause")
+@click.argument("name")
+def sites_pause(name: str) -> None:
+    """Fetch nothing of a site until it is resumed; effective within seconds.
+
+    A running crawl keeps its pages and goes on later. Slots of the schedule that come due meanwhile are not made up.
+    """
+    _set_paused(name, paused=True)
+
+
+@sites.command("resume")
+@click.argument("name")
+def sites_resume(name: str) -> None:
+    """End a site's pause."""
+    _set_paused(name, paused=False)
+
+
+def _set_paused(name: str, *, paused: bool) -> None:
+    from scraper.stores import sites as store
+    from scraper.stores.database import retried
+
+    engine = open_engine()
+
+    def work() -> bool | None:
+        with engine.begin() as connection:
+            return store.pause(connection, name) if paused else store.resume(connection, name)
+
+    changed = retried(work)
+    if changed is None:
+        raise NotFoundError(f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there")
+    if paused:
+        click.echo(f"{name}: paused" if changed else f"{name}: was paused already")
+    else:
+        click.echo(f"{name}: resumed" if changed else f"{name}: was not paused")
+
+
+@sites.command("schema")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="A file instead of the terminal.")
+def sites_schema(output: str | None) -> None:
+    """Print the JSON schema of a definition, for editors."""
+    from scraper.sites import schema
+
+    if output:
+        schema.write_schema(output)
+    else:
+        click.echo(schema.schema_text(), nl=False)
