@@ -10,7 +10,8 @@ from typing import Any
 import click
 import pytest
 
-from scraper import celeryconfig, cli, errors
+from scraper import celeryconfig, errors
+from scraper.cli.main import main
 from scraper.settings import Settings
 from scraper.sites.schema import json_schema
 
@@ -53,7 +54,7 @@ def commands(group: click.Group, prefix: str = "scraper") -> Iterator[tuple[str,
             yield f"{prefix} {name}", command
 
 
-@pytest.mark.parametrize(("name", "command"), list(commands(cli.main)))
+@pytest.mark.parametrize(("name", "command"), list(commands(main)))
 def test_every_command_and_option_is_in_operations(name: str, command: click.Command) -> None:
     rows = [line for line in text(OPERATIONS).splitlines() if line.startswith((f"| `{name} ", f"| `{name}`"))]
     assert len(rows) == 1, f"{name} needs one row of the commands table in docs/operations.md"
