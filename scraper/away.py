@@ -31,8 +31,6 @@ QUIET_S = 10.0  # a server that comes and goes is not announced again so soon: o
 _AWAY_CLASSES = ("08", "53")
 _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05"})
 _SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})  # no such table, column, schema
-
-
 _BROKER_SAYS = frozenset({
     ("kombu.exceptions", "OperationalError"),
     ("kombu.exceptions", "LimitExceeded"),

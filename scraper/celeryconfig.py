@@ -19,9 +19,7 @@ broker_use_ssl = amqp_tls(broker_url)
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 broker_connection_timeout = 3
-broker_heartbeat = (
-    0  # RabbitMQ: pooled connections send none, and would be closed for it. The consumer's own: see there
-)
+broker_heartbeat = 0  # RabbitMQ: pooled connections send none, and would be closed for it. The consumer has its own
 _REDIS = {
     **_PUBLISHING,
     # One list a priority; kombu's four would lump 9, 8 and 7 together.

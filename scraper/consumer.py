@@ -28,9 +28,8 @@ log = structlog.get_logger()
 RETRY_START_S = 0.5
 RETRY_STEP_S = 0.5
 RETRY_MAX_S = 5.0
-HEARTBEAT_S = (
-    10  # RabbitMQ's, both ways: two missed in a row, and the connection is given up. (Redis: health_check_interval)
-)
+# RabbitMQ's, both ways: two missed in a row, and the connection is given up. (Redis has its health_check_interval.)
+HEARTBEAT_S = 10
 
 
 class Queues(amqp.Queues):  # type: ignore[misc] # Celery has no types

@@ -25,7 +25,8 @@ def require_reachable(settings: Settings) -> None:
     """Raises `ServerUnavailableError` for the first of PostgreSQL, Redis and the broker that does not answer."""
     require_postgres(settings)
     require_redis(settings)
-    require_broker(settings)
+    if settings.broker_url is not None:
+        require_broker(settings)
 
 
 def require_postgres(settings: Settings) -> None:

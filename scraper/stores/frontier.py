@@ -118,7 +118,7 @@ HELD = sa.text("""
 SELECT p.host, first.priority, count(*) AS pages
   FROM leases l
  CROSS JOIN LATERAL (SELECT priority FROM pages WHERE lease_id = l.id LIMIT 1) first
-  JOIN pages p ON p.lease_id = l.id
+  JOIN pages p ON p.lease_id = l.id AND p.lease_id IS NOT NULL
  WHERE l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second'
  GROUP BY p.host, first.priority
 """)
