@@ -24,6 +24,7 @@ from scraper.errors import FetchError
 from scraper.fetch.body import ACCEPT_ENCODING, read_body
 from scraper.fetch.faults import fault
 from scraper.fetch.headers import Pairs, headers_dict, merged, request_headers
+from scraper.fetch.parsed import parsed
 from scraper.fetch.proxied import ProxiedTransport
 from scraper.fetch.redirects import STATUSES, Chain, host_of, with_cookies
 from scraper.fetch.transport import AiohttpTransport, StaleConnectionError, tls_context
@@ -208,7 +209,7 @@ class _Page:
 
     def _parsed(self, url: str) -> httpx.URL:
         try:
-            hop = httpx.URL(url)
+            hop = parsed(url)
         except Exception as error:
             raise FetchError(Outcome.MALFORMED, f"not a URL: {error}", url=url) from error
         if hop.scheme not in ("http", "https") or not hop.host:
