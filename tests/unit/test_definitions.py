@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scraper.domain import Kind
 from scraper.errors import DefinitionError
-from scraper.sites import loader, scalars
+from scraper.sites import loader, scalars, selectors
 from scraper.sites.definition import Site
 from scraper.sites.schema import json_schema, write_schema
 
@@ -415,3 +415,17 @@ def test_every_key_is_documented() -> None:
     for model in (schema, *schema["$defs"].values()):
         for key in model["properties"]:
             assert f"`{key}`" in text, f"docs/site-definitions.md does not explain {key}"
+
+
+@pytest.mark.parametrize("pattern", [r"Only (\d+) left", "In stock", r"/p/(\d+)-", "[ab]+c", "a|b"])
+def test_a_pattern_that_repeats_one_thing_is_searched_without_a_clock(pattern: str) -> None:
+    text = "a" * selectors.QUICK_CHARS
+    assert selectors.time_limit_s(selectors.compile_regex(pattern), text) is None
+    assert selectors.time_limit_s(selectors.compile_regex(pattern), text + "a") == selectors.REGEX_TIMEOUT_S
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+b", "a*a*b", r"(a+)\1b", "(?:a|aa)+b", "a{1,9}b", "(?R)?", "(a?b?)c", "(?:ab){e<=2}"]
+)
+def test_a_pattern_that_may_take_long_is_searched_with_one(pattern: str) -> None:
+    assert selectors.time_limit_s(selectors.compile_regex(pattern), "a") == selectors.REGEX_TIMEOUT_S
