@@ -214,9 +214,13 @@ class _Protocol(ResponseHandler):
         if not self._read_timeout:
             self._silent_since = None
             return
-        self._silent_since = self._loop.time()
-        if self._read_timeout_handle is None:
-            self._read_timeout_handle = self._loop.call_later(self._read_timeout, self._on_read_timeout)
+        self._silent_since = now = self._loop.time()
+        handle, due = self._read_timeout_handle, now + self._read_timeout
+        if handle is not None and handle.when() > due:  # of an earlier request, which had more patience
+            handle.cancel()
+            handle = None
+        if handle is None:
+            self._read_timeout_handle = self._loop.call_at(due, self._on_read_timeout)
 
     def _drop_timeout(self) -> None:
         self._silent_since = None
