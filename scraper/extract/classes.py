@@ -8,12 +8,14 @@ that makes the look-up long, is left to XPath.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cssselect import parser
 from lxml import etree
 
 STEPS_MAX = 100_000  # ancestors looked at for one selector on one page; more is a page made to be slow
+CACHED_CHARS = 200  # a shop's pages repeat the same few class attributes
 _WITH_CLASS = etree.XPath("descendant-or-self::*[@class]")
 _XML_SPACE = re.compile("[ \t\r\n]+")  # what normalize-space() knows, in which str.split() would also see form feeds
 
@@ -83,9 +85,13 @@ def index_of(root: etree._Element) -> Index:
     index: Index = {}
     elements: Any = _WITH_CLASS(root)
     for element in elements:
-        names = _classes(element)
-        for name in names if len(names) < 2 else dict.fromkeys(names):
-            index.setdefault(name, []).append(element)
+        text = element.get("class")
+        for name in _classes(text) if len(text) <= CACHED_CHARS else _classes.__wrapped__(text):
+            members = index.get(name)
+            if members is None:
+                index[name] = [element]
+            else:
+                members.append(element)
     return index
 
 
@@ -132,6 +138,8 @@ def _members(compound: Compound, index: Index) -> list[Any]:
     return rarest if compound.tag is None else [element for element in rarest if element.tag == compound.tag]
 
 
-def _classes(element: Any) -> list[str]:
-    text = str(element.get("class"))
-    return text.split() if text.isascii() and text.isprintable() else [name for name in _XML_SPACE.split(text) if name]
+@lru_cache(maxsize=4096)
+def _classes(text: str) -> tuple[str, ...]:
+    """The names in a class attribute, each once."""
+    names = text.split() if text.isascii() and text.isprintable() else filter(None, _XML_SPACE.split(text))
+    return tuple(dict.fromkeys(names))

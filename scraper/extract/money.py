@@ -11,7 +11,10 @@ from price_parser import Price
 from scraper.extract.values import DIGITS_MAX, Mistyped
 
 TEXT_MAX = 500  # characters; what is longer is no price but a whole product card
-_SIMPLE = re.compile(r"([£€$¥₹])? ?(\d{1,15}\.\d{2})(?: ?([£€$¥₹]))?").fullmatch
+_SIMPLE = re.compile(  # symbol, whole part, decimal mark, fraction, symbol
+    r"([£€$¥₹])? ?(\d{1,15}|\d{1,3}(?:,\d{3}){1,4}(?=\.)|\d{1,3}(?:\.\d{3}){1,4}(?=,))([.,])(\d{2})(?: ?([£€$¥₹]))?",
+    re.ASCII,
+).fullmatch
 
 
 def _codes(text: str) -> frozenset[str]:
@@ -60,9 +63,12 @@ def to_price(text: str, decimal: str | None = None, currency: str | None = None)
     >>> to_price("1.299,00 €"), to_price("from $12.99", currency="CAD")
     ((Decimal('1299.00'), 'EUR'), (Decimal('12.99'), 'CAD'))
     """
-    simple = _SIMPLE(text) if decimal != "," else None
-    if simple is not None and not (simple[1] and simple[3]) and simple[2].isascii():
-        return Decimal(simple[2]), _code(simple[1] or simple[3], text, currency)
+    simple = _SIMPLE(text)
+    if simple is not None:
+        before, whole, mark, cents, after = simple.groups()
+        if decimal in (None, mark) and not (before and after):
+            whole = whole.replace("." if mark == "," else ",", "")
+            return Decimal(f"{whole}.{cents}"), _code(before or after, text, currency)
     return _to_price_slowly(text, decimal, currency)
 
 

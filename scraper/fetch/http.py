@@ -24,6 +24,7 @@ from scraper.fetch.body import ACCEPT_ENCODING, read_body
 from scraper.fetch.cookies import CookieJar, Jars
 from scraper.fetch.faults import fault
 from scraper.fetch.headers import Pairs, headers_dict, merged, request_headers
+from scraper.fetch.parsed import parsed
 from scraper.fetch.profiles import MissingExtraError
 from scraper.fetch.redirects import STATUSES, Chain, host_of, with_cookies
 from scraper.fetch.transport import StaleConnectionError
@@ -211,7 +212,7 @@ class _Page:
 
     def _parsed(self, url: str) -> httpx.URL:
         try:
-            hop = httpx.URL(url)
+            hop = parsed(url)
         except Exception as error:
             raise FetchError(Outcome.MALFORMED, f"not a URL: {error}", url=url) from error
         if hop.scheme not in ("http", "https") or not hop.host:

@@ -19,14 +19,13 @@ from typing import Any
 
 import aiohttp
 import httpx
-import yarl
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
 from scraper.domain import ProxySignal
 from scraper.fetch.names import Names
-from scraper.fetch.transport import AiohttpTransport, Connector, Request
+from scraper.fetch.transport import AiohttpTransport, Connector, Fields
 from scraper.fetch.tunnel import Dial, ProxyHopError, connect, login
 from scraper.policy.proxies import Proxy
 
@@ -58,11 +57,8 @@ class ProxiedTransport(AiohttpTransport):
             dns_ttl_s=dns_ttl_s,
         )
 
-    def _connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
+    def _made_connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
         return _ProxyConnector(**options)
-
-    def _request_class(self) -> type[aiohttp.ClientRequest]:
-        return _ProxiedRequest
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         proxy: Proxy = request.extensions["proxy"]
@@ -72,7 +68,11 @@ class ProxiedTransport(AiohttpTransport):
         try:
             async with asyncio.timeout(limits.get("connect")):
                 dial.address = await self._names.address(request.url.host)
-            response = await self._sent(request, yarl.URL(f"{proxy.scheme}://{proxy.id}"))
+            origin = self._origin(request.url, f"{proxy.scheme}://{proxy.id}")  # a label, never an address
+            if request.url.scheme == "https" or proxy.tunnels:  # within a tunnel, the request is the host's own
+                response = await self._sent(request, origin)
+            else:
+                response = await self._sent(request, origin, str(request.url).encode("ascii"), _login_field(proxy))
         except ProxyHopError as error:
             raise ProxyHopError(error.signal, f"proxy {proxy.id}: {error}") from None
         except TimeoutError as error:
@@ -99,25 +99,9 @@ def late(dial: Dial) -> ProxyHopError | None:
             return None
 
 
-class _ProxiedRequest(Request):
-    """`proxy` is a label that keeps connections apart (`http://ID`), never an address."""
-
-    async def send(self, conn: Any) -> aiohttp.ClientResponse:
-        dial = _dial.get()
-        assert dial is not None and self.proxy is not None
-        if self.is_ssl() or dial.proxy.tunnels:
-            label, self.proxy = self.proxy, None  # within a tunnel, the request is the host's own
-            try:
-                return await super().send(conn)
-            finally:
-                self.proxy = label
-        value = login(dial.proxy)
-        if value is not None:
-            self.headers["Proxy-Authorization"] = value
-        try:
-            return await super().send(conn)
-        finally:
-            self.headers.pop("Proxy-Authorization", None)
+def _login_field(proxy: Proxy) -> Fields:
+    value = login(proxy)
+    return [] if value is None else [(b"Proxy-Authorization", value.encode("ascii"))]
 
 
 class _ProxyConnector(Connector):
@@ -127,8 +111,6 @@ class _ProxyConnector(Connector):
         dial = _dial.get()
         if dial is None or req.proxy is None:
             raise RuntimeError("a request without a proxy, where only proxied ones may leave")
-        if isinstance(req, Request):
-            req.fresh_connection = True
         assert isinstance(self._ssl, ssl.SSLContext)
         port = req.port
         assert port is not None

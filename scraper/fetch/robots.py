@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from protego import Protego
@@ -69,6 +70,12 @@ def product_token(user_agent: str) -> str:
 
 def origin_of(url: str) -> str:
     """scheme://host[:port] in lower case, without a default port. Raises ValueError where the port is not a number."""
+    end = url.find("/", 8)  # behind the host, however short; what comes later has no part in it
+    return _origin_of(url if end < 0 else url[:end])
+
+
+@lru_cache(maxsize=4096)
+def _origin_of(url: str) -> str:
     parts = urlsplit(url)
     scheme, host = parts.scheme.lower(), parts.hostname or ""
     host = f"[{host}]" if ":" in host else host

@@ -1,17 +1,18 @@
-"""httpx's transport interface over one aiohttp session: connections, TLS, the guard, and nothing above one request.
+"""httpx's transport interface over aiohttp's connector: connections, TLS, the guard, and nothing above one request.
 
-Not the one of httpx-aiohttp: that one lower-cases header names, quotes URLs a second time, tells neither the guard's
-refusals nor TLS failures nor bad framing apart, costs 20 us more a GET, and leaves aiohttp's repetition of requests as it
-is. Here nothing is sent a second time: a kept-alive connection that turns out to be closed is a `StaleConnectionError`,
+What aiohttp does below its session is used as it is: the pool, its C parser, its flow control. The session itself, with
+its requests, cookies, tracing and timers, costs as much again as all of that, and repeats requests by itself. Here
+nothing is sent a second time: a kept-alive connection that turns out to be closed is a `StaleConnectionError`,
 and whoever asked sends the request again once its host's budget has room for it. Redirects, decompression, cookies and
 size limits are the callers' business.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -21,14 +22,17 @@ import httpx
 import yarl
 from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
+from aiohttp.connector import Connection
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.tracing import Trace
+from aiohttp.http_parser import RawResponseMessage
+from aiohttp.streams import EofStream, StreamReader
 
 from scraper.fetch.guard import GuardedResolver, socket_factory
 
 KEEPALIVE_S = 30.0
 HEADER_MAX_BYTES = 32_768  # a line or a field; aiohttp's 8190 is below what Content-Security-Policy takes in shops
 HEADERS_MAX = 256
+ORIGINS_MAX = 5000
 READ_BUFFER_BYTES = 65_536  # twice this is held of a body that arrives faster than it is unpacked
 
 
@@ -66,46 +70,104 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             "keepalive_timeout": KEEPALIVE_S,
             "ssl": tls,
         }
-        self._session = aiohttp.ClientSession(
-            connector=self._connector(options),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            request_class=self._request_class(),
-            middlewares=(_never_resend,),
-            read_bufsize=READ_BUFFER_BYTES,
-            max_line_size=HEADER_MAX_BYTES,
-            max_field_size=HEADER_MAX_BYTES,
-            max_headers=HEADERS_MAX,
-        )
+        self._connector = self._made_connector(options)
+        self._origins: dict[tuple[str, str, int | None, str], aiohttp.ClientRequest] = {}
 
-    def _connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
+    def _made_connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
         return Connector(**options)
-
-    def _request_class(self) -> type[aiohttp.ClientRequest]:
-        return Request
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Sends a GET without a body; `request.extensions["timeout"]` may hold `connect` and `read`, in seconds."""
-        return await self._sent(request, None)
+        return await self._sent(request, self._origin(request.url))
 
-    async def _sent(self, request: httpx.Request, proxy: yarl.URL | None) -> httpx.Response:
+    def _origin(self, url: httpx.URL, label: str = "") -> aiohttp.ClientRequest:
+        """Where a request goes, as the connector wants to be told it. `label` (`http://ID`) keeps connections apart."""
+        key = url.scheme, url.host, url.port, label
+        origin = self._origins.get(key)
+        if origin is None:
+            if len(self._origins) >= ORIGINS_MAX:
+                self._origins.clear()
+            try:
+                place = yarl.URL(f"{url.scheme}://{url.netloc.decode('ascii')}/", encoded=True)
+                proxy = yarl.URL(label) if label else None
+                origin = aiohttp.ClientRequest("GET", place, proxy=proxy, loop=asyncio.get_running_loop())
+            except (ValueError, aiohttp.InvalidURL) as error:
+                raise httpx.InvalidURL(str(error)) from error
+            self._origins[key] = origin
+        return origin
+
+    async def _sent(
+        self, request: httpx.Request, origin: aiohttp.ClientRequest, target: bytes = b"", extra: Fields = ()
+    ) -> httpx.Response:
+        """`target` in place of the URL's path and query, `extra` header fields beside the request's own."""
         timeout = request.extensions.get("timeout", {})
+        head = request_head(target or request.url.raw_path, origin.headers["Host"], [*request.headers.raw, *extra])
         try:
-            response = await self._session.request(
-                request.method,
-                yarl.URL(str(request.url), encoded=True),  # httpx has quoted it: quoting again would change it
-                headers=[(name.decode("ascii"), value.decode("latin-1")) for name, value in request.headers.raw],
-                allow_redirects=False,
-                proxy=proxy,
-                timeout=_timeout(timeout.get("connect"), timeout.get("read")),
-            )
+            connection = await self._connector.connect(origin, [], _timeout(timeout.get("connect")))
+        except TimeoutError as error:
+            raise httpx.ConnectTimeout(str(error) or "no connection in time") from error
         except Exception as error:
             raise _as_httpx(error) from error
-        return httpx.Response(response.status, headers=response.raw_headers, stream=_Stream(response), request=request)
+        try:
+            protocol = connection.protocol
+            assert isinstance(protocol, _Protocol)
+            message, payload = await _asked(protocol, head, timeout.get("read"))
+            stream = _Stream(connection, payload)
+        except BaseException:
+            connection.close()
+            raise
+        return httpx.Response(message.code, headers=message.raw_headers, stream=stream, request=request)
 
     async def aclose(self) -> None:
-        await self._session.close()
+        await self._connector.close()
+
+
+Fields = Sequence[tuple[bytes, bytes]]
+
+
+def request_head(target: bytes, host: str, fields: Fields) -> bytes:
+    """The request as it is sent. Raises httpx.LocalProtocolError where a field would break out of its line."""
+    lines = [b"GET %b HTTP/1.1" % target]
+    if not any(name.lower() == b"host" for name, _ in fields):
+        lines.append(b"Host: " + host.encode("ascii"))
+    lines += [b"%b: %b" % field for field in fields]
+    head = b"\r\n".join([*lines, b"", b""])
+    if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1 or b"\0" in head:
+        raise httpx.LocalProtocolError("a line break or NUL in a request header")
+    return head
+
+
+async def _asked(
+    protocol: _Protocol, head: bytes, read_timeout_s: float | None
+) -> tuple[RawResponseMessage, StreamReader]:
+    """Sends a request and waits for the head of its final answer."""
+    used, protocol.used = protocol.used, True
+    protocol.set_response_params(
+        read_until_eof=True,
+        auto_decompress=False,
+        read_timeout=read_timeout_s,
+        read_bufsize=READ_BUFFER_BYTES,
+        max_line_size=HEADER_MAX_BYTES,
+        max_field_size=HEADER_MAX_BYTES,
+        max_headers=HEADERS_MAX,
+    )
+    try:
+        if protocol.transport is None or protocol.transport.is_closing():
+            raise aiohttp.ServerDisconnectedError
+        protocol.transport.write(head)
+        protocol.start_timeout()
+        message, payload = await protocol.read()
+        while 100 <= message.code < 200 and message.code != 101:
+            message, payload = await protocol.read()
+    except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError, EofStream) as error:
+        if used:
+            raise StaleConnectionError(str(error)) from error
+        if isinstance(error, aiohttp.ClientOSError):
+            raise httpx.ReadError(str(error)) from error
+        raise httpx.ReadError("it was closed before the answer") from None  # its text may be a whole half-read header
+    except Exception as error:
+        raise _as_httpx(error) from error
+    return message, payload
 
 
 class StaleConnectionError(httpx.ReadError):
@@ -116,15 +178,17 @@ class StaleConnectionError(httpx.ReadError):
 class _Stream(httpx.AsyncByteStream):
     """The raw body, as it arrives. `aclose` keeps the connection if the body was received whole, else drops it."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
+    def __init__(self, connection: Connection, payload: StreamReader) -> None:
+        self._connection = connection
+        self._payload = payload
+        payload.on_eof(self._connection.release)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
         try:
-            data = await self._response.content.readany()
+            data = await self._payload.readany()
         except Exception as error:
             raise _as_httpx(error) from error
         if not data:
@@ -132,19 +196,47 @@ class _Stream(httpx.AsyncByteStream):
         return data
 
     async def aclose(self) -> None:
-        if not self._response.closed:
-            self._response.close()
-
-
-class Request(aiohttp.ClientRequest):
-    fresh_connection = False
+        self._connection.close()  # nothing happens where it was released
 
 
 class _Protocol(ResponseHandler):
-    """Wakes the reader of a body whose framing turns out broken in a later packet.
+    """Knows whether it was asked anything before; keeps one timer for the silences of all its answers; and wakes the reader
+    of a body whose framing turns out broken in a later packet.
 
-    aiohttp 3.14's C parser forgets the body then, and the reader would wait for the page's deadline.
+    aiohttp 3.14's C parser forgets the body then, and the reader would wait for the page's deadline; and it makes a timer
+    anew with each packet.
     """
+
+    used = False
+    _silent_since: float | None = None
+
+    def _reschedule_timeout(self) -> None:
+        if not self._read_timeout:
+            self._silent_since = None
+            return
+        self._silent_since = now = self._loop.time()
+        handle, due = self._read_timeout_handle, now + self._read_timeout
+        if handle is not None and handle.when() > due:  # of an earlier request, which had more patience
+            handle.cancel()
+            handle = None
+        if handle is None:
+            self._read_timeout_handle = self._loop.call_at(due, self._on_read_timeout)
+
+    def _drop_timeout(self) -> None:
+        self._silent_since = None
+        if self.transport is None and self._read_timeout_handle is not None:
+            self._read_timeout_handle.cancel()
+            self._read_timeout_handle = None
+
+    def _on_read_timeout(self) -> None:
+        self._read_timeout_handle = None
+        if self._silent_since is None or not self._read_timeout:
+            return
+        left_s = self._silent_since + self._read_timeout - self._loop.time()
+        if left_s > 0:
+            self._read_timeout_handle = self._loop.call_later(left_s, self._on_read_timeout)
+        else:
+            super()._on_read_timeout()
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         super().set_exception(exc, *cause)
@@ -154,53 +246,26 @@ class _Protocol(ResponseHandler):
 
 
 class Connector(aiohttp.TCPConnector):
-    """Notes on a request that a connection was opened for it, and gives connections our protocol.
+    """Gives connections our protocol.
 
-    Two hooks of aiohttp that are not public. Should they move, what fails on a fresh connection passes for stale, and a body
-    with broken framing ends at the page's deadline; the tests say so.
+    Hooks of aiohttp that are not public, here and in `_Protocol`. Should they move, an assertion fails, a read timeout comes
+    too early, or a body with broken framing ends at the page's deadline; the tests say so.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self._factory = partial(_Protocol, loop=self._loop)  # type: ignore[assignment]
 
-    async def _create_connection(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> ResponseHandler:
-        if isinstance(req, Request):
-            req.fresh_connection = True
-        return await super()._create_connection(req, traces, timeout)
-
-
-async def _never_resend(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """aiohttp repeats a GET once after these errors, by itself and whether or not the connection was a reused one."""
-    try:
-        return await handler(request)
-    except aiohttp.ClientConnectorError:
-        raise
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        if not isinstance(request, Request) or not request.fresh_connection:
-            raise _StaleError(str(error)) from error
-        if isinstance(error, aiohttp.ServerDisconnectedError):  # its text may be a whole half-read header
-            raise aiohttp.ClientConnectionError("it was closed before the answer") from None
-        raise aiohttp.ClientConnectionError(str(error)) from error
-
-
-class _StaleError(aiohttp.ClientConnectionError):
-    pass
-
 
 @lru_cache(maxsize=256)
-def _timeout(connect_s: float | None, read_s: float | None) -> aiohttp.ClientTimeout:
-    return aiohttp.ClientTimeout(total=None, connect=connect_s, sock_read=read_s)
+def _timeout(connect_s: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=None, connect=connect_s)
 
 
 def _as_httpx(error: Exception) -> Exception:
     """The nearest error of httpx, most telling first: aiohttp's own classes overlap."""
     text = str(error) or type(error).__name__
     match error:
-        case _StaleError():
-            return StaleConnectionError(text)
         case aiohttp.ConnectionTimeoutError():
             return httpx.ConnectTimeout(text)
         case aiohttp.ServerTimeoutError():
@@ -211,7 +276,7 @@ def _as_httpx(error: Exception) -> Exception:
             return httpx.InvalidURL(text)
         case aiohttp.ClientPayloadError() if text.startswith("Response payload is not completed"):
             return httpx.ReadError(text)
-        case aiohttp.ClientPayloadError() | aiohttp.ClientResponseError():
+        case aiohttp.ClientPayloadError() | HttpProcessingError():
             return httpx.RemoteProtocolError(text)
         case aiohttp.ClientConnectionError() | OSError():
             return httpx.ReadError(text)

@@ -94,6 +94,12 @@ def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) ->
     return f"{origin}{path}?{query}" if query else origin + path
 
 
+def plain(url: str) -> tuple[str, str, str | None] | None:
+    """Origin, path and query of a URL that every normalisation leaves as it is; None where it may not be one."""
+    found = _PLAIN(url)
+    return None if found is None or len(found[1]) > 200 else (found[1], found[2], found[3])
+
+
 def canonical(url: str) -> str:
     """The form to compare: sorted query, normal percent-encodings. Idempotent; of a URL that cannot be parsed, itself."""
     plain = _PLAIN(url)

@@ -18,12 +18,14 @@ from parsel.csstranslator import HTMLTranslator
 from parsel.xpathfuncs import setup as _register_has_class
 
 REGEX_TIMEOUT_S = 1.0
+QUICK_CHARS = 1000
 NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exslt.org/sets"}  # as parsel has them
 
 _register_has_class()
 _TRANSLATOR = HTMLTranslator()
 _EMPTY = etree.fromstring(b"<html><body/></html>", etree.HTMLParser())
 _SEGMENT = re.compile(r"([@\w:-]+)((?:\[-?\d+\])*)")
+_MAY_BE_SLOW = re.compile(r"\{|\(\?|\(\*|\\[0-9gkL]")
 _TEXT_OR_ATTR = re.compile(r"::(?:text|attr\()")
 
 
@@ -93,12 +95,25 @@ def find(pattern: regex.Pattern[str], text: str) -> str | None:
 
     Raises `TimeoutError` after `REGEX_TIMEOUT_S`.
     """
-    match = pattern.search(text, timeout=REGEX_TIMEOUT_S)
+    match = pattern.search(text, timeout=time_limit_s(pattern, text))
     return None if match is None else _picked(match)
 
 
 def find_at_all(pattern: regex.Pattern[str], text: str) -> bool:
-    return pattern.search(text, timeout=REGEX_TIMEOUT_S) is not None
+    return pattern.search(text, timeout=time_limit_s(pattern, text)) is not None
+
+
+def time_limit_s(pattern: regex.Pattern[str], text: str) -> float | None:
+    """None where even the worst text of that length takes no more than some milliseconds: watching the clock costs ten times
+    what the search itself does."""
+    return None if len(text) <= QUICK_CHARS and _at_most_quadratic(pattern) else REGEX_TIMEOUT_S
+
+
+@lru_cache(maxsize=4096)
+def _at_most_quadratic(pattern: regex.Pattern[str]) -> bool:
+    """A pattern that repeats one thing at the most, refers back to nothing, and has none of what begins with `(?` or `{`."""
+    source = pattern.pattern
+    return not _MAY_BE_SLOW.search(source) and sum(map(source.count, "*+?")) <= 1
 
 
 def find_all(pattern: regex.Pattern[str], text: str, limit: int) -> list[str]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scraper.domain import Kind
 from scraper.errors import DefinitionError
-from scraper.sites import loader, scalars
+from scraper.sites import loader, scalars, selectors
 from scraper.sites.definition import Site
 from scraper.sites.schema import json_schema, write_schema
 
@@ -459,3 +459,17 @@ def test_without_the_extra_a_site_that_needs_it_is_refused_with_its_line(monkeyp
     assert only_problem(MINIMAL + "http2: true\n").startswith("sites/books.yaml:4: http2: needs curl_cffi")
     assert "`pip install scraper[impersonate]`" in only_problem(MINIMAL + "impersonate: chrome\n")
     assert load(MINIMAL).http2 is False
+
+
+@pytest.mark.parametrize("pattern", [r"Only (\d+) left", "In stock", r"/p/(\d+)-", "[ab]+c", "a|b"])
+def test_a_pattern_that_repeats_one_thing_is_searched_without_a_clock(pattern: str) -> None:
+    text = "a" * selectors.QUICK_CHARS
+    assert selectors.time_limit_s(selectors.compile_regex(pattern), text) is None
+    assert selectors.time_limit_s(selectors.compile_regex(pattern), text + "a") == selectors.REGEX_TIMEOUT_S
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+b", "a*a*b", r"(a+)\1b", "(?:a|aa)+b", "a{1,9}b", "(?R)?", "(a?b?)c", "(?:ab){e<=2}"]
+)
+def test_a_pattern_that_may_take_long_is_searched_with_one(pattern: str) -> None:
+    assert selectors.time_limit_s(selectors.compile_regex(pattern), "a") == selectors.REGEX_TIMEOUT_S

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -101,10 +102,20 @@ def test_no_price(text: str) -> None:
 
 
 @given(
-    st.from_regex(r"[£€$¥₹]? ?[0-9]{1,6}\.[0-9]{2} ?[£€$¥₹]?", fullmatch=True), st.sampled_from([None, "CAD", "EUR"])
+    st.from_regex(r"[£€$¥₹]? ?([0-9]{1,6}|[0-9]{1,3}([.,][0-9]{3}){1,4})[.,][0-9]{2} ?[£€$¥₹]?", fullmatch=True),
+    st.sampled_from([None, ".", ","]),
+    st.sampled_from([None, "CAD", "EUR"]),
 )
-def test_the_fast_price_is_price_parsers(text: str, currency: str | None) -> None:
-    assert money.to_price(text, None, currency) == money._to_price_slowly(text, None, currency)
+def test_the_fast_price_is_price_parsers(text: str, mark: str | None, currency: str | None) -> None:
+    assert _price(money.to_price, text, mark, currency) == _price(money._to_price_slowly, text, mark, currency)
+
+
+def _price(read: Callable[..., tuple[Decimal, str | None]], *args: str | None) -> tuple[str, str | None] | None:
+    try:
+        amount, code = read(*args)
+    except Mistyped:
+        return None
+    return str(amount), code
 
 
 @pytest.mark.parametrize(
