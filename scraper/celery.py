@@ -13,7 +13,7 @@ import structlog
 from celery import Celery, bootsteps, signals
 
 from scraper import logs, servers, settings
-from scraper.errors import ScraperError
+from scraper.errors import ScraperError, ServerUnavailableError
 from scraper.policy.routing import served_with
 
 IMPORTED_BY = os.getpid()
@@ -33,12 +33,22 @@ def _logs(**_: Any) -> None:
 @signals.worker_init.connect
 @signals.beat_init.connect
 def _require_servers(**_: Any) -> None:
-    """A process that finds no server says which address it tried and what to type, and lets its supervisor retry."""
+    """A process that finds no server says which address it tried and what to type, and lets its supervisor retry. One that
+    started anew by itself waits for them, for as long as it would have waited had it gone on."""
     from scraper import migrations
+    from scraper.ending import STARTED_ANEW
     from scraper.stores.database import make_engine
 
+    give_up_at = time.monotonic() + (settings.load().away_s if os.environ.pop(STARTED_ANEW, None) else 0.0)
     try:
-        servers.require_reachable(settings.load())
+        while True:
+            try:
+                servers.require_reachable(settings.load())
+                break
+            except ServerUnavailableError:
+                if time.monotonic() >= give_up_at:
+                    raise
+                time.sleep(1)
         engine = make_engine(settings.load().postgres_url)
         migrations.require_current(engine)
         engine.dispose()

@@ -31,6 +31,7 @@ log = structlog.get_logger()
 LATE_S = 15.0  # for storing, handing back and disconnecting, once `stop_s` is over
 DRAIN_S = 90.0  # for batches that end by themselves before a process starts anew: a horizon and a page's longest time
 CHILD_S = 3.0
+STARTED_ANEW = "SCRAPER_STARTED_ANEW"  # in the environment of a process that was one of ours before
 SAY_S = 1.0
 
 
@@ -114,7 +115,7 @@ class Ending:
         command = [sys.executable, *sys.orig_argv[1:]]
         logs.flush()
         try:
-            os.execv(sys.executable, command)
+            os.execve(sys.executable, command, {**os.environ, STARTED_ANEW: "1"})
         except OSError as error:
             log.error("cannot start anew", error=str(error), command=command)
             controller.exitcode = 1

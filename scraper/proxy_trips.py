@@ -73,6 +73,7 @@ class Trips:
         self._pool = pool
         self._doubts: OrderedDict[int, dict[str, _Doubt]] = OrderedDict()
         self._faults: OrderedDict[int, int] = OrderedDict()
+        self._suspected: OrderedDict[int, dict[str, Via]] = OrderedDict()
 
     async def fetch(
         self, page: LeasedPage, need: Need, get: Get, *, block_of: BlockOf, above: bool = False, alone: bool = False
@@ -82,10 +83,11 @@ class Trips:
         go, so nobody waits for certainty whether it or its proxies are meant. `alone`: its host serves others by a cheaper
         way, so it is the page that is meant."""
         doubts = self._doubts.get(page.id, {})
-        visit = _Visit(monotonic(), set(doubts), [])
+        suspected = self._suspected.get(page.id, {})
+        visit = _Visit(monotonic(), {*doubts, *suspected}, [])
         while True:
             try:
-                via = await self._lend(page, need, visit, doubts)
+                via = await self._lend(page, need, visit)
             except NoProxyError as none:
                 if not visit.told:
                     if above and none.blocked:
@@ -129,11 +131,15 @@ class Trips:
             if len(visit.told) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
                 raise self._faulty(page, visit)
 
-    def doubt(self, page: LeasedPage, via: Via) -> None:
+    def suspect(self, page: LeasedPage, via: Via) -> None:
         """An answer through it lacked what the page used to have: the next visit goes another way, and tells."""
-        doubts = self._doubts.get(page.id, {})
-        doubts[via.proxy.id] = _Doubt(via, ProxySignal.BLOCKED, monotonic())
-        _keep(self._doubts, page.id, doubts)
+        _keep(self._suspected, page.id, {**self._suspected.get(page.id, {}), via.proxy.id: via})
+
+    async def resolve(self, page: LeasedPage, via: Via, *, there: bool) -> None:
+        """Whether what was missing is there through `via`: then whoever was suspected is to blame, else the page is."""
+        for other in self._suspected.pop(page.id, {}).values():
+            if there and other.proxy.id != via.proxy.id:
+                await self._pool.strike(other, page.host, ProxySignal.BLOCKED.value)
 
     def _alive(self, host: str) -> bool:
         return self._pool.alive(host, monotonic() - ALIVE_S)
@@ -141,11 +147,11 @@ class Trips:
     def _enough(self, host: str) -> int:
         return AGREE if self._alive(host) else AGREE_BLIND
 
-    async def _lend(self, page: LeasedPage, need: Need, visit: _Visit, doubts: dict[str, _Doubt]) -> Via:
+    async def _lend(self, page: LeasedPage, need: Need, visit: _Visit) -> Via:
         try:
             return await self._pool.lend(need, page.host, visit.tried)
         except NoProxyError:
-            if visit.told or not doubts:
+            if visit.told or not visit.tried:
                 raise
             return await self._pool.lend(need, page.host)  # all that are free were in doubt before: one last look
 

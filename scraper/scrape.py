@@ -202,7 +202,10 @@ class Scraper:
         trip = Trip(page.priority)
         try:
             fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
-            return self._read(page, fetched, context, way, trip)
+            tried = self._read(page, fetched, context, way, trip)
+            if page.blocked and trip.via is not None:
+                await self._visits.resolve(page, trip.via, there=tried.outcome is Outcome.FETCHED)
+            return tried
         except NoProxyError as none:
             return Tried(Outcome.NO_PROXY, error=none.reason, delay_s=none.delay_s * self._rng.uniform(1.0, 1.5))
         except DeferredError as deferred:
@@ -245,7 +248,7 @@ class Scraper:
             if block is None:
                 return _useless(Outcome.NOT_EXTRACTED, fetched, error)
             if trip.via is not None:
-                self._visits.doubt(page, trip.via)
+                self._visits.suspect(page, trip.via)
             suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
             return replace(suspected, sign=block.sign, suspicion=True)
         return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)

@@ -64,9 +64,13 @@ class Visits:
             alone=way.alone,
         )
 
-    def doubt(self, page: LeasedPage, via: Via) -> None:
+    def suspect(self, page: LeasedPage, via: Via) -> None:
         """What came through `via` lacked what the page used to have."""
-        self._trips.doubt(page, via)
+        self._trips.suspect(page, via)
+
+    async def resolve(self, page: LeasedPage, via: Via, *, there: bool) -> None:
+        """A page that was suspected to be blocked has been looked at again."""
+        await self._trips.resolve(page, via, there=there)
 
     async def _get(
         self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip, via: Via | None

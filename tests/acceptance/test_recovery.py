@@ -120,7 +120,7 @@ def test_a_worker_told_to_stop(any_broker: Settings, crawl: Crawl) -> None:
 
 def test_a_rolling_restart(crawl: Crawl) -> None:
     """Every worker is replaced while the crawl runs, more than once: nothing is asked twice."""
-    crawl.shop.options(latency_ms=300)
+    crawl.shop.options(latency_ms=600)
     workers = [crawl.worker, crawl.run.worker("residential,datacenter")]
     for share in (0.1, 0.3, 0.5):
         crawl.until_fetched(share)
@@ -128,6 +128,7 @@ def test_a_rolling_restart(crawl: Crawl) -> None:
         crawl.run.until_ready(crawl.worker)
         assert crawl.run.end(workers.pop(0)) == 0
         workers.append(crawl.worker)
+    crawl.shop.options(latency_ms=20)
     crawl.until_completed()
     crawl.assert_exact()
     asked = [target for _, target, _ in crawl.shop.log()]
