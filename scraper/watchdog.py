@@ -90,9 +90,7 @@ def judged(seen: Seen, settings: Settings) -> Order | None:
         return Order(Action.END, f"the database is at revision {seen.revision}, not this program's: ends", 3)
     if seen.postgres_away_s or seen.broker_away_s:
         return None  # a process that starts needs both
-    if seen.beat_died:
-        if seen.life_s < LIFE_MIN_S:
-            return Order(Action.END, "beat died right after its start: ends", 1)
+    if seen.beat_died and seen.life_s > LIFE_MIN_S:  # one that dies at once would else start without end
         return Order(Action.START_ANEW, "beat died: starts anew")
     if settings.memory_max_mb and seen.rss_mb > settings.memory_max_mb and seen.tasks and seen.life_s > LIFE_MIN_S:
         return Order(Action.START_ANEW, "grown too large: finishes its batches and starts anew")

@@ -25,7 +25,6 @@ def test_a_process_that_is_well() -> None:
         (replace(WELL, postgres_away_s=601), Action.END, 3),
         (replace(WELL, revision="0001"), Action.END, 3),
         (replace(WELL, beat_died=True), Action.START_ANEW, 0),
-        (replace(WELL, beat_died=True, life_s=5), Action.END, 1),
         (replace(WELL, rss_mb=1025), Action.START_ANEW, 0),
     ],
 )
@@ -43,6 +42,7 @@ def test_what_it_ends_for(seen: Seen, action: Action, code: int) -> None:
         replace(WELL, rss_mb=1025, life_s=5),  # or hardly
         replace(WELL, rss_mb=1025, postgres_away_s=3),  # it could not start
         replace(WELL, beat_died=True, broker_away_s=3),
+        replace(WELL, beat_died=True, life_s=5),  # a moment later
     ],
 )
 def test_what_it_bears(seen: Seen) -> None:

@@ -132,8 +132,6 @@ class BeatKilled(Fault):
             if member is not None:
                 self.rig.release(member)
             return self.say("no beat to kill")
-        if time.time() - member.life.began < 15:
-            member.life.cause = self.kind  # one that loses its beat right after its start ends
         beat.kill()
         self.say(f"of {member.name} (pid {beat.pid})")
         return self.rig.release(member)
