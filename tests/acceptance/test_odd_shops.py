@@ -480,7 +480,7 @@ def crawled(run: Commands, engine: sa.Engine, environment: Settings, tmp_path: P
                 active = sa.text("SELECT count(*) FROM crawls WHERE status IN ('planned', 'running')")
                 return connection.execute(active).scalar() == 0
 
-        until(ended, 120, every_s=0.25)
+        until(ended, 240, every_s=0.25)
         yield Crawled(shop, {name: maker.expected for name, maker in makers.items()}, engine)
 
 
