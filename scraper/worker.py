@@ -63,6 +63,7 @@ KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
 LOW_WATER = 4  # unclaimed batches below which a worker asks for more
 CONTEXTS_MAX = 500
 CLOSE_S = 10.0
+REDIS_MAX = 32  # connections of this process
 
 Send = Callable[[Sequence[Message]], None]
 
@@ -226,7 +227,11 @@ class Worker:
         started.set()
 
     def _make_services(self) -> None:
-        self._redis = aredis.Redis.from_url(self.settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
+        # A pool that makes its users wait: with more hosts under way than connections the other kind says that Redis is away.
+        pool = aredis.BlockingConnectionPool.from_url(
+            self.settings.valkey_url, max_connections=REDIS_MAX, timeout=10, socket_connect_timeout=5, socket_timeout=10
+        )
+        self._redis = aredis.Redis.from_pool(pool)
         self._fetcher = HttpFetcher()
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
         self._writer = Writer(self._store)
