@@ -61,7 +61,7 @@ task_create_missing_queues = True  # queues of a name or region of your own are 
 task_store_errors_even_if_ignored = False
 
 worker_pool = "scraper.pool:TaskPool"  # batches wait on one event loop a process; threads are only their places
-worker_concurrency = 16  # batches under way in a process
+worker_concurrency = 32  # batches under way in a process; some of them do nothing but wait for a slow host
 # Read ahead, not yet begun: what all queues of a worker hold for it must fit (8 batches a queue and priority), or urgent
 # messages would be stuck behind those that wait for a place.
 worker_prefetch_multiplier = 8
