@@ -24,7 +24,7 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
-from scraper import away
+from scraper import away, places
 from scraper import settings as settings_module
 from scraper.batch import Batch
 from scraper.crawl_context import CrawlContext, make_context
@@ -34,7 +34,7 @@ from scraper.fetch.gates import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
 from scraper.ladders import Ladders
-from scraper.places import Places
+from scraper.places import Place, Places
 from scraper.policy.budget import Override
 from scraper.policy.escalation import HostRoute, Ladder
 from scraper.proxy_pool import ProxyPool
@@ -61,7 +61,9 @@ ALONE_WAIT_S = 15.0  # for others to end: less than an unclaimed lease lives
 GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
 LOW_WATER = 4  # unclaimed batches below which a worker asks for more
-CONTEXTS_MAX = 500
+CONTEXTS_MAX = 2000
+WEIGH_S = 0.2
+REDIS_CONNECTIONS = 32
 CLOSE_S = 10.0
 
 Send = Callable[[Sequence[Message]], None]
@@ -132,7 +134,7 @@ class Worker:
         if claimed.waiting < LOW_WATER:
             self._send([dispatch_message()])
         with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
-            asyncio.run_coroutine_threadsafe(self._batch(claimed), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._batch(claimed, places.here()), self._loop).result()
 
     def _claim(self, lease_id: UUID, alone: bool) -> Claimed | None:
         """Where PostgreSQL does not answer, asks again for as long as a batch may last: else the lease would have to wait
@@ -226,7 +228,11 @@ class Worker:
         started.set()
 
     def _make_services(self) -> None:
-        self._redis = aredis.Redis.from_url(self.settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
+        # Whoever finds all of them in use waits: redis-py's default is to tell the 101st that Redis is away.
+        pool = aredis.BlockingConnectionPool.from_url(
+            self.settings.valkey_url, max_connections=REDIS_CONNECTIONS, socket_connect_timeout=5, socket_timeout=10
+        )
+        self._redis = aredis.Redis.from_pool(pool)
         self._fetcher = HttpFetcher()
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
         self._writer = Writer(self._store)
@@ -246,10 +252,10 @@ class Worker:
             contexts=self._context,
             rng=random.Random(),
         )
-        services = self._writer.run(), self._keep(), self._proxies.run(), self._turn()
+        services = self._writer.run(), self._keep(), self._proxies.run(), self._turn(), self._weigh()
         self._services = [self._loop.create_task(each) for each in services]
 
-    async def _batch(self, claimed: Claimed) -> None:
+    async def _batch(self, claimed: Claimed, place: Place | None) -> None:
         lease = claimed.lease
         self._steer(claimed.said, claimed.asked)
         batch = Batch(
@@ -259,6 +265,7 @@ class Worker:
             pending=Pending(len(lease.pages)),
             handed_back=self._stopping,
             inactive_crawls=claimed.inactive,
+            place=place,
         )
         self._batches[lease.id] = batch
         self._tasks[lease.id] = task = asyncio.ensure_future(self._scraper.batch(batch))
@@ -272,8 +279,8 @@ class Worker:
         context = self._contexts.get(crawl_id)
         if context is None:
             context = await asyncio.to_thread(self._load_context, crawl_id)
-            if len(self._contexts) >= CONTEXTS_MAX:
-                self._contexts.clear()
+            while len(self._contexts) >= CONTEXTS_MAX:
+                del self._contexts[next(iter(self._contexts))]
             self._contexts[crawl_id] = context
         return context
 
@@ -286,6 +293,14 @@ class Worker:
         while True:
             self._turned_at = time.monotonic()
             await asyncio.sleep(TURN_S)
+
+    async def _weigh(self) -> None:
+        while True:
+            await asyncio.sleep(WEIGH_S)
+            for batch in list(self._batches.values()):
+                if batch.place is not None and batch.moved_at:
+                    paced = batch.paced
+                    batch.place.weigh(batch.unsettled - paced, paced, self.settings.batch_pages)
 
     async def _keep(self) -> None:
         while True:
