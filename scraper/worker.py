@@ -297,10 +297,13 @@ class Worker:
     async def _weigh(self) -> None:
         while True:
             await asyncio.sleep(WEIGH_S)
-            for batch in list(self._batches.values()):
-                if batch.place is not None and batch.moved_at:
-                    paced = batch.paced
-                    batch.place.weigh(batch.unsettled - paced, paced, self.settings.batch_pages)
+            left = [(batch.place, batch.unsettled, batch.paced) for batch in self._batches.values() if batch.moved_at]
+            await asyncio.to_thread(self._weigh_places, left)  # where one begins, it may have to start a thread
+
+    def _weigh_places(self, left: Sequence[tuple[Place | None, int, int]]) -> None:
+        for place, pages, paced in left:
+            if place is not None:
+                place.weigh(pages - paced, paced, self.settings.batch_pages)
 
     async def _keep(self) -> None:
         while True:

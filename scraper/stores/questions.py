@@ -14,7 +14,7 @@ from typing import Any
 import redis.asyncio as aredis
 from redis.exceptions import NoScriptError
 
-AT_ONCE = 200  # some milliseconds of Redis's time
+AT_ONCE = 64  # a few milliseconds of Redis's time, and of ours: the last answer is not to be late for its slot
 
 
 class Questions:
@@ -23,11 +23,12 @@ class Questions:
     def __init__(self, redis: aredis.Redis, script: str) -> None:
         self._redis, self._script = redis, script
         self._sha = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
-        self._waiting: list[tuple[list[str | int], asyncio.Future[Any]]] = []
+        self._waiting: list[tuple[list[str | int], asyncio.Future[tuple[float, Any]]]] = []
         self._asking: asyncio.Task[None] | None = None
 
-    async def ask(self, keys: Sequence[str], args: Sequence[str | int]) -> Any:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    async def ask(self, keys: Sequence[str], args: Sequence[str | int]) -> tuple[float, Any]:
+        """The answer, and when it was asked for (loop time): the wait before that says nothing of Redis."""
+        answer: asyncio.Future[tuple[float, Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append(([len(keys), *keys, *args], answer))
         if self._asking is None:
             self._asking = asyncio.ensure_future(self._ask_all())
@@ -38,6 +39,7 @@ class Questions:
             while self._waiting:
                 some, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
                 try:
+                    asked = asyncio.get_running_loop().time()
                     answers = await self._answers([question for question, _ in some])
                 except Exception as error:  # noqa: BLE001 - whoever asked gets it
                     answers = [error] * len(some)
@@ -51,7 +53,7 @@ class Questions:
                     if isinstance(answer, Exception):
                         future.set_exception(answer)
                     else:
-                        future.set_result(answer)
+                        future.set_result((asked, answer))
         finally:
             self._asking = None
 

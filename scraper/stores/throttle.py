@@ -66,11 +66,13 @@ class ServerClock:
     least bound of the last minute is the best. So slots are never early, and late by the fastest answer's way back."""
 
     KEPT_S = 30.0
+    LEAD_HALVES_S = 2.0
 
     def __init__(self) -> None:
         self._now = self._before = math.inf  # bounds of this half minute and the one before
         self._since = -math.inf
         self.lead_s = 0.005
+        self._heard_at = -math.inf
 
     def heard(self, asked: float, answered: float, server_s: float) -> float:
         """Takes an answer; returns what to add to Redis's time."""
@@ -80,7 +82,9 @@ class ServerClock:
         if answered - self._since > self.KEPT_S:
             self._before, self._now, self._since = self._now, math.inf, answered
         self._now = min(self._now, upper)
-        self.lead_s = min(LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, 0.9 * self.lead_s))
+        forgotten = 0.5 ** min(60.0, max(0.0, answered - self._heard_at) / self.LEAD_HALVES_S)
+        self.lead_s = min(LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, forgotten * self.lead_s))
+        self._heard_at = answered
         return min(self._now, self._before)
 
 
@@ -135,9 +139,8 @@ class Throttle:
             back.end if back else 0,
             _us(back.interval_s) * back.slots if back else 0,
         ]
-        asked = loop.time()
         try:
-            answer = await self._reserve.ask(_keys(host), args)
+            asked, answer = await self._reserve.ask(_keys(host), args)
         except RedisError as error:  # no budget to be had: the page waits, and pays nothing
             raise DeferredError(AWAY_S) from error
         now, start, first, pace, granted, mine, waiting, _, end, took_back = (int(each) for each in answer)
