@@ -7,7 +7,6 @@ makes that process's runtime. Task threads block on their batch; everything else
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import socket
@@ -25,7 +24,6 @@ import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from scraper import away, places
-from scraper import settings as settings_module
 from scraper.batch import Batch
 from scraper.crawl_context import CrawlContext, make_context
 from scraper.discover import dispatch_message
@@ -418,54 +416,3 @@ def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingE
             s.page_id, s.crawl_id, s.lease_id, Outcome.CRASHED, Verdict(Status.DEAD, 0.0, True), s.http_status, reason
         )
     )
-
-
-_making = threading.Lock()
-_current: dict[int, Worker] = {}
-
-
-def current(send: Send) -> Worker:
-    """This process's worker, made on the first call."""
-    pid = os.getpid()
-    worker = _current.get(pid)
-    if worker is None:
-        with _making:
-            worker = _current.get(pid)
-            if worker is None:
-                worker = _current[pid] = Worker(settings_module.load(), send)
-                _spare_the_collector()
-    return worker
-
-
-def _spare_the_collector() -> None:
-    """What is loaded by now stays, and pages leave hardly a cycle behind: looking through all of it after each 700 new
-    objects, as Python does by default, took 40 us a page."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
-
-
-def close_current() -> None:
-    """Closes this process's worker, if there is one: the last thing before the process ends."""
-    worker = _current.pop(os.getpid(), None)
-    if worker is not None:
-        worker.close()
-
-
-def stop_current() -> None:
-    """Tells this process's worker, if there is one, that it is to stop."""
-    worker = _current.get(os.getpid())
-    if worker is not None:
-        worker.stop()
-
-
-def lost_current() -> int:
-    """Pages that this process could neither store nor hand back since it was told to stop."""
-    worker = _current.get(os.getpid())
-    return worker.lost if worker is not None else 0
-
-
-def silent_s_current() -> float:
-    """Seconds since this process's loop last turned; 0 where there is none."""
-    worker = _current.get(os.getpid())
-    return worker.silent_s if worker is not None else 0.0
