@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from scraper.crawl_context import CrawlContext
 from scraper.domain import Extracted, Lease, LeasedPage, Outcome
 from scraper.fetch.gate import Gate
+from scraper.places import Place
 from scraper.writer import Pending
 
 
@@ -41,6 +42,7 @@ class Batch:
     latest: float
     ours_until: float
     pending: Pending
+    place: Place | None = None
     moved_at: float = 0.0  # when a page was last settled
     unsettled: int = 0
     lost: bool = False
@@ -51,12 +53,18 @@ class Batch:
         default_factory=dict
     )  # of a crawl without one: what its pages get
     queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)  # the pages that are not begun
+    at_gates: int = 0  # pages that wait for the turn of a host with a rate
     visits: set[asyncio.Task[None]] = field(default_factory=set)  # the lanes that are on the way to a page or back
 
     def over(self, page: LeasedPage) -> bool:
         """True where a page is not to be begun any more. Going back untried changes nothing if its lease is lost or its
         crawl has ended: the fence sees to that."""
         return self.handed_back or page.crawl_id in self.inactive_crawls or not self.ours
+
+    @property
+    def paced(self) -> int:
+        """How many pages wait for their host's turn, begun or not: nothing but its rate keeps them here."""
+        return self.at_gates + sum(len(pages) for gate, pages in self.queued.items() if gate.limits.interval_s)
 
     @property
     def ours(self) -> bool:

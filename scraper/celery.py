@@ -14,7 +14,7 @@ from celery import Celery, bootsteps, signals
 
 from scraper import logs, servers, settings
 from scraper.errors import ScraperError, ServerUnavailableError
-from scraper.policy.routing import served_with
+from scraper.policy.routing import COORDINATOR, served_with
 
 IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
@@ -66,6 +66,15 @@ def _announce_queues(**_: Any) -> None:
                 structlog.get_logger().info("also serves the work of any region", queue=wider, since=queue)
 
 
+@signals.worker_ready.connect
+def _import_what_fetches(**_: Any) -> None:
+    """A third of what there is to import, of which a worker that is about to be ready needs nothing."""
+    from scraper import current
+
+    if set(app.amqp.queues.consume_from) - {COORDINATOR}:
+        threading.Thread(target=current.prepare, name="imports", daemon=True).start()
+
+
 @signals.beat_embedded_init.connect
 def _end_with_parent(**_: Any) -> None:
     """`worker -B` runs beat as a child, which would go on beating after a worker that was killed."""
@@ -114,7 +123,7 @@ def _closed(sender: Any, **_: Any) -> None:
 @signals.worker_process_shutdown.connect
 def _child_closed(**_: Any) -> None:
     """A process of a prefork pool, whose worker is its own."""
-    from scraper import worker
+    from scraper import current
 
-    worker.stop_current()
-    worker.close_current()
+    current.stop()
+    current.close()

@@ -7,9 +7,7 @@ import sqlalchemy as sa
 import structlog
 from pydantic import ValidationError
 
-from scraper.crawl_context import make_context
 from scraper.domain import CrawlStatus, Message
-from scraper.effects import new_pages, start_links
 from scraper.policy.routing import COORDINATOR
 from scraper.settings import Settings
 from scraper.stores import crawls, frontier
@@ -21,6 +19,8 @@ log = structlog.get_logger()
 
 def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Message]:
     """Starts a planned crawl. A second call for the same crawl does nothing."""
+    from scraper.crawl_context import make_context  # all that fetches: too much for a coordinator that starts
+    from scraper.effects import new_pages, start_links
 
     def work() -> bool:
         with engine.begin() as connection:

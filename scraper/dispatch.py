@@ -23,7 +23,8 @@ from scraper.stores.frontier import DueHost, LeasedBatch
 
 BATCHES_AHEAD = 8  # unclaimed batches a queue may hold of a priority and above, whatever the number of workers
 BATCHES_A_LEASE = 2  # one lease makes a batch of listings and one of products at the most
-ROUNDS = 8  # batches one unlimited host may get in one dispatch
+LEASED_AHEAD = 0.6  # of a horizon: a host's pages by its rate
+ROUNDS = 12  # batches one unlimited host may get in one dispatch
 
 Depth = Callable[[str], int]
 Due = dict[int, Counter[str]]  # priority -> host -> pages due
@@ -173,14 +174,15 @@ def allowances(rate_per_s: float | None, held: Mapping[int, int], settings: Sett
 
 
 def allowance(rate_per_s: float | None, out: int, settings: Settings) -> int:
-    """Pages a host may have leased now: what its rate lets through within the horizon, less what is `out`.
+    """Pages a host may have leased now: what its rate lets through within the better part of a horizon, less what is
+    `out`. With a whole one the last of them would not get their turn in time, and go back.
 
     Topped up when half of it is gone, so that a slow host gets batches, not single pages. A host without a rate may
     have `ROUNDS` full batches.
     """
     if rate_per_s is None:
         return max(0, ROUNDS * settings.batch_pages - out)
-    most = max(1, int(rate_per_s * settings.horizon_s))
+    most = max(1, int(rate_per_s * settings.horizon_s * LEASED_AHEAD))
     return most - out if out <= most // 2 else 0
 
 

@@ -23,7 +23,7 @@ import psutil
 import structlog
 from celery.worker import state
 
-from scraper import logs, worker
+from scraper import current, logs
 from scraper import settings as settings_module
 
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ class Ending:
             self.hand_back_by = None
             if self.end_by is None:
                 self.end_by = time.monotonic() + settings_module.load().stop_s + LATE_S
-        worker.stop_current()
+        current.stop()
         state.should_stop = self.code
 
     def start_anew(self) -> None:
@@ -82,15 +82,15 @@ class Ending:
             with self._lock:
                 self.hand_back_by = None
                 self.end_by = now + settings_module.load().stop_s + LATE_S
-            worker.stop_current()
+            current.stop()
         if self.end_by is not None and now > self.end_by:
             quit_now("could not end in time: a server is away, or a page does not let go", self.code or 1)
 
     def closed(self, controller: Any) -> None:
         """The last thing Celery calls: no batch runs any more. Does not return where the process starts anew."""
-        lost = worker.lost_current()
+        lost = current.lost()
         try:
-            worker.close_current()
+            current.close()
         except Exception:
             log.exception("not everything could be closed")
         if lost:

@@ -1,4 +1,5 @@
-"""Who works beside whom in a worker process: batches together, or one that must have nothing beside it.
+"""How much of a worker a batch takes up; and who works beside whom: batches together, or one that must have nothing
+beside it.
 
 A page that several workers died with is tried once more by a worker that does nothing else, so that its death would prove
 something. Whoever wants to be alone goes first: no new batch begins while it waits for those under way.
@@ -8,8 +9,45 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+PACED_COST = 0.25  # of a page that waits for its host's turn, and so costs no more than memory
+LEAST_COST = 1 / 8  # of a batch: its thread
+
+
+class Place:
+    """What one batch takes up: a whole place where all its pages keep the worker busy, less once some are done or wait for
+    their host's turn; so a batch does not keep others out for as long as its slowest host takes."""
+
+    __slots__ = ("_freed", "cost", "level")
+
+    def __init__(self, level: int, freed: Callable[[], None]) -> None:
+        self.level, self.cost, self._freed = level, 1.0, freed
+
+    def weigh(self, busy: int, paced: int, full: int) -> None:
+        """`busy` and `paced` pages are left; `full` would be a whole batch. From any thread."""
+        before, self.cost = self.cost, min(1.0, max(LEAST_COST, (busy + PACED_COST * paced) / full))
+        if self.cost < before:
+            self._freed()
+
+
+_here = threading.local()
+
+
+@contextmanager
+def taken(place: Place) -> Iterator[None]:
+    """What this thread does meanwhile is done in that place."""
+    _here.place = place
+    try:
+        yield
+    finally:
+        del _here.place
+
+
+def here() -> Place | None:
+    """The place that this thread works in; None where nobody counts them."""
+    return getattr(_here, "place", None)
 
 
 class Places:

@@ -1,9 +1,12 @@
-"""The places of a worker: threads in which batches wait for their last page, given out by urgency.
+"""The places of a worker, given out by urgency. A batch waits in a thread of its own until its last page is stored.
 
-A place is a thread and costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority has all
-the places, less those of batches that are at least as urgent. With 16 places and 16 batches of low priority under way, one
-of high priority begins at once, and the next one of low priority waits until fewer than 16 are under way in all. Messages
-that wait here (read, not yet acknowledged) go by priority, then in the order in which they came.
+A thread costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority has all the places,
+less those of batches that are at least as urgent. With 16 places and 16 batches of low priority under way, one of high
+priority begins at once, and the next one of low priority waits until fewer than 16 are under way in all. Messages that wait
+here (read, not yet acknowledged) go by priority, then in the order in which they came.
+
+A batch takes up a whole place at first, and less as it goes on (`scraper.places.Place`): what waits for slow hosts leaves
+room for what could be fetched meanwhile. So 128 batches may be under way in 16 places, at the most.
 
 This is Celery's `threads` pool but for that order. Whoever asks for another (`-P solo`, `-P processes`) gets batches in the
 order in which the broker gives them out.
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from itertools import count
@@ -22,7 +25,8 @@ from typing import Any
 from celery.concurrency import thread
 from celery.concurrency.base import apply_target
 
-from scraper import settings
+from scraper import places, settings
+from scraper.places import LEAST_COST, Place
 from scraper.policy.routing import PRIORITY_LEVELS, level_of_message, may_begin
 
 Call = Callable[[], Any]
@@ -31,12 +35,12 @@ Call = Callable[[], Any]
 class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.executor = thread.ThreadPoolExecutor(max_workers=self.limit * PRIORITY_LEVELS)
+        self.executor = thread.ThreadPoolExecutor(max_workers=int(self.limit / LEAST_COST) * PRIORITY_LEVELS)
         self._zero_is_first = not settings.load().broker_is_amqp
         self._lock = threading.Lock()
         self._came = count()
         self._waiting: list[tuple[int, int, Future[Any], Call]] = []
-        self._begun: Counter[int] = Counter()  # level -> batches under way
+        self._under_way: set[Place] = set()
 
     def on_apply(
         self,
@@ -66,19 +70,27 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
 
     def _begin(self) -> None:
         with self._lock:
-            while self._waiting and may_begin(-self._waiting[0][0], self._begun, self.limit):
+            while self._waiting and may_begin(-self._waiting[0][0], self._begun(), self.limit):
                 below, _, future, call = heapq.heappop(self._waiting)
-                self._begun[-below] += 1
-                self.executor.submit(self._run, -below, future, call)
+                place = Place(-below, self._begin)
+                self._under_way.add(place)
+                self.executor.submit(self._run, place, future, call)
 
-    def _run(self, level: int, future: Future[Any], call: Call) -> None:
+    def _begun(self) -> Mapping[int, float]:
+        begun: dict[int, float] = defaultdict(float)
+        for place in self._under_way:
+            begun[place.level] += place.cost
+        return begun
+
+    def _run(self, place: Place, future: Future[Any], call: Call) -> None:
         try:
-            future.set_result(call())
+            with places.taken(place):
+                future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - whoever asked for the result gets it
             future.set_exception(error)
         finally:
             with self._lock:
-                self._begun[level] -= 1
+                self._under_way.discard(place)
             self._begin()
 
     def _level(self, args: tuple[Any, ...]) -> int:

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from celery import Task
 
-from scraper import away, coordinator, settings, watchdog, worker
+from scraper import away, coordinator, current, settings, watchdog
 from scraper.celery import app
 from scraper.discover import discover as discover_step
 from scraper.dispatch import dispatch as dispatch_step
@@ -70,10 +70,10 @@ def finish(crawl_id: int) -> None:
 @app.task(base=Step)
 def fetch_listings(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of listing pages and sitemaps."""
-    worker.current(hint).work(UUID(lease_id), alone=alone)
+    current.current(hint).work(UUID(lease_id), alone=alone)
 
 
 @app.task(base=Step)
 def fetch_products(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of product pages."""
-    worker.current(hint).work(UUID(lease_id), alone=alone)
+    current.current(hint).work(UUID(lease_id), alone=alone)

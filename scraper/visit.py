@@ -119,7 +119,7 @@ class Visits:
 
         try:
             await self._heed_robots(page.url, gate, context, turn, still_ours, via)
-            await trip.go(gate, batch.latest)
+            await self._first_turn(batch, gate, trip)
             still_to_do()
             return await self._fetcher.fetch(page.url, context.policy_of(page), before_hop=before_hop, via=via)
         except FetchError as error:
@@ -131,6 +131,15 @@ class Visits:
             ) from error
         finally:
             trip.end()
+
+    @staticmethod
+    async def _first_turn(batch: Batch, gate: Gate, trip: Trip) -> None:
+        paced = gate.limits.interval_s > 0
+        batch.at_gates += paced
+        try:
+            await trip.go(gate, batch.latest)
+        finally:
+            batch.at_gates -= paced
 
     async def _heed_robots(
         self,

@@ -30,7 +30,7 @@ import structlog
 from celery.worker import state
 from sqlalchemy.pool import NullPool
 
-from scraper import away, migrations, worker
+from scraper import away, current, migrations
 from scraper import settings as settings_module
 from scraper.ending import ending, quit_now
 from scraper.settings import Settings
@@ -148,7 +148,7 @@ class Watchdog:
         awake_s = now - self._awake_since
         return Seen(
             life_s=now - self._began,
-            loop_silent_s=min(worker.silent_s_current(), awake_s),
+            loop_silent_s=min(current.silent_s(), awake_s),
             consumer_silent_s=min(now - self.consumer_turned_at, awake_s) if self._consumer else 0.0,
             postgres_away_s=away.postgres().away_s,
             broker_away_s=away.broker().away_s,

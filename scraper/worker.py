@@ -7,7 +7,6 @@ makes that process's runtime. Task threads block on their batch; everything else
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import random
 import socket
@@ -24,8 +23,7 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
-from scraper import away
-from scraper import settings as settings_module
+from scraper import away, places
 from scraper.batch import Batch
 from scraper.crawl_context import CrawlContext, make_context
 from scraper.discover import dispatch_message
@@ -34,7 +32,7 @@ from scraper.fetch.gates import Gates
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
 from scraper.ladders import Ladders
-from scraper.places import Places
+from scraper.places import Place, Places
 from scraper.policy.budget import Override
 from scraper.policy.escalation import HostRoute, Ladder
 from scraper.proxy_pool import ProxyPool
@@ -61,9 +59,10 @@ ALONE_WAIT_S = 15.0  # for others to end: less than an unclaimed lease lives
 GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
 LOW_WATER = 4  # unclaimed batches below which a worker asks for more
-CONTEXTS_MAX = 500
+CONTEXTS_MAX = 2000
+WEIGH_S = 0.2
+REDIS_CONNECTIONS = 32  # of this process
 CLOSE_S = 10.0
-REDIS_MAX = 32  # connections of this process
 
 Send = Callable[[Sequence[Message]], None]
 
@@ -133,7 +132,7 @@ class Worker:
         if claimed.waiting < LOW_WATER:
             self._send([dispatch_message()])
         with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
-            asyncio.run_coroutine_threadsafe(self._batch(claimed), self._loop).result()
+            asyncio.run_coroutine_threadsafe(self._batch(claimed, places.here()), self._loop).result()
 
     def _claim(self, lease_id: UUID, alone: bool) -> Claimed | None:
         """Where PostgreSQL does not answer, asks again for as long as a batch may last: else the lease would have to wait
@@ -227,9 +226,13 @@ class Worker:
         started.set()
 
     def _make_services(self) -> None:
-        # A pool that makes its users wait: with more hosts under way than connections the other kind says that Redis is away.
+        # Whoever finds all of them in use waits: redis-py's default is to tell the 101st that Redis is away.
         pool = aredis.BlockingConnectionPool.from_url(
-            self.settings.valkey_url, max_connections=REDIS_MAX, timeout=10, socket_connect_timeout=5, socket_timeout=10
+            self.settings.valkey_url,
+            max_connections=REDIS_CONNECTIONS,
+            timeout=10,
+            socket_connect_timeout=5,
+            socket_timeout=10,
         )
         self._redis = aredis.Redis.from_pool(pool)
         self._fetcher = HttpFetcher()
@@ -251,10 +254,10 @@ class Worker:
             contexts=self._context,
             rng=random.Random(),
         )
-        services = self._writer.run(), self._keep(), self._proxies.run(), self._turn()
+        services = self._writer.run(), self._keep(), self._proxies.run(), self._turn(), self._weigh()
         self._services = [self._loop.create_task(each) for each in services]
 
-    async def _batch(self, claimed: Claimed) -> None:
+    async def _batch(self, claimed: Claimed, place: Place | None) -> None:
         lease = claimed.lease
         self._steer(claimed.said, claimed.asked)
         batch = Batch(
@@ -264,6 +267,7 @@ class Worker:
             pending=Pending(len(lease.pages)),
             handed_back=self._stopping,
             inactive_crawls=claimed.inactive,
+            place=place,
         )
         self._batches[lease.id] = batch
         self._tasks[lease.id] = task = asyncio.ensure_future(self._scraper.batch(batch))
@@ -277,8 +281,8 @@ class Worker:
         context = self._contexts.get(crawl_id)
         if context is None:
             context = await asyncio.to_thread(self._load_context, crawl_id)
-            if len(self._contexts) >= CONTEXTS_MAX:
-                self._contexts.clear()
+            while len(self._contexts) >= CONTEXTS_MAX:
+                del self._contexts[next(iter(self._contexts))]
             self._contexts[crawl_id] = context
         return context
 
@@ -291,6 +295,17 @@ class Worker:
         while True:
             self._turned_at = time.monotonic()
             await asyncio.sleep(TURN_S)
+
+    async def _weigh(self) -> None:
+        while True:
+            await asyncio.sleep(WEIGH_S)
+            left = [(batch.place, batch.unsettled, batch.paced) for batch in self._batches.values() if batch.moved_at]
+            await asyncio.to_thread(self._weigh_places, left)  # where one begins, it may have to start a thread
+
+    def _weigh_places(self, left: Sequence[tuple[Place | None, int, int]]) -> None:
+        for place, pages, paced in left:
+            if place is not None:
+                place.weigh(pages - paced, paced, self.settings.batch_pages)
 
     async def _keep(self) -> None:
         while True:
@@ -405,54 +420,3 @@ def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingE
             s.page_id, s.crawl_id, s.lease_id, Outcome.CRASHED, Verdict(Status.DEAD, 0.0, True), s.http_status, reason
         )
     )
-
-
-_making = threading.Lock()
-_current: dict[int, Worker] = {}
-
-
-def current(send: Send) -> Worker:
-    """This process's worker, made on the first call."""
-    pid = os.getpid()
-    worker = _current.get(pid)
-    if worker is None:
-        with _making:
-            worker = _current.get(pid)
-            if worker is None:
-                worker = _current[pid] = Worker(settings_module.load(), send)
-                _spare_the_collector()
-    return worker
-
-
-def _spare_the_collector() -> None:
-    """What is loaded by now stays, and pages leave hardly a cycle behind: looking through all of it after each 700 new
-    objects, as Python does by default, took 40 us a page."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
-
-
-def close_current() -> None:
-    """Closes this process's worker, if there is one: the last thing before the process ends."""
-    worker = _current.pop(os.getpid(), None)
-    if worker is not None:
-        worker.close()
-
-
-def stop_current() -> None:
-    """Tells this process's worker, if there is one, that it is to stop."""
-    worker = _current.get(os.getpid())
-    if worker is not None:
-        worker.stop()
-
-
-def lost_current() -> int:
-    """Pages that this process could neither store nor hand back since it was told to stop."""
-    worker = _current.get(os.getpid())
-    return worker.lost if worker is not None else 0
-
-
-def silent_s_current() -> float:
-    """Seconds since this process's loop last turned; 0 where there is none."""
-    worker = _current.get(os.getpid())
-    return worker.silent_s if worker is not None else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from scraper.policy.budget import Budget
+from scraper.policy.budget import Back, Budget
 
 
 class Reserved(Protocol):
@@ -16,6 +16,10 @@ class Reserved(Protocol):
     def interval_s(self) -> float: ...
     @property
     def contended(self) -> bool: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def took_back(self) -> bool: ...
     def at(self, slot: int) -> float: ...
 
 
@@ -30,6 +34,7 @@ class Throttle(Protocol):
         inflight: int,
         good: int = 0,
         busy_until: float = 0.0,
+        back: Back | None = None,
     ) -> Reserved: ...
 
     async def slow(self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None) -> None: ...

@@ -15,14 +15,14 @@ from contextlib import asynccontextmanager
 from scraper.errors import DeferredError
 from scraper.fetch.fleet import Reserved, Throttle
 from scraper.fetch.urgent_lock import UrgentLock
-from scraper.policy.budget import NO_OVERRIDE, SETTLES_S, Budget, Override, Signals
+from scraper.policy.budget import NO_OVERRIDE, SETTLES_S, Back, Budget, Override, Signals
 from scraper.policy.terms import Terms
 
 SHARE_RENEWED_S = 4.0  # well within the share's time to live
 CONTENDED_S = 1.0  # and sooner where others wait for a place
 RESERVED_AHEAD_S = 2.0  # more would be lost when answers are slow; fewer would ask more often
 RETRY_SHARE_S = 0.25
-LATE_S = 0.05  # a slot older than this is given up: using it would crowd the one after it. Less for fast hosts
+LATE_S = 0.05  # a slot older than this is given back: using it would crowd the one after it. Less for fast hosts
 LATE_LEAST_S = 0.01
 PAUSED_S = 5.0  # pages of a paused host come back after this, or when it is resumed
 STUCK_S = 2.0  # where no place has become free for so long, pages outside go back: a batch does not wait for a host
@@ -56,6 +56,7 @@ class Gate:
         self._moved_at = 0.0  # when a turn last ended, or its request left
         self._held_s = 0.0  # how long a turn takes once its slot has come, about
         self._slots: deque[float] = deque()
+        self._slots_end, self._slots_interval_s = 0, 0.0  # theirs, as the fleet said
         self._last_slot = 0.0
         self._door = UrgentLock()  # who waits for a share
         self._pace = UrgentLock()  # who waits for a slot: apart, since a page inside may need one more request
@@ -216,17 +217,23 @@ class Gate:
                     raise DeferredError(wait_s)
                 await asyncio.sleep(min(wait_s, 1.0))
                 continue
-            while self._slots and self._slots[0] < now - self._late_s:
-                self._slots.popleft()
-            if self._slots:
+            if self._slots and self._slots[0] < now - self._late_s:
+                await self._give_back()
+            elif self._slots:
                 at = self._slots[0]
                 if at > latest:
                     raise DeferredError(at - now)
-                self._slots.popleft()
                 await asyncio.sleep(max(0.0, at - now))
-                if loop.time() <= at + self._late_s and self._rests_until <= at and not self._terms.override.paused:
+                if not self._slots or self._slots[0] != at:
+                    continue  # given up since
+                if self._rests_until > at:
+                    self._slots.popleft()
+                elif loop.time() <= at + self._late_s and not self._terms.override.paused:
+                    self._slots.popleft()
                     return
-                continue  # the loop was busy, or the host rests since: the slot is gone
+                continue
+            if self._slots:
+                continue
             free_at = await self._renew(self._slots_wanted())
             if not self._slots and (self._interval_s or self._budget.interval_s):
                 wait_s = free_at - loop.time()
@@ -250,25 +257,43 @@ class Gate:
         keeps_pace = 0 < 1.5 * self._held_s <= self._share * interval_s and not self._contended
         return max(1, min(window, max(self.pending, self._waiting) if keeps_pace else self._waiting))
 
+    async def _give_back(self) -> None:
+        """This process came too late for its next slot, and would lose a whole interval with it: it has the slots that it
+        holds taken back, and others instead. Where another process holds slots after them, only what is late is lost."""
+        back = Back(self._slots_end, len(self._slots), self._slots_interval_s)
+        wanted = self._wants
+        got = await self._ask(self._slots_wanted(), wanted, back, busy_until=self._slots[0])
+        if got.took_back:
+            self._slots.clear()
+        now = asyncio.get_running_loop().time()
+        while self._slots and self._slots[0] < now - self._late_s:
+            self._slots.popleft()
+        self._heed(got, wanted)
+
     async def _renew(self, slots: int) -> float:
         """Asks the fleet. Returns when the host's next free slot is."""
         wanted = self._wants
         got = await self._ask(slots, wanted)
+        self._heed(got, wanted)
+        return got.at(0)
+
+    def _heed(self, got: Reserved, wanted: int) -> None:
         now = asyncio.get_running_loop().time()
         self._share, self._wanted, self._contended = got.share, wanted, got.contended
         too_much = self._inflight > got.share  # others wait for what is given up as soon as it is said
         self._renew_at = now + (RETRY_SHARE_S if too_much else CONTENDED_S if got.contended else SHARE_RENEWED_S)
         self._interval_s = got.interval_s
-        if got.interval_s:
-            self._slots.extend(got.at(k) for k in range(got.slots))
-            if got.slots:
-                self._last_slot = self._slots[-1] + got.interval_s
-        else:
+        if not got.interval_s:
             self._slots.clear()
             self._rests_until = max(self._rests_until, got.at(0))
-        return got.at(0)
+        elif got.slots:
+            self._slots.extend(got.at(k) for k in range(got.slots))
+            self._last_slot = self._slots[-1] + got.interval_s
+            self._slots_end, self._slots_interval_s = got.end, got.interval_s
 
-    async def _ask(self, slots: int, share: int) -> Reserved:
+    async def _ask(
+        self, slots: int, share: int, back: Back | None = None, *, busy_until: float | None = None
+    ) -> Reserved:
         good, self.good = self.good, 0
         return await self._throttle.reserve(
             self.host,
@@ -277,5 +302,6 @@ class Gate:
             share=share,
             inflight=self._inflight,
             good=good,
-            busy_until=self._last_slot,
+            busy_until=self._last_slot if busy_until is None else busy_until,
+            back=back,
         )

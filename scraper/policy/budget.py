@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from scraper.domain import Blame, Outcome
 
@@ -40,6 +41,14 @@ class Budget:
     interval_s: float = 0.0
     concurrency: int = 1
     burst: int = 1
+
+
+class Back(NamedTuple):
+    """The last `slots` of a reservation, which nobody has used: `end` is what it said its end was."""
+
+    end: int
+    slots: int
+    interval_s: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,15 +116,16 @@ def level_of_message(priority: int | None, *, zero_is_first: bool) -> int:
     return PRIORITY_LEVELS - 1 - number if zero_is_first else number
 
 
-def may_begin(level: int, begun: Mapping[int, int], places: int) -> bool:
-    """Whether a worker with so many places begins a batch now, given how many of each level it has `begun`.
+def may_begin(level: int, begun: Mapping[int, float], places: int) -> bool:
+    """Whether a worker with so many places begins a batch now, given how many of them those of each level take up that
+    it has `begun`. A new one takes up a whole place.
 
     Only those that are at least as urgent count, so that nothing urgent waits for lesser work.
 
     >>> may_begin(8, {2: 16}, 16), may_begin(2, {8: 1, 2: 15}, 16)
     (True, False)
     """
-    return sum(batches for other, batches in begun.items() if other >= level) < places
+    return sum(batches for other, batches in begun.items() if other >= level) <= places - 1
 
 
 def rooms(waiting: Mapping[int, int], stale: int, ahead: int) -> list[int]:

@@ -17,9 +17,12 @@ from __future__ import annotations
 # ARGV  1 process  2 interval  3 burst  4 concurrency  5 slots wanted  6 places wanted  7 requests under way  8 ahead
 #       9 lead: no slot is nearer, since its answer has yet to travel  10 time to live of places  11 turn: how long a place
 #       is held while others have none  12 busy until: the end of the slots this process knows of, should Redis have
-#       forgotten  13 good answers since it last asked  14 step, in millionths  15 recovery
-# Returns {now, start, first slot, interval, slots granted, places, others wait, pace in millionths}: slot k (from 0) is at
-# max(start, first + k * interval).
+#       forgotten  13 good answers since it last asked  14 step, in millionths  15 recovery  16 end of a reservation, of
+#       which 17 so much comes back, unused
+# Returns {now, start, first slot, interval, slots granted, places, others wait, pace in millionths, end, taken back}: slot k
+# (from 0) is at max(start, first + k * interval); the host is free again at `end`.
+#
+# Slots come back for as long as they are the last that anybody has got: then it is as if they had not been reserved.
 #
 # What is under way stays counted, even above the share: a process that has too much is told its new share, and the
 # requests it may not replace count against it until they end. So the sum never exceeds the concurrency.
@@ -73,6 +76,15 @@ if interval == 0 and good > 0 then
     n, from = n * 10000000 / (now - from), now - 10000000
   end
   redis.call('HSET', KEYS[1], 'answers', string.format('%.3f', n + good), 'since', string.format('%.0f', from))
+end
+local took_back = 0
+if tonumber(ARGV[17]) > 0 then
+  if tat == tonumber(ARGV[16]) then
+    took_back, tat = 1, tat - tonumber(ARGV[17])
+    redis.call('HSET', KEYS[1], 'tat', string.format('%.0f', tat))
+  else
+    slots = 0
+  end
 end
 local pace = 0
 if interval > 0 then pace = math.ceil(interval / factor)
@@ -132,7 +144,7 @@ if want > 0 or inflight > 0 or slots > 0 then
   redis.call('PEXPIRE', KEYS[1], math.ceil(lasts))
 end
 return {string.format('%.0f', now), string.format('%.0f', start), string.format('%.0f', first), pace, granted, share,
-        starved and 1 or 0, math.floor(factor * 1000000)}
+        starved and 1 or 0, math.floor(factor * 1000000), string.format('%.0f', tat), took_back}
 """
 
 # ARGV  1 rest  2 why  3 age: how long ago the request left that says so; -1: no reason to slow down  4 settles  5 cut, in

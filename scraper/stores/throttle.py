@@ -8,7 +8,8 @@ Weaknesses, knowingly:
 - A Redis that loses its memory forgets slots, rests and the pace. Each process says what it holds with its next question,
   so only the slots of those who have not asked yet may be given out twice: for `RESERVED_AHEAD_S` (2 s) at the most, and
   never more than two requests for each slot. A rest is remembered by the process that met it alone.
-- Slots of a process that dies, or that comes too late for them, are lost to the host; its places for `SHARE_TTL_S`.
+- Slots of a process that dies are lost to the host, and those that it comes too late for where another process has got
+  later ones meanwhile; its places for `SHARE_TTL_S`.
 - A slot is where the request leaves the process. What a new connection takes (DNS, TLS) is on top, so that the host may
   see two requests closer together than they left.
 - A pace that was cut counts for slots reserved from then on; what others hold (2 s at the most) is used.
@@ -28,7 +29,8 @@ from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
 from scraper.policy import budget as policy
-from scraper.policy.budget import Budget
+from scraper.policy.budget import Back, Budget
+from scraper.stores.questions import Questions
 from scraper.stores.scripts import RESERVE, SLOW
 
 AHEAD_S = 2.5  # slots are reserved this far ahead at the most
@@ -43,7 +45,8 @@ class Reservation:
     """Slots by the loop's clock: slot k of `slots` at `max(start_at, first_at + k * interval_s)`; with none granted, that
     of k = 0 is when there may be room. `interval_s` is the pace in force, 0 where there is none. `share` requests may be
     under way in this process, which may be fewer than there are: then none is begun until enough have ended.
-    `contended`: other processes wait for places."""
+    `contended`: other processes wait for places. `end`: when the host is free after these slots, by Redis's clock: what is
+    shown to give some of them back; `took_back`: whether that was done."""
 
     start_at: float
     first_at: float
@@ -51,6 +54,8 @@ class Reservation:
     slots: int
     share: int
     contended: bool = False
+    end: int = 0
+    took_back: bool = False
 
     def at(self, slot: int) -> float:
         return max(self.start_at, self.first_at + slot * self.interval_s)
@@ -61,11 +66,13 @@ class ServerClock:
     least bound of the last minute is the best. So slots are never early, and late by the fastest answer's way back."""
 
     KEPT_S = 30.0
+    LEAD_HALVES_S = 2.0
 
     def __init__(self) -> None:
         self._now = self._before = math.inf  # bounds of this half minute and the one before
         self._since = -math.inf
         self.lead_s = 0.005
+        self._heard_at = -math.inf
 
     def heard(self, asked: float, answered: float, server_s: float) -> float:
         """Takes an answer; returns what to add to Redis's time."""
@@ -75,7 +82,9 @@ class ServerClock:
         if answered - self._since > self.KEPT_S:
             self._before, self._now, self._since = self._now, math.inf, answered
         self._now = min(self._now, upper)
-        self.lead_s = min(LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, 0.9 * self.lead_s))
+        forgotten = 0.5 ** min(60.0, max(0.0, answered - self._heard_at) / self.LEAD_HALVES_S)
+        self.lead_s = min(LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, forgotten * self.lead_s))
+        self._heard_at = answered
         return min(self._now, self._before)
 
 
@@ -89,7 +98,7 @@ class Throttle:
         self._process = process
         self._clock = ServerClock()
         self._offset_s = 0.0
-        self._reserve = redis.register_script(RESERVE)
+        self._reserve = Questions(redis, RESERVE)
         self._slow = redis.register_script(SLOW)
 
     async def reserve(
@@ -102,9 +111,11 @@ class Throttle:
         inflight: int,
         good: int = 0,
         busy_until: float = 0.0,
+        back: Back | None = None,
     ) -> Reservation:
         """Asks for `slots` requests and a `share` of the host's places. `good` answers came since it was last asked; this
-        process holds slots up to `busy_until` (loop time; 0: none).
+        process holds slots up to `busy_until` (loop time; 0: none). Slots that come `back` are as if they had never been
+        reserved, if nobody has got later ones meanwhile; otherwise there are no new ones.
 
         Raises `DeferredError` where Redis does not answer: nothing is fetched without a budget.
         """
@@ -125,15 +136,19 @@ class Throttle:
             good,
             _us(policy.STEP),
             _us(policy.RECOVERS_S),
+            back.end if back else 0,
+            _us(back.interval_s) * back.slots if back else 0,
         ]
-        asked = loop.time()
         try:
-            answer = await self._reserve(keys=_keys(host), args=args)
+            asked, answer = await self._reserve.ask(_keys(host), args)
         except RedisError as error:  # no budget to be had: the page waits, and pays nothing
             raise DeferredError(AWAY_S) from error
-        now, start, first, pace, granted, mine, waiting, _ = (int(each) for each in answer)
+        now, start, first, pace, granted, mine, waiting, _, end, took_back = (int(each) for each in answer)
         self._offset_s = offset = self._clock.heard(asked, loop.time(), now / 1e6)
-        return Reservation(start / 1e6 + offset, first / 1e6 + offset, pace / 1e6, granted, mine, bool(waiting))
+        first_at = first / 1e6 + offset
+        return Reservation(
+            start / 1e6 + offset, first_at, pace / 1e6, granted, mine, bool(waiting), end, bool(took_back)
+        )
 
     async def slow(self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None) -> None:
         """The host rests for `rest_s`: nobody gets a slot before that is over. `age_s`: the request that left so long ago

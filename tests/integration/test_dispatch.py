@@ -128,7 +128,7 @@ def test_a_definition_that_is_not_valid_any_more_fails_its_crawl(engine: sa.Engi
 # --- dispatch: budgets -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("rate", "pages"), [("2/s", 20), ("30/m", 5), ("1/m", 1)])
+@pytest.mark.parametrize(("rate", "pages"), [("2/s", 12), ("30/m", 3), ("1/m", 1)])
 def test_a_host_gets_what_its_rate_lets_through_within_the_horizon(engine: sa.Engine, rate: str, pages: int) -> None:
     shop(engine, "slow", 200, rate=rate)
     assert [hosts_of(engine, lease_id) for lease_id in send(engine)] == [{"slow.example": pages}]
@@ -144,8 +144,8 @@ def test_a_slow_host_is_topped_up_in_batches_not_in_single_pages(engine: sa.Engi
     for number, page in enumerate(lease.pages, 1):
         store(engine, crawl, [SettledPage(settled(page.id, crawl, lease_id))])
         sent = send(engine)
-        assert len(sent) == (1 if number == 10 else 0)
-        assert leased(engine)["slow.example"] <= 20
+        assert len(sent) == (1 if number == 6 else 0)
+        assert leased(engine)["slow.example"] <= 12
         if sent:
             break
 
@@ -165,8 +165,8 @@ def test_a_host_does_not_wait_for_a_worker_that_is_probably_dead(engine: sa.Engi
     silent_for(engine, lease_id, frontier.SILENT_S / 2)
     assert send(engine) == []
     silent_for(engine, lease_id, frontier.SILENT_S + 1)
-    assert [hosts_of(engine, more) for more in send(engine)] == [{"slow.example": 20}]
-    assert leased(engine) == {"slow.example": 40}, "what it holds is its own until its lease runs out"
+    assert [hosts_of(engine, more) for more in send(engine)] == [{"slow.example": 12}]
+    assert leased(engine) == {"slow.example": 24}, "what it holds is its own until its lease runs out"
     assert send(engine) == []
 
 
@@ -175,7 +175,7 @@ def test_a_host_on_two_queues_has_one_budget(engine: sa.Engine) -> None:
     listings = [f"https://slow.example/l/{n}" for n in range(100)]
     add(engine, [new_page(crawl, url, Kind.LISTING, queue="residential", priority=11) for url in listings])
     send(engine)
-    assert leased(engine) == {"slow.example": 20}
+    assert leased(engine) == {"slow.example": 12}
 
 
 def test_pages_that_wait_for_their_time_are_not_sent(engine: sa.Engine) -> None:
@@ -194,7 +194,7 @@ def test_many_hosts_share_one_message(engine: sa.Engine) -> None:
     for n in range(30):
         shop(engine, f"slow{n}", 10, rate="12/m")
     (lease_id,) = send(engine)
-    assert hosts_of(engine, lease_id) == {f"slow{n}.example": 2 for n in range(30)}
+    assert hosts_of(engine, lease_id) == {f"slow{n}.example": 1 for n in range(30)}
 
 
 def test_hosts_with_few_pages_each_fill_one_message_too(engine: sa.Engine) -> None:
@@ -231,7 +231,7 @@ def test_unclaimed_low_priority_takes_no_room_from_high(engine: sa.Engine) -> No
     assert send(engine) == []
 
 
-@pytest.mark.parametrize(("rate", "low"), [("4/s", 40), ("unlimited", 800)])
+@pytest.mark.parametrize(("rate", "low"), [("4/s", 24), ("unlimited", 1200)])
 def test_pages_of_low_priority_that_are_out_take_nothing_of_their_hosts_budget_from_high(
     engine: sa.Engine, rate: str, low: int
 ) -> None:

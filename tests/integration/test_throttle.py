@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
 from scraper.fetch.gate import Gate
-from scraper.policy.budget import FLOOR, SETTLES_S, Budget, faster, slower
+from scraper.policy.budget import FLOOR, SETTLES_S, Back, Budget, faster, slower
 from scraper.stores import throttle
 from scraper.stores.throttle import AHEAD_S, LEAD_MAX_S, Reservation, ServerClock, Throttle
 
@@ -53,10 +53,11 @@ async def ask(
     burst: int = 1,
     good: int = 0,
     busy_until: float = 0.0,
+    back: Back | None = None,
 ) -> Reservation:
     budget = Budget(interval_s, concurrency, burst)
     return await one.reserve(
-        HOST, budget, slots=slots, share=share, inflight=inflight, good=good, busy_until=busy_until
+        HOST, budget, slots=slots, share=share, inflight=inflight, good=good, busy_until=busy_until, back=back
     )
 
 
@@ -560,6 +561,36 @@ def test_a_redis_that_lost_its_memory_is_told_which_slots_are_taken(valkey_url: 
 
 
 # --- Redis is away ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("burst", [1, 3])
+def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int) -> None:
+    async def work(client: aredis.Redis) -> None:
+        one, other = Throttle(client, "a"), Throttle(client, "b")
+        one._clock = other._clock = FirstClock()
+        got = await ask(one, interval_s=0.5, slots=4, share=1, burst=burst)
+        again = await ask(one, interval_s=0.5, slots=2, share=1, burst=burst, back=Back(got.end, 3, got.interval_s))
+        assert again.took_back and again.slots == 2
+        assert again.at(1) == pytest.approx(max(again.start_at, got.first_at + 2 * 0.5), abs=0.02)
+        late = await ask(other, interval_s=0.5, slots=1, share=1, burst=burst)
+        assert late.at(0) >= again.at(1) + 0.49 or burst > 1
+        refused = await ask(one, interval_s=0.5, slots=2, share=1, burst=burst, back=Back(again.end, 1, 0.5))
+        assert not refused.took_back and refused.slots == 0
+        assert refused.end == late.end, "nothing is taken from the other"
+
+    run(valkey_url, work)
+
+
+def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
+    async def work(client: aredis.Redis) -> None:
+        one = Throttle(client, "a")
+        got = await ask(one, interval_s=0.1, slots=10, share=1)
+        await asyncio.sleep(0.5)
+        again = await ask(one, interval_s=0.1, slots=2, share=1, back=Back(got.end, 10, got.interval_s))
+        assert again.took_back and first_s(again) >= -0.01
+        assert again.at(1) - again.at(0) == pytest.approx(0.1)
+
+    run(valkey_url, work)
 
 
 def test_without_redis_a_page_waits_and_pays_nothing(tmp_path: object) -> None:

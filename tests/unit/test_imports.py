@@ -1,0 +1,25 @@
+"""What a process imports before it does anything: a command that only shows its help, and a worker until it is ready."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+FETCHING = {"scraper.worker", "scraper.fetch.http", "httpx", "aiohttp", "price_parser", "curl_cffi"}
+HEAVY = {"sqlalchemy", "celery", "kombu", "pydantic", "redis", "psycopg", "lxml", "parsel", "rich", "alembic"}
+
+
+@pytest.mark.parametrize(
+    ("module", "without"),
+    [
+        pytest.param("scraper.cli.main", HEAVY | FETCHING, id="scraper --help"),
+        pytest.param("scraper.tasks", FETCHING, id="celery -A scraper"),
+    ],
+)
+def test_nothing_heavy_is_imported_before_it_is_needed(module: str, without: set[str]) -> None:
+    program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert set(json.loads(done.stdout)) & without == set()

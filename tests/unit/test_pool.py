@@ -1,0 +1,97 @@
+"""The places of a worker: what a batch takes up, and who begins when some of it comes free."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from scraper import places
+from scraper.places import LEAST_COST, Place
+from scraper.policy.routing import may_begin
+from scraper.pool import TaskPool
+
+LIMIT = 2
+
+
+class Batches:
+    """Batches in a pool's threads: each waits until it is told to end, and has its place."""
+
+    def __init__(self) -> None:
+        self.begun: dict[str, Place | None] = {}
+        self.changed = threading.Condition()
+        self.pool = TaskPool(LIMIT)
+        self._may_end = threading.Event()
+
+    def send(self, name: str, priority: int = 5) -> None:
+        def target(*_: object) -> None:
+            with self.changed:
+                self.begun[name] = places.here()
+                self.changed.notify_all()
+            self._may_end.wait(20)
+
+        self.pool.on_apply(target, ("task", "id", {"delivery_info": {"priority": priority}}))
+
+    def have_begun(self, *names: str) -> bool:
+        with self.changed:
+            return self.changed.wait_for(lambda: set(self.begun) >= set(names), 10) and set(self.begun) == set(names)
+
+    def place(self, name: str) -> Place:
+        place = self.begun[name]
+        assert place is not None
+        return place
+
+    def end(self) -> None:
+        self._may_end.set()
+        self.pool.executor.shutdown()
+
+
+@pytest.fixture
+def batches() -> Iterator[Batches]:
+    found = Batches()
+    yield found
+    found.end()
+
+
+def test_a_batch_that_waits_for_its_hosts_lets_others_begin(batches: Batches) -> None:
+    for name in "abcd":
+        batches.send(name)
+    assert batches.have_begun("a", "b")
+    batches.place("a").weigh(busy=0, paced=100, full=100)
+    assert batches.have_begun("a", "b"), "a quarter of a place and a whole one leave no whole one"
+    batches.place("b").weigh(busy=20, paced=40, full=100)
+    assert batches.have_begun("a", "b", "c")
+    batches.place("c").weigh(busy=0, paced=1, full=100)
+    assert batches.have_begun("a", "b", "c", "d")
+
+
+def test_what_is_urgent_begins_beside_lesser_work_and_before_it(batches: Batches) -> None:
+    for name, priority in (("low", 9), ("lower", 9), ("lowest", 9), ("urgent", 0)):
+        batches.send(name, priority)
+    assert batches.have_begun("low", "lower", "urgent")
+    batches.place("low").weigh(0, 0, 100)
+    batches.place("lower").weigh(0, 0, 100)
+    assert batches.have_begun("low", "lower", "urgent"), "the urgent one has a whole place"
+    batches.place("urgent").weigh(50, 0, 100)
+    assert batches.have_begun("low", "lower", "urgent", "lowest")
+
+
+def test_a_batch_never_takes_more_than_a_place_or_less_than_its_thread() -> None:
+    freed = []
+    place = Place(3, lambda: freed.append(1))
+    for busy, paced, cost in ((100, 0, 1), (300, 0, 1), (50, 40, 0.6), (0, 0, LEAST_COST), (0, 100, 0.25)):
+        place.weigh(busy, paced, 100)
+        assert place.cost == pytest.approx(cost)
+    assert len(freed) == 2, "told when it became less, and only then"
+
+
+def test_shares_of_places_add_up() -> None:
+    assert may_begin(3, {3: 15.0}, 16)
+    assert not may_begin(3, {3: 15.01}, 16)
+    assert not may_begin(3, {9: 15.5, 3: 0.25}, 16)
+    assert may_begin(9, {9: 14.0, 3: 12.0}, 16)
+
+
+def test_who_is_in_no_pool_has_no_place() -> None:
+    assert places.here() is None
