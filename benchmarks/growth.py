@@ -43,6 +43,7 @@ from scraper.stores.products import NewProduct
 
 SHARE = 0.5  # of the smallest frontier's pages that all rounds together settle
 SMALLEST = 5000
+ROUND_PAGES = 1000  # at the most
 EMPTY_ROOM = 100_000_000
 
 
@@ -69,10 +70,9 @@ class Frontier:
         self.crawler.crawl(self._answer, pages)
         self.wal += wal_bytes(self.crawler.engine) - began
 
-    def finish(self) -> None:
-        for site in self.sites:
-            if site.whole:
-                self.crawler.finish(site.crawl_id)
+    def finish(self, number: int) -> None:
+        """Ends the crawl of one of the sites that have been read whole."""
+        self.crawler.finish([site for site in self.sites if site.whole][number].crawl_id)
 
     def _discover(self, listings: int) -> None:
         found: list[NewPage] = []
@@ -140,7 +140,7 @@ def measure(config: Settings, sizes: Sequence[int], rounds: int, plans: Path | N
             stack.callback(place.crawler.close)
             places.append(place)
         inserted = {place.pages: sizes_of(place.crawler.engine) for place in places}
-        each = int(min(sizes) * SHARE) // rounds
+        each = min(ROUND_PAGES, int(min(sizes) * SHARE) // rounds)
         for place in places:  # statements prepared, connections open, caches as warm as they get
             place.round(each // 5)
             place.crawler.meter = Meter()
@@ -152,15 +152,15 @@ def measure(config: Settings, sizes: Sequence[int], rounds: int, plans: Path | N
         if plans:
             with explained.statements(places[-1].crawler.engine) as found:
                 places[-1].round(each // 5)
-                places[-1].finish()
+                places[-1].finish(0)
             plans.write_text(explained.text(found))
             say(f"plans of {len(found)} statements at {places[-1].pages:,} pages: {plans}")
-        for place in places:
-            place.crawler.finish(place.active[0].crawl_id)  # not drained: warms it up, ends nothing
+        for place in places:  # plans made, caches as warm as they get
+            place.finish(0)
             place.crawler.meter.walls.pop("finish")
-        for number in range(frontiers.READ_WHOLE if not plans else 0):
+        for number in range(1, frontiers.READ_WHOLE):
             for place in places:
-                place.crawler.finish([site for site in place.sites if site.whole][number].crawl_id)
+                place.finish(number)
         return [
             Size(place.pages, place.pages // frontiers.SITES, place.crawler.meter, inserted[place.pages], place.wal)
             for place in places
@@ -183,8 +183,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--site", type=int, default=50_000, metavar="N", help="with --recrawls: its pages")
     parser.add_argument("--home", type=Path, metavar="FOLDER", help="keep the inserted frontiers there for other runs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured there as well")
-    parser.add_argument("--explain", type=Path, metavar="FILE", help="EXPLAIN (ANALYZE, BUFFERS) of each statement,"
-                        " in the largest frontier; takes the place of the measured finish")  # fmt: skip
+    parser.add_argument("--explain", type=Path, metavar="FILE", help="EXPLAIN (ANALYZE, BUFFERS) of each statement"
+                        " in the largest frontier")  # fmt: skip
     args = parser.parse_args()
     try:
         args.sizes = sorted({int(number) for number in args.pages.split(",")})
