@@ -25,7 +25,8 @@ def make_engine(url: str, *, pool_size: int = 4) -> sa.Engine:
     Pages are found by their indexes: with PostgreSQL's own `random_page_cost`, made for discs that turn, it would rather
     read a table of some ten thousand rows whole for a hundred of them.
     """
-    options = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=10s -c jit=off -c random_page_cost=1.1"
+    options = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=10s"
+    options += " -c jit=off -c random_page_cost=1.1"
     dead_peer = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
     return sa.create_engine(
         url,
