@@ -55,7 +55,7 @@ def crawl(
         with engine.begin() as connection:
             text = definition(rig.shop_url, rig.concurrency)
             sites.sync(connection, [loader.load_text(text, "benchmarks/bench.yaml")])
-        with _fleet(rig, url, workers, spread, events) as pids:
+        with fleet_of(rig, url, workers, spread, events) as pids:
             runs = []
             for name in names:
                 rig.ask("reset")
@@ -67,7 +67,7 @@ def crawl(
 
 
 @contextmanager
-def _fleet(rig: Rig, database_url: str, workers: int, spread: bool, events: bool) -> Iterator[dict[str, int]]:
+def fleet_of(rig: Rig, database_url: str, workers: int, spread: bool, events: bool) -> Iterator[dict[str, int]]:
     """Process ids by name, once all of them serve their queues."""
     every, first = set(rig.contender_cores), {rig.contender_cores[0]}
     commands = {"coordinator": fleet.worker_command([COORDINATOR], name="coordinator", beat=True)}

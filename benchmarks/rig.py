@@ -95,19 +95,31 @@ class Rig:
 
 
 @contextmanager
-def rig(products: int, latency_ms: float, concurrency: int) -> Iterator[Rig]:
-    """Starts everything and ends it, processes of ours alone, whatever happens in between."""
-    with tempfile.TemporaryDirectory(prefix="scraper-bench-") as home, ExitStack() as stack:
+def servers(kept: Path | None = None) -> Iterator[Settings]:
+    """An embedded PostgreSQL and Valkey in a folder of their own, gone afterwards whatever happens in between; in one that
+    is `kept`, only stopped. This process's environment is theirs meanwhile."""
+    with ExitStack() as stack:
+        home = (
+            str(kept.absolute()) if kept else stack.enter_context(tempfile.TemporaryDirectory(prefix="scraper-bench-"))
+        )
         for name in NOT_OURS:
             os.environ.pop(name, None)
         os.environ |= {"SCRAPER_HOME": home, "SCRAPER_SITES": f"{home}/no-sites", "SCRAPER_LOG_LEVEL": "WARNING"}
         settings.load.cache_clear()
-        every = cores()
-        pin(os.getpid(), set(every[1:] or every))  # the servers inherit it
-        stack.callback(pin, os.getpid(), set(every))
         config = settings.load()
         stack.callback(embedded.down, config)
         embedded.up(config)
+        yield config
+
+
+@contextmanager
+def rig(products: int, latency_ms: float, concurrency: int) -> Iterator[Rig]:
+    """Starts everything and ends it, processes of ours alone, whatever happens in between."""
+    with ExitStack() as stack:
+        every = cores()
+        pin(os.getpid(), set(every[1:] or every))  # the servers inherit it
+        stack.callback(pin, os.getpid(), set(every))
+        config = stack.enter_context(servers())
         command = [
             sys.executable,
             "-m",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import sqlalchemy as sa
 
@@ -53,10 +53,11 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                 hosts[host.queue].append(host)
             held = frontier.held(connection, settings.lease_s)
             for queue, due in hosts.items():
-                if queue in depths and max(room_of(waiting[queue], depths[queue])) >= BATCHES_A_LEASE:
+                room = max(room_of(waiting[queue], depths[queue])) if queue in depths else 0
+                if room >= BATCHES_A_LEASE:
                     may = {host.host: allowances(host.rate_per_s, held[host.host], settings) for host in due}
                     most = {host.host: may[host.host][level_of(host.priority)] for host in due}
-                    pages = within(frontier.due_pages(connection, queue, most, paused), may)
+                    pages = _due(connection, queue, most, may, room * settings.batch_pages, paused)
                     batches += _fill(connection, queue, pages, waiting[queue], depths[queue], settings, held, paused)
             return batches
 
@@ -88,6 +89,53 @@ def _suspects(
             left -= len(made)
             waiting[some.queue].update(level_of(batch.priority) for batch in made)
     return batches
+
+
+def _due(
+    connection: sa.Connection,
+    queue: str,
+    most: Mapping[str, int],
+    may: Mapping[str, Sequence[int]],
+    wanted: int,
+    paused: Sequence[int],
+) -> Due:
+    """What is due and may be leased, as far as the most urgent `wanted` pages need it. A little of each host is read first,
+    and only where that does not do more of those that have more: it costs as much as is leased, not as much as is due."""
+    most = {host: min(pages, wanted) for host, pages in most.items()}
+    little = {host: min(pages, max(2, 2 * wanted // len(most))) for host, pages in most.items()}
+    found = frontier.due_pages(connection, queue, little, paused)
+    more = unread(found, little, most)
+    if more and not enough(within(found, may), boundary(found, more), wanted):
+        again = frontier.due_pages(connection, queue, {host: most[host] for host in more}, paused)
+        for priority, hosts in again.items():
+            found[priority] |= hosts
+    return within(found, may)
+
+
+def unread(found: Due, read: Mapping[str, int], most: Mapping[str, int]) -> set[str]:
+    """The hosts that may have more pages due than were read, and are allowed more.
+
+    >>> unread({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 2}, {"a": 9, "b": 9, "c": 2})
+    {'a'}
+    """
+    total: Counter[str] = Counter()
+    for hosts in found.values():
+        total += hosts
+    return {host for host in read if read[host] < most[host] and total[host] >= read[host]}
+
+
+def boundary(found: Due, hosts: Collection[str]) -> int:
+    """What is not read of these hosts is no more urgent than that: the highest of their lowest priorities.
+
+    >>> boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"])
+    11
+    """
+    return max(min(priority for priority, pages in found.items() if pages[host]) for host in hosts)
+
+
+def enough(due: Due, priority: int, wanted: int) -> bool:
+    """Whether so many pages are due of at least this priority."""
+    return sum(hosts.total() for each, hosts in due.items() if each >= priority) >= wanted
 
 
 def _fill(

@@ -18,13 +18,14 @@ from scraper.stores.database import retried
 
 log = structlog.get_logger()
 
+# Of the site alone, which has an index: no more is read than the site has pages.
 READ = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        coalesce(bool_or(kind = 'product' AND status IN ('ok', 'unchanged')), false) AS any_product
   FROM (SELECT *, kind <> 'product' AND (status IN ('dead', 'invalid')
                                          OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread
-          FROM pages WHERE crawl_id = :id) AS of_crawl
+          FROM pages WHERE site_id = :site_id AND crawl_id = :id) AS of_crawl
 """)
 
 
@@ -36,7 +37,7 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
             crawl = crawls.lock_drained(connection, crawl_id)
             if crawl is None:
                 return
-            read = connection.execute(READ, {"id": crawl_id}).one()
+            read = connection.execute(READ, {"id": crawl_id, "site_id": crawl.site_id}).one()
             status, note = judge_crawl(crawl, read)
             whole = status is CrawlStatus.COMPLETED and read.unread == 0 and crawl.links_cut == 0
             whole = whole and crawl.trigger != REPLAY  # which has asked for a few pages only

@@ -54,10 +54,11 @@ SELECT c.id FROM crawls c
 """)
 
 # A product whose page this crawl reached and did not find gone is listed; one it missed is so only after a second miss.
+# A product's page is of its site: said twice, so that the pages of other sites are not read.
 DELIST = sa.text("""
 WITH seen AS (
     SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone') AS listed
-      FROM products pr JOIN pages pg ON pg.id = pr.page_id WHERE pr.site_id = :site_id
+      FROM products pr JOIN pages pg ON pg.id = pr.page_id WHERE pr.site_id = :site_id AND pg.site_id = :site_id
 )
 UPDATE products pr
    SET missed_crawls = CASE WHEN seen.listed THEN 0 ELSE least(pr.missed_crawls + 1, 1000) END,

@@ -146,19 +146,20 @@ SELECT may.host, due.priority, count(*) AS pages
  GROUP BY may.host, due.priority
 """)
 
+# An array, which is made once: joined with what is picked, the whole table would be read where it is not large, for nobody
+# can tell beforehand how many pages are wanted.
 LEASE = sa.text(f"""
 WITH want AS (
     SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS w(host text, pages int)
-), picked AS (
+)
+UPDATE pages p
+   SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
+ WHERE p.id = ANY (ARRAY(
     SELECT due.id FROM want CROSS JOIN LATERAL (
         SELECT id FROM pages
          WHERE status = 'due' AND queue = :queue AND host = want.host AND not_before <= now() AND losses < {SUSPECT_LOSSES}
            AND crawl_id <> ALL (:paused)
-         ORDER BY priority DESC, not_before LIMIT want.pages FOR UPDATE SKIP LOCKED) due
-)
-UPDATE pages p
-   SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
-  FROM picked WHERE p.id = picked.id
+         ORDER BY priority DESC, not_before LIMIT want.pages FOR UPDATE SKIP LOCKED) due))
 RETURNING p.id, p.lease_id, p.priority
 """).bindparams(
     sa.bindparam("products", type_=sa.Uuid),

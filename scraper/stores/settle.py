@@ -22,6 +22,8 @@ from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct
 
 # A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did.
+# `IS NOT DISTINCT FROM`, though neither is ever null, keeps PostgreSQL from finding each page by its lease, among a
+# hundred others.
 FENCE = sa.text("""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, status text, delay float8,
@@ -44,7 +46,7 @@ UPDATE pages p
        content_hash = CASE WHEN s.status = 'ok' THEN s.hash ELSE p.content_hash END,
        fetched_at = CASE WHEN s.status IN ('ok', 'unchanged') THEN now() ELSE p.fetched_at END,
        settled_at = now()
-  FROM s WHERE p.id = s.id AND p.lease_id = s.lease
+  FROM s WHERE p.id = s.id AND p.lease_id IS NOT DISTINCT FROM s.lease AND s.lease IS NOT NULL
 RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 """)
 

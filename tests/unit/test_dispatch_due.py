@@ -1,0 +1,94 @@
+"""Dispatch reads no more of the frontier than it leases, and still takes the most urgent pages."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper import dispatch
+from scraper.dispatch import Due, boundary, enough, next_batch, unread
+from scraper.policy.routing import PRIORITY_LEVELS
+from scraper.stores import frontier
+
+HOSTS = st.dictionaries(
+    st.sampled_from([f"h{n}" for n in range(12)]),
+    st.dictionaries(st.integers(0, 5), st.integers(1, 60), min_size=1, max_size=3),
+    min_size=1,
+)
+
+
+class Table:
+    """Due pages in memory, read as `frontier.due_pages` reads them; counts what was read."""
+
+    def __init__(self, hosts: Mapping[str, Mapping[int, int]]) -> None:
+        self.hosts = hosts
+        self.read = 0
+
+    def due_pages(self, _: object, __: str, allowances: Mapping[str, int], ___: Sequence[int]) -> Due:
+        found: dict[int, Counter[str]] = defaultdict(Counter)
+        for host, left in allowances.items():
+            for priority in sorted(self.hosts[host], reverse=True):
+                taken = min(left, self.hosts[host][priority])
+                if taken > 0:
+                    found[priority][host] = taken
+                    left -= taken
+                    self.read += taken
+        return found
+
+
+def due(table: Table, allowed: int, wanted: int, patch: pytest.MonkeyPatch) -> Due:
+    patch.setattr(frontier, "due_pages", table.due_pages)
+    most = dict.fromkeys(table.hosts, allowed)
+    may = {host: [allowed] * PRIORITY_LEVELS for host in most}
+    connection: sa.Connection = object()  # type: ignore[assignment] # never asked
+    return dispatch._due(connection, "datacenter", most, may, wanted, ())
+
+
+def by_priority(due: Due, wanted: int) -> Counter[int]:
+    """How many pages of each priority the batches of one dispatch get."""
+    left = {priority: Counter(hosts) for priority, hosts in due.items()}
+    taken: Counter[int] = Counter()
+    while taken.total() < wanted:
+        before = {priority: hosts.total() for priority, hosts in left.items()}
+        if not next_batch(left, min(10, wanted - taken.total()), Counter()):
+            break
+        taken += Counter({priority: count - left[priority].total() for priority, count in before.items()})
+    return taken
+
+
+@given(HOSTS, st.integers(1, 100), st.integers(1, 120))
+def test_what_is_leased_is_as_urgent_and_as_much_as_if_all_were_read(
+    hosts: Mapping[str, Mapping[int, int]], allowed: int, wanted: int
+) -> None:
+    table = Table(hosts)
+    every = table.due_pages(None, "", dict.fromkeys(hosts, allowed), ())
+    with pytest.MonkeyPatch.context() as patch:
+        some = due(table, allowed, wanted, patch)
+    assert by_priority(some, wanted) == by_priority(every, wanted)
+
+
+def test_of_many_hosts_with_many_pages_little_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table({f"h{n}": {10: 5000} for n in range(100)})
+    assert sum(hosts.total() for hosts in due(table, 800, 200, monkeypatch).values()) >= 200
+    assert table.read <= 400
+
+
+def test_a_large_host_among_small_ones_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table({"large": {10: 5000}} | {f"h{n}": {10: 1} for n in range(99)})
+    assert due(table, 800, 200, monkeypatch)[10]["large"] == 200
+
+
+def test_what_was_not_read_and_might_be_more_urgent_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table({"urgent": {19: 5000}} | {f"h{n}": {10: 5000} for n in range(99)})
+    assert due(table, 800, 200, monkeypatch)[19]["urgent"] == 200
+
+
+def test_parts() -> None:
+    assert unread({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 0}, {"a": 9, "b": 9, "c": 0}) == {"a"}
+    assert boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"]) == 11
+    assert enough({11: Counter(a=1), 10: Counter(b=3)}, 10, 4) and not enough({11: Counter(a=1)}, 10, 4)
