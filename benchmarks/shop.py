@@ -61,6 +61,8 @@ class Server:
         self.stopped = False
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.listener, selectors.EVENT_READ, None)
+        self.waking, self.wakes = socket.socketpair()
+        self.selector.register(self.waking, selectors.EVENT_READ, self.waking)
         for item in self.shop.generation.items.values():
             self.page(item.path.encode())
         for number in range(1, pages(len(self.shop.generation.listings["all"]), PAGE_SIZE) + 1):
@@ -80,6 +82,8 @@ class Server:
             for key, events in self.selector.select(pause_s):
                 if key.data is None:
                     self._accept()
+                elif key.data is self.waking:
+                    self.stopped = True
                 elif events & selectors.EVENT_WRITE:
                     self._send(key.data, b"")
                 else:
@@ -95,9 +99,8 @@ class Server:
         self.selector.close()
 
     def stop(self) -> None:
-        """From another thread: the next connection wakes the loop, and it ends."""
-        self.stopped = True
-        socket.create_connection(self.listener.getsockname(), timeout=5).close()
+        """From another thread: the loop ends."""
+        self.wakes.close()
 
     def _accept(self) -> None:
         try:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
-from typing import Self
+
+from tests.threaded import Threaded
 
 Misdeed = Callable[[asyncio.StreamWriter], Awaitable[None]]
 HTML = "text/html; charset=utf-8"
@@ -105,26 +104,15 @@ def bomb(size: int) -> Answer:
     return Answer(gzip.compress(bytes(size), 9), headers=("Content-Encoding: gzip",))
 
 
-class OddShop:
+class OddShop(Threaded):
     """Serves pages on as many ports as asked for; each port is a host of its own to a crawler."""
 
     def __init__(self, ports: int = 1) -> None:
+        super().__init__()
         self.requests: list[tuple[float, int, str]] = []
         self.tries: Counter[tuple[int, str]] = Counter()
         self._pages: dict[tuple[int, str], Pages] = {}
         self._count = ports
-        self._loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(10)
 
     def url(self, target: str = "", port: int = 0) -> str:
         return f"http://127.0.0.1:{self.ports[port]}{target}"
@@ -140,36 +128,18 @@ class OddShop:
     def times(self, port: int) -> list[float]:
         return [when for when, at, _ in self.requests if at == port]
 
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
-
-    async def _serve(self) -> None:
-        self._stopped = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+    async def _listen(self) -> list[asyncio.Server]:
         servers = []
         for port in range(self._count):
-            servers.append(await asyncio.start_server(lambda r, w, p=port: self._connection(r, w, p), "127.0.0.1", 0))
+            serve = self._tracked(lambda r, w, p=port: self._connection(r, w, p))
+            servers.append(await asyncio.start_server(serve, "127.0.0.1", 0))
         self.ports = [server.sockets[0].getsockname()[1] for server in servers]
-        self._ready.set()
-        await self._stopped.wait()
-        for server in servers:
-            server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        return servers
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-            while not writer.transport.is_closing():
-                head = await reader.readuntil(b"\r\n\r\n")
-                await self._answer(head.split(b" ", 2)[1].decode("latin-1"), writer, port)
-        with suppress(Exception):
-            writer.close()
+        while not writer.transport.is_closing():
+            head = await reader.readuntil(b"\r\n\r\n")
+            await self._answer(head.split(b" ", 2)[1].decode("latin-1"), writer, port)
 
     async def _answer(self, target: str, writer: asyncio.StreamWriter, port: int) -> None:
         self.requests.append((time.monotonic(), port, target))

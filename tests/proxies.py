@@ -10,16 +10,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import ssl
-import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Self
 from urllib.parse import urlsplit
 
 from tests.odd_shop import listing, product, redirect
+from tests.threaded import Threaded
 
 DIRECT = "127.0.0.1"
 CHALLENGE = (
@@ -68,10 +66,11 @@ class TestProxy:
         return f"{self.scheme}://{login}127.0.0.1:{self.port}"
 
 
-class Field:
+class Field(Threaded):
     """The shop and its proxies, served from a thread of their own."""
 
     def __init__(self, *proxies: TestProxy, products: int = 20, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__()
         self.proxies = list(proxies)
         self.hits: list[Hit] = []
         self.banned: set[str] = set()
@@ -83,18 +82,6 @@ class Field:
         self.robots = b"User-agent: *\nDisallow: /private\n"
         self.products = products
         self._tls = tls
-        self._loop = asyncio.new_event_loop()
-        self._ready = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        assert self._ready.wait(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stopped.set)
-        self._thread.join(10)
 
     @property
     def url(self) -> str:
@@ -154,13 +141,7 @@ class Field:
 
     # The rest is sockets.
 
-    def _run(self) -> None:
-        self._loop.run_until_complete(self._serve())
-        self._loop.close()
-
-    async def _serve(self) -> None:
-        self._stopped = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+    async def _listen(self) -> list[asyncio.Server]:
         shop = await asyncio.start_server(self._tracked(self._shop), "127.0.0.1", 0, ssl=self._tls)
         self.port = shop.sockets[0].getsockname()[1]
         servers = [shop]
@@ -173,26 +154,7 @@ class Field:
             if proxy.mode == "closed":
                 server.close()
             servers.append(server)
-        self._ready.set()
-        await self._stopped.wait()
-        for server in servers:
-            server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _tracked(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            with suppress(OSError, EOFError, asyncio.CancelledError, asyncio.LimitOverrunError):
-                await handle(reader, writer)
-            with suppress(Exception):
-                writer.close()
-
-        return run
+        return servers
 
     async def _shop(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = str(writer.get_extra_info("peername")[0])

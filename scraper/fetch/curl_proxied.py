@@ -118,6 +118,7 @@ class _ProxiedExchange(Exchange):
         return theirs.detach()
 
     async def _join(self, ours: socket.socket) -> None:
+        """Lasts for as long as the connection does."""
         try:
             far = await through(self.dial, self._url.host, port_of(self._url), proxy_tls=self._tls, tunnel=True)
         except asyncio.CancelledError:
@@ -139,6 +140,10 @@ class _ProxiedExchange(Exchange):
         other.other, one.other = one, other
         other.transport = near
         one.joined()
+        try:
+            await one.over.wait()  # all that came from there is on its way to libcurl
+        finally:
+            far.abort()
 
 
 class _End(asyncio.Protocol):
@@ -147,6 +152,7 @@ class _End(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: _End | None = None
+        self.over = asyncio.Event()  # set at both ends when one is lost
         self._early: list[bytes] = []
         self._lost = False
 
@@ -156,7 +162,7 @@ class _End(asyncio.Protocol):
             self.other.transport.write(data)
         self._early.clear()
         if self._lost:
-            self.other.transport.close()
+            self._end()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -169,7 +175,12 @@ class _End(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
+        self._end()
+
+    def _end(self) -> None:
+        self.over.set()
         if self.other is not None and self.other.transport is not None:
+            self.other.over.set()
             self.other.transport.close()
 
     def pause_writing(self) -> None:

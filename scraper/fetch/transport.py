@@ -114,7 +114,7 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             message, payload = await _asked(protocol, head, timeout.get("read"))
             stream = _Stream(connection, payload)
         except BaseException:
-            connection.close()
+            _drop(connection)
             raise
         return httpx.Response(message.code, headers=message.raw_headers, stream=stream, request=request)
 
@@ -196,7 +196,14 @@ class _Stream(httpx.AsyncByteStream):
         return data
 
     async def aclose(self) -> None:
-        self._connection.close()  # nothing happens where it was released
+        _drop(self._connection)  # nothing happens where it was released
+
+
+def _drop(connection: Connection) -> None:
+    """At once: with TLS a farewell would keep it open for as long as the other side cares to be silent."""
+    if connection.protocol is not None:
+        connection.protocol.abort()
+    connection.close()
 
 
 class _Protocol(ResponseHandler):

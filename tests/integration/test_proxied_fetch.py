@@ -23,9 +23,6 @@ from tests.hostile_server import self_signed
 from tests.integration.test_fetch import OVER, POLICY, FakeResolver, Http2Fetcher
 from tests.proxies import DIRECT, SECRET, Field, TestProxy
 
-# A connection that fails within its tunnel is aborted as its loop ends, and may be collected before the loop has seen to it.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-
 
 @pytest.fixture(autouse=True)
 def collected() -> Iterator[None]:
@@ -234,6 +231,16 @@ def test_a_certificate_that_is_not_acceptable_is_refused_through_a_proxy(
     with Field(secure) as field:
         error = failure(f"{field.url}/p/1", via_of(secure))
         assert (error.outcome, error.signal) == (Outcome.PROXY_FAILED, ProxySignal.UNUSABLE)
+
+
+def test_a_host_that_is_not_acceptable_is_refused_within_the_tls_of_its_proxy(
+    certificate: tuple[ssl.SSLContext, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
+    proxy = TestProxy(1, "https", tls=certificate[0])
+    with Field(proxy, tls=self_signed(tmp_path)) as field:
+        assert failure(f"{field.url}/p/1", via_of(proxy)).outcome is Outcome.TLS
+        assert field.hits == []
 
 
 def test_an_identity_keeps_its_cookies_and_its_browser() -> None:
