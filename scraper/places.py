@@ -18,12 +18,17 @@ LEAST_COST = 1 / 8  # of a batch: its thread
 
 class Place:
     """What one batch takes up: a whole place where all its pages keep the worker busy, less once some are done or wait for
-    their host's turn; so a batch does not keep others out for as long as its slowest host takes."""
+    their host's turn; so a batch does not keep others out for as long as its slowest host takes. `coming` until its first
+    pages wait for their turn: less urgent batches do not begin meanwhile, or they would be served first."""
 
-    __slots__ = ("_freed", "cost", "level")
+    __slots__ = ("_freed", "coming", "cost", "level")
 
     def __init__(self, level: int, freed: Callable[[], None]) -> None:
-        self.level, self.cost, self._freed = level, 1.0, freed
+        self.level, self.cost, self.coming, self._freed = level, 1.0, True, freed
+
+    def came(self) -> None:
+        self.coming = False
+        self._freed()
 
     def weigh(self, busy: int, paced: int, full: int) -> None:
         """`busy` and `paced` pages are left; `full` would be a whole batch. From any thread."""

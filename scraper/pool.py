@@ -3,7 +3,8 @@
 A thread costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority has all the places,
 less those of batches that are at least as urgent. With 16 places and 16 batches of low priority under way, one of high
 priority begins at once, and the next one of low priority waits until fewer than 16 are under way in all. Messages that wait
-here (read, not yet acknowledged) go by priority, then in the order in which they came.
+here (read, not yet acknowledged) go by priority, then in the order in which they came; and while an urgent one is being
+claimed, a lesser one that came right behind it does not overtake it.
 
 A batch takes up a whole place at first, and less as it goes on (`scraper.places.Place`): what waits for slow hosts leaves
 room for what could be fetched meanwhile. So 128 batches may be under way in 16 places, at the most.
@@ -70,11 +71,16 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
 
     def _begin(self) -> None:
         with self._lock:
-            while self._waiting and may_begin(-self._waiting[0][0], self._begun(), self.limit):
+            while self._waiting and self._may_begin(-self._waiting[0][0]):
                 below, _, future, call = heapq.heappop(self._waiting)
                 place = Place(-below, self._begin)
                 self._under_way.add(place)
                 self.executor.submit(self._run, place, future, call)
+
+    def _may_begin(self, level: int) -> bool:
+        if any(place.coming and place.level > level for place in self._under_way):
+            return False
+        return may_begin(level, self._begun(), self.limit)
 
     def _begun(self) -> Mapping[int, float]:
         begun: dict[int, float] = defaultdict(float)

@@ -94,8 +94,11 @@ class Scraper:
         for gate, pages in batch.queued.items():
             for _ in range(min(len(pages), gate.limits.concurrency, LANES_MAX)):
                 lanes.append(self._lane(batch, gate, pages))
+        work = asyncio.gather(*lanes)
+        if batch.place is not None:
+            asyncio.get_running_loop().call_soon(batch.place.came)  # after each lane's first step
         try:
-            await asyncio.gather(*lanes)
+            await work
         finally:
             for gate, pages in batch.queued.items():  # none, unless the batch was given up
                 gate.pending -= len(pages)

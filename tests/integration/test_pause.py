@@ -106,7 +106,7 @@ def test_other_sites_go_on_on_the_same_host(engine: sa.Engine, queue: str) -> No
 
 
 @pytest.mark.parametrize("urgent", [8, 10, 12], ids=["paused less urgent", "both alike", "paused more urgent"])
-@pytest.mark.parametrize("rate", ["unlimited", "1/s"])
+@pytest.mark.parametrize("rate", ["unlimited", "2/s"])
 def test_a_paused_site_holds_up_nobody_on_its_host_and_queue(engine: sa.Engine, urgent: int, rate: str) -> None:
     """Its pages are looked past, however urgent, and so is its rate."""
     shop(engine, "shop", 30, host="market.example", priority=urgent)

@@ -42,8 +42,11 @@ class Batches:
         assert place is not None
         return place
 
-    def end(self) -> None:
+    def let_go(self) -> None:
         self._may_end.set()
+
+    def end(self) -> None:
+        self.let_go()
         self.pool.executor.shutdown()
 
 
@@ -73,6 +76,7 @@ def test_what_is_urgent_begins_beside_lesser_work_and_before_it(batches: Batches
     batches.place("low").weigh(0, 0, 100)
     batches.place("lower").weigh(0, 0, 100)
     assert batches.have_begun("low", "lower", "urgent"), "the urgent one has a whole place"
+    batches.place("urgent").came()
     batches.place("urgent").weigh(50, 0, 100)
     assert batches.have_begun("low", "lower", "urgent", "lowest")
 
@@ -95,3 +99,27 @@ def test_shares_of_places_add_up() -> None:
 
 def test_who_is_in_no_pool_has_no_place() -> None:
     assert places.here() is None
+
+
+def test_a_lesser_batch_does_not_overtake_an_urgent_one_that_is_being_claimed(batches: Batches) -> None:
+    batches.send("urgent", priority=0)
+    assert batches.have_begun("urgent")
+    batches.send("lesser", priority=9)
+    batches.send("as urgent", priority=0)
+    assert batches.have_begun("urgent", "as urgent")
+    batches.place("urgent").came()
+    assert batches.have_begun("urgent", "as urgent")
+    batches.place("urgent").weigh(0, 0, 100)
+    batches.place("as urgent").weigh(0, 0, 100)
+    assert batches.have_begun("urgent", "as urgent")
+    batches.place("as urgent").came()
+    assert batches.have_begun("urgent", "as urgent", "lesser")
+
+
+def test_one_whose_claim_came_to_nothing_holds_up_nobody(batches: Batches) -> None:
+    for name in ("urgent", "as urgent"):
+        batches.send(name, priority=0)
+    batches.send("lesser", priority=9)
+    assert batches.have_begun("urgent", "as urgent")
+    batches.let_go()
+    assert batches.have_begun("urgent", "as urgent", "lesser")
