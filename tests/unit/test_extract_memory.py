@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from lxml import etree
 
+from scraper.crawl_context import make_context
 from scraper.domain import Kind
+from scraper.settings import Settings
 from scraper.sites import names, selectors
 from scraper.sites.decode import parse_html
+from scraper.sites.loader import load_text
 from tests.unit.extracting import fetched, site
 
 PAGE = "<html><body><h1>A</h1><p class='price'>1.00</p><p>B</p><p>B</p><a href='/p/1'>x</a></body></html>"
@@ -62,6 +65,16 @@ def test_an_evaluation_leaves_nothing_in_the_error_log(xpath: str) -> None:
 
     assert all(compiled(root) for _ in range(3))
     assert len(compiled.error_log) == 0
+
+
+def test_crawls_by_one_definition_share_it() -> None:
+    """A worker keeps 2,000 crawls' contexts, of which the definition is three quarters."""
+    config = Settings()
+    contexts = [make_context(crawl_id, 1, load_text(DEFINITION, "shop.yaml"), config) for crawl_id in range(2)]
+    other = make_context(2, 1, load_text(f"rate: 1/s\n{DEFINITION}", "shop.yaml"), config)
+
+    assert contexts[0].site is contexts[1].site is contexts[1].extractor.site
+    assert other.site.rate_per_s == 1 != contexts[0].site.rate_per_s
 
 
 def test_names_that_a_shop_makes_up_are_not_kept() -> None:
