@@ -76,7 +76,10 @@ def budget_of(site: Site) -> Budget:
 
 
 def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) -> CrawlContext:
-    """Compiles a crawl's context. Costs some milliseconds; keep it."""
+    """Compiles a crawl's context. Costs some milliseconds; keep it. Crawls by the same definition share one `Site`, which is
+    most of a context: 5 KB in place of 16."""
+    extractor = compile_site(site)
+    site = extractor.site
     hosts = site.allowed_hosts
     policy = FetchPolicy(
         user_agent=site.user_agent or settings.user_agent,
@@ -99,7 +102,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         crawl_id=crawl_id,
         site_id=site_id,
         site=site,
-        extractor=compile_site(site),
+        extractor=extractor,
         policy=policy,
         policies={kind: _policy(policy, kind, settings, proxied=needs[kind] is not None) for kind in Kind},
         needs=needs,

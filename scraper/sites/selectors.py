@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import regex
 from cssselect import SelectorError
@@ -19,7 +19,8 @@ from parsel.xpathfuncs import setup as _register_has_class
 
 REGEX_TIMEOUT_S = 1.0
 QUICK_CHARS = 1000
-NAMESPACES = {"re": "http://exslt.org/regular-expressions", "set": "http://exslt.org/sets"}  # as parsel has them
+REGEXPS = {"re": "http://exslt.org/regular-expressions"}  # as parsel has them, and sets
+SETS = {"set": "http://exslt.org/sets"}
 
 _register_has_class()
 _TRANSLATOR = HTMLTranslator()
@@ -166,11 +167,31 @@ def parse_jsonld(path: str) -> JsonPath:
 
 def _compiled(xpath: str) -> etree.XPath:
     try:
-        compiled = etree.XPath(xpath, namespaces=NAMESPACES, smart_strings=False)
+        compiled = _AnewEachTime(xpath) if "set:" in xpath else _evaluator(xpath, REGEXPS)
         compiled(_EMPTY)  # unknown functions and prefixes show only now
     except (etree.XPathError, ValueError, TypeError) as error:
         raise ValueError(_reason(error)) from None
     return compiled
+
+
+def _evaluator(xpath: str, namespaces: dict[str, str]) -> etree.XPath:
+    return etree.XPath(xpath, namespaces=namespaces, smart_strings=False)
+
+
+class _AnewEachTime(etree.XPath):
+    """An XPath that may use EXSLT's sets: compiled again for every page, which costs 10 us.
+
+    lxml registers the functions of sets (of dates, math and strings too, but not its own regular expressions) with each
+    evaluation of an XPath that knows their prefix, used or not. From the second time on libxml2 (2.13 and later) complains,
+    and lxml adds that to the evaluator's error log, which nobody can empty. A worker grew by 160 to 500 bytes for each page
+    and selector, with the holes that the entries leave between them.
+    """
+
+    def __init__(self, xpath: str) -> None:
+        super().__init__(xpath, namespaces=REGEXPS | SETS, smart_strings=False)
+
+    def __call__(self, _etree_or_element: Any, **_variables: Any) -> Any:  # lxml names them so
+        return _evaluator(self.path, REGEXPS | SETS)(_etree_or_element, **_variables)
 
 
 def _reason(error: Exception) -> str:
