@@ -16,7 +16,7 @@ from lxml import etree
 
 from scraper.domain import Extracted, Fetched, Kind, Link
 from scraper.extract.listing import Gate
-from scraper.sites import names, selectors
+from scraper.sites import selectors
 from scraper.sites.definition import Sitemap
 
 UNPACKED_MAX_BYTES = 52_428_800
@@ -118,7 +118,6 @@ def _robots_lines(body: bytes) -> Iterator[Entry]:
 
 
 def _xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
-    names.met(len(body))
     events = etree.iterparse(
         BytesIO(body), events=("start", "end"), recover=True, resolve_entities=False, no_network=True, load_dtd=False,
         dtd_validation=False, attribute_defaults=False, huge_tree=False,

@@ -12,8 +12,6 @@ from typing import NamedTuple
 from lxml import etree
 from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, to_unicode
 
-from scraper.sites import names
-
 _NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
 _NOT_TEXT_CODECS = frozenset({"hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode",
@@ -77,7 +75,6 @@ def parse_html(utf8: bytes) -> etree._Element:
     """The root element; of anything at all. lxml stops at 2,048 levels of nesting, where browsers stop at 512."""
     if b"\x00" in utf8:
         utf8 = utf8.replace(b"\x00", b"")
-    names.met(len(utf8))
     # A parser a page costs 0.4 us and lets threads parse side by side; ids are looked up in the tree anyway.
     parser = etree.HTMLParser(encoding="utf-8", recover=True, no_network=True, huge_tree=True)
     try:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lxml import etree
 
 from scraper.crawl_context import make_context
 from scraper.domain import Kind
 from scraper.settings import Settings
-from scraper.sites import names, selectors
+from scraper.sites import selectors
 from scraper.sites.decode import parse_html
 from scraper.sites.loader import load_text
 from tests.unit.extracting import fetched, site
@@ -75,36 +73,3 @@ def test_crawls_by_one_definition_share_it() -> None:
 
     assert contexts[0].site is contexts[1].site is contexts[1].extractor.site
     assert other.site.rate_per_s == 1 != contexts[0].site.rate_per_s
-
-
-def test_names_that_a_shop_makes_up_are_not_kept() -> None:
-    """21 MB of pages in a process of its own, each with 2,000 attributes that no other has: 30 MB if all were kept."""
-    script = """
-import psutil
-from scraper.sites.decode import parse_html
-def size(): return psutil.Process().memory_info().rss
-def page(number): return b"".join(b"<p data-%08x%04x=''>a</p>" % (number, each) for each in range(2000))
-for number in range(100): parse_html(page(number))
-before = size()
-for number in range(100, 500): parse_html(page(number))
-print((size() - before) / 1e6)
-"""
-    grown_mb = float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
-
-    assert grown_mb < 10
-
-
-def test_trees_outlive_the_names_they_were_made_of() -> None:
-    """And a parser that somebody keeps goes on working, in a thread that never forgets as in one that does."""
-    parser = etree.HTMLParser()
-    kept: list[Any] = []
-    for number in range(50):
-        names.forget()
-        kept.append(parse_html(b"<div data-%d='a'><p>b</p></div>" % number))
-        kept.append(etree.fromstring(b"<html><body><div data-%d='a'><p>b</p></div></body></html>" % number, parser))
-        kept[0].append(kept[-1].find(".//p"))
-    gc.collect()
-
-    assert [list(root.find(".//div").attrib) for root in kept] == [[f"data-{n}"] for n in range(50) for _ in range(2)]
-    assert len(kept[0].findall("p")) == 50
-    assert b"data-0" in etree.tostring(kept[0])
