@@ -39,22 +39,25 @@ def _require_servers(**_: Any) -> None:
     from scraper.ending import STARTED_ANEW
     from scraper.stores.database import make_engine
 
-    give_up_at = time.monotonic() + (settings.load().away_s if os.environ.pop(STARTED_ANEW, None) else 0.0)
     try:
-        while True:
-            try:
-                servers.require_reachable(settings.load())
-                break
-            except ServerUnavailableError:
-                if time.monotonic() >= give_up_at:
-                    raise
-                time.sleep(1)
+        _wait_for_servers(settings.load().away_s if os.environ.pop(STARTED_ANEW, None) else 0.0)
         engine = make_engine(settings.load().postgres_url)
         migrations.require_current(engine)
         engine.dispose()
     except ScraperError as error:
         print(f"scraper: {error}", file=sys.stderr, flush=True)
         sys.exit(error.exit_code)
+
+
+def _wait_for_servers(longest_s: float) -> None:
+    give_up_at = time.monotonic() + longest_s
+    while True:
+        try:
+            return servers.require_reachable(settings.load())
+        except ServerUnavailableError:
+            if time.monotonic() >= give_up_at:
+                raise
+        time.sleep(1)
 
 
 @signals.celeryd_after_setup.connect

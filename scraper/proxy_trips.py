@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from time import monotonic
 from typing import TypeVar
@@ -57,11 +57,14 @@ class _Doubt:
 
 @dataclass(slots=True)
 class _Visit:
-    """One visit of a page so far: `told` is what went wrong, in words; `last` what an agreement would come to."""
+    """One visit of a page so far: `told` is what went wrong, in words; `last` what an agreement would come to. `above` and
+    `alone` as in `Trips.fetch`."""
 
     began: float
     tried: set[str]
-    told: list[str]
+    above: bool
+    alone: bool
+    told: list[str] = field(default_factory=list)
     last: Fetched | FetchError | None = None
     blocked: bool = False  # the last answer was a block
 
@@ -84,7 +87,7 @@ class Trips:
         way, so it is the page that is meant."""
         doubts = self._doubts.get(page.id, {})
         suspected = self._suspected.get(page.id, {})
-        visit = _Visit(monotonic(), {*doubts, *suspected}, [])
+        visit = _Visit(monotonic(), {*doubts, *suspected}, above, alone)
         while True:
             try:
                 via = await self._lend(page, need, visit)
@@ -94,7 +97,7 @@ class Trips:
                         raise FetchError(Outcome.BLOCKED, none.reason, url=page.url) from None
                     raise
                 if doubts and visit.last is not None:
-                    return await self._agreed(page, visit, visit.last, doubts, above, alone)
+                    return await self._agreed(page, visit, visit.last, doubts)
                 raise self._faulty(page, visit) from None
             visit.tried.add(via.proxy.id)
             try:
@@ -127,7 +130,7 @@ class Trips:
             await self._note(page, via, signal, doubts)
             enough = AGREE if (above or alone) and visit.blocked else self._enough(page.host)
             if len(doubts) >= enough and visit.last is not None:
-                return await self._agreed(page, visit, visit.last, doubts, above, alone)
+                return await self._agreed(page, visit, visit.last, doubts)
             if len(visit.told) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
                 raise self._faulty(page, visit)
 
@@ -191,30 +194,24 @@ class Trips:
         visit: _Visit,
         last: Fetched | FetchError,
         doubts: dict[str, _Doubt],
-        above: bool,
-        alone: bool,
     ) -> Fetched:
         """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it may be they.
 
         A block is believed once one of them has been served since; a failure, unless others are served and none of them.
+        A block with a way above it ends the visit either way, and is held against them where it is not believed.
         """
         late = self._faults.get(page.id, 0) >= VISITS_BLOCKED
         told = list(doubts.values())
         if visit.blocked:
-            believed = alone or any(self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told)
+            believed = visit.alone or any(self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told)
         else:
             believed = not self._alive(page.host) or any(self._pool.good(one.via, page.host, 0.0) for one in told)
-        if believed:
+        if believed or (visit.blocked and visit.above):
             self._doubts.pop(page.id, None)
             self._faults.pop(page.id, None)
-            if isinstance(last, FetchError):
-                raise last
-            return last
-        if visit.blocked and above:
-            self._doubts.pop(page.id, None)
-            self._faults.pop(page.id, None)
-            for doubt in told:
-                await self._pool.strike(doubt.via, page.host, ProxySignal.BLOCKED.value)
+            if not believed:
+                for doubt in told:
+                    await self._pool.strike(doubt.via, page.host, ProxySignal.BLOCKED.value)
             if isinstance(last, FetchError):
                 raise last
             return last

@@ -83,7 +83,9 @@ class RobotsCache:
             async with turn():
                 policy = context.policy if via is None else replace(context.policy, proxied=True)
                 kept = await fetch_robots(self._fetcher, url, policy, before_hop=before_hop, via=via)
-            signal = ProxySignal.ANSWERED if via is None else _signal(kept[0], url, via)
+            signal = ProxySignal.ANSWERED
+            if via is not None:
+                signal = answer_signal(kept[0], {}, url, via.proxy, blocked=kept[0] == 403)
             if signal is ProxySignal.FAILED:
                 raise FetchError(
                     Outcome.ROBOTS_UNAVAILABLE, f"robots.txt: the answer was {kept[0]}", url=url, signal=signal
@@ -97,7 +99,3 @@ class RobotsCache:
                 await self._texts.put(origin, *kept)
         rules = rules_from(*kept, context.robots_agent)
         return None if isinstance(rules, Unavailable) else rules, certain
-
-
-def _signal(status: int, url: str, via: Via) -> ProxySignal:
-    return answer_signal(status, {}, url, via.proxy, blocked=status == 403)

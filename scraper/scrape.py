@@ -47,6 +47,7 @@ EXCERPT_CHARS = 500
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
 ERROR_CHARS = 500
+_FREE = Verdict(Status.DUE, 0.0, charged=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +157,11 @@ class Scraper:
     async def _tried(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> tuple[Tried, Judged]:
         """A try by the way that the page's host needs now, and what follows. A page in the wrong queue goes to its own."""
         if batch.over(page):
-            return Tried(Outcome.DEFERRED), Judged(Verdict(Status.DUE, 0.0, charged=False))
+            return Tried(Outcome.DEFERRED), Judged(_FREE)
         queue = batch.lease.queue
         way = await self._ladders.way(page, queue, context)
         if way.move is not None:
-            return Tried(Outcome.DEFERRED), Judged(Verdict(Status.DUE, 0.0, charged=False), way.move)
+            return Tried(Outcome.DEFERRED), Judged(_FREE, way.move)
         tried = await self._try(batch, gate, page, context, way)
         news = None
         if tried.outcome is Outcome.BLOCKED:
