@@ -57,7 +57,8 @@ class FetchError(Exception):
     """A page could not be fetched. Raised by `scraper.fetch` alone, and the only error that leaves it.
 
     `outcome` says what happened, `retry_after_s` is the server's own wish (seconds from now), `status` the HTTP status
-    if there was one, `url` the hop that failed; `signal`, where it is certain, what it says of the proxy that was used.
+    if there was one, `url` the hop that failed; `signal`, where it is certain, what it says of the proxy that was used;
+    `sign` what a block was known by.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class FetchError(Exception):
         status: int | None = None,
         retry_after_s: float | None = None,
         signal: ProxySignal | None = None,
+        sign: str = "",
     ) -> None:
         super().__init__(message)
         self.outcome = outcome
@@ -76,6 +78,7 @@ class FetchError(Exception):
         self.status = status
         self.retry_after_s = retry_after_s
         self.signal = signal
+        self.sign = sign
 
     @property
     def blame(self) -> Blame:

@@ -39,6 +39,7 @@ RETRY_WITHIN_S = 10.0  # of a visit: a page that has taken longer goes back firs
 VISITS_BLOCKED = 2  # visits that a page goes back from while nobody can say whether it or its proxies are blocked
 ALIVE_S = 60.0  # a host that has answered anybody within this is up
 PAGES_MAX = 20_000
+PROXIES_BANNED = "proxies-banned"  # the sign of a block that nobody was asked for
 THROTTLED_S, THROTTLED_MAX_S = 30.0, 1800.0
 _IN_DOUBT = frozenset({Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.TLS, Outcome.MALFORMED})
 _NOT_SENT = frozenset({Outcome.ROBOTS_DISALLOWED, Outcome.ROBOTS_UNAVAILABLE, Outcome.FORBIDDEN_ADDRESS})
@@ -94,7 +95,7 @@ class Trips:
             except NoProxyError as none:
                 if not visit.told:
                     if above and none.blocked:
-                        raise FetchError(Outcome.BLOCKED, none.reason, url=page.url) from None
+                        raise FetchError(Outcome.BLOCKED, none.reason, url=page.url, sign=PROXIES_BANNED) from None
                     raise
                 if doubts and visit.last is not None:
                     return await self._agreed(page, visit, visit.last, doubts)

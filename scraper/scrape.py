@@ -216,7 +216,13 @@ class Scraper:
             return Tried(Outcome.DEFERRED, delay_s=deferred.delay_s)
         except FetchError as error:
             return Tried(
-                error.outcome, error.status, error.url, None, str(error), delay_s=error.retry_after_s, began=trip.began
+                error.outcome,
+                error.status,
+                error.url,
+                error=str(error),
+                delay_s=error.retry_after_s,
+                began=trip.began,
+                sign=error.sign,
             )
         except FunctionFailed as error:
             return Tried(Outcome.FUNCTION_FAILED, error=str(error))

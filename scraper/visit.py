@@ -127,7 +127,12 @@ class Visits:
             if block is None:
                 raise
             raise FetchError(
-                Outcome.BLOCKED, str(block), url=error.url, status=error.status, signal=ProxySignal.BLOCKED
+                Outcome.BLOCKED,
+                str(block),
+                url=error.url,
+                status=error.status,
+                signal=ProxySignal.BLOCKED,
+                sign=block.sign,
             ) from error
         finally:
             trip.end()

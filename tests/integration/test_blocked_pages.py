@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -9,12 +10,15 @@ from typing import Any
 
 import pytest
 import redis
+import redis.asyncio as aredis
 import sqlalchemy as sa
 
-from scraper.policy import escalation
+from scraper.domain import ProxySignal
+from scraper.policy import escalation, proxies
 from scraper.policy.escalation import HOST_PAGES, PAGE_TRIES
 from scraper.stores import host_routes
 from scraper.stores.host_routes import RouteKey, RouteNews
+from scraper.stores.proxies import ProxyHealth
 from tests.integration.conftest import Start
 from tests.making import rows
 from tests.proxies import DIRECT, Field, TestProxy
@@ -71,6 +75,26 @@ def test_a_host_that_bans_a_class_is_asked_through_the_next(
         ((start_level, level, why),) = routes(engine)
         assert (start_level, level) == ("datacenter", "residential")
         assert why in ("status-403", "cloudflare-page", "proxies-banned")
+
+
+def test_where_all_that_would_do_are_banned_nobody_asks_and_the_reason_is_kept(
+    start: Start, engine: sa.Engine, valkey_url: str
+) -> None:
+    cheap, dear = two_classes()
+    with Field(*cheap, *dear, products=20) as field:
+        text = listed(field, cheap, dear)
+        asyncio.run(_ban(valkey_url, f"127.0.0.1:{field.port}", field.lines("class=datacenter", cheap)))
+        start(field, text, "datacenter", "escalate: residential\n").run()
+        complete(engine, 20)
+        assert routes(engine) == [("datacenter", "residential", "proxies-banned")]
+        assert not {hit.peer for hit in field.hits} & addresses(cheap)
+
+
+async def _ban(valkey_url: str, host: str, text: str) -> None:
+    async with aredis.Redis.from_url(valkey_url) as client:
+        health = ProxyHealth(client)
+        for proxy in proxies.parse(text, "list"):
+            await health.strike(host, proxy.id, ProxySignal.BLOCKED.value, least_s=600)
 
 
 def test_the_host_comes_down_again_by_probes(
