@@ -19,10 +19,15 @@ from scraper.domain import Blame, LeasedPage, Outcome, Verdict
 from scraper.errors import DeferredError
 from scraper.fetch.trip import Trip
 from scraper.stores.settle import SettledPage
-from scraper.tracing import NoSpans, Spans
+from scraper.tracing import NOTHING, NoSpans, Spans
 
 log = structlog.get_logger()
 
+FAILURES = frozenset(
+    outcome
+    for outcome in Outcome
+    if outcome.tried and outcome.blame is not Blame.NOBODY and outcome is not Outcome.NOT_FOUND
+)
 NAMES_MAX = 10  # hosts that a batch's event names; it counts all
 
 
@@ -58,6 +63,7 @@ class Telling:
     def __init__(self, meters: Meters | None = None, spans: Spans | None = None) -> None:
         self._meters: Meters = meters or NoMeters()
         self._spans: Spans = spans or NoSpans()
+        self._off = meters is None and isinstance(self._spans, NoSpans)
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[None]:
@@ -92,7 +98,7 @@ class Telling:
         outcome, lease = tried.outcome, batch.lease
         batch.outcomes[outcome] += 1
         self._meters.page(site, lease.queue, outcome)
-        if outcome.blame is Blame.NOBODY or outcome is Outcome.NOT_FOUND or not outcome.tried:
+        if outcome is Outcome.FETCHED or outcome not in FAILURES:
             return
         log.log(
             30 if verdict.status.final else 20,  # logging's WARNING and INFO
@@ -114,6 +120,8 @@ class Telling:
 
     def fetch(self, batch: Batch, page: LeasedPage, trip: Trip) -> AbstractContextManager[None]:
         """Around a page's way to its answer. What is measured is the last request alone, from its turn on."""
+        if self._off:
+            return NOTHING
         return _Fetch(self._meters, self._spans.fetch(page), batch.lease.queue, trip)
 
     def extract(self, page: LeasedPage) -> AbstractContextManager[None]:

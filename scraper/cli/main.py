@@ -16,7 +16,7 @@ from scraper.cli.shared import load_settings
 
 if TYPE_CHECKING:
     pass
-from scraper.cli.crawls import crawl, status, stop
+from scraper.cli.crawls import crawl, status, stop, watch
 from scraper.cli.dead import dead
 from scraper.cli.hosts import host
 from scraper.cli.products import export, history, products
@@ -105,5 +105,5 @@ def demo(keep: bool, stop_: bool, products: int) -> None:
     show.run(load_settings(), products=products, keep=keep)
 
 
-for command in (sites, crawl, stop, status, host, dead, proxies, products, history, export):
+for command in (sites, crawl, stop, status, watch, host, dead, proxies, products, history, export):
     main.add_command(command)
