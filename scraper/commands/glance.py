@@ -23,8 +23,6 @@ from scraper.stores.crawls import Progress
 from scraper.stores.hosts import HostState
 from scraper.stores.state import LeaseHolder, QueueState, Trouble, Unusable
 
-SILENT_S = 10.0  # a worker that lives prolongs its leases every two seconds
-
 Rates = Callable[[Progress], float]
 
 
@@ -72,7 +70,7 @@ def read(
                 dead=state.unusable(connection, site),
                 errors=[],
             )
-            holders = state.holders(connection)
+            holders = state.holders(connection, settings.lease_s)
             _hosts(connection, settings, found, site)
         found.errors = state.troubles(engine, site)
         if asked is not None:
@@ -82,7 +80,7 @@ def read(
                 if not away.broker_away(error):
                     raise
                 found.away["broker"] = servers.scrubbed(error, settings.celery_broker_url)
-    found.workers = workers(answers or {}, holders, settings.lease_s)
+    found.workers = workers(answers or {}, holders)
     if "broker" not in found.away:
         for each in found.queues:
             each.workers = sum(each.queue in node.queues for node in (answers or {}).values())
@@ -102,7 +100,7 @@ def _hosts(connection: sa.Connection, settings: Settings, found: Glance, site: s
         found.hosts = [each for each in found.hosts if each.host in known]
 
 
-def workers(answers: Mapping[str, fleet.Node], holders: list[LeaseHolder], lease_s: float) -> list[WorkerState]:
+def workers(answers: Mapping[str, fleet.Node], holders: list[LeaseHolder]) -> list[WorkerState]:
     """Those that answered, and those that hold leases and did not."""
     by_process = {holder.worker: holder for holder in holders}
     told = []
@@ -112,7 +110,7 @@ def workers(answers: Mapping[str, fleet.Node], holders: list[LeaseHolder], lease
         doing = "busy" if mine else ("idle" if fetches else "coordinator")
         told.append(WorkerState(name, node.queues, doing, sum(h.batches for h in mine), sum(h.pages for h in mine)))
     for holder in by_process.values():
-        silent = lease_s - holder.runs_out_s > SILENT_S
+        silent = holder.silent_s > state.SILENT_S
         doing = "silent" if silent else "busy"
         told.append(WorkerState(holder.worker, holder.queues, doing, holder.batches, holder.pages))
     return told

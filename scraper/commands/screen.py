@@ -202,7 +202,7 @@ def _host(one: HostState) -> list[Text | str]:
 
 
 def _error(one: Trouble) -> list[Text | str]:
-    what = f"{redacted(one.url)}: {redacted(one.error or '')}"
+    what = f"{redacted(one.error or '')}  {redacted(one.url)}"
     return [
         span(one.ago_s), one.site, one.blame, Text(one.outcome, "red" if one.final else "yellow"), f"{one.pages:,}",
         plain(what),
@@ -217,7 +217,7 @@ def _part(part: Part, rows: int, width: int) -> RenderableType:
     if not rows:
         return title
     kept = [k for k, column in enumerate(part.columns) if width >= column.from_width]
-    cells = [[Text(str(row[k])) if isinstance(row[k], str) else row[k] for k in kept] for row in part.rows[:rows]]
+    cells = [[_text(row[k]) for k in kept] for row in part.rows[:rows]]
     columns = [part.columns[k] for k in kept]
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
     for column, cells_wide in zip(columns, widths(columns, cells, width), strict=True):
@@ -226,6 +226,10 @@ def _part(part: Part, rows: int, width: int) -> RenderableType:
     for row in cells:
         table.add_row(*row)
     return Group(title, table)
+
+
+def _text(cell: Text | str) -> Text:
+    return cell if isinstance(cell, Text) else Text(cell)
 
 
 def widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> list[int]:

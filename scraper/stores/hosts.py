@@ -166,14 +166,19 @@ def states(connection: sa.Connection, client: redis.Redis, host: str | None = No
     return [found[name] for name in sorted(found)]
 
 
+def live(client: redis.Redis) -> dict[str, HostState]:
+    """What the fleet knows of hosts now, from Redis alone: rests, paces, requests under way."""
+    prefix = "scraper:host:"
+    names = (key.decode().removeprefix(prefix) for key in client.scan_iter(f"{prefix}*", count=1000))
+    found = {name: HostState(name) for name in names}
+    _add_live(found, client)
+    return found
+
+
 def troubled(connection: sa.Connection, client: redis.Redis) -> list[HostState]:
     """Hosts that rest, are slower than their budget, are paused, or need a higher level; those that rest longest first.
     Reads no more of the frontier than their own pages."""
-    prefix = "scraper:host:"
-    found = {
-        name: HostState(name)
-        for name in (key.decode().removeprefix(prefix) for key in client.scan_iter(f"{prefix}*", count=1000))
-    }
+    found = live(client)
     for row in connection.execute(OVERRIDES):
         if row.paused:
             found.setdefault(row.host, HostState(row.host)).paused = True
@@ -181,7 +186,6 @@ def troubled(connection: sa.Connection, client: redis.Redis) -> list[HostState]:
         found.setdefault(row.host, HostState(row.host)).routes.append(
             {"site": row.site, "start": row.start, "level": row.level, "why": row.why, "probe_s": row.probe_s}
         )
-    _add_live(found, client)
     some = {
         name: state
         for name, state in found.items()

@@ -16,6 +16,7 @@ from scraper.domain import Blame, Outcome
 from scraper.policy.schedule import latest_slot
 from scraper.stores import crawls
 
+SILENT_S = 10.0  # a worker that lives prolongs its leases every two seconds
 LOOK_MS = 2000  # at errors among the pages that are due again: of millions, no index says which have one
 
 # `crawl_id` is in no index of what is due. So it is asked for only where something is paused.
@@ -33,7 +34,7 @@ DUE_AND_PAUSED = sa.text(DUE.format(held=f"host = ANY (:hosts) {OF_PAUSED_CRAWLS
 LEASES = sa.text("""
 SELECT l.queue, l.worker, l.started_at IS NULL AS unclaimed, count(*) AS batches, sum(open.pages) AS pages,
        CAST(extract(epoch FROM now() - min(l.started_at)) AS float8) AS busy_s,
-       CAST(extract(epoch FROM max(l.until) - now()) AS float8) AS runs_out_s
+       CAST(extract(epoch FROM max(l.until) - now()) AS float8) AS left_s
   FROM leases l CROSS JOIN LATERAL (SELECT count(*) AS pages FROM pages p WHERE p.lease_id = l.id) open
  GROUP BY l.queue, l.worker, l.started_at IS NULL ORDER BY l.queue, l.worker
 """)
@@ -59,7 +60,7 @@ ERRORS_DUE = sa.text(_ERRORS.format(which="p.status = 'due' AND p.error IS NOT N
 
 # A crawl of a replay has not looked at the whole site. The slots of a site are in an index; its newest are read.
 SITES = sa.text("""
-SELECT s.name, s.paused, s.definition ->> 'schedule' AS schedule, s.definition ->> 'timezone' AS timezone,
+SELECT s.name, s.paused, false AS suspect, s.definition ->> 'schedule' AS schedule, s.definition ->> 'timezone' AS timezone,
        s.scheduled_since, now() AS now,
        CAST(extract(epoch FROM now() - good.finished_at) AS float8) AS complete_s,
        (SELECT max(c.slot) FROM crawls c WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot,
@@ -91,15 +92,14 @@ class QueueState:
 
 @dataclass(slots=True)
 class LeaseHolder:
-    """A worker process with leases. `runs_out_s`: until the last of them is lost, unless it is prolonged; one that lives
-    prolongs them every two seconds."""
+    """A worker process with leases. `silent_s`: since it prolonged one; a process that lives does so every two seconds."""
 
     worker: str
     queues: list[str]
     batches: int
     pages: int
     busy_s: float
-    runs_out_s: float
+    silent_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +127,14 @@ class Trouble:
 @dataclass(frozen=True, slots=True)
 class SiteFreshness:
     """`complete_s`: since the last complete crawl ended; None: there was none. `missed_s`: for how long a slot of the
-    schedule has been due and nobody has opened its crawl; 0 where nothing is missed, None without a schedule."""
+    schedule has been due and nobody has opened its crawl; 0 where nothing is missed, None without a schedule. `suspect`:
+    whether what its last complete crawl read is not to be trusted."""
 
     site: str
     paused: bool
     complete_s: float | None
     missed_s: float | None
+    suspect: bool
 
 
 def queues(connection: sa.Connection) -> list[QueueState]:
@@ -154,16 +156,17 @@ def queues(connection: sa.Connection) -> list[QueueState]:
     return [found[name] for name in sorted(found)]
 
 
-def holders(connection: sa.Connection) -> list[LeaseHolder]:
+def holders(connection: sa.Connection, lease_s: float) -> list[LeaseHolder]:
+    """`lease_s`: for how long they prolong them, the same for all processes."""
     found: dict[str, LeaseHolder] = {}
     for row in connection.execute(LEASES):
         if row.unclaimed or row.worker is None:
             continue
-        one = found.setdefault(row.worker, LeaseHolder(row.worker, [], 0, 0, 0.0, 0.0))
+        one = found.setdefault(row.worker, LeaseHolder(row.worker, [], 0, 0, 0.0, lease_s))
         one.queues.append(row.queue)
         one.batches += row.batches
         one.pages += int(row.pages)
-        one.busy_s, one.runs_out_s = max(one.busy_s, row.busy_s), max(one.runs_out_s, row.runs_out_s)
+        one.busy_s, one.silent_s = max(one.busy_s, row.busy_s), min(one.silent_s, lease_s - row.left_s)
     return [found[name] for name in sorted(found)]
 
 
@@ -188,10 +191,15 @@ def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> 
     return sorted(found, key=lambda one: one.ago_s)[:limit]
 
 
+def site_names(connection: sa.Connection) -> list[str]:
+    """Every site that is not retired."""
+    return list(connection.execute(sa.text("SELECT name FROM sites WHERE enabled ORDER BY name")).scalars())
+
+
 def freshness(connection: sa.Connection) -> list[SiteFreshness]:
     """Every site that is not retired."""
     return [
-        SiteFreshness(row.name, row.paused, row.complete_s, _missed_s(row))
+        SiteFreshness(row.name, row.paused, row.complete_s, _missed_s(row), row.suspect)
         for row in connection.execute(SITES, {"replay": crawls.REPLAY})
     ]
 
