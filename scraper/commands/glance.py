@@ -18,7 +18,7 @@ from scraper import away, progress, servers
 from scraper.commands import fleet
 from scraper.policy.secrets import redacted
 from scraper.settings import Settings
-from scraper.stores import crawls, hosts, state
+from scraper.stores import crawls, hosts, sites, state
 from scraper.stores.crawls import Progress
 from scraper.stores.hosts import HostState
 from scraper.stores.state import LeaseHolder, QueueState, Trouble, Unusable
@@ -40,9 +40,10 @@ class WorkerState:
 
 @dataclass(slots=True)
 class Glance:
-    """Everything at one moment. `away`: what does not answer, and what it said."""
+    """Everything at one moment. `paused`: sites. `away`: what does not answer, and what it said."""
 
     crawls: list[Progress]
+    paused: list[str]
     queues: list[QueueState]
     dead: list[Unusable]
     errors: list[Trouble]
@@ -66,6 +67,7 @@ def read(
         with engine.connect() as connection:
             found = Glance(
                 crawls=crawls.progress(connection, site=site, newest=newest),
+                paused=sites.paused(connection),
                 queues=state.queues(connection),
                 dead=state.unusable(connection, site),
                 errors=[],
@@ -120,6 +122,7 @@ def as_json(found: Glance, rates: Rates = progress.average_per_s) -> dict[str, A
     """What `scraper status --json` prints, and `scraper watch --json` line by line."""
     return {
         "crawls": [progress.as_json(each, rates(each)) for each in found.crawls],
+        "paused": found.paused,
         "queues": [asdict(each) for each in found.queues],
         "hosts": [asdict(each) for each in found.hosts],
         "workers": [asdict(each) for each in found.workers],

@@ -96,6 +96,7 @@ def parts(found: Glance, rates: Rates) -> list[Part]:
             [_crawl(each, rates(each)) for each in found.crawls],
             "" if found.crawls else "none yet; `scraper crawl SITE` starts one",
         ),
+        Part("paused sites", [], [], ", ".join(found.paused)),
         Part(
             "queues",
             [

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import sqlalchemy as sa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus, Status
 from scraper.exporter.counters import Growing, Labels
+from scraper.sites.definition import Site
 from scraper.stores import crawls, state
 from scraper.stores.state import QueueState
 
@@ -28,6 +31,10 @@ SELECT c.id, s.name AS site, c.status, c.fetches, c.retries, c.links_cut, c.ok, 
  WHERE c.status IN ('planned', 'running') OR c.id > :seen OR c.id = ANY (:known)
 """)
 
+DEFINITIONS = sa.text("""
+SELECT definition_hash, definition FROM sites WHERE enabled AND definition_hash <> ALL (:known)
+""")
+
 
 class Postgres:
     def __init__(self, engine: sa.Engine, lease_s: float) -> None:
@@ -38,7 +45,8 @@ class Postgres:
         self._growing = {
             name: Growing() for name in ("fetches", "retries", "links_cut", "settled", "products", "ended")
         }
-        self.queues: set[str] = set()  # all that were ever seen: an empty one is zero, not gone
+        self.queues: set[str] = set()  # all that sites name, or had pages: an empty one is zero, not gone
+        self._definitions: set[str] = set()  # hashes of those whose queues are among them
 
     def read(self) -> list[Metric]:
         with self._engine.connect() as connection:
@@ -58,7 +66,7 @@ class Postgres:
         oldest = gauge("scraper_oldest_due_seconds", "For how long the oldest due page has been due", ["queue"])
         leases = gauge("scraper_leases", "Batches: waiting for a worker, or claimed by one", ["queue", "state"])
         found = {each.queue: each for each in state.queues(connection)}
-        self.queues |= set(found)
+        self.queues |= set(found) | self._named(connection)
         for each in (found.get(queue, QueueState(queue)) for queue in sorted(self.queues)):
             for name, value in (
                 ("due", each.due), ("later", each.later), ("held", each.held), ("leased", each.leased),
@@ -68,6 +76,15 @@ class Postgres:
             leases.add_metric([each.queue, "waiting"], each.waiting)
             leases.add_metric([each.queue, "claimed"], each.claimed)
         return [pages, oldest, leases]
+
+    def _named(self, connection: sa.Connection) -> set[str]:
+        """The queues of definitions that are new."""
+        named: set[str] = set()
+        for row in connection.execute(DEFINITIONS, {"known": list(self._definitions)}):
+            self._definitions.add(row.definition_hash)
+            with suppress(ValidationError):  # stored by another version
+                named |= Site.model_validate(row.definition).wishes.queues
+        return named
 
     def _counters(self, connection: sa.Connection) -> list[Metric]:
         first = self._seen < 0
@@ -138,8 +155,10 @@ def _sites(connection: sa.Connection) -> list[Metric]:
 
 def _dead(connection: sa.Connection) -> list[Metric]:
     dead = gauge("scraper_dead_pages", "Pages given up, until a crawl or a replay takes them up", ["site", "status"])
-    for each in state.unusable(connection):
-        dead.add_metric([each.site, each.status], each.pages)
+    pages = {(site, status): 0 for site in state.site_names(connection) for status in (Status.DEAD, Status.INVALID)}
+    pages |= {(each.site, Status(each.status)): each.pages for each in state.unusable(connection)}
+    for (site, status), count in pages.items():
+        dead.add_metric([site, status], count)
     return [dead]
 
 
