@@ -83,6 +83,7 @@ class Watch:
         self._found: Glance | None = None
         self._seen_at = time.monotonic()
         self._error = ""
+        self._took_s = 0.0
 
     def run(self, print_json: Callable[[Any], None] | None = None) -> None:
         """Until Ctrl-C, which is how it is ended, or a signal that ends it for somebody else."""
@@ -102,6 +103,13 @@ class Watch:
 
     def _look(self) -> bool:
         """False while PostgreSQL does not answer: what was seen last stays."""
+        began = time.monotonic()
+        try:
+            return self._looked()
+        finally:
+            self._took_s = time.monotonic() - began
+
+    def _looked(self) -> bool:
         try:
             found = glance.read(self._engine, self._settings, site=self._site, answers=self._answers.nodes)
         except OperationalError as error:
@@ -118,13 +126,17 @@ class Watch:
         self._found, self._seen_at, self._error = found, time.monotonic(), ""
         return True
 
+    def _wait(self, least_s: float = 0.0) -> None:
+        """A frontier of millions takes its time to be counted: looking on never takes more than a quarter of PostgreSQL's."""
+        time.sleep(max(self._every_s, least_s, 3 * self._took_s))
+
     def _live(self) -> None:
         console = Console()
         self._look()
         with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
             while True:
                 live.update(self._screen(console), refresh=True)
-                time.sleep(self._every_s)
+                self._wait()
                 self._look()
 
     def _screen(self, console: Console) -> Screen | Text:
@@ -150,14 +162,14 @@ class Watch:
             else:
                 click.echo(self._header().plain, err=True)
             sys.stdout.flush()
-            time.sleep(max(self._every_s, progress.PLAIN_LINE_S))
+            self._wait(progress.PLAIN_LINE_S)
 
     def _json(self, print_json: Callable[[Any], None]) -> None:
         while True:
             if self._look() and self._found is not None:
                 print_json({"at": datetime.now().astimezone().isoformat(), **glance.as_json(self._found, self._rates)})
                 sys.stdout.flush()
-            time.sleep(self._every_s)
+            self._wait()
 
 
 def lines(found: Glance | None, rates: Rates) -> list[str]:
