@@ -62,14 +62,14 @@ ERRORS_DUE = sa.text(_ERRORS.format(which="p.status = 'due' AND p.error IS NOT N
 
 # A crawl of a replay has not looked at the whole site. The slots of a site are in an index; its newest are read.
 SITES = sa.text("""
-SELECT s.name, s.paused, false AS suspect, s.definition ->> 'schedule' AS schedule, s.definition ->> 'timezone' AS timezone,
-       s.scheduled_since, now() AS now,
+SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect, s.definition ->> 'schedule' AS schedule,
+       s.definition ->> 'timezone' AS timezone, s.scheduled_since, now() AS now,
        CAST(extract(epoch FROM now() - good.finished_at) AS float8) AS complete_s,
        (SELECT max(c.slot) FROM crawls c WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot,
        EXISTS (SELECT FROM crawls c WHERE c.site_id = s.id AND c.trigger = :replay
                   AND c.status IN ('planned', 'running')) AS replaying
   FROM sites s LEFT JOIN LATERAL (
-       SELECT finished_at FROM crawls c
+       SELECT c.finished_at, false AS suspect FROM crawls c
         WHERE c.site_id = s.id AND c.status = 'completed' AND c.trigger <> :replay ORDER BY slot DESC LIMIT 1) good ON true
  WHERE s.enabled ORDER BY s.name
 """)
