@@ -13,7 +13,6 @@ from scraper.domain import Blame, Outcome
 from scraper.exporter.postgres import Postgres
 from scraper.settings import Settings
 from scraper.stores import crawls, hosts, sites, state
-from scraper.stores.database import make_engine
 from scraper.stores.state import LeaseHolder, QueueState
 from tests.making import (
     a_site,
@@ -184,9 +183,9 @@ def exported(source: Postgres, name: str, **labels: str) -> float:
     return sum(s.value for s in families[name].samples if labels.items() <= s.labels.items())
 
 
-def test_what_the_exporter_counts_survives_replays_and_deleted_crawls(engine: sa.Engine, database: str) -> None:
+def test_what_the_exporter_counts_survives_replays_and_deleted_crawls(engine: sa.Engine) -> None:
     """Counters equal what crawls came to since the exporter began to look, and never fall."""
-    source = Postgres(make_engine(database, pool_size=1), LEASE_S)
+    source = Postgres(engine, LEASE_S)
     crawl = open_crawl(engine, a_site())
     add(engine, [new_page(crawl, url) for url in urls(2)])
     assert exported(source, "scraper_settled_pages") == 0
