@@ -15,7 +15,7 @@ COPY alembic.ini flowerconfig.py ./
 COPY alembic alembic
 COPY scraper scraper
 COPY sites sites
-RUN printf '#!/venv/bin/python\nfrom scraper.cli import main\n\nmain()\n' > /venv/bin/scraper && chmod 755 /venv/bin/scraper \
+RUN printf '#!/venv/bin/python\nfrom scraper.cli.main import main\n\nmain()\n' > /venv/bin/scraper && chmod 755 /venv/bin/scraper \
     && python -m compileall -q scraper
 ENV PATH=/venv/bin:$PATH PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
     SCRAPER_HOME=/tmp/scraper SCRAPER_SITES=/app/sites

@@ -69,7 +69,7 @@ chaos: setup ## kill everything again and again during a crawl, and check that n
 
 # setuptools is locked with the rest, so that installing the checkout itself fetches nothing that is not.
 lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)
-	echo 'setuptools>=77' | $(COMPILE) pyproject.toml - --extra embedded --extra impersonate --group dev -o requirements/dev.txt
+	echo 'setuptools>=77' | $(COMPILE) pyproject.toml - --extra embedded --extra impersonate --extra tracing --group dev -o requirements/dev.txt
 	$(COMPILE) pyproject.toml --extra embedded -c requirements/dev.txt -o requirements/runtime.txt
 	echo uv | $(COMPILE) - -o requirements/uv.txt
 	$(COMPILE) benchmarks/peers/requirements.in -o benchmarks/peers/requirements.txt

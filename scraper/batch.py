@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -53,6 +53,7 @@ class Batch:
         default_factory=dict
     )  # of a crawl without one: what its pages get
     queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)  # the pages that are not begun
+    outcomes: Counter[Outcome] = field(default_factory=Counter)  # of the pages that are settled
     at_gates: int = 0  # pages that wait for the turn of a host with a rate
     visits: set[asyncio.Task[None]] = field(default_factory=set)  # the lanes that are on the way to a page or back
 

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING
 from scraper import settings
 
 if TYPE_CHECKING:
+    from scraper.meters import WorkerMeters
+    from scraper.targets import Target
     from scraper.worker import Send, Worker
 
 _making = threading.Lock()
 _current: dict[int, Worker] = {}
+_targets: dict[int, Target] = {}
 
 
 def prepare() -> None:
@@ -33,9 +36,29 @@ def current(send: Send) -> Worker:
         with _making:
             worker = _current.get(pid)
             if worker is None:
-                worker = _current[pid] = Worker(settings.load(), send)
+                worker = _current[pid] = Worker(settings.load(), send, meters := _meters())
+                if meters is not None:
+                    _serve(worker, meters)
                 _spare_the_collector()
     return worker
+
+
+def _meters() -> WorkerMeters | None:
+    """None, and nothing imported, where nobody asked for a port."""
+    if settings.load().metrics_port is None:
+        return None
+    from scraper.meters import WorkerMeters
+
+    return WorkerMeters()
+
+
+def _serve(worker: Worker, meters: WorkerMeters) -> None:
+    from scraper import targets
+
+    meters.watch(batches=lambda: worker.batches, silent_s=lambda: worker.silent_s)
+    target = targets.serve_worker(settings.load(), meters.registry)
+    if target is not None:
+        _targets[os.getpid()] = target
 
 
 def _spare_the_collector() -> None:
@@ -49,6 +72,9 @@ def _spare_the_collector() -> None:
 def close() -> None:
     """Closes this process's worker, if there is one: the last thing before the process ends."""
     worker = _current.pop(os.getpid(), None)
+    target = _targets.pop(os.getpid(), None)
+    if target is not None:
+        target.close()
     if worker is not None:
         worker.close()
 

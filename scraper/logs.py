@@ -1,12 +1,15 @@
-"""Structured logs for every process: lines for people on a terminal, JSON elsewhere."""
+"""Structured logs for every process: lines for people on a terminal, JSON elsewhere. Celery's own lines and Python's
+warnings go the same way, and none leaves with a login in an address (`policy.secrets`)."""
 
 from __future__ import annotations
 
 import logging
 import sys
+from typing import Any
 
 import structlog
 
+from scraper.policy.secrets import redacted
 from scraper.settings import Settings
 
 QUIET = {
@@ -28,7 +31,9 @@ def configure(settings: Settings) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info if as_json else structlog.processors.StackInfoRenderer(),
     ]
-    renderer = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer()
+    # rich's tracebacks, which are the default where it is installed, show the values of local variables.
+    console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    renderer = structlog.processors.JSONRenderer() if as_json else console
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
@@ -39,7 +44,7 @@ def configure(settings: Settings) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer, _redacted],
         )
     )
     root = logging.getLogger()
@@ -47,6 +52,11 @@ def configure(settings: Settings) -> None:
     root.setLevel(settings.log_level)
     for name, level in QUIET.items():
         logging.getLogger(name).setLevel(level)
+    logging.captureWarnings(True)
+
+
+def _redacted(_: object, __: str, line: Any) -> str:
+    return redacted(line)
 
 
 def flush() -> None:

@@ -40,18 +40,36 @@ class Rate:
             self._samples.popleft()
 
     @property
+    def known(self) -> bool:
+        return len(self._samples) > 1
+
+    @property
     def per_s(self) -> float:
         (first, before), (last, after) = self._samples[0], self._samples[-1]
         return (after - before) / (last - first) if last > first else 0.0
 
 
-def as_json(progress: Progress) -> dict[str, Any]:
-    """What `scraper status --json` prints for one crawl: times in ISO 8601, counts flat."""
+def average_per_s(progress: Progress) -> float:
+    """Pages a second since it began: all that one look can say. Whoever looks again and again has a `Rate`."""
+    return progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+
+
+def left_s(progress: Progress, per_s: float) -> float | None:
+    """Seconds until its last page, at this rate; None where nobody can say: the total grows, or nothing moves."""
+    if progress.phase != "fetching" or per_s <= 0:
+        return None
+    return (progress.total - progress.done) / per_s
+
+
+def as_json(progress: Progress, per_s: float | None = None) -> dict[str, Any]:
+    """What `scraper status --json` prints for one crawl: times in ISO 8601, counts flat. `per_s`: its rate now, in place of
+    that since it began."""
     values: dict[str, Any] = asdict(progress)
     counts = values.pop("counts")
     for name in ("slot", "created_at", "started_at", "finished_at"):
         values[name] = values[name].isoformat() if values[name] else None
-    rate = progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+    rate = average_per_s(progress) if per_s is None else per_s
+    left = left_s(progress, rate)
     derived = {
         "phase": progress.phase,
         "ending": progress.ending,
@@ -59,6 +77,7 @@ def as_json(progress: Progress) -> dict[str, Any]:
         "done": progress.done,
         "failed": progress.failed,
         "pages_per_s": round(rate, 2),
+        "left_s": None if left is None else round(left),
     }
     return {**values, **counts, **derived}
 
@@ -67,11 +86,8 @@ def eta(progress: Progress, per_s: float) -> str:
     """The time left as h:mm:ss, "discovering" while the total grows, "–" while nothing moves or is to move."""
     if progress.phase == "discovering":
         return "discovering"
-    if progress.paused:
-        return "–"
-    if per_s <= 0:
-        return "–"
-    return str(timedelta(seconds=round((progress.total - progress.done) / per_s)))
+    left = left_s(progress, per_s)
+    return "–" if left is None else str(timedelta(seconds=round(left)))
 
 
 def line(progress: Progress, per_s: float) -> str:
@@ -85,7 +101,7 @@ def line(progress: Progress, per_s: float) -> str:
 def summary(progress: Progress) -> str:
     """What a finished crawl came to, in a few lines."""
     c = progress.counts
-    rate = progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+    rate = average_per_s(progress)
     lines = [
         f"{progress.site}: crawl {progress.id} {progress.ending or progress.status} in {progress.elapsed_s:.1f} s, "
         f"{progress.done:,} pages, {rate:.0f} pages/s",

@@ -34,6 +34,7 @@ from scraper.policy.urls import host_of
 from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.settle import SettledPage
+from scraper.telling import Telling
 from scraper.visit import Visits
 from scraper.writer import Writer
 
@@ -71,6 +72,7 @@ class Scraper:
         writer: Writer,
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,
+        telling: Telling | None = None,
     ) -> None:
         self._visits = visits
         self._ladders = ladders
@@ -79,9 +81,14 @@ class Scraper:
         self._contexts = contexts
         self._breakers = Breakers()
         self._rng = rng
+        self._telling = telling or Telling()
 
     async def batch(self, batch: Batch) -> None:
         """Settles every page of a batch. Returns when the last of them is stored."""
+        with self._telling.batch(batch):
+            await self._batch(batch)
+
+    async def _batch(self, batch: Batch) -> None:
         lanes = []
         batch.unsettled, batch.moved_at = len(batch.lease.pages), asyncio.get_running_loop().time()
         for crawl_id in {page.crawl_id for page in batch.lease.pages}:
@@ -141,6 +148,8 @@ class Scraper:
             stored = effects_of(settled, page, tried.extracted, url, context, self._ladders.level, judged.news)
         else:
             stored = SettledPage(settled, news=judged.news)
+        site = "" if isinstance(context, Tried) else context.site.name
+        self._telling.settled(batch, page, site, tried, judged.verdict)
         self._writer.put(stored, batch.pending)
         batch.unsettled -= 1
         batch.moved_at = asyncio.get_running_loop().time()
@@ -205,8 +214,10 @@ class Scraper:
         batch.visits.add(lane)
         trip = Trip(page.priority)
         try:
-            fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
-            tried = self._read(page, fetched, context, way, trip)
+            with self._telling.fetch(batch, page, trip):
+                fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
+            with self._telling.extract(page):
+                tried = self._read(page, fetched, context, way, trip)
             if page.blocked and trip.via is not None:
                 await self._visits.resolve(page, trip.via, there=tried.outcome is Outcome.FETCHED)
             return tried

@@ -62,10 +62,17 @@ class Settings(BaseSettings):
     memory_max_mb: int = Field(1024, ge=0, description="a process that has grown larger starts anew; 0: never")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a tty, else json")
+    metrics_host: str = Field("127.0.0.1", description="where this process serves its metrics")
+    metrics_port: int | None = Field(
+        None, ge=0, le=65535, description="of a worker process's own metrics; 0: any free one; unset: none"
+    )
+    exporter_port: int = Field(9750, ge=0, le=65535, description="of `scraper metrics`; 0: any free one")
     flower_user: str = Field("admin", description="who may log in to Flower")
     flower_password: str | None = Field(None, description="unset: made once and kept in SCRAPER_HOME")
 
-    @field_validator("database_url", "redis_url", "broker_url", "proxy_list", "flower_password", mode="before")
+    @field_validator(
+        "database_url", "redis_url", "broker_url", "proxy_list", "metrics_port", "flower_password", mode="before"
+    )
     @classmethod
     def _empty_is_unset(cls, value: str | None) -> str | None:
         return value or None
@@ -107,6 +114,11 @@ class Settings(BaseSettings):
     @property
     def home_dir(self) -> Path:
         return self.home.absolute()
+
+    @property
+    def targets_dir(self) -> Path:
+        """Where worker processes say at which port their metrics are, for Prometheus's file_sd."""
+        return self.home_dir / "metrics"
 
     @property
     def socket_dir(self) -> Path:
@@ -156,3 +168,16 @@ def load() -> Settings:
             variable = name if name.isupper() else f"SCRAPER_{name.upper()}"
             lines.append(f"environment variable {variable}: {problem['msg'].removeprefix('Value error, ')}")
         raise ConfigError("\n".join(lines)) from None
+
+
+def tracing_to() -> str | None:
+    """Where OpenTelemetry's own variables send spans to: "otlp", "console", or whatever somebody wrote there; None:
+    nowhere. By its specification spans go to a collector on this machine unless a variable says no; here they go nowhere
+    unless one says yes."""
+    given = {name: value.strip() for name, value in os.environ.items() if name.startswith("OTEL_")}
+    if given.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return None
+    to = given.get("OTEL_TRACES_EXPORTER", "").lower()
+    if not to and (given.get("OTEL_EXPORTER_OTLP_ENDPOINT") or given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
+        to = "otlp"
+    return None if to in ("", "none") else to

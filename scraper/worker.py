@@ -48,6 +48,8 @@ from scraper.stores.proxy_file import ProxyFile
 from scraper.stores.robots import RobotsTexts
 from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
 from scraper.stores.throttle import Throttle
+from scraper.telling import Meters, Telling
+from scraper.tracing import make_spans
 from scraper.visit import Visits
 from scraper.writer import Pending, Writer
 
@@ -90,10 +92,12 @@ class Said(NamedTuple):
 class Worker:
     """Everything one process shares between its batches. `send` publishes messages and may be called from any thread."""
 
-    def __init__(self, settings: Settings, send: Send) -> None:
+    def __init__(self, settings: Settings, send: Send, meters: Meters | None = None) -> None:
         self.settings = settings
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.engine = make_engine(settings.postgres_url)
+        self._spans = make_spans(self.name)
+        self._telling = Telling(meters, self._spans)
         self._send = send
         self._batches: dict[UUID, Batch] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
@@ -164,6 +168,11 @@ class Worker:
         return Claimed(lease, ours_until, inactive, waiting, asked, said)
 
     @property
+    def batches(self) -> int:
+        """Batches under way."""
+        return len(self._batches)
+
+    @property
     def silent_s(self) -> float:
         """Seconds since the loop last turned: more than a few mean that something blocks it."""
         return time.monotonic() - self._turned_at
@@ -187,6 +196,7 @@ class Worker:
         self._thread.join(CLOSE_S)
         self._loop.close()
         self.engine.dispose()
+        self._spans.close()
 
     async def _close(self) -> None:
         for service in self._services:
@@ -253,6 +263,7 @@ class Worker:
             writer=self._writer,
             contexts=self._context,
             rng=random.Random(),
+            telling=self._telling,
         )
         services = self._writer.run(), self._keep(), self._proxies.run(), self._turn(), self._weigh()
         self._services = [self._loop.create_task(each) for each in services]
@@ -395,7 +406,7 @@ class Worker:
 
     def _settle(self, pages: Sequence[SettledPage]) -> Stored:
         limits = {page.settled.crawl_id: self._limits(page.settled.crawl_id) for page in pages}
-        with self.engine.begin() as connection:
+        with self._telling.store(pages), self.engine.begin() as connection:
             return settle(connection, pages, limits)
 
     def _limits(self, crawl_id: int) -> CrawlLimits:

@@ -1,4 +1,4 @@
-"""`scraper crawl`, `stop` and `status`."""
+"""`scraper crawl`, `stop`, `status` and `watch`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from scraper.errors import NotFoundError
 
 if TYPE_CHECKING:
     pass
+
+NEWEST = 20
 
 
 @click.command()
@@ -60,21 +62,32 @@ def stop(crawl_id: int) -> None:
 
 @click.command()
 @click.argument("site", required=False)
-@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
-@click.option("--limit", default=20, show_default=True, help="Crawls to show.")
-def status(site: str | None, as_json: bool, limit: int) -> None:
-    """Show running and recent crawls, of SITE or of all."""
-    from scraper import progress
-    from scraper.commands import tables
-    from scraper.stores import crawls
-    from scraper.stores import sites as store
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--limit", type=click.IntRange(min=0), help="Crawls to show (20, or as many as fit on the screen).")
+def status(site: str | None, as_json: bool, limit: int | None) -> None:
+    """Show how things stand, on one screen; of SITE alone, its crawls, hosts, dead pages and errors.
 
-    with open_engine().connect() as connection:
-        found = crawls.progress(connection, site=site, newest=limit)
-        paused = store.paused(connection)
+    Running and recent crawls, queues, hosts that rest, are paused or slowed, workers, dead pages, the latest errors.
+    """
+    from scraper.commands import glance, showing
+
+    found = glance.read(open_engine(), load_settings(), site=site, newest=NEWEST if limit is None else limit)
     if as_json:
-        print_json([progress.as_json(one) for one in found])
-        return
-    tables.print_crawls(found)
-    if paused:
-        click.echo(f"paused: {', '.join(paused)}", err=True)
+        print_json(glance.as_json(found))
+    else:
+        showing.print_glance(found, whole=limit is not None)
+
+
+@click.command()
+@click.argument("site", required=False)
+@click.option("--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(min=0.2), help="Seconds.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, each time.")
+def watch(site: str | None, every_s: float, as_json: bool) -> None:
+    """Watch what `scraper status` shows, live; Ctrl-C ends it.
+
+    Without a terminal: lines of what moves, every five seconds or less often.
+    """
+    from scraper.commands import watching
+
+    watch = watching.Watch(open_engine(), load_settings(), site=site, every_s=every_s)
+    watch.run(print_json if as_json else None)

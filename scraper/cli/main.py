@@ -16,9 +16,10 @@ from scraper.cli.shared import load_settings
 
 if TYPE_CHECKING:
     pass
-from scraper.cli.crawls import crawl, status, stop
+from scraper.cli.crawls import crawl, status, stop, watch
 from scraper.cli.dead import dead
 from scraper.cli.hosts import host
+from scraper.cli.metrics import metrics
 from scraper.cli.products import export, history, products
 from scraper.cli.proxies import proxies
 from scraper.cli.shared import Command
@@ -105,5 +106,5 @@ def demo(keep: bool, stop_: bool, products: int) -> None:
     show.run(load_settings(), products=products, keep=keep)
 
 
-for command in (sites, crawl, stop, status, host, dead, proxies, products, history, export):
+for command in (sites, crawl, stop, status, watch, host, dead, proxies, products, history, export, metrics):
     main.add_command(command)

@@ -9,8 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from scraper.policy.routing import COORDINATOR
 from scraper.settings import Settings
@@ -25,6 +28,34 @@ def served_queues() -> set[str]:
 
     answers = app.control.inspect(timeout=INSPECT_S).active_queues() or {}
     return {queue["name"] for queues in answers.values() for queue in queues}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A worker that answered: its queues, and its processes as leases name them (host:pid)."""
+
+    queues: list[str]
+    processes: list[str]
+
+
+def nodes() -> dict[str, Node]:
+    """Every live worker by its node's name. Takes a second; raises what the broker does where it is away."""
+    from scraper.celery import app
+
+    def ask(what: str) -> dict[str, Any]:
+        return getattr(app.control.inspect(timeout=INSPECT_S), what)() or {}
+
+    with ThreadPoolExecutor(2) as pool:
+        queues, stats = pool.map(ask, ("active_queues", "stats"))
+    return {name: Node(sorted(each["name"] for each in queues[name]), _processes(name, stats)) for name in queues}
+
+
+def _processes(name: str, stats: dict[str, Any]) -> list[str]:
+    """A node's own process, and the children of a pool that has some. A node is on the host after its @."""
+    told = stats.get(name, {})
+    children = (told.get("pool") or {}).get("processes") or []
+    host = name.partition("@")[2]
+    return [f"{host}:{pid}" for pid in [told.get("pid"), *children] if pid is not None]
 
 
 def worker_command(queues: Iterable[str], *, name: str, beat: bool = False) -> list[str]:

@@ -1,4 +1,4 @@
-"""Crawls, products and versions as tables on a terminal; plain, tab-separated lines where there is none."""
+"""Products and versions as tables on a terminal; plain, tab-separated lines where there is none."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from typing import Any
 
 import click
 import sqlalchemy as sa
-
-from scraper.progress import eta
-from scraper.stores.crawls import Progress
 
 CELL_CHARS = 40
 PRODUCT_COLUMNS_MAX = 7
@@ -37,32 +34,6 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in row))
     Console().print(table)
-
-
-def print_crawls(found: Sequence[Progress]) -> None:
-    if not found:
-        click.echo("no crawls yet; `scraper crawl SITE` starts one")
-        return
-    rows = []
-    for one in found:
-        rate = one.done / one.elapsed_s if one.elapsed_s > 0 else 0.0
-        left = eta(one, rate) if one.active else ""
-        c = one.counts
-        rows.append(
-            [
-                str(one.id),
-                one.site,
-                one.phase,
-                f"{one.done:,}/{one.total:,}",
-                f"{rate:.0f}/s",
-                f"{c.ok + c.unchanged:,}",
-                f"{one.failed:,}",
-                f"{c.products_new:,}",
-                f"{c.products_changed:,}",
-                left or (one.finished_at.strftime("%Y-%m-%d %H:%M") if one.finished_at else ""),
-            ]
-        )
-    print_table(["crawl", "site", "phase", "pages", "rate", "good", "failed", "new", "changed", "left/ended"], rows)
 
 
 def print_products(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:

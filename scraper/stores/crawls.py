@@ -365,16 +365,22 @@ def stop(connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatu
 
 
 def progress(
-    connection: sa.Connection, *, site: str | None = None, crawl_id: int | None = None, newest: int = 20
+    connection: sa.Connection,
+    *,
+    site: str | None = None,
+    crawl_id: int | None = None,
+    active: bool = False,
+    newest: int = 20,
 ) -> list[Progress]:
-    """The active crawls and the newest ended ones, newest first."""
+    """The active crawls and, unless only those are wanted, the newest ended ones, newest first."""
     query = sa.text("""
         SELECT c.*, s.name AS site, s.paused,
                EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s
           FROM crawls c JOIN sites s ON s.id = c.site_id
          WHERE (CAST(:site AS text) IS NULL OR s.name = :site) AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
+           AND (NOT :active OR c.status IN ('planned', 'running'))
          ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest""")
-    rows = connection.execute(query, {"site": site, "id": crawl_id, "newest": newest})
+    rows = connection.execute(query, {"site": site, "id": crawl_id, "active": active, "newest": newest})
     return [_progress(row) for row in rows]
 
 

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from scraper.policy.budget import Override
 from scraper.sites import scalars
+from scraper.stores.frontier import DUE_QUEUES
 
 OVERRIDES = sa.text("SELECT host, paused, rate, concurrency, burst FROM hosts")
 
@@ -55,6 +56,22 @@ SELECT r.host, s.name AS site, r.start, r.level, r.why,
   FROM host_routes r JOIN sites s ON s.id = r.site_id
  WHERE r.level <> r.start AND (CAST(:host AS text) IS NULL OR r.host = :host)
  ORDER BY r.host, s.name, r.start
+""")
+
+
+# Of few hosts: a step of the due index for each queue and host.
+OPEN_OF = sa.text("""
+SELECT h.host, open.due, open.later FROM unnest(CAST(:hosts AS text[])) AS h(host)
+ CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE p.not_before <= now()) AS due, count(*) FILTER (WHERE p.not_before > now()) AS later
+          FROM unnest(CAST(:queues AS text[])) AS q(queue)
+          JOIN pages p ON p.status = 'due' AND p.queue = q.queue AND p.host = h.host) open
+""")
+
+
+OF_SITE = sa.text("""
+SELECT DISTINCT p.host FROM pages p JOIN crawls c ON c.id = p.crawl_id JOIN sites s ON s.id = c.site_id
+ WHERE s.name = :site AND c.status IN ('planned', 'running') AND p.status IN ('due', 'leased')
 """)
 
 
@@ -147,6 +164,37 @@ def states(connection: sa.Connection, client: redis.Redis, host: str | None = No
         found.setdefault(key.removeprefix(prefix), HostState(key.removeprefix(prefix)))
     _add_live(found, client)
     return [found[name] for name in sorted(found)]
+
+
+def live(client: redis.Redis) -> dict[str, HostState]:
+    """What the fleet knows of hosts now, from Redis alone: rests, paces, requests under way."""
+    prefix = "scraper:host:"
+    names = (key.decode().removeprefix(prefix) for key in client.scan_iter(f"{prefix}*", count=1000))
+    found = {name: HostState(name) for name in names}
+    _add_live(found, client)
+    return found
+
+
+def troubled(connection: sa.Connection, client: redis.Redis) -> list[HostState]:
+    """Hosts that rest, are slower than their budget, are paused, or need a higher level; those that rest longest first.
+    Reads no more of the frontier than their own pages."""
+    found = live(client)
+    for row in connection.execute(OVERRIDES):
+        if row.paused:
+            found.setdefault(row.host, HostState(row.host)).paused = True
+    for row in connection.execute(ROUTES, {"host": None}):
+        found.setdefault(row.host, HostState(row.host)).routes.append(
+            {"site": row.site, "start": row.start, "level": row.level, "why": row.why, "probe_s": row.probe_s}
+        )
+    some = {
+        name: state
+        for name, state in found.items()
+        if state.paused or state.routes or state.pace < 1 or state.rests_s is not None
+    }
+    values = {"hosts": list(some), "queues": list(connection.execute(DUE_QUEUES).scalars())}
+    for row in connection.execute(OPEN_OF, values):
+        some[row.host].due, some[row.host].later = row.due, row.later
+    return sorted(some.values(), key=lambda state: (-(state.rests_s or 0.0), not state.paused, state.pace, state.host))
 
 
 def _add_live(found: Mapping[str, HostState], client: redis.Redis) -> None:

@@ -58,6 +58,10 @@ class Commands:
         """What a command with --json prints, numbers with all their digits."""
         return json.loads(self.scraper(*words, "--json").stdout, parse_float=Decimal)
 
+    def crawls(self, *words: str) -> Any:
+        """The crawls of `scraper status --json`."""
+        return self.json("status", *words)["crawls"]
+
     def crawl(
         self, engine: sa.Engine, site: str, *options: str, code: int = 0, timeout_s: float = 90
     ) -> dict[str, Any]:

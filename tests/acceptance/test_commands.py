@@ -73,9 +73,9 @@ def test_products_history_and_status(run: Commands, stored: None) -> None:
     (version,) = run.json("history", "shop", "plus")
     assert version["version"] == 1 and version["data"]["title"] == "+1+1" and version["valid_to"] is None
     assert "+1+1" in run.scraper("history", "shop", "plus").stdout
-    (crawl,) = run.json("status")
+    (crawl,) = run.crawls()
     assert (crawl["site"], crawl["phase"], crawl["products_new"], crawl["total"]) == ("shop", "fetching", 6, 6)
-    assert run.json("status", "shop", "--limit", "0") == []
+    assert run.crawls("shop", "--limit", "0") == []
     assert "shop" in run.scraper("status").stdout
 
 
@@ -169,7 +169,7 @@ def test_servers_that_do_not_answer(run: Commands, environment: Settings, empty_
     )
     errors = run.scraper("crawl", "good", code=3, env={"REDIS_URL": f"redis://:s3cret@127.0.0.1:{port}/0"}).stderr
     assert f"127.0.0.1:{port}" in errors and "REDIS_URL" in errors and "s3cret" not in errors
-    assert run.json("status") == [], "no crawl is opened whose messages cannot be sent"
+    assert run.crawls() == [], "no crawl is opened whose messages cannot be sent"
     errors = run.scraper("status", code=2, env={"SCRAPER_LEASE_S": "1", "DATABASE_URL": "mysql://x"}).stderr
     assert "SCRAPER_LEASE_S" in errors and "DATABASE_URL" in errors
     worker = run.worker("datacenter", env=away)
@@ -194,7 +194,7 @@ def test_a_crawl_with_workers_of_its_own(
     assert "nobody serves coordinator, datacenter, residential: starting workers" in done.stderr
     assert "50 new" in done.stdout and "\x1b" not in done.stdout + done.stderr and "\r" not in done.stderr
     assert processes_of(environment.home_dir, "celery") == []
-    (crawl,) = run.json("status")
+    (crawl,) = run.crawls()
     assert crawl["status"] == "completed" and crawl["products_new"] == 50
     assert_counted(engine, crawl)
 
@@ -244,7 +244,7 @@ def test_ctrl_c_ends_workers_of_its_own(
     seen = len(shop.log())
     time.sleep(1)
     assert len(shop.log()) == seen
-    (crawl,) = run.json("status")
+    (crawl,) = run.crawls()
     assert crawl["status"] == "running", "it waits for workers"
 
 

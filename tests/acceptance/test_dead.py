@@ -95,7 +95,7 @@ def test_dead_pages_are_shown_mended_and_replayed(run: Commands, engine: sa.Engi
         {"site": "odd", "pages": 3, "crawl_id": None, "opened": True, "outdated": False, "refused": None}
     ]
     assert table(run.scraper(*wanted).stdout) == [{"site": "odd", "pages": "3", "crawl": "a new one"}]
-    assert len(run.json("dead", "list")) == 3 and len(run.json("status")) == 1, "nothing was changed"
+    assert len(run.json("dead", "list")) == 3 and len(run.crawls()) == 1, "nothing was changed"
 
     truth, asked = mend(shop), len(shop.asked())
     done = run.scraper("dead", "replay", "odd", "--wait")
@@ -111,7 +111,7 @@ def test_dead_pages_are_shown_mended_and_replayed(run: Commands, engine: sa.Engi
 
     again = run.scraper("dead", "replay", "odd")
     assert again.stdout == "no such dead or invalid pages\n" and run.json("dead", "list", "odd") == []
-    assert len(run.json("status")) == 2
+    assert len(run.crawls()) == 2
 
 
 def assert_shown(run: Commands, found: dict[str, dict[str, Any]], shop: OddShop) -> None:
@@ -191,7 +191,7 @@ def test_a_running_crawl_is_joined(run: Commands, engine: sa.Engine, crawl: tupl
     expected = [{"site": "shop", "pages": "3", "crawl": f"{crawl[1]}, running already"}]
     assert table(run.scraper(*wanted, "--dry-run").stdout) == expected == table(run.scraper(*wanted).stdout)
     assert rows(engine, "SELECT status, count(*) FROM pages GROUP BY 1 ORDER BY 1") == [("due", 3), ("invalid", 1)]
-    (shown,) = run.json("status")
+    (shown,) = run.crawls()
     table_has = counted(engine, crawl[1])
     assert {name: shown[name] for name in table_has} == table_has and shown["product_done"] == 1
     (page_id,) = rows(engine, "SELECT id FROM pages WHERE status = 'due' LIMIT 1")[0]
@@ -212,7 +212,7 @@ def test_drop(run: Commands, engine: sa.Engine, crawl: tuple[int, int]) -> None:
     assert table(run.scraper("dead", "drop", "--all").stdout) == [{"site": "shop", "pages": "1"}]
     assert run.scraper("dead", "drop", "--all").stdout == "no such dead or invalid pages\n"
     assert run.json("dead", "drop", "--all") == [] == run.json("dead", "replay", "--all")
-    (shown,) = run.json("status")
+    (shown,) = run.crawls()
     table_has = counted(engine, crawl[1])
     assert {name: shown[name] for name in table_has} == table_has and shown["dropped"] == 4
 

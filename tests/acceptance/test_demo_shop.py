@@ -90,7 +90,7 @@ def test_a_shop_over_four_crawls(
     assert history[0]["valid_to"] == history[1]["valid_from"] and history[1]["valid_to"] is None
     shown = run.scraper("history", "demo", product).stdout
     assert truth_before[product]["price"] in shown and truth_now[product]["price"] in shown
-    crawls = run.json("status", "demo")
+    crawls = run.crawls("demo")
     assert [c["id"] for c in crawls] == [fourth["id"], third["id"], second["id"], first["id"]]
     for crawl in crawls:
         assert crawl["status"] == crawl["phase"] == "completed"

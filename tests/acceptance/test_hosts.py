@@ -101,7 +101,7 @@ def test_a_host_that_says_429_is_spared_by_the_whole_fleet(
         (shown,) = until(lambda: [each for each in run.json("host", "list", host) if each["pace"] < 1], 60)
         assert 0.5 <= shown["pace"] < 0.7 and 10 <= shown["pace_per_s"] < 14
         assert shown["why"] in (None, f"429, Retry-After {REST_S} s")  # None: the rest is over
-        until(lambda: run.json("status")[0]["status"] == "completed", 60, every_s=0.5)
+        until(lambda: run.crawls()[0]["status"] == "completed", 60, every_s=0.5)
         times, asked = shop.times(0), shop.asked(0)
     assert sorted(asked) == sorted(["/", *targets, asked[REFUSED]]), "the page that was refused is asked once more"
     rests = [n for n, (at, later) in enumerate(pairwise(times)) if n >= REFUSED and later - at >= 0.75 * REST_S]

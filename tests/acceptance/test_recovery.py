@@ -143,7 +143,7 @@ def test_a_pause(crawl: Crawl) -> None:
     assert crawl.run.scraper("sites", "pause", "demo").stdout == "demo: paused\n"
     until(crawl.quiet, 15, every_s=1.5)
     assert crawl.progress()["phase"] == "paused"
-    assert crawl.run.scraper("status").stderr == "paused: demo\n"
+    assert "# paused sites  demo\n" in crawl.run.scraper("status").stdout
     until(lambda: crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)], 15)
     assert "resume" in crawl.run.scraper("crawl", "demo", code=1).stderr
     assert crawl.run.scraper("sites", "pause", "demo").stdout == "demo: was paused already\n"

@@ -1,0 +1,37 @@
+"""`scraper metrics`: serves what the fleet's servers know, until it is told to end; or prints it once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import click
+from prometheus_client import generate_latest
+
+from scraper import logs
+from scraper.errors import ConfigError
+from scraper.exporter.exporter import make_registry
+from scraper.settings import Settings
+from scraper.targets import Target
+
+
+def serve(settings: Settings, host: str, port: int) -> None:
+    """Starts even where no server answers: `scraper_up` says so. Ends with SIGTERM or Ctrl-C."""
+    logs.configure(settings)
+    try:
+        target = Target(make_registry(settings), host, port)
+    except OSError as error:
+        raise ConfigError(
+            f"metrics cannot be served at {host}:{port}: {error.strerror} (mend: --host, --port, SCRAPER_EXPORTER_PORT)"
+        ) from None
+    click.echo(f"metrics: http://{target.address}/metrics", err=True)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    target.close()
+
+
+def show(settings: Settings) -> None:
+    logs.configure(settings)
+    click.echo(generate_latest(make_registry(settings)).decode(), nl=False)

@@ -1,0 +1,30 @@
+"""`scraper status`: a glance printed once. One screen for people; elsewhere each part under its name, tab-separated."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from rich.console import Console
+
+from scraper import progress
+from scraper.commands.glance import Glance
+from scraper.commands.screen import Screen, parts
+from scraper.commands.tables import print_table
+
+PROMPT_LINES = 2  # the shell's, so that the first line stays in sight
+
+
+def print_glance(found: Glance, *, whole: bool) -> None:
+    if sys.stdout.isatty():
+        console = Console()
+        height = None if whole else console.size.height - PROMPT_LINES
+        console.print(Screen(found, progress.average_per_s, height=height))
+        return
+    for number, part in enumerate(parts(found, progress.average_per_s)):
+        if number:
+            click.echo()
+        click.echo(f"# {part.title}" + (f"  {part.note}" if part.note else ""))
+        if part.rows:
+            titles = [column.title or "bar" for column in part.columns]
+            print_table(titles, [[str(cell) for cell in row] for row in part.rows])

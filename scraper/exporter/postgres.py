@@ -1,0 +1,199 @@
+"""What PostgreSQL knows of the fleet, as metrics: queues, leases, dead pages, fresh sites, crawls and what they came to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import sqlalchemy as sa
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from pydantic import ValidationError
+
+from scraper.domain import CrawlStatus, Status
+from scraper.exporter.counters import Growing, Labels
+from scraper.sites.definition import Site
+from scraper.stores import crawls, state
+from scraper.stores.state import QueueState
+
+LATE_IDS = 50  # a row may be committed after one with a higher id
+CRAWLS_MAX = 10_000
+READ_MS = 20_000
+
+STATUSES = [status for status in Status if status.final]
+ENDINGS = [status for status in CrawlStatus if not status.active]
+
+# All by index: those that run, those opened since the last look, those that ran then.
+CRAWLS = sa.text("""
+SELECT c.id, s.name AS site, c.status, c.fetches, c.retries, c.links_cut, c.ok, c.unchanged, c.gone, c.dead, c.invalid,
+       c.dropped, c.products_new, c.products_changed, c.products_delisted
+  FROM crawls c JOIN sites s ON s.id = c.site_id
+ WHERE c.status IN ('planned', 'running') OR c.id > :seen OR c.id = ANY (:known)
+""")
+
+DEFINITIONS = sa.text("""
+SELECT definition_hash, definition FROM sites WHERE enabled AND definition_hash <> ALL (:known)
+""")
+
+
+class Postgres:
+    def __init__(self, engine: sa.Engine, lease_s: float) -> None:
+        self._engine = engine
+        self._lease_s = lease_s
+        self._seen = -1
+        self._known: list[int] = []
+        self._growing = {
+            name: Growing() for name in ("fetches", "retries", "links_cut", "settled", "products", "ended")
+        }
+        self.queues: set[str] = set()  # all that sites name, or had pages: an empty one is zero, not gone
+        self._definitions: set[str] = set()  # hashes of those whose queues are among them
+
+    def read(self) -> list[Metric]:
+        with self._engine.connect() as connection:
+            connection.execute(sa.text(f"SET LOCAL statement_timeout = {READ_MS}"))
+            connection.execute(sa.text("SET TRANSACTION READ ONLY"))
+            return [
+                *self._queues(connection),
+                *_workers(connection, self._lease_s),
+                *_sites(connection),
+                *_dead(connection),
+                *_active(connection),
+                *self._counters(connection),
+            ]
+
+    def _queues(self, connection: sa.Connection) -> list[Metric]:
+        pages = gauge("scraper_pages", "Open pages, held ones are paused with their site or host", ["queue", "state"])
+        oldest = gauge("scraper_oldest_due_seconds", "For how long the oldest due page has been due", ["queue"])
+        leases = gauge("scraper_leases", "Batches: waiting for a worker, or claimed by one", ["queue", "state"])
+        found = {each.queue: each for each in state.queues(connection)}
+        self.queues |= set(found) | self._named(connection)
+        for each in (found.get(queue, QueueState(queue)) for queue in sorted(self.queues)):
+            for name, value in (
+                ("due", each.due), ("later", each.later), ("held", each.held), ("leased", each.leased),
+            ):  # fmt: skip
+                pages.add_metric([each.queue, name], value)
+            oldest.add_metric([each.queue], each.oldest_s or 0.0)
+            leases.add_metric([each.queue, "waiting"], each.waiting)
+            leases.add_metric([each.queue, "claimed"], each.claimed)
+        return [pages, oldest, leases]
+
+    def _named(self, connection: sa.Connection) -> set[str]:
+        """The queues of definitions that are new."""
+        named: set[str] = set()
+        for row in connection.execute(DEFINITIONS, {"known": list(self._definitions)}):
+            self._definitions.add(row.definition_hash)
+            with suppress(ValidationError):  # stored by another version
+                named |= Site.model_validate(row.definition).wishes.queues
+        return named
+
+    def _counters(self, connection: sa.Connection) -> list[Metric]:
+        first = self._seen < 0
+        if first:
+            self._seen = int(connection.execute(sa.text("SELECT coalesce(max(id), 0) FROM crawls")).scalar_one())
+        rows = list(connection.execute(CRAWLS, {"seen": self._seen - LATE_IDS, "known": self._known}))
+        for name, growing in self._growing.items():
+            growing.start(_labels(name, state.site_names(connection)))
+        active = [row.id for row in rows if CrawlStatus(row.status).active]
+        self._seen = max([self._seen, *(row.id for row in rows)])
+        keep = [*active, *(row.id for row in rows if row.id > self._seen - LATE_IDS)]
+        for name, growing in self._growing.items():
+            growing.look({row.id: _values(name, row) for row in rows}, keep=keep)
+        self._known = active
+        return [
+            counter("scraper_fetches", "Pages tried, retries included", ["site"], self._growing["fetches"]),
+            counter("scraper_retries", "Tries after which a page was to be tried again", ["site"], self._growing["retries"]),
+            counter("scraper_links_cut", "Links beyond a definition's limits", ["site"], self._growing["links_cut"]),
+            counter(
+                "scraper_settled_pages", "Pages that got a final status", ["site", "status"], self._growing["settled"]
+            ),
+            counter(
+                "scraper_products", "Products new, changed or delisted", ["site", "change"], self._growing["products"]
+            ),
+            counter("scraper_crawls_ended", "Crawls that ended, by how", ["site", "status"], self._growing["ended"]),
+        ]  # fmt: skip
+
+
+def gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, labels=labels)
+
+
+def counter(name: str, text: str, labels: Sequence[str], growing: Growing) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, text, labels=labels)
+    for values, value in sorted(growing.sums.items()):
+        family.add_metric(values, value)
+    return family
+
+
+def _workers(connection: sa.Connection, lease_s: float) -> list[Metric]:
+    workers = gauge("scraper_workers", "Worker processes with leases; silent ones prolong none of them", ["state"])
+    holders = state.holders(connection, lease_s)
+    silent = sum(each.silent_s > state.SILENT_S for each in holders)
+    workers.add_metric(["busy"], len(holders) - silent)
+    workers.add_metric(["silent"], silent)
+    return [workers]
+
+
+def _sites(connection: sa.Connection) -> list[Metric]:
+    age = gauge("scraper_complete_crawl_age_seconds", "Since the site's last complete crawl ended", ["site"])
+    missed = gauge(
+        "scraper_schedule_missed_seconds", "For how long a slot has been due without a crawl; 0: none is", ["site"]
+    )
+    suspect = gauge("scraper_crawl_suspect", "Whether the data of the last complete crawl is suspect", ["site"])
+    paused = gauge("scraper_sites_paused", "Sites that are paused")
+    hosts = gauge("scraper_hosts_paused", "Hosts that are paused")
+    found = state.freshness(connection)
+    for each in found:
+        if each.complete_s is not None:
+            age.add_metric([each.site], each.complete_s)
+            suspect.add_metric([each.site], each.suspect)
+        if each.missed_s is not None:
+            missed.add_metric([each.site], each.missed_s)
+    paused.add_metric([], sum(each.paused for each in found))
+    hosts.add_metric([], connection.execute(sa.text("SELECT count(*) FROM hosts WHERE paused")).scalar_one())
+    return [age, missed, suspect, paused, hosts]
+
+
+def _dead(connection: sa.Connection) -> list[Metric]:
+    dead = gauge("scraper_dead_pages", "Pages given up, until a crawl or a replay takes them up", ["site", "status"])
+    pages = {(site, status): 0 for site in state.site_names(connection) for status in (Status.DEAD, Status.INVALID)}
+    pages |= {(each.site, Status(each.status)): each.pages for each in state.unusable(connection)}
+    for (site, status), count in pages.items():
+        dead.add_metric([site, status], count)
+    return [dead]
+
+
+def _active(connection: sa.Connection) -> list[Metric]:
+    active = gauge("scraper_crawls_active", "Crawls by phase", ["phase"])
+    pages = gauge("scraper_crawl_pages", "Of a site's running crawl: pages done and open", ["site", "state"])
+    phases = dict.fromkeys(("planned", "discovering", "fetching", "paused"), 0)
+    for each in crawls.progress(connection, active=True, newest=CRAWLS_MAX):
+        phases[each.phase] += 1
+        pages.add_metric([each.site, "done"], each.done)
+        pages.add_metric([each.site, "open"], each.total - each.done)
+    for phase, count in phases.items():
+        active.add_metric([phase], count)
+    return [active, pages]
+
+
+def _labels(name: str, sites: Sequence[str]) -> list[Labels]:
+    match name:
+        case "settled":
+            return [(site, status) for site in sites for status in STATUSES]
+        case "products":
+            return [(site, change) for site in sites for change in ("new", "changed", "delisted")]
+        case "ended":
+            return [(site, status) for site in sites for status in ENDINGS]
+        case _:
+            return [(site,) for site in sites]
+
+
+def _values(name: str, row: sa.Row[Any]) -> dict[Labels, float]:
+    match name:
+        case "settled":
+            return {(row.site, status): getattr(row, status) for status in STATUSES}
+        case "products":
+            return {(row.site, change): getattr(row, f"products_{change}") for change in ("new", "changed", "delisted")}
+        case "ended":
+            return {} if CrawlStatus(row.status).active else {(row.site, row.status): 1.0}
+        case _:
+            return {(row.site,): getattr(row, name)}

@@ -1,0 +1,98 @@
+"""What Redis knows of the fleet, as metrics: hosts that rest or are slowed, proxies. Names only few hosts, and no proxy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from prometheus_client.core import Metric
+from redis import Redis
+
+from scraper.exporter.counters import Growing, Labels
+from scraper.exporter.postgres import counter, gauge
+from scraper.policy.proxies import Health
+from scraper.stores import hosts, proxies, proxy_file
+
+HOSTS_NAMED = 20  # of thousands: those that rest longest, and those that are slowed most
+STATES = ("free", "quarantine", "dead")
+
+
+class RedisState:
+    def __init__(self, url: str, proxy_list: Path | None) -> None:
+        self._client = Redis.from_url(url, socket_connect_timeout=3, socket_timeout=5)
+        self._proxy_list = proxy_list
+        self._requests = Growing()
+
+    def read(self) -> list[Metric]:
+        return [*self._hosts(), *self._proxies()]
+
+    def _hosts(self) -> list[Metric]:
+        troubled = gauge("scraper_hosts_troubled", "Hosts that rest, or are slowed below their budget", ["state"])
+        rests = gauge(
+            "scraper_host_cooldown_seconds", f"Until a host's rest is over, of the {HOSTS_NAMED} longest", ["host"]
+        )
+        pace = gauge(
+            "scraper_host_pace_ratio", f"The part of its budget in force, of the {HOSTS_NAMED} slowest", ["host"]
+        )
+        found = list(hosts.live(self._client).values())
+        resting = sorted(((each.rests_s, each.host) for each in found if each.rests_s is not None), reverse=True)
+        slowed = sorted((each.pace, each.host) for each in found if each.pace < 1)
+        troubled.add_metric(["resting"], len(resting))
+        troubled.add_metric(["slowed"], len(slowed))
+        for seconds, host in resting[:HOSTS_NAMED]:
+            rests.add_metric([host], seconds)
+        for part, host in slowed[:HOSTS_NAMED]:
+            pace.add_metric([host], part)
+        return [troubled, rests, pace]
+
+    def _proxies(self) -> list[Metric]:
+        known = proxies.read_all(self._client)
+        listed = {} if self._proxy_list is None else {each.id: each.pool for each in proxy_file.read(self._proxy_list)}
+        pools = listed | {proxy: listed.get(proxy, _pool(proxy)) for at_host in known.values() for proxy in at_host}
+        states = Counter((pool, _state(proxy, known)) for proxy, pool in pools.items())
+        resting = Counter(
+            pools[proxy]
+            for host, at_host in known.items()
+            for proxy, health in at_host.items()
+            if host != proxies.EVERYWHERE and health.free_at > 0
+        )
+        by_state = gauge(
+            "scraper_proxies",
+            "Proxies: free, in quarantine at some host, or dead (resting everywhere)",
+            ["pool", "state"],
+        )
+        pairs = gauge("scraper_proxy_quarantines", "Pairs of a proxy and a host at which it rests", ["pool"])
+        for pool in sorted(set(pools.values())):
+            for name in STATES:
+                by_state.add_metric([pool, name], states[pool, name])
+            pairs.add_metric([pool], resting[pool])
+        self._requests.start((pool, result) for pool in set(pools.values()) for result in ("answered", "failed"))
+        self._requests.look(
+            {
+                (host, proxy): _results(pools[proxy], health)
+                for host, at_host in known.items()
+                if host != proxies.EVERYWHERE
+                for proxy, health in at_host.items()
+            }
+        )
+        requests = counter(
+            "scraper_proxy_requests", "Requests through proxies of which the proxy answered or failed",
+            ["pool", "result"], self._requests,
+        )  # fmt: skip
+        return [by_state, pairs, requests]
+
+
+def _results(pool: str, health: Health) -> dict[Labels, float]:
+    return {(pool, "answered"): health.answered, (pool, "failed"): health.failed}
+
+
+def _pool(proxy_id: str) -> str:
+    return proxy_id.partition("-")[0]
+
+
+def _state(proxy_id: str, known: dict[str, dict[str, Health]]) -> str:
+    whole = known.get(proxies.EVERYWHERE, {}).get(proxy_id)
+    if whole is not None and whole.free_at > 0:
+        return "dead"
+    resting = any(proxy_id in at_host and at_host[proxy_id].free_at > 0 for at_host in known.values())
+    return "quarantine" if resting else "free"

@@ -1,0 +1,222 @@
+"""How things stand now, for people and for metrics: queues, leases, workers, dead pages, latest errors, fresh sites.
+
+Reads only, and of the frontier only what is open: a million due pages are counted in a second or two. What is of Redis
+(rests, paces) is in `stores.hosts` and `stores.proxies`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.domain import Blame, Outcome
+from scraper.policy.schedule import latest_slot
+from scraper.stores import crawls
+
+SILENT_S = 10.0  # a worker that lives prolongs its leases every two seconds
+LOOK_MS = 2000  # at errors among the pages that are due again: of millions, no index says which have one
+
+DUE = sa.text("""
+SELECT queue, count(*) FILTER (WHERE not_before <= now() AND NOT held) AS due,
+       count(*) FILTER (WHERE not_before > now() AND NOT held) AS later, count(*) FILTER (WHERE held) AS held,
+       CAST(extract(epoch FROM now() - min(not_before) FILTER (WHERE not_before <= now() AND NOT held)) AS float8)
+           AS oldest_s
+  FROM (SELECT *, host = ANY (:hosts) OR crawl_id = ANY (:crawls) AS held FROM pages WHERE status = 'due') open
+ GROUP BY queue
+""")
+
+# A frontier that is being worked on has hardly a block that is all visible: an index-only scan would then visit the table
+# once for each page, in the index's order (5 s for a million). A bitmap visits each block once (1 s).
+BY_BITMAP = sa.text("SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off")
+AS_EVER = sa.text("SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on")
+
+LEASES = sa.text("""
+SELECT l.queue, l.worker, l.started_at IS NULL AS unclaimed, count(*) AS batches, sum(open.pages) AS pages,
+       CAST(extract(epoch FROM now() - min(l.started_at)) AS float8) AS busy_s,
+       CAST(extract(epoch FROM max(l.until) - now()) AS float8) AS left_s
+  FROM leases l CROSS JOIN LATERAL (SELECT count(*) AS pages FROM pages p WHERE p.lease_id = l.id) open
+ GROUP BY l.queue, l.worker, l.started_at IS NULL ORDER BY l.queue, l.worker
+""")
+
+UNUSABLE = sa.text("""
+SELECT s.name AS site, p.status, count(*) AS pages
+  FROM sites s JOIN pages p ON p.site_id = s.id AND p.status IN ('dead', 'invalid')
+ WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
+ GROUP BY s.name, p.status ORDER BY pages DESC, s.name, p.status
+""")
+
+_ERRORS = """
+SELECT s.name AS site, p.host, p.last_outcome AS outcome, count(*) AS pages,
+       CAST(extract(epoch FROM now() - max(p.settled_at)) AS float8) AS ago_s,
+       (array_agg(p.url ORDER BY p.settled_at DESC))[1] AS url,
+       (array_agg(p.error ORDER BY p.settled_at DESC))[1] AS error
+  FROM pages p JOIN sites s ON s.id = p.site_id
+ WHERE {which} AND p.settled_at > now() - interval '1 day' AND (CAST(:site AS text) IS NULL OR s.name = :site)
+ GROUP BY s.name, p.host, p.last_outcome ORDER BY ago_s LIMIT :limit
+"""
+ERRORS_DEAD = sa.text(_ERRORS.format(which="p.status IN ('dead', 'invalid')"))
+ERRORS_DUE = sa.text(_ERRORS.format(which="p.status = 'due' AND p.error IS NOT NULL"))
+
+# A crawl of a replay has not looked at the whole site. The slots of a site are in an index; its newest are read.
+SITES = sa.text("""
+SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect, s.definition ->> 'schedule' AS schedule,
+       s.definition ->> 'timezone' AS timezone, s.scheduled_since, now() AS now,
+       CAST(extract(epoch FROM now() - good.finished_at) AS float8) AS complete_s,
+       (SELECT max(c.slot) FROM crawls c WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot,
+       EXISTS (SELECT FROM crawls c WHERE c.site_id = s.id AND c.trigger = :replay
+                  AND c.status IN ('planned', 'running')) AS replaying
+  FROM sites s LEFT JOIN LATERAL (
+       SELECT c.finished_at, false AS suspect FROM crawls c
+        WHERE c.site_id = s.id AND c.status = 'completed' AND c.trigger <> :replay ORDER BY slot DESC LIMIT 1) good ON true
+ WHERE s.enabled ORDER BY s.name
+""")
+
+
+@dataclass(slots=True)
+class QueueState:
+    """A queue's pages: due now, due later, `held` by a pause of their site or host, leased. `waiting` are batches that no
+    worker has claimed yet, `claimed` those under way. `oldest_s`: for how long the oldest page that is due has been.
+    `workers` that serve it: filled in by whoever has asked them."""
+
+    queue: str
+    due: int = 0
+    later: int = 0
+    held: int = 0
+    leased: int = 0
+    waiting: int = 0
+    claimed: int = 0
+    oldest_s: float | None = None
+    workers: int | None = None
+
+
+@dataclass(slots=True)
+class LeaseHolder:
+    """A worker process with leases. `silent_s`: since it prolonged one; a process that lives does so every two seconds."""
+
+    worker: str
+    queues: list[str]
+    batches: int
+    pages: int
+    busy_s: float
+    silent_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    site: str
+    status: str
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Pages of a site's host whose last try failed in one way, within a day; the newest as an example."""
+
+    site: str
+    host: str
+    outcome: str
+    blame: str
+    pages: int
+    ago_s: float
+    url: str
+    error: str | None
+    final: bool  # given up; otherwise they are tried again
+
+
+@dataclass(frozen=True, slots=True)
+class SiteFreshness:
+    """`complete_s`: since the last complete crawl ended; None: there was none. `missed_s`: for how long a slot of the
+    schedule has been due and nobody has opened its crawl; 0 where nothing is missed, None without a schedule. `suspect`:
+    whether what its last complete crawl read is not to be trusted."""
+
+    site: str
+    paused: bool
+    complete_s: float | None
+    missed_s: float | None
+    suspect: bool
+
+
+def queues(connection: sa.Connection) -> list[QueueState]:
+    found: dict[str, QueueState] = {}
+    hosts = list(connection.execute(sa.text("SELECT host FROM hosts WHERE paused")).scalars())
+    values = {"hosts": hosts, "crawls": crawls.paused(connection)}
+    connection.execute(BY_BITMAP)
+    due = list(connection.execute(DUE, values))
+    connection.execute(AS_EVER)
+    for row in due:
+        found[row.queue] = QueueState(row.queue, row.due, row.later, row.held, oldest_s=row.oldest_s)
+    for row in connection.execute(LEASES):
+        state = found.setdefault(row.queue, QueueState(row.queue))
+        state.leased += int(row.pages)
+        if row.unclaimed:
+            state.waiting += row.batches
+        else:
+            state.claimed += row.batches
+    return [found[name] for name in sorted(found)]
+
+
+def holders(connection: sa.Connection, lease_s: float) -> list[LeaseHolder]:
+    """`lease_s`: for how long they prolong them, the same for all processes."""
+    found: dict[str, LeaseHolder] = {}
+    for row in connection.execute(LEASES):
+        if row.unclaimed or row.worker is None:
+            continue
+        one = found.setdefault(row.worker, LeaseHolder(row.worker, [], 0, 0, 0.0, lease_s))
+        one.queues.append(row.queue)
+        one.batches += row.batches
+        one.pages += int(row.pages)
+        one.busy_s, one.silent_s = max(one.busy_s, row.busy_s), min(one.silent_s, lease_s - row.left_s)
+    return [found[name] for name in sorted(found)]
+
+
+def unusable(connection: sa.Connection, site: str | None = None) -> list[Unusable]:
+    """Dead and invalid pages by site."""
+    return [Unusable(row.site, row.status, row.pages) for row in connection.execute(UNUSABLE, {"site": site})]
+
+
+def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> list[Trouble]:
+    """What failed last, the latest first. Where more is due than can be looked through in two seconds, only what was
+    given up is told."""
+    values = {"site": site, "limit": limit}
+    with engine.connect() as connection:
+        found = [_trouble(row, final=True) for row in connection.execute(ERRORS_DEAD, values)]
+    try:
+        with engine.begin() as connection:
+            connection.execute(sa.text(f"SET LOCAL statement_timeout = {LOOK_MS}"))
+            found += [_trouble(row, final=False) for row in connection.execute(ERRORS_DUE, values)]
+    except sa.exc.OperationalError as error:
+        if getattr(error.orig, "sqlstate", None) != "57014":  # query_canceled
+            raise
+    return sorted(found, key=lambda one: one.ago_s)[:limit]
+
+
+def site_names(connection: sa.Connection) -> list[str]:
+    """Every site that is not retired."""
+    return list(connection.execute(sa.text("SELECT name FROM sites WHERE enabled ORDER BY name")).scalars())
+
+
+def freshness(connection: sa.Connection) -> list[SiteFreshness]:
+    """Every site that is not retired."""
+    return [
+        SiteFreshness(row.name, row.paused, row.complete_s, _missed_s(row), row.suspect)
+        for row in connection.execute(SITES, {"replay": crawls.REPLAY})
+    ]
+
+
+def _missed_s(row: sa.Row[Any]) -> float | None:
+    """As `plan` decides: the newest slot counts, none from before the schedule was changed or a pause ended."""
+    if row.schedule is None:
+        return None
+    slot: datetime | None = latest_slot(row.schedule, row.timezone or "UTC", row.now)
+    since: datetime = max(row.scheduled_since, row.last_slot or row.scheduled_since)
+    if slot is None or slot <= since or row.paused or row.replaying:
+        return 0.0
+    return float((row.now - slot).total_seconds())
+
+
+def _trouble(row: sa.Row[Any], *, final: bool) -> Trouble:
+    blame = Outcome(row.outcome).blame if row.outcome in set(Outcome) else Blame.NOBODY
+    return Trouble(row.site, row.host, row.outcome or "", str(blame), row.pages, row.ago_s, row.url, row.error, final)

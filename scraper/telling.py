@@ -1,0 +1,154 @@
+"""What a worker process tells of its work: one log event a batch and one a failure, counters, spans. Decides nothing.
+
+Called for each page, so what is switched off costs a call and no more: no address is cleaned, no text put together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from types import TracebackType
+from typing import Protocol
+
+import structlog
+
+from scraper.batch import Batch, Tried
+from scraper.domain import Blame, LeasedPage, Outcome, Verdict
+from scraper.errors import DeferredError
+from scraper.fetch.trip import Trip
+from scraper.stores.settle import SettledPage
+from scraper.tracing import NOTHING, NoSpans, Spans
+
+log = structlog.get_logger()
+
+FAILURES = frozenset(
+    outcome
+    for outcome in Outcome
+    if outcome.tried and outcome.blame is not Blame.NOBODY and outcome is not Outcome.NOT_FOUND
+)
+NAMES_MAX = 10  # hosts that a batch's event names; it counts all
+
+
+class Meters(Protocol):
+    def page(self, site: str, queue: str, outcome: Outcome) -> None: ...
+
+    def fetch(self, queue: str, seconds: float) -> None: ...
+
+    def batch(self, queue: str, seconds: float) -> None: ...
+
+    def group(self, pages: int, seconds: float) -> None: ...
+
+
+class NoMeters:
+    """Where nobody asked for a port."""
+
+    def page(self, site: str, queue: str, outcome: Outcome) -> None:
+        pass
+
+    def fetch(self, queue: str, seconds: float) -> None:
+        pass
+
+    def batch(self, queue: str, seconds: float) -> None:
+        pass
+
+    def group(self, pages: int, seconds: float) -> None:
+        pass
+
+
+class Telling:
+    """One a process, used on its loop, but for `store`."""
+
+    def __init__(self, meters: Meters | None = None, spans: Spans | None = None) -> None:
+        self._meters: Meters = meters or NoMeters()
+        self._spans: Spans = spans or NoSpans()
+        self._off = meters is None and isinstance(self._spans, NoSpans)
+
+    @contextmanager
+    def batch(self, batch: Batch) -> Iterator[None]:
+        """Around a batch, until its last page is stored."""
+        loop = asyncio.get_running_loop()
+        began, lease = loop.time(), batch.lease
+        try:
+            with self._spans.batch(lease):
+                yield
+        finally:
+            seconds = loop.time() - began
+            self._meters.batch(lease.queue, seconds)
+            hosts = sorted({page.host for page in lease.pages})
+            sites = {each.site.name for each in batch.contexts.values() if not isinstance(each, Tried)}
+            log.info(
+                "batch done" if not batch.unsettled else "batch given up",
+                lease=str(lease.id),
+                queue=lease.queue,
+                kind=lease.kind,
+                crawls=sorted({page.crawl_id for page in lease.pages}),
+                sites=sorted(sites),
+                hosts=hosts[:NAMES_MAX],
+                hosts_total=len(hosts),
+                pages=len(lease.pages),
+                unsettled=batch.unsettled,
+                outcomes=dict(batch.outcomes),
+                seconds=round(seconds, 2),
+            )
+
+    def settled(self, batch: Batch, page: LeasedPage, site: str, tried: Tried, verdict: Verdict) -> None:
+        """A page has its verdict. A failure is one event; what waits or was never asked is counted in its batch's alone."""
+        outcome, lease = tried.outcome, batch.lease
+        batch.outcomes[outcome] += 1
+        self._meters.page(site, lease.queue, outcome)
+        if outcome is Outcome.FETCHED or outcome not in FAILURES:
+            return
+        log.log(
+            30 if verdict.status.final else 20,  # logging's WARNING and INFO
+            "page failed",
+            outcome=outcome,
+            blame=outcome.blame,
+            status=verdict.status,
+            http_status=tried.http_status,
+            error=tried.error,
+            crawl=page.crawl_id,
+            site=site,
+            host=page.host,
+            page=page.id,
+            url=page.url,
+            lease=str(lease.id),
+            queue=lease.queue,
+            again_in_s=None if verdict.status.final else round(verdict.delay_s, 1),
+        )
+
+    def fetch(self, batch: Batch, page: LeasedPage, trip: Trip) -> AbstractContextManager[None]:
+        """Around a page's way to its answer. What is measured is the last request alone, from its turn on."""
+        if self._off:
+            return NOTHING
+        return _Fetch(self._meters, self._spans.fetch(page), batch.lease.queue, trip)
+
+    def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
+        return self._spans.extract(page)
+
+    @contextmanager
+    def store(self, pages: Sequence[SettledPage]) -> Iterator[None]:
+        """Around the transaction that stores a group, in the writer's thread."""
+        began = time.monotonic()
+        with self._spans.store(len(pages), {page.settled.lease_id for page in pages}):
+            yield
+        self._meters.group(len(pages), time.monotonic() - began)
+
+
+class _Fetch:
+    __slots__ = ("_meters", "_queue", "_span", "_trip")
+
+    def __init__(self, meters: Meters, span: AbstractContextManager[None], queue: str, trip: Trip) -> None:
+        self._meters, self._span, self._queue, self._trip = meters, span, queue, trip
+
+    def __enter__(self) -> None:
+        self._span.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        began = self._trip.began
+        if began and not isinstance(error, (DeferredError, asyncio.CancelledError)):
+            self._meters.fetch(self._queue, asyncio.get_running_loop().time() - began)
+        self._span.__exit__(kind, error, trace)

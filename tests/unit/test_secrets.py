@@ -1,0 +1,83 @@
+"""What is taken out of logs and traces, and what is left alone."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper import logs
+from scraper.policy.secrets import redacted
+from scraper.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("https://ann:s3cret@shop.example/p", "https://***@shop.example/p"),
+        ("socks5h://user-session-7:p%40ss@gw.example:1080", "socks5h://***@gw.example:1080"),
+        ("https://tok@shop.example", "https://***@shop.example"),
+        ("a redis://:pw@h/0 and amqp://u:p@h/v", "a redis://***@h/0 and amqp://***@h/v"),
+        ("https://h/p?id=7&access_token=abc&x=1#f", "https://h/p?id=7&access_token=***&x=1#f"),
+        ("https://h/p?API-Key=abc&X-Amz-Signature=def", "https://h/p?API-Key=***&X-Amz-Signature=***"),
+        ('{"url": "https://a:b@h/?token=x", "n": 1}', '{"url": "https://***@h/?token=***", "n": 1}'),
+        ("postgresql://u@/db?host=/run&password=s3", "postgresql://***@/db?host=/run&password=***"),
+    ],
+)
+def test_secrets_are_taken_out(text: str, told: str) -> None:
+    assert redacted(text) == told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://shop.example/p/7-b@r.html?page=2&author=me&keyword=x&monkey=1",
+        "mail to ann@shop.example",
+        "https://shop.example/@ann?sort=key",
+        "",
+    ],
+)
+def test_all_else_is_left_alone(text: str) -> None:
+    assert redacted(text) == text
+
+
+@given(st.text(alphabet="ab:/@?&=. \"'", max_size=60))
+def test_redacting_twice_changes_nothing_more(text: str) -> None:
+    once = redacted(text)
+    assert redacted(once) == once
+
+
+@pytest.fixture
+def restored() -> Iterator[None]:
+    """Logging as it was, once the test is over."""
+    handlers, level = list(logging.getLogger().handlers), logging.getLogger().level
+    yield
+    logging.captureWarnings(False)
+    logging.getLogger().handlers[:] = handlers
+    logging.getLogger().setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.usefixtures("restored")
+def test_no_log_line_has_a_login_whoever_writes_it(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setattr("sys.stderr", stream := io.StringIO())
+    logs.configure(Settings(log_format=form))  # type: ignore[arg-type]
+    structlog.get_logger("ours").info("ours", url="https://ann:s3cret@shop.example/")
+    logging.getLogger("celery.worker").warning("cannot connect to %s", "amqp://ann:s3cret@h//")
+    try:
+        raise RuntimeError("no answer of http://ann:s3cret@h/?token=s3cret")
+    except RuntimeError:
+        structlog.get_logger("ours").exception("theirs")
+    text = stream.getvalue()
+    assert "s3cret" not in text and "shop.example" in text and "no answer of" in text
+    if form == "json":
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert [line["event"] for line in lines] == ["ours", "cannot connect to amqp://***@h//", "theirs"]
+        assert [line["level"] for line in lines] == ["info", "warning", "error"]
