@@ -1,7 +1,7 @@
 """What a worker process measures of itself, for Prometheus: pages by outcome, how long fetching and storing take.
 
 It counts what this process did, from its start on, and it is gone with the process. What is true of crawls, queues and
-hosts is in PostgreSQL and Redis, and is exported once for the whole fleet (`scraper.monitor.exporter`).
+hosts is in PostgreSQL and Redis, and is exported once for the whole fleet (`scraper.exporter`).
 """
 
 from __future__ import annotations
