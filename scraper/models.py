@@ -321,7 +321,7 @@ class CrawlQuality(Base):
     usual: Mapped[dict[str, Any]] = mapped_column(
         JSONB,
         server_default=text("'{}'"),
-        comment="as it was when the crawl began: medians, and the line below which a field breaks",
+        comment="when the crawl began: medians, and the line below which a field breaks",
     )
     products: Mapped[int | None] = mapped_column(Integer, comment="good product pages at its end")
     usual_products: Mapped[float | None] = mapped_column(Float)

@@ -37,6 +37,10 @@ class Settings(BaseSettings):
     )
     proxy_list: Path | None = Field(None, alias="PROXY_LIST", description="a secret file of proxies, one URL a line")
 
+    alerts: Path | None = Field(
+        None, description="a secret file of who is told of suspect and failed crawls, one address a line"
+    )
+
     schedules: bool = Field(
         True, description="false: a coordinator opens no scheduled crawl, only serves those there are"
     )
@@ -65,7 +69,9 @@ class Settings(BaseSettings):
     flower_user: str = Field("admin", description="who may log in to Flower")
     flower_password: str | None = Field(None, description="unset: made once and kept in SCRAPER_HOME")
 
-    @field_validator("database_url", "redis_url", "broker_url", "proxy_list", "flower_password", mode="before")
+    @field_validator(
+        "database_url", "redis_url", "broker_url", "proxy_list", "alerts", "flower_password", mode="before"
+    )
     @classmethod
     def _empty_is_unset(cls, value: str | None) -> str | None:
         return value or None

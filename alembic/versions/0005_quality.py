@@ -72,7 +72,7 @@ def upgrade() -> None:
             JSONB,
             server_default=NOTHING,
             nullable=False,
-            comment='as it was when the crawl began: medians, and the line below which a field breaks',
+            comment='when the crawl began: medians, and the line below which a field breaks',
         ),
         sa.Column('products', sa.Integer(), nullable=True, comment='good product pages at its end'),
         sa.Column('usual_products', sa.Float(), nullable=True),

@@ -52,7 +52,7 @@ def print_crawls(found: Sequence[Progress]) -> None:
             [
                 str(one.id),
                 one.site,
-                one.phase,
+                f"{one.phase}, suspect" if one.suspect else one.phase,
                 f"{one.done:,}/{one.total:,}",
                 f"{rate:.0f}/s",
                 f"{c.ok + c.unchanged:,}",

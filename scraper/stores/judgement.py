@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus
 from scraper.policy import quality as policy
@@ -122,7 +123,11 @@ def lock_unjudged(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | Non
 
 def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) -> bool:
     """Judges a crawl whose row is locked, and which ends with that status. True: it is suspect."""
-    site = Site.model_validate(crawl.definition)
+    try:
+        site = Site.model_validate(crawl.definition)
+    except ValidationError:  # stored by another version: no reason not to end
+        _judged(connection, crawl.id, False, [])
+        return False
     quality.begin(connection, crawl.id)
     tally = quality.tally(connection, crawl.id)
     usual = quality.history(connection, crawl.site_id, crawl.id)
