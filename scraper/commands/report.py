@@ -66,8 +66,8 @@ def print_report(report: Report) -> None:
         _print_reason(report, reason)
     if report.suspect:
         click.echo(
-            "\nNothing was delisted, and values that vanished were kept. Mend the definition and crawl again; or, if the shop "
-            f"has changed for good:\n  scraper report {report.crawl_id} --accept"
+            "\nNothing was delisted, and values that vanished were kept. Mend the definition and crawl again; or, if the "
+            f"shop has changed for good:\n  scraper report {report.crawl_id} --accept"
         )
 
 
@@ -129,7 +129,13 @@ def test_alerts(settings: Settings) -> list[dict[str, Any]]:
     everybody = notify.recipients(settings.alerts)
     if notify.open_to_all(settings.alerts):
         click.echo(f"{settings.alerts} can be read by every user of this machine (mend: chmod 600)", err=True)
-    details = {"crawl": None, "site": None, "status": CrawlStatus.COMPLETED, "suspect": False, "reasons": []}
+    details: dict[str, Any] = {
+        "crawl": None,
+        "site": None,
+        "status": CrawlStatus.COMPLETED,
+        "suspect": False,
+        "reasons": [],
+    }
     told = notify.send(
         Notice("scraper: a test", "Alerts of suspect and failed crawls come here.", details, False), everybody
     )

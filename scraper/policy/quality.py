@@ -114,12 +114,13 @@ def line_of(name: str, usual: Usual, tolerances: Tolerances) -> float:
     return floor if floor is not None else (usual.fill or 0.0) * tolerances.fill
 
 
-def guards(now: Figures, line: float, expected: float) -> bool:
+def guards(now: Figures, line: float, expected: float, group: tuple[int, int] = (0, 0)) -> bool:
     """Whether a record without the field keeps the value that is stored: the field is breaking, among the recent records or
-    among all, or there are too few of them to see it if it were. `expected` is its usual fill rate."""
+    among all, or there are too few of them to see it if it were. `expected` is its usual fill rate, `group` how many of
+    how many records had it that are stored together just now: a break begins with them, whatever came before."""
     if line <= 0 or expected <= 0:
         return False
-    if surprise(0, now.records, expected) < DOUBTFUL:
+    if surprise(0, now.records, expected) < DOUBTFUL or surprise(*group, expected) >= DOUBTFUL:
         return True
     return any(
         found < line * records and surprise(found, records, expected) >= DOUBTFUL

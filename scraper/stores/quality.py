@@ -175,8 +175,11 @@ class Tally:
             name
             for name, known in self.stored.usual.items()
             if self.found[name] < self.records
-            and quality.guards(self.figures(name), known["line"], known["usual"]["fill"] or 0.0)
+            and quality.guards(self.figures(name), known["line"], known["usual"]["fill"] or 0.0, self._group(name))
         }
+
+    def _group(self, name: str) -> tuple[int, int]:
+        return self.found[name], self.records
 
     def row(self, crawl_id: int) -> dict[str, Any]:
         return {
