@@ -135,10 +135,10 @@ def _service(recipient: Recipient) -> Any:
 
 def _apprise() -> Any:
     """Imported by whoever has something to send: it takes half a second. What it and its client log shows addresses."""
-    import apprise
-
     for name in ("apprise", "urllib3", "requests"):
         logger = logging.getLogger(name)
         logger.propagate = False
         logger.setLevel(logging.CRITICAL + 1)
+    import apprise
+
     return apprise
