@@ -39,4 +39,8 @@ class Quality(Model):
 
 def judges_nothing(value: Any) -> Any:
     """`quality: none` judges nothing."""
-    return {"products": "0", "fill": "0", "mistyped": "100%", "distinct": "0"} if value == "none" else value
+    if value == "none":
+        return {"products": "0", "fill": "0", "mistyped": "100%", "distinct": "0"}
+    if isinstance(value, str):
+        raise ValueError(f"{value!r} is no quality (mend: `none`, or tolerances, as in `{{fill: 90%}}`)")
+    return value
