@@ -127,6 +127,7 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
         site = Site.model_validate(crawl.definition)
     except ValidationError:  # stored by another version: no reason not to end
         _judged(connection, crawl.id, False, [])
+        _alert(connection, crawl, status, suspect=False)
         return False
     quality.begin(connection, crawl.id)
     tally = quality.tally(connection, crawl.id)
@@ -153,10 +154,15 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     if suspect and _agrees(connection, crawl, reasons, site.quality.accept_after):
         accept(connection, crawl.id)
         suspect = False
+    _alert(connection, crawl, status, suspect=suspect)
+    return suspect
+
+
+def _alert(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus, *, suspect: bool) -> None:
+    """A person who stops or replays something is looking at it."""
     failed = status is CrawlStatus.FAILED and crawl.trigger != REPLAY
     if failed or (suspect and status is not CrawlStatus.STOPPED):
         connection.execute(ALERT, {"id": crawl.id})
-    return suspect
 
 
 def accept(connection: sa.Connection, crawl_id: int) -> bool:

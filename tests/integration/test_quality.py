@@ -361,6 +361,18 @@ def test_a_crawl_that_stalled_is_told_of(engine: sa.Engine) -> None:
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
 
 
+def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(engine: sa.Engine) -> None:
+    crawl = Crawl(engine, shop(), range(2))
+    with engine.begin() as connection:
+        connection.execute(sa.text("""UPDATE crawls SET definition = '{"of": "another version"}'"""))
+        crawls.stop(connection, crawl.id, "its site definition is not valid any more", CrawlStatus.FAILED)
+    alert(engine, settings_module.load())
+    assert crawl.row.judged_at is not None and not crawl.row.suspect
+    assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
+    with engine.connect() as connection:
+        assert reports.read(connection, crawl.id).fields == []
+
+
 def test_the_report_names_what_is_broken_and_where_the_value_is_now(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(20))
     crawl = crawled(engine, shop(), range(20), lambda number: without(good(number), "price"))
