@@ -25,7 +25,7 @@ from scraper.domain import Example, Reading, Status, filled
 from scraper.policy import quality
 from scraper.policy.excerpts import shown
 from scraper.policy.quality import Figures, Tolerances, Usual
-from scraper.sites.definition import Site
+from scraper.sites.quality import tolerances_of
 from scraper.stores.database import dumps
 from scraper.stores.products import NewProduct, content_hash
 
@@ -285,8 +285,7 @@ def tally(connection: sa.Connection, crawl_id: int) -> Tally:
 def begin(connection: sa.Connection, crawl_id: int) -> None:
     """Makes the row of a crawl, with what is usual at its site. One that is there stays."""
     row = connection.execute(sa.text("SELECT site_id, definition FROM crawls WHERE id = :id"), {"id": crawl_id}).one()
-    tolerances = Site.model_validate(row.definition).tolerances
-    lines = history(connection, row.site_id, crawl_id).lines(tolerances)
+    lines = history(connection, row.site_id, crawl_id).lines(tolerances_of(row.definition))
     usual = {name: {"usual": known.usual, "line": known.line} for name, known in lines.items()}
     connection.execute(BEGIN, {"crawl_id": crawl_id, "usual": dumps(usual)})
 

@@ -16,6 +16,7 @@ from scraper.errors import DefinitionError
 from scraper.policy.quality import Tolerances
 from scraper.sites import loader, scalars, selectors
 from scraper.sites.definition import Site
+from scraper.sites.quality import tolerances_of
 from scraper.sites.schema import json_schema, write_schema
 
 ROOT = Path(__file__).parents[2]
@@ -133,6 +134,8 @@ def test_tolerances_of_a_crawl() -> None:
     assert Site.model_validate_json(site.model_dump_json()) == site
     floor = load(MINIMAL.replace("css: h1", "css: h1, floor: 99.5%"))
     assert floor.tolerances.floors == {"title": 0.995}
+    for one in (site, floor):
+        assert tolerances_of(one.model_dump(mode="json")) == one.tolerances
     none = load(MINIMAL + "quality: none\n").tolerances
     assert (none.products, none.fill, none.mistyped, none.distinct) == (0, 0, 1, 0)
 
