@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Extracted, Lease, LeasedPage, Outcome
+from scraper.domain import Extracted, Lease, LeasedPage, Outcome, Reading
 from scraper.fetch.gate import Gate
 from scraper.places import Place
 from scraper.writer import Pending
@@ -29,6 +29,7 @@ class Tried:
     began: float = 0.0  # loop time at which the last request left
     sign: str = ""  # of a block
     suspicion: bool = False  # a block that nothing names: fields are missing that used to be there
+    reading: Reading | None = None  # what a product page said of its fields
 
 
 @dataclass(slots=True)

@@ -85,5 +85,5 @@ beat_schedule = {
             "priority": message_priority(URGENT, zero_is_first=not _IS_AMQP),
         },
     }
-    for name, every_s in {"plan": 5.0, "dispatch": 1.0, "reap": 2.0}.items()
+    for name, every_s in {"plan": 5.0, "dispatch": 1.0, "reap": 2.0, "alert": 5.0}.items()
 }

@@ -210,6 +210,11 @@ class Product:
     data: Mapping[str, Any]
 
 
+def filled(data: Mapping[str, Any]) -> list[str]:
+    """The keys that hold something: not null, not an empty text, list or mapping."""
+    return [key for key, value in data.items() if value is not None and value not in ("", [], {})]
+
+
 @dataclass(frozen=True, slots=True)
 class Extracted:
     """Everything one page gave. `problems` are short sentences for people: what is missing or malformed.
@@ -217,6 +222,9 @@ class Extracted:
     `complete` is False when something required is missing: the page's outcome is then NOT_EXTRACTED, nothing of it
     is stored, and `problems` says what. `partial` is True where links are known to be missing from a page that is
     otherwise good (a sitemap that breaks off): its crawl has not seen the whole catalogue.
+
+    `found` names the fields for which the page gave a value of its own, complete or not (a default is none); `mistyped`
+    those for which it gave something else than a value of their type.
     """
 
     links: list[Link] = field(default_factory=list)
@@ -224,6 +232,29 @@ class Extracted:
     problems: list[str] = field(default_factory=list)
     complete: bool = True
     partial: bool = False
+    found: tuple[str, ...] = ()
+    mistyped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A page on which a field was not found: what the reader says of it, and the part of the page that people look at."""
+
+    field: str
+    url: str
+    problem: str
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a product page said of its fields, for the crawl's figures. `records` is how many products were looked for on it;
+    `found` and `mistyped` name a field once a record."""
+
+    records: int
+    found: tuple[str, ...]
+    mistyped: tuple[str, ...] = ()
+    examples: tuple[Example, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Extracted, Kind, LeasedPage, Link, Settled
+from scraper.domain import Extracted, Kind, LeasedPage, Link, Reading, Settled
 from scraper.policy.urls import fingerprint, host_of
 from scraper.stores.frontier import NewPage
 from scraper.stores.host_routes import RouteNews
@@ -27,6 +27,7 @@ def effects_of(
     context: CrawlContext,
     levels: Levels | None = None,
     news: RouteNews | None = None,
+    reading: Reading | None = None,
 ) -> SettledPage:
     """The settled page with everything it adds. Its content hash covers its products, so listings have none."""
     products = [
@@ -44,7 +45,13 @@ def effects_of(
     links = new_pages(extracted.links, context, page.depth + 1, levels)
     whole = products[0].content_hash if len(products) == 1 else None
     return SettledPage(
-        settled, links=links, products=products, content_hash=whole, partial=extracted.partial, news=news
+        settled,
+        links=links,
+        products=products,
+        content_hash=whole,
+        partial=extracted.partial,
+        news=news,
+        reading=reading,
     )
 
 

@@ -53,6 +53,12 @@ class CrawlFailedError(ScraperError):
     exit_code = 4
 
 
+class SuspectError(ScraperError):
+    """A crawl's data is suspect: it differs from recent crawls' by more than its definition tolerates."""
+
+    exit_code = 5
+
+
 class FetchError(Exception):
     """A page could not be fetched. Raised by `scraper.fetch` alone, and the only error that leaves it.
 

@@ -1,6 +1,7 @@
 """Ends a crawl, exactly once, when none of its pages is open: its status, its note, and what the shop no longer lists.
 
-A crawl that could not read every listing has not seen the whole catalogue, so its misses delist nothing.
+A crawl that could not read every listing has not seen the whole catalogue, and one whose data is suspect may not have: their
+misses delist nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import structlog
 
 from scraper.domain import CrawlStatus, Message
 from scraper.policy.routing import COORDINATOR
-from scraper.stores import crawls
+from scraper.stores import crawls, judgement
 from scraper.stores.crawls import REPLAY
 from scraper.stores.database import retried
 
@@ -39,11 +40,12 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
                 return
             read = connection.execute(READ, {"id": crawl_id, "site_id": crawl.site_id}).one()
             status, note = judge_crawl(crawl, read)
-            whole = status is CrawlStatus.COMPLETED and read.unread == 0 and crawl.links_cut == 0
+            suspect = judgement.judge(connection, crawl, status)
+            whole = status is CrawlStatus.COMPLETED and read.unread == 0 and crawl.links_cut == 0 and not suspect
             whole = whole and crawl.trigger != REPLAY  # which has asked for a few pages only
             delisted = crawls.delist(connection, crawl_id, crawl.site_id) if whole else 0
             crawls.end(connection, crawl_id, status, note, delisted)
-            log.info("crawl ended", crawl=crawl_id, status=status, note=note, delisted=delisted)
+            log.info("crawl ended", crawl=crawl_id, status=status, suspect=suspect, note=note, delisted=delisted)
 
     retried(work)
     return []

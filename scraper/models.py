@@ -82,6 +82,11 @@ class Crawl(Base):
             unique=True,
             postgresql_where=text("status IN ('planned', 'running')"),
         ),
+        Index(
+            "crawls_unjudged_idx",
+            "id",
+            postgresql_where=text("judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')"),
+        ),
     )
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
@@ -129,6 +134,17 @@ class Crawl(Base):
     products_new: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     products_changed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     products_delisted: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+
+    judged_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="when its data was compared with recent crawls'"
+    )
+    suspect: Mapped[bool] = mapped_column(server_default=text("false"), comment="its data is not to be trusted")
+    reasons: Mapped[list[dict[str, Any]] | None] = mapped_column(
+        JSONB, comment="why it is suspect, or was: field (null: the whole crawl), what, text"
+    )
+    accepted_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="when it was taken as the new usual: nothing before it counts any more"
+    )
 
 
 class Page(Base):
@@ -284,3 +300,90 @@ class ProductVersion(Base):
     valid_from: Mapped[datetime] = mapped_column(Timestamp)
     valid_to: Mapped[datetime] = mapped_column(Timestamp)
     crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the crawl that saw the change")
+
+
+class CrawlQuality(Base):
+    """What a crawl's product pages have said of their fields so far: sums by field name, exact but for the recent ones."""
+
+    __tablename__ = "crawl_quality"
+
+    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+    records: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="products looked for on pages")
+    found: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=text("'{}'"))
+    mistyped: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=text("'{}'"))
+    kept: Mapped[dict[str, int]] = mapped_column(
+        JSONB, server_default=text("'{}'"), comment="values kept though they were not found"
+    )
+    recent_records: Mapped[float] = mapped_column(Float, server_default=text("0"), comment="older ones fade")
+    recent: Mapped[dict[str, float]] = mapped_column(
+        JSONB, server_default=text("'{}'"), comment="found, likewise fading"
+    )
+    usual: Mapped[dict[str, Any]] = mapped_column(
+        JSONB,
+        server_default=text("'{}'"),
+        comment="when the crawl began: medians, and the line below which a field breaks",
+    )
+    products: Mapped[int | None] = mapped_column(Integer, comment="good product pages at its end")
+    usual_products: Mapped[float | None] = mapped_column(Float)
+
+
+class CrawlField(Base):
+    """One field's figures in one crawl that has ended, beside what was usual then."""
+
+    __tablename__ = "crawl_fields"
+
+    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+    field: Mapped[str] = mapped_column(Text, primary_key=True)
+    records: Mapped[int] = mapped_column(Integer, comment="products looked for on pages")
+    found: Mapped[int] = mapped_column(Integer, comment="of these with a value of the page's own")
+    mistyped: Mapped[int] = mapped_column(Integer, comment="of these with something else than a value of its type")
+    kept: Mapped[int] = mapped_column(Integer, comment="products that kept a value which was not found")
+    distinct_values: Mapped[int] = mapped_column(Integer, comment="among the sampled")
+    sampled: Mapped[int] = mapped_column(Integer, comment="values of stored products")
+    usual_fill: Mapped[float | None] = mapped_column(Float, comment="null: not known")
+    usual_mistyped: Mapped[float] = mapped_column(Float)
+    usual_distinct: Mapped[float] = mapped_column(Float)
+    line: Mapped[float] = mapped_column(Float, comment="the fill rate below which it breaks")
+    breach: Mapped[str | None] = mapped_column(Text, comment="what is wrong with it; null: nothing")
+
+
+class CrawlExample(Base):
+    """A page on which a field was not found."""
+
+    __tablename__ = "crawl_examples"
+
+    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+    field: Mapped[str] = mapped_column(Text, primary_key=True)
+    url: Mapped[str] = mapped_column(Text, primary_key=True)
+    problem: Mapped[str] = mapped_column(Text)
+    excerpt: Mapped[str] = mapped_column(Text)
+    known: Mapped[str | None] = mapped_column(Text, comment="the value that its product had")
+    seen_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+
+
+class KeptValues(Base):
+    """Fields of a product that kept their values in a crawl, and what came in their place."""
+
+    __tablename__ = "kept_values"
+
+    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+    product_id: Mapped[int] = mapped_column(ForeignKey("products.id", ondelete="CASCADE"), primary_key=True)
+    fields: Mapped[list[str]] = mapped_column(ARRAY(Text))
+    came: Mapped[dict[str, Any]] = mapped_column(JSONB)
+
+
+class AlertRow(Base):
+    """What people are to be told of a crawl, once: that it is suspect, or has failed."""
+
+    __tablename__ = "alerts"
+    __table_args__ = (Index("alerts_due_idx", "not_before", postgresql_where=text("done_at IS NULL")),)
+
+    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    not_before: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    delivered: Mapped[list[str]] = mapped_column(
+        ARRAY(Text), server_default=text("'{}'"), comment="recipients that have it: line and kind, never the address"
+    )
+    done_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when all had it, or it was given up")
+    error: Mapped[str | None] = mapped_column(Text, comment="which recipients could not be reached last time")

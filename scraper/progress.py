@@ -117,6 +117,8 @@ def summary(progress: Progress) -> str:
         )
     if progress.note:
         lines.append(f"  note: {progress.note}")
+    if progress.suspect:
+        lines.append(f"  its data is SUSPECT: nothing was delisted; `scraper report {progress.id}` says why")
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ import structlog
 from scraper import away
 from scraper.batch import Batch, Tried
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Fetched, LeasedPage, Move, Outcome, Settled, Status, Verdict
+from scraper.domain import Fetched, Kind, LeasedPage, Move, Outcome, Settled, Status, Verdict
 from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.extract import FunctionFailed
@@ -32,6 +32,7 @@ from scraper.policy.breaker import Breakers
 from scraper.policy.retry_after import retry_after_s
 from scraper.policy.urls import host_of
 from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
+from scraper.readings import Readings
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.settle import SettledPage
 from scraper.telling import Telling
@@ -80,6 +81,7 @@ class Scraper:
         self._writer = writer
         self._contexts = contexts
         self._breakers = Breakers()
+        self._readings = Readings()
         self._rng = rng
         self._telling = telling or Telling()
 
@@ -145,9 +147,10 @@ class Scraper:
         )
         if tried.outcome is Outcome.FETCHED and tried.extracted is not None and not isinstance(context, Tried):
             url = tried.final_url or page.url
-            stored = effects_of(settled, page, tried.extracted, url, context, self._ladders.level, judged.news)
+            levels = self._ladders.level
+            stored = effects_of(settled, page, tried.extracted, url, context, levels, judged.news, tried.reading)
         else:
-            stored = SettledPage(settled, news=judged.news)
+            stored = SettledPage(settled, news=judged.news, reading=tried.reading)
         site = "" if isinstance(context, Tried) else context.site.name
         self._telling.settled(batch, page, site, tried, judged.verdict)
         self._writer.put(stored, batch.pending)
@@ -260,6 +263,7 @@ class Scraper:
             error = None if outcome is Outcome.NOT_MODIFIED else f"the server answered {fetched.status}"
             return _useless(outcome, fetched, error, delay_s=wish_s, began=trip.began)
         extracted = context.extractor.extract(page.kind, fetched, page_url=page.url, depth=page.depth)
+        reading = self._readings.of(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
             other_way = trip.via is not None or way.above is not None
@@ -267,12 +271,12 @@ class Scraper:
                 good_before=page.good_before, suspected_before=page.blocked > 0, other_way=other_way and not way.probe
             )
             if block is None:
-                return _useless(Outcome.NOT_EXTRACTED, fetched, error)
+                return replace(_useless(Outcome.NOT_EXTRACTED, fetched, error), reading=reading)
             if trip.via is not None:
                 self._visits.suspect(page, trip.via)
             suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
             return replace(suspected, sign=block.sign, suspicion=True)
-        return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted)
+        return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted, reading=reading)
 
 
 def _useless(

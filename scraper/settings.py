@@ -37,6 +37,10 @@ class Settings(BaseSettings):
     )
     proxy_list: Path | None = Field(None, alias="PROXY_LIST", description="a secret file of proxies, one URL a line")
 
+    alerts: Path | None = Field(
+        None, description="a secret file of who is told of suspect and failed crawls, one address a line"
+    )
+
     schedules: bool = Field(
         True, description="false: a coordinator opens no scheduled crawl, only serves those there are"
     )
@@ -71,7 +75,14 @@ class Settings(BaseSettings):
     flower_password: str | None = Field(None, description="unset: made once and kept in SCRAPER_HOME")
 
     @field_validator(
-        "database_url", "redis_url", "broker_url", "proxy_list", "metrics_port", "flower_password", mode="before"
+        "database_url",
+        "redis_url",
+        "broker_url",
+        "proxy_list",
+        "metrics_port",
+        "alerts",
+        "flower_password",
+        mode="before",
     )
     @classmethod
     def _empty_is_unset(cls, value: str | None) -> str | None:

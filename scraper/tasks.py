@@ -9,6 +9,7 @@ from uuid import UUID
 from celery import Task
 
 from scraper import away, coordinator, current, settings, watchdog
+from scraper.alert import alert as alert_step
 from scraper.celery import app
 from scraper.discover import discover as discover_step
 from scraper.dispatch import dispatch as dispatch_step
@@ -59,6 +60,12 @@ def dispatch() -> None:
 def reap() -> None:
     """Tick: takes back expired leases and finds crawls with nothing left to do."""
     send(reap_step(coordinator.engine(), settings.load()))
+
+
+@app.task(base=Step)
+def alert() -> None:
+    """Tick: tells people of suspect and failed crawls."""
+    send(alert_step(coordinator.engine(), settings.load()))
 
 
 @app.task(base=Step)

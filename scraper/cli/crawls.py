@@ -17,7 +17,9 @@ NEWEST = 20
 
 @click.command()
 @click.argument("site")
-@click.option("--wait", is_flag=True, help="Show progress until it ends; exit 4 unless it completes.")
+@click.option(
+    "--wait", is_flag=True, help="Show progress until it ends; exit 4 unless it completes, 5 if it is suspect."
+)
 @click.option("--refetch", is_flag=True, help="Fetch every page, however recently it was fetched.")
 @click.option(
     "--local", is_flag=True, help="With --wait: start workers here where none is running (embedded: default)."

@@ -1,7 +1,7 @@
 """The `scraper` command. Each command is thin: read the arguments, call one module, print. Heavy imports are inside.
 
 Exit codes: 0 done; 1 something went wrong that can be mended; 2 wrong usage, definition or setting; 3 a server does not
-answer; 4 a crawl that was waited for did not complete; 130 interrupted.
+answer; 4 a crawl that was waited for did not complete; 5 its data is suspect; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from scraper.cli.hosts import host
 from scraper.cli.metrics import metrics
 from scraper.cli.products import export, history, products
 from scraper.cli.proxies import proxies
+from scraper.cli.quality import alerts, report
 from scraper.cli.shared import Command
 from scraper.cli.sites import sites
 
@@ -106,5 +107,7 @@ def demo(keep: bool, stop_: bool, products: int) -> None:
     show.run(load_settings(), products=products, keep=keep)
 
 
-for command in (sites, crawl, stop, status, watch, host, dead, proxies, products, history, export, metrics):
+for command in (
+    sites, crawl, stop, status, watch, report, alerts, host, dead, proxies, products, history, export, metrics,
+):  # fmt: skip
     main.add_command(command)

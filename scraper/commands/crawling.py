@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from scraper import plan, progress, servers
 from scraper.commands import fleet
 from scraper.domain import CrawlStatus
-from scraper.errors import CrawlFailedError, DefinitionError, NotFoundError, ServerUnavailableError
+from scraper.errors import CrawlFailedError, DefinitionError, NotFoundError, ServerUnavailableError, SuspectError
 from scraper.plan import Opened
 from scraper.policy.routing import COORDINATOR
 from scraper.settings import Settings
@@ -73,8 +73,9 @@ def known_site(connection: sa.Connection, name: str) -> Site:
 def wait_all(
     engine: sa.Engine, settings: Settings, crawl_ids: Sequence[int], *, local: bool, summary_to_stderr: bool = False
 ) -> None:
-    """Shows crawls until each has ended, and what it came to. Raises `CrawlFailedError` unless all completed."""
-    failed = []
+    """Shows crawls until each has ended, and what it came to. Raises `CrawlFailedError` unless all completed,
+    `SuspectError` where the data of one is suspect."""
+    failed, suspect = [], []
     for crawl_id in crawl_ids:
         try:
             ended = wait(engine, settings, crawl_id, local=local)
@@ -85,8 +86,12 @@ def wait_all(
         if ended.status != CrawlStatus.COMPLETED:
             note = f": {ended.note}" if ended.note else ""
             failed.append(f"crawl {ended.id} of {ended.site} {ended.status}{note}")
+        elif ended.suspect:
+            suspect.append(f"crawl {ended.id} of {ended.site} is suspect; `scraper report {ended.id}` says why")
     if failed:
-        raise CrawlFailedError("\n".join(failed))
+        raise CrawlFailedError("\n".join([*failed, *suspect]))
+    if suspect:
+        raise SuspectError("\n".join(suspect))
 
 
 def wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -> Progress:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from scraper.domain import Extracted, Kind, Link, Product
+from scraper.domain import Extracted, Kind, Link, Product, filled
 from scraper.extract.listing import LINKS_MAX, Gate
 from scraper.extract.product import ID_MAX, id_of_url
 from scraper.extract.values import DIGITS_MAX, INT_MAX
@@ -56,7 +56,8 @@ class FunctionReader:
             raise
         except Exception as error:  # a user's function may raise anything; it becomes an outcome at the task's edge
             raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
-        return Extracted(links=list(links.values()), products=products, problems=problems)
+        found = tuple(key for product in products for key in filled(product.data))
+        return Extracted(links=list(links.values()), products=products, problems=problems, found=found)
 
     def _take(self, item: Any, page: Page, links: dict[str, Link], products: list[Product]) -> None:
         match item:

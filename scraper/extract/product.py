@@ -19,6 +19,7 @@ from scraper.sites.definition import ProductPage
 from scraper.sites.fields import FieldSpec, IdSource, Reading, Source
 
 ID_MAX = 500
+NOTHING_SHOWN = object()  # a bool with `when` is false where there is no text, but that is nothing found
 Typed = Callable[[str, Document], Any]
 
 
@@ -49,16 +50,20 @@ class ProductReader:
         data: dict[str, Any] = {}
         problems: list[str] = []
         complete = True
+        found: list[str] = []
+        mistyped: list[str] = []
         external_id = self._external_id(document, problems)
         for field in self._fields:
-            complete &= field.read(document, data, problems)
+            complete &= field.read(document, data, problems, found, mistyped)
         if complete and not any(field.tells(data.get(field.name)) for field in self._fields):
             # A challenge or error page that answers 200, for a definition that requires nothing.
             problems.append("not one field of the definition is on the page")
             complete = False
         if external_id is None or not complete:
-            return Extracted(problems=problems, complete=False)
-        return Extracted(products=[Product(external_id, data)], problems=problems)
+            return Extracted(problems=problems, complete=False, found=tuple(found), mistyped=tuple(mistyped))
+        return Extracted(
+            products=[Product(external_id, data)], problems=problems, found=tuple(found), mistyped=tuple(mistyped)
+        )
 
     def _external_id(self, document: Document, problems: list[str]) -> str | None:
         if self._id is None:
@@ -94,8 +99,11 @@ class _Field:
         self.readings = [_compile(reading, spec) for reading in spec.readings]
         self.listed = spec.many or spec.type == "list"
 
-    def read(self, document: Document, data: dict[str, Any], problems: list[str]) -> bool:
-        """Puts the field's value into `data`; False where a required field has none."""
+    def read(
+        self, document: Document, data: dict[str, Any], problems: list[str], found: list[str], mistyped: list[str]
+    ) -> bool:
+        """Puts the field's value into `data`, and its name among those found or mistyped; False where a required field has
+        none."""
         faults: list[str] = []
         for compiled in self.readings:
             try:
@@ -104,9 +112,13 @@ class _Field:
                 faults.append(f"{self.name}: {_limit(error)}")
                 continue
             if value is not None:
-                self._store(value, data)
+                self._store(False if value is NOTHING_SHOWN else value, data)
                 problems += [fault for fault in faults if fault.endswith("cut")]
+                if value is not NOTHING_SHOWN:
+                    found.append(self.name)
                 return True
+        if faults:
+            mistyped.append(self.name)
         if self.spec.default is not None:
             self._store(self._default(), data)
         elif self.spec.required and not faults:
@@ -123,7 +135,7 @@ class _Field:
         reading = compiled.reading
         texts = compiled.texts(document, self.listed)
         if not texts:
-            return False if reading.when is not None and not self.listed else None
+            return NOTHING_SHOWN if reading.when is not None and not self.listed else None
         found = []
         for text in self._split(texts, reading.split):
             value = self._one(text, compiled, document, faults)

@@ -18,10 +18,12 @@ from scraper.domain import Kind
 from scraper.policy import urls
 from scraper.policy.browsers import BROWSER
 from scraper.policy.escalation import ladder
+from scraper.policy.quality import Tolerances
 from scraper.policy.routing import ANY_REGION, Rule, Wishes
 from scraper.sites import scalars
 from scraper.sites.blocked import Markers
 from scraper.sites.fields import FieldSpec, IdSource, Links, Model, Pages, Regex, as_css, checked, to_text, wrong
+from scraper.sites.quality import Quality, judges_nothing
 from scraper.sites.selectors import compile_regex
 
 MATCH_TIMEOUT_S = 0.1
@@ -277,6 +279,9 @@ class Site(Model):
     keep_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="tracking parameters to keep; * allowed")
     trailing_slash: Literal["keep", "strip"] = Field("keep", description="strip: /a/ and /a are one page")
     limits: Limits = Limits.model_validate({})
+    quality: Annotated[Quality, BeforeValidator(judges_nothing, json_schema_input_type=Literal["none"] | Quality)] = (
+        Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
+    )
     listing: Listing | None = None
     product: ProductPage
 
@@ -356,6 +361,14 @@ class Site(Model):
     @property
     def revisit_s(self) -> float:
         return scalars.seconds(self.revisit)
+
+    @property
+    def tolerances(self) -> Tolerances:
+        """What `policy.quality` needs to know of the site."""
+        floors = {name: spec.floor for name, spec in self.product.fields.items()}
+        return self.quality.tolerances(
+            {name: scalars.share(floor) for name, floor in floors.items() if floor is not None}
+        )
 
     @cached_property
     def wishes(self) -> Wishes:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from scraper.sites import selectors
+from scraper.sites import scalars, selectors
 
 SOURCES = ("css", "xpath", "jsonld", "regex", "url")
 FieldType = Literal["text", "int", "decimal", "price", "bool", "date", "url", "list"]
@@ -53,6 +53,13 @@ Regex = Annotated[str, BeforeValidator(to_text), AfterValidator(partial(checked,
 JsonLd = Annotated[str, AfterValidator(partial(checked, selectors.parse_jsonld))]
 MapKey = Annotated[str, BeforeValidator(lambda key: str(key).lower() if isinstance(key, bool) else to_text(key))]
 Scalar = bool | int | float | str
+
+
+Share = Annotated[
+    str,
+    BeforeValidator(to_text, json_schema_input_type=str | float),
+    AfterValidator(partial(checked, scalars.share)),
+]
 
 
 class Source(Model):
@@ -117,6 +124,9 @@ class FieldSpec(Reading):
     required: bool = Field(False, description="without it the page is not stored")
     many: bool = Field(False, description="a list of all matches, 1,000 at the most")
     default: Scalar | None = Field(None, description="where nothing matched")
+    floor: Share | None = Field(
+        None, description="the fill rate below which a crawl is suspect, whatever is usual; 0: never"
+    )
     max_length: int = Field(MAX_LENGTH, ge=1, le=1_000_000, description="characters; longer text is cut")
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from scraper.sites import blocked, definition, fields
+from scraper.sites import blocked, definition, fields, quality
 
 Path = tuple[str | int, ...]
 Line = tuple[int, str]
@@ -131,7 +131,8 @@ def _unknown_key(path: Path) -> str:
 
 _PLACES: dict[str, type[BaseModel]] = {
     "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages, "product": definition.ProductPage,
-    "sitemap": definition.Sitemap, "limits": definition.Limits, "routes": definition.RouteRule, "blocked": blocked.Blocked,
+    "sitemap": definition.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
+    "routes": definition.RouteRule, "blocked": blocked.Blocked,
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from scraper.policy.routing import COORDINATOR
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)").fullmatch
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:/\s*(?:([smhd])|(sec|second|min|minute|hour|day)))?").fullmatch
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)").fullmatch
 PRIORITIES = {"low": 2, "normal": 5, "high": 8}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch  # RFC 9110, 5.1: a token
 # The client computes these, or they would break the framing of the request or the connection's reuse.
@@ -50,6 +51,15 @@ def per_second(text: str) -> float | None:
         raise ValueError("a rate of 0 would never fetch anything (mend: `enabled: false` switches a site off)")
     if value > 10_000:
         raise ValueError(f"{text!r} is more than 10,000 a second (mend: `unlimited` says that you mean it)")
+    return value
+
+
+def share(text: str) -> float:
+    """`80%` or `0.8`: a part of a whole, 0 to 1."""
+    match = _SHARE(text.strip())
+    value = float(match[1]) / (100 if match[2] else 1) if match else 2.0
+    if not 0 <= value <= 1:
+        raise ValueError(f"{text!r} is no share (mend: from `0%` to `100%`, or from 0 to 1, as in `80%` or `0.8`)")
     return value
 
 

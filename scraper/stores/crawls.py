@@ -172,6 +172,7 @@ class Progress:
     counts: Counts
     products_delisted: int
     paused: bool = False
+    suspect: bool = False
 
     @property
     def active(self) -> bool:
@@ -401,4 +402,5 @@ def _progress(row: sa.Row[Any]) -> Progress:
         counts=counts,
         products_delisted=row.products_delisted,
         paused=row.paused,
+        suspect=row.suspect,
     )

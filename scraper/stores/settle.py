@@ -6,15 +6,15 @@ its state, and nothing of what was extracted from it is stored or counted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.domain import Blame, Kind, Settled, Status
-from scraper.stores import crawls, frontier, host_routes, products
+from scraper.domain import Blame, Kind, Reading, Settled, Status
+from scraper.stores import crawls, frontier, host_routes, products, quality
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import dumps
 from scraper.stores.frontier import NewPage, PageChange, Room
@@ -55,7 +55,7 @@ RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 class SettledPage:
     """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok.
     A `partial` one counts as a link that was cut: nobody knows how many there were. `news` is what it says of its host's
-    route."""
+    route, `reading` what it says of its crawl's fields."""
 
     settled: Settled
     links: list[NewPage] = field(default_factory=list)
@@ -63,6 +63,7 @@ class SettledPage:
     content_hash: UUID | None = None
     partial: bool = False
     news: RouteNews | None = None
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,9 @@ def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapp
     for page in kept:
         _count_page(counts, page.settled, held[_key(page.settled)])
         counts[page.settled.crawl_id].links_cut += page.partial
-    for written in products.upsert(connection, [product for page in kept for product in page.products]):
+    watch = quality.watch(connection, _read(kept, held))
+    found = watch.guarded(connection, [product for page in kept for product in page.products])
+    for written in products.upsert(connection, found):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
     added = frontier.add(connection, [link for page in kept for link in page.links], _room(live, limits))
@@ -105,8 +108,15 @@ def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapp
         counts[crawl_id].links_cut += cut
     host_routes.tell(connection, [page.news for page in kept if page.news is not None])
     connection.execute(frontier.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
+    watch.count(connection)
     drained = crawls.count(connection, counts)
     return Stored(held=len(kept), added=len(added.pages), drained=drained)
+
+
+def _read(kept: Sequence[SettledPage], held: Mapping[tuple[int, UUID], sa.Row[Any]]) -> Iterator[quality.Read]:
+    for page in kept:
+        if page.reading is not None and held[_key(page.settled)].status in quality.COUNTED:
+            yield quality.Read(page.settled.crawl_id, page.settled.page_id, page.reading)
 
 
 def _key(settled: Settled) -> tuple[int, UUID]:

@@ -69,7 +69,7 @@ SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect, s.definition 
        EXISTS (SELECT FROM crawls c WHERE c.site_id = s.id AND c.trigger = :replay
                   AND c.status IN ('planned', 'running')) AS replaying
   FROM sites s LEFT JOIN LATERAL (
-       SELECT c.finished_at, false AS suspect FROM crawls c
+       SELECT c.finished_at, c.suspect FROM crawls c
         WHERE c.site_id = s.id AND c.status = 'completed' AND c.trigger <> :replay ORDER BY slot DESC LIMIT 1) good ON true
  WHERE s.enabled ORDER BY s.name
 """)

@@ -54,9 +54,9 @@ class Commands:
         assert "Traceback" not in done.stderr, told
         return done
 
-    def json(self, *words: str) -> Any:
+    def json(self, *words: str, code: int = 0) -> Any:
         """What a command with --json prints, numbers with all their digits."""
-        return json.loads(self.scraper(*words, "--json").stdout, parse_float=Decimal)
+        return json.loads(self.scraper(*words, "--json", code=code).stdout, parse_float=Decimal)
 
     def crawls(self, *words: str) -> Any:
         """The crawls of `scraper status --json`."""

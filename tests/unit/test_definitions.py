@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 from scraper.domain import Kind
 from scraper.errors import DefinitionError
+from scraper.policy.quality import Tolerances
 from scraper.sites import loader, scalars, selectors
 from scraper.sites.definition import Site
+from scraper.sites.quality import tolerances_of
 from scraper.sites.schema import json_schema, write_schema
 
 ROOT = Path(__file__).parents[2]
@@ -125,9 +127,27 @@ def test_proxies_of_a_site_and_of_its_kinds(text: str, meant: tuple[str, float, 
     assert [own.proxy_of(kind).pool for kind in Kind] == [meant[0], meant[0], "none"]
 
 
+def test_tolerances_of_a_crawl() -> None:
+    assert load(MINIMAL).tolerances == Tolerances(0.5, 0.8, 0.1, 0.25, 0, {})
+    site = load(MINIMAL + "quality: {products: 0.3, fill: 95%, mistyped: 5 %, products_floor: 100, accept_after: 3}\n")
+    assert site.tolerances == Tolerances(0.3, 0.95, 0.05, 0.25, 100, {}) and site.quality.accept_after == 3
+    assert Site.model_validate_json(site.model_dump_json()) == site
+    floor = load(MINIMAL.replace("css: h1", "css: h1, floor: 99.5%"))
+    assert floor.tolerances.floors == {"title": 0.995}
+    for one in (site, floor):
+        assert tolerances_of(one.model_dump(mode="json")) == one.tolerances
+    none = load(MINIMAL + "quality: none\n").tolerances
+    assert (none.products, none.fill, none.mistyped, none.distinct) == (0, 0, 1, 0)
+
+
 @pytest.mark.parametrize(
     ("line", "at", "expected"),
     [
+        ("quality: {fill: 80}", "quality.fill", "from `0%` to `100%`"),
+        ("quality: {fill: most}", "quality.fill", "as in `80%` or `0.8`"),
+        ("quality: {accept_after: 1}", "quality.accept_after", "2"),
+        ("quality: {fil: 80%}", "quality.fil", "did you mean `fill`?"),
+        ("quality: strict", "quality", "mend: `none`, or"),
         ("nmae: x", "nmae", "did you mean `name`?"),
         ("pagination: x", "pagination", "did you mean `listing.pages`?"),
         ("start_urls: [x]", "start_urls", "did you mean `start`?"),

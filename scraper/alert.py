@@ -1,0 +1,121 @@
+"""Tells people of crawls that are suspect or have failed, and judges crawls that ended otherwise than by `finish`.
+
+A tick of the coordinator, apart from all that makes crawls go on: a recipient that does not answer holds up nobody else. What
+could not be sent is left to a later tick.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import sqlalchemy as sa
+import structlog
+
+from scraper import notify
+from scraper.domain import CrawlStatus, Message
+from scraper.errors import ConfigError
+from scraper.notify import Notice
+from scraper.settings import Settings
+from scraper.stores import alerts, judgement, reports
+from scraper.stores.database import retried
+from scraper.stores.reports import Report
+
+log = structlog.get_logger()
+
+AT_ONCE_S = 60.0  # a tick begins no other alert after that
+SHOWN = 20
+
+_complained: set[str] = set()
+
+
+def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
+    """One tick. Returns nothing to send."""
+    _judge_leftovers(engine)
+    with engine.begin() as connection:
+        due = alerts.due(connection)
+    recipients = _recipients(settings) if due else []
+    latest = time.monotonic() + AT_ONCE_S
+    while recipients and time.monotonic() < latest and _send_next(engine, recipients):
+        pass
+    return []
+
+
+def _judge_leftovers(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        found = judgement.unjudged(connection)
+    for crawl_id in found:
+
+        def work(crawl_id: int = crawl_id) -> None:
+            with engine.begin() as connection:
+                crawl = judgement.lock_unjudged(connection, crawl_id)
+                if crawl is not None:
+                    judgement.judge(connection, crawl, CrawlStatus(crawl.status))
+
+        retried(work)
+
+
+def _recipients(settings: Settings) -> list[notify.Recipient]:
+    """None where nobody is to be told, or the list is wrong: that is said once for each state of it."""
+    if settings.alerts is None:
+        return []
+    try:
+        found = notify.recipients(settings.alerts)
+    except ConfigError as error:
+        _complain("the list of those who are told of crawls is wrong; nobody is", str(error))
+        return []
+    if notify.open_to_all(settings.alerts):
+        _complain("the list of those who are told of crawls can be read by every user of this machine", "chmod 600")
+    return found
+
+
+def _complain(what: str, problems: str) -> None:
+    if problems not in _complained:
+        _complained.add(problems)
+        log.error(what, problems=problems.splitlines()[:20])
+
+
+def _send_next(engine: sa.Engine, recipients: list[notify.Recipient]) -> bool:
+    with engine.begin() as connection:
+        claimed = alerts.claim(connection)
+    if claimed is None:
+        return False
+    with engine.connect() as connection:
+        report = reports.read(connection, claimed.crawl_id)
+    missing = [one for one in recipients if one.label not in claimed.delivered]
+    told = notify.send(notice_of(report), missing)
+    unreached = [one.label for one in missing if one not in told]
+    with engine.begin() as connection:
+        alerts.sent(connection, claimed, [one.label for one in told], unreached)
+    said: dict[str, Any] = {"crawl": claimed.crawl_id, "site": report.site, "told": len(told)}
+    if unreached:
+        log.error("alert not delivered to all", **said, unreached=unreached, attempts=claimed.attempts)
+    else:
+        log.info("alert sent", **said)
+    return True
+
+
+def notice_of(report: Report) -> Notice:
+    """What people read, and what a webhook's program does."""
+    what = "failed" if report.status == CrawlStatus.FAILED else "is suspect"
+    lines = [f"Crawl {report.crawl_id} of {report.site} {what}: {report.products_phrase}."]
+    if report.note:
+        lines.append(f"Note: {report.note}")
+    for reason in report.reasons[:SHOWN]:
+        lines.append(f"- {reason['field'] or 'products'}: {reason['text']}")
+        selector = report.selector(reason["field"]) if reason["field"] else None
+        if selector:
+            lines.append(f"  read by {selector}")
+        lines += [f"  such as {example['url']}" for example in report.examples.get(reason["field"] or "", [])[:1]]
+    if report.suspect:
+        lines.append("Nothing was delisted, and values that vanished were kept.")
+    lines.append(f"More: scraper report {report.crawl_id}")
+    details = {
+        "crawl": report.crawl_id,
+        "site": report.site,
+        "status": report.status,
+        "suspect": report.suspect,
+        "note": report.note,
+        "reasons": report.reasons,
+    }
+    return Notice(f"{report.site}: crawl {report.crawl_id} {what}", "\n".join(lines), details)

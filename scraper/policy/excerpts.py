@@ -1,0 +1,43 @@
+"""The part of a page that people look at when a selector finds nothing: its markup without head, scripts and styles. Pure,
+and linear in what it reads, whatever a shop sends."""
+
+from __future__ import annotations
+
+import re
+
+READ_BYTES = 400_000
+EXCERPT_CHARS = 20_000  # kept while it travels, so that a known value can be looked for
+SHOWN_CHARS = 800
+_NAMES = ("script", "style", "svg", "noscript", "head")
+_OPENS = re.compile(r"<(script|style|svg|noscript|head)\b|<!--", re.I)
+_SPACE = re.compile(r"\s+")
+_CONTENT = re.compile(r"<(?:main|article|h1)\b", re.I)
+_CLOSES = {name: re.compile(rf"</{name}\s*>", re.I) for name in _NAMES}
+
+
+def excerpt(body: bytes) -> str:
+    """From its main part (main, article or h1) on, or from its beginning."""
+    text = _without_scripts(body[:READ_BYTES].decode("utf-8", "replace"))
+    content = _CONTENT.search(text)
+    begin = content.start() if content else 0
+    return text[begin : begin + EXCERPT_CHARS].replace("\x00", "")
+
+
+def shown(text: str, known: str | None) -> str:
+    """What is stored of an excerpt: the surroundings of a value that the product is known to have, or its beginning."""
+    at = text.find(known) if known else -1
+    begin = max(0, at - SHOWN_CHARS // 2) if at >= 0 else 0
+    return text[begin : begin + SHOWN_CHARS]
+
+
+def _without_scripts(text: str) -> str:
+    kept, at = [], 0
+    while (opened := _OPENS.search(text, at)) is not None:
+        kept.append(text[at : opened.start()])
+        if opened[1] is None:
+            end = text.find("-->", opened.end())
+            at = end + 3 if end >= 0 else len(text)
+        else:
+            closed = _CLOSES[opened[1].lower()].search(text, opened.end())
+            at = closed.end() if closed else len(text)
+    return _SPACE.sub(" ", "".join([*kept, text[at:]])).strip()

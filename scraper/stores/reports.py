@@ -1,0 +1,188 @@
+"""What is known of a crawl's data, for people and programs: read by `scraper report`, alerts, Flower and metrics. Changes
+nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from scraper.errors import NotFoundError
+from scraper.policy import quality as policy
+from scraper.sites.definition import Site
+from scraper.stores import quality
+
+CRAWL = sa.text("""
+SELECT c.id, c.site_id, s.name AS site, c.status, c.trigger, c.definition, c.suspect, c.reasons, c.judged_at, c.accepted_at,
+       c.note, c.finished_at, q.records, q.products, q.usual_products, q.usual
+  FROM crawls c JOIN sites s ON s.id = c.site_id LEFT JOIN crawl_quality q ON q.crawl_id = c.id WHERE c.id = :id
+""")
+
+FIELDS = sa.text("SELECT * FROM crawl_fields WHERE crawl_id = :id ORDER BY field")
+
+EXAMPLES = sa.text("""
+SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = :id ORDER BY field, seen_at DESC, url
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldReport:
+    """One field in one crawl beside what was usual. `breach` is what is wrong with it, None where nothing is or the crawl
+    still runs; `guarded`: values of it are kept just now, in a crawl that runs."""
+
+    field: str
+    records: int
+    found: int
+    mistyped: int
+    kept: int
+    distinct: int
+    sampled: int
+    usual_fill: float | None
+    usual_mistyped: float
+    usual_distinct: float
+    line: float
+    breach: str | None = None
+    guarded: bool = False
+
+    @property
+    def fill(self) -> float | None:
+        return self.found / self.records if self.records else None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One crawl. `reasons` as in `crawls.reasons`; `examples` by field; `products` is None while it runs."""
+
+    crawl_id: int
+    site: str
+    status: str
+    trigger: str
+    suspect: bool
+    note: str | None
+    judged_at: datetime | None
+    accepted_at: datetime | None
+    records: int
+    products: int | None
+    usual_products: float | None
+    reasons: list[dict[str, Any]]
+    fields: list[FieldReport]
+    examples: Mapping[str, list[dict[str, Any]]]
+    selectors: Mapping[str, str] = field(default_factory=dict)
+
+    def selector(self, name: str) -> str | None:
+        """The field's source, as its crawl's definition has it."""
+        return self.selectors.get(name)
+
+    @property
+    def products_phrase(self) -> str:
+        good = "unknown" if self.products is None else f"{self.products:,}"
+        usual = "" if self.usual_products is None else f", usually {self.usual_products:,.0f}"
+        return f"{good} good products{usual}"
+
+
+def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
+    """The figures of a crawl's fields: as judged, or, of one that runs, as they are just now. None for a crawl of which
+    nothing was counted."""
+    found = [
+        FieldReport(
+            row.field, row.records, row.found, row.mistyped, row.kept, row.distinct_values, row.sampled, row.usual_fill,
+            row.usual_mistyped, row.usual_distinct, row.line, row.breach,
+        )
+        for row in connection.execute(FIELDS, {"id": crawl_id})
+    ]  # fmt: skip
+    return found or _running(connection, crawl_id)
+
+
+def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
+    row = connection.execute(quality.READ, {"ids": [crawl_id]}).first()
+    if row is None:
+        return []
+    tally, shown = quality.Tally(row), []
+    for name in sorted(tally.names | row.usual.keys()):
+        known = row.usual.get(name, {"usual": {}, "line": 0.0})
+        usual, now = known["usual"], tally.figures(name)
+        shown.append(
+            FieldReport(
+                field=name,
+                records=now.records,
+                found=now.found,
+                mistyped=now.mistyped,
+                kept=now.kept,
+                distinct=0,
+                sampled=0,
+                usual_fill=usual.get("fill"),
+                usual_mistyped=usual.get("mistyped", 0.0),
+                usual_distinct=usual.get("distinct", 0.0),
+                line=known["line"],
+                guarded=policy.guards(now, known["line"], usual.get("fill") or 0.0),
+            )
+        )
+    return shown
+
+
+def read(connection: sa.Connection, crawl_id: int) -> Report:
+    """Raises `NotFoundError`."""
+    row = connection.execute(CRAWL, {"id": crawl_id}).first()
+    if row is None:
+        raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
+    examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for one in connection.execute(EXAMPLES, {"id": crawl_id}):
+        told = {"url": one.url, "problem": one.problem, "excerpt": one.excerpt, "known": one.known}
+        examples[one.field].append(told)
+    return Report(
+        crawl_id=row.id,
+        site=row.site,
+        status=row.status,
+        trigger=row.trigger,
+        suspect=row.suspect,
+        note=row.note,
+        judged_at=row.judged_at,
+        accepted_at=row.accepted_at,
+        records=row.records or 0,
+        products=row.products,
+        usual_products=row.usual_products,
+        reasons=row.reasons or [],
+        fields=fields(connection, crawl_id),
+        examples=dict(examples),
+        selectors=_selectors(row.definition),
+    )
+
+
+def newest(connection: sa.Connection, site: str) -> int:
+    """The id of a site's newest crawl that has begun. Raises `NotFoundError`."""
+    query = sa.text("""
+        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
+         WHERE s.name = :site AND c.started_at IS NOT NULL ORDER BY c.id DESC LIMIT 1""")
+    found = connection.execute(query, {"site": site}).scalar()
+    if found is None:
+        raise NotFoundError(f"{site!r} is no site that was crawled; `scraper status` shows crawls and sites")
+    return int(found)
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """What `scraper report --json` prints: times in ISO 8601, each field with its selector, fill rate and examples."""
+    values = asdict(report)
+    values["crawl"] = values.pop("crawl_id")
+    for name in ("judged_at", "accepted_at"):
+        values[name] = values[name].isoformat() if values[name] else None
+    examples, selectors = values.pop("examples"), values.pop("selectors")
+    for shown, one in zip(values["fields"], report.fields, strict=True):
+        shown["fill"] = one.fill
+        shown["selector"] = selectors.get(one.field)
+        shown["examples"] = examples.get(one.field, [])
+    return values
+
+
+def _selectors(definition: Mapping[str, Any]) -> dict[str, str]:
+    try:
+        site = Site.model_validate(definition)
+    except ValidationError:  # stored by another version
+        return {}
+    return {
+        name: " or ".join(reading.described for reading in spec.readings) for name, spec in site.product.fields.items()
+    }
