@@ -13,6 +13,7 @@ from scraper.stores.frontier import NewPage
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct, content_hash
 from scraper.stores.settle import SettledPage
+from scraper.stores.throughput import Effort
 
 DEPTH_MAX = 30_000  # a smallint column
 
@@ -27,6 +28,7 @@ def effects_of(
     context: CrawlContext,
     levels: Levels | None = None,
     news: RouteNews | None = None,
+    effort: Effort | None = None,
 ) -> SettledPage:
     """The settled page with everything it adds. Its content hash covers its products, so listings have none."""
     products = [
@@ -44,7 +46,13 @@ def effects_of(
     links = new_pages(extracted.links, context, page.depth + 1, levels)
     whole = products[0].content_hash if len(products) == 1 else None
     return SettledPage(
-        settled, links=links, products=products, content_hash=whole, partial=extracted.partial, news=news
+        settled,
+        links=links,
+        products=products,
+        content_hash=whole,
+        partial=extracted.partial,
+        news=news,
+        effort=effort,
     )
 
 

@@ -34,6 +34,7 @@ from scraper.policy.urls import host_of
 from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.settle import SettledPage
+from scraper.stores.throughput import Effort
 from scraper.visit import Visits
 from scraper.writer import Writer
 
@@ -115,11 +116,11 @@ class Scraper:
                 gate.pending -= 1
 
     async def _settle(self, batch: Batch, gate: Gate, page: LeasedPage) -> None:
-        context = batch.contexts[page.crawl_id]
+        context, effort = batch.contexts[page.crawl_id], Effort(batch.lease.queue, page.host)
         if isinstance(context, Tried):
             tried, judged = context, Judged(await self._verdict(context, gate, page, RetryPolicy()))
         else:
-            tried, judged = await self._tried(batch, gate, page, context)
+            tried, judged = await self._tried(batch, gate, page, context, effort)
         settled = Settled(
             page_id=page.id,
             crawl_id=page.crawl_id,
@@ -134,9 +135,9 @@ class Scraper:
         )
         if tried.outcome is Outcome.FETCHED and tried.extracted is not None and not isinstance(context, Tried):
             url = tried.final_url or page.url
-            stored = effects_of(settled, page, tried.extracted, url, context, self._ladders.level, judged.news)
+            stored = effects_of(settled, page, tried.extracted, url, context, self._ladders.level, judged.news, effort)
         else:
-            stored = SettledPage(settled, news=judged.news)
+            stored = SettledPage(settled, news=judged.news, effort=effort)
         self._writer.put(stored, batch.pending)
         batch.unsettled -= 1
         batch.moved_at = asyncio.get_running_loop().time()
@@ -150,7 +151,9 @@ class Scraper:
             log.exception("crawl without a context", crawl=crawl_id)
             return Tried(Outcome.CRASHED, error=f"its crawl's definition cannot be used: {type(error).__name__}")
 
-    async def _tried(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> tuple[Tried, Judged]:
+    async def _tried(
+        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, effort: Effort
+    ) -> tuple[Tried, Judged]:
         """A try by the way that the page's host needs now, and what follows. A page in the wrong queue goes to its own."""
         if batch.over(page):
             return Tried(Outcome.DEFERRED), Judged(Verdict(Status.DUE, 0.0, charged=False))
@@ -158,7 +161,7 @@ class Scraper:
         way = await self._ladders.way(page, queue, context)
         if way.move is not None:
             return Tried(Outcome.DEFERRED), Judged(Verdict(Status.DUE, 0.0, charged=False), way.move)
-        tried = await self._try(batch, gate, page, context, way)
+        tried = await self._try(batch, gate, page, context, way, effort)
         news = None
         if tried.outcome is Outcome.BLOCKED:
             proxied = context.needs[page.kind] is not None
@@ -193,7 +196,9 @@ class Scraper:
             why += f", Retry-After {tried.delay_s:g} s" if tried.delay_s else ""
         await at.slow(rest_s, why, tried.began)
 
-    async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, way: Way) -> Tried:
+    async def _try(
+        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, way: Way, effort: Effort
+    ) -> Tried:
         if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
             return Tried(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
         lane = asyncio.current_task()
@@ -202,6 +207,7 @@ class Scraper:
         trip = Trip(page.priority)
         try:
             fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
+            effort.seconds, effort.bytes = asyncio.get_running_loop().time() - trip.began, len(fetched.body)
             tried = self._read(page, fetched, context, way, trip)
             if page.blocked and trip.via is not None:
                 await self._visits.resolve(page, trip.via, there=tried.outcome is Outcome.FETCHED)
@@ -225,6 +231,10 @@ class Scraper:
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
+            if trip.via is not None:
+                effort.proxy = trip.via.proxy.pool
+            if trip.began and not effort.seconds:  # it failed on the way
+                effort.seconds = asyncio.get_running_loop().time() - trip.began
             trip.end()
             batch.visits.discard(lane)
 

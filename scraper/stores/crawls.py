@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus, Kind, Status
 from scraper.sites.definition import Site
+from scraper.stores import throughput
 from scraper.stores.database import dumps
 from scraper.stores.frontier import END_LEASES, PageChange
 
@@ -341,6 +342,7 @@ def end(connection: sa.Connection, crawl_id: int, status: CrawlStatus, note: str
         UPDATE crawls SET status = :status, finished_at = now(), note = :note, products_delisted = :delisted
          WHERE id = :id""")
     connection.execute(query, {"id": crawl_id, "status": status, "note": note, "delisted": delisted})
+    throughput.seal(connection, crawl_id)
 
 
 def stop(connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatus = CrawlStatus.STOPPED) -> bool:
