@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
@@ -23,26 +22,7 @@ from scraper.stores.crawls import Progress
 
 POLL_S = 0.5
 PLAIN_LINE_S = 5.0
-WINDOW_S = 15.0
 AWAY_S = 60.0
-
-
-class Rate:
-    """Pages a second over the last moments, from (time, done) samples."""
-
-    def __init__(self, window_s: float = WINDOW_S) -> None:
-        self._window_s = window_s
-        self._samples: deque[tuple[float, int]] = deque()
-
-    def add(self, now: float, done: int) -> None:
-        self._samples.append((now, done))
-        while len(self._samples) > 2 and self._samples[0][0] < now - self._window_s:
-            self._samples.popleft()
-
-    @property
-    def per_s(self) -> float:
-        (first, before), (last, after) = self._samples[0], self._samples[-1]
-        return (after - before) / (last - first) if last > first else 0.0
 
 
 def as_json(progress: Progress) -> dict[str, Any]:
@@ -59,6 +39,8 @@ def as_json(progress: Progress) -> dict[str, Any]:
         "done": progress.done,
         "failed": progress.failed,
         "pages_per_s": round(rate, 2),
+        "recent_per_s": round(progress.recent_per_s, 2),
+        "left": eta(progress, progress.recent_per_s) if progress.active else None,
     }
     return {**values, **counts, **derived}
 
@@ -134,13 +116,12 @@ def follow(engine: sa.Engine, crawl_id: int, *, alarm: Callable[[Progress], None
 
 
 def _lines(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | None) -> Progress:
-    rate, said_at, said = Rate(), 0.0, ""
+    said_at, said = 0.0, ""
     while True:
         progress = _look(engine, crawl_id)
         now = time.monotonic()
-        rate.add(now, progress.done)
         if progress.active and (now - said_at >= PLAIN_LINE_S or progress.phase != said):
-            print(line(progress, rate.per_s), file=sys.stderr, flush=True)
+            print(line(progress, progress.recent_per_s), file=sys.stderr, flush=True)
             said_at, said = now, progress.phase
         if alarm:
             alarm(progress)
@@ -159,12 +140,10 @@ def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | N
         BarColumn(bar_width=None),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f}  {task.fields[speed]}  {task.fields[left]}"),
     )
-    rate = Rate()
     with Bar(*columns, console=Console(stderr=True), expand=True, transient=True) as bar:
         task = bar.add_task("crawl", total=0, site="", phase="", speed="", left="")
         while True:
             progress = _look(engine, crawl_id)
-            rate.add(time.monotonic(), progress.done)
             failures = f", [red]{progress.failed:,} failed[/]" if progress.failed else ""
             bar.update(
                 task,
@@ -172,8 +151,8 @@ def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | N
                 completed=progress.done,
                 site=progress.site,
                 phase=progress.phase,
-                speed=f"{rate.per_s:.0f}/s{failures}",
-                left="" if progress.phase == "discovering" else f"left {eta(progress, rate.per_s)}",
+                speed=f"{progress.recent_per_s:.0f}/s{failures}",
+                left="" if progress.phase == "discovering" else f"left {eta(progress, progress.recent_per_s)}",
             )
             if alarm:
                 alarm(progress)

@@ -173,6 +173,7 @@ class Progress:
     counts: Counts
     products_delisted: int
     paused: bool = False
+    recent_per_s: float = 0.0  # pages done a second, over the last half minute; those that were fresh are no work
 
     @property
     def active(self) -> bool:
@@ -372,8 +373,14 @@ def progress(
     """The active crawls and the newest ended ones, newest first."""
     query = sa.text("""
         SELECT c.*, s.name AS site, s.paused,
-               EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s
+               EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s,
+               coalesce(recent.per_s, 0) AS recent_per_s
           FROM crawls c JOIN sites s ON s.id = c.site_id
+          LEFT JOIN LATERAL (
+               SELECT sum(t.done) / greatest(1, EXTRACT(EPOCH FROM now() - greatest(since.at, c.started_at))) AS per_s
+                 FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
+                 JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
+                GROUP BY since.at) recent ON c.status = 'running'
          WHERE (CAST(:site AS text) IS NULL OR s.name = :site) AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
          ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest""")
     rows = connection.execute(query, {"site": site, "id": crawl_id, "newest": newest})
@@ -397,4 +404,5 @@ def _progress(row: sa.Row[Any]) -> Progress:
         counts=counts,
         products_delisted=row.products_delisted,
         paused=row.paused,
+        recent_per_s=float(row.recent_per_s),
     )
