@@ -199,15 +199,18 @@ def sparks(connection: sa.Connection, times: dict[int, tuple[datetime, datetime]
     }
     windows = [{"id": id_, "since": floor(w.start, 600), "step": w.step_s} for id_, w in shown.items()]
     points = {id_: {point.at: point for point in empty_points(w)} for id_, w in shown.items()}
+    tries = {id_: dict.fromkeys(each, 0.0) for id_, each in points.items()}
     for row in connection.execute(SPARKS, {"windows": dumps(windows)}):
         if row.step_s > shown[row.id].step_s:  # old: spread over the steps that it is the sum of
             last = row.at + timedelta(seconds=row.step_s)
-            mine = [point for at, point in points[row.id].items() if row.at <= at < last]
+            mine = [at for at in points[row.id] if row.at <= at < last]
         else:
-            mine = [points[row.id][row.at]] if row.at in points[row.id] else []
-        for point in mine:
-            point.tries += int(row.tries) / len(mine)  # type: ignore[assignment]
-    return {id_: [round(point.per_s, 2) for point in each.values()] for id_, each in points.items()}
+            mine = [row.at] if row.at in points[row.id] else []
+        for at in mine:
+            tries[row.id][at] += int(row.tries) / len(mine)
+    return {
+        id_: [round(tries[id_][at] / point.covered_s, 2) for at, point in each.items()] for id_, each in points.items()
+    }
 
 
 def shares(connection: sa.Connection, crawl_id: int) -> Shares:
@@ -257,6 +260,6 @@ def scheduled(connection: sa.Connection) -> list[NextCrawl]:
 
 
 def fill_rates(connection: sa.Connection, crawl_id: int) -> Sequence[dict[str, Any]]:
-    """How often each field was filled, beside earlier crawls: `field`, `rate` and `usual` (parts of one, `usual` may be None),
-    `suspect` (a bool). Nothing where nobody has counted them."""
+    """How often each field was filled, beside earlier crawls: `field`, `rate` and `usual` (parts of one, `usual` may be
+    None), `suspect` (a bool). Nothing where nobody has counted them."""
     return []
