@@ -79,6 +79,7 @@ class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
     def check_xsrf_cookie(self) -> None:
         """Flower's check of where a request comes from, and always the token too: browsers send basic auth along with
         whatever another site makes them send."""
+        self.prepare()  # who is not logged in is told so first
         super().check_xsrf_cookie()
         tornado.web.RequestHandler.check_xsrf_cookie(self)
 

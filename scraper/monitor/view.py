@@ -73,6 +73,7 @@ def _times(one: Progress, now: datetime) -> tuple[datetime, datetime]:
 def _point(point: Point) -> dict[str, Any]:
     return {
         "at": point.at,
+        "covered_s": round(point.covered_s, 1),
         "per_s": round(point.per_s, 2),
         "tries": point.tries,
         "done": point.done,

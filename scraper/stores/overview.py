@@ -21,6 +21,7 @@ from scraper.stores.throughput import BUCKET_S, failed
 
 POINTS = 120  # of a chart
 SPARK_POINTS = 40
+PARTLY_S = 3.0  # of the last step: too little to make a rate of
 SPARK_S = 1800.0  # a sparkline shows a crawl's last half hour
 STEPS_S = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400, 604_800)
 REASONS_OF = 10_000  # dead pages that are counted by reason, the latest
@@ -209,7 +210,12 @@ def sparks(connection: sa.Connection, times: dict[int, tuple[datetime, datetime]
         for at in mine:
             tries[row.id][at] += int(row.tries) / len(mine)
     return {
-        id_: [round(tries[id_][at] / point.covered_s, 2) for at, point in each.items()] for id_, each in points.items()
+        id_: [
+            round(tries[id_][at] / point.covered_s, 2)
+            for at, point in each.items()
+            if point.covered_s >= PARTLY_S or len(each) == 1
+        ]
+        for id_, each in points.items()
     }
 
 
@@ -232,12 +238,12 @@ def hosts(connection: sa.Connection, crawl_id: int, limit: int = 15) -> tuple[li
     return found, rows[0].hosts if rows else 0
 
 
-def errors(connection: sa.Connection, crawl_id: int, limit: int = 15) -> list[sa.Row[Any]]:
+def errors(connection: sa.Connection, crawl_id: int, limit: int = 10) -> list[sa.Row[Any]]:
     """The pages of a crawl that failed last, whatever became of them since they did."""
     return list(connection.execute(ERRORS, {"id": crawl_id, "limit": limit}))
 
 
-def dead(connection: sa.Connection, crawl_id: int, limit: int = 25) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
+def dead(connection: sa.Connection, crawl_id: int, limit: int = 15) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
     """A crawl's dead and invalid pages, the latest; and of the latest 10,000 how many by reason."""
     pages = list(connection.execute(DEAD, {"id": crawl_id, "limit": limit}))
     return pages, list(connection.execute(REASONS, {"id": crawl_id, "limit": REASONS_OF})) if pages else []

@@ -30,7 +30,7 @@
   }
 
   function clock(date, seconds) {
-    return date.toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", ...(seconds ? {second: "2-digit"} : {})});
+    return date.toLocaleTimeString([], {hourCycle: "h23", hour: "2-digit", minute: "2-digit", ...(seconds ? {second: "2-digit"} : {})});
   }
 
   function timeTicks(start, end, room) {

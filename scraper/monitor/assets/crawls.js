@@ -7,7 +7,7 @@
   const {chart, spark, number, span} = window.crawlCharts;
   const {api, pages, crawl: crawlId, readOnly} = page.dataset;
   const RUNNING_MS = 3000, QUIET_MS = 10000, AWAY_MS = 5000;
-  const KEPT = 6;
+  const KEPT = 6, PARTLY_S = 3;
   const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
   const drawn = new Map();
   let timer = null, asking = false, again = false, everyMs = RUNNING_MS;
@@ -58,7 +58,7 @@
   function when(iso) {
     if (!iso) return "–";
     const date = new Date(iso), today = new Date().toDateString() === date.toDateString();
-    const time = date.toLocaleTimeString([], {hour: "2-digit", minute: "2-digit", second: "2-digit"});
+    const time = date.toLocaleTimeString([], {hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit"});
     return h("time", {datetime: iso, title: date.toLocaleString()},
              today ? time : `${date.toLocaleDateString([], {month: "short", day: "numeric"})} ${time.slice(0, 5)}`);
   }
@@ -200,7 +200,7 @@
     section("note", crawl.note, () => crawl.note && h("div", {class: `alert ${crawl.status === "failed" ? "alert-danger" : "alert-secondary"}`}, plain(crawl.note)));
     section("summary", crawl, () => [
       metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? left(crawl) : duration(crawl.elapsed_s),
-             crawl.active_now ? `running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString()}`, "metric-card-active"),
+             crawl.active_now ? `running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})}`, "metric-card-active"),
       metric("Pages a second", rate(crawl.active_now ? crawl.recent_per_s : crawl.pages_per_s),
              crawl.active_now ? `${rate(crawl.pages_per_s)} on the whole` : "on the whole"),
       metric("Pages done", count(crawl.done), `of ${count(crawl.total)}${crawl.phase === "discovering" ? " so far" : ""}; ${count(crawl.fetches)} fetches, ${count(crawl.retries)} to be retried`, "metric-card-success"),
@@ -244,8 +244,9 @@
     const shown = outcomes.slice(0, KEPT), others = outcomes.slice(KEPT).map((one) => one.name);
     const series = shown.map((one, i) => ({name: one.name, tone: tones(shown)[i]}));
     if (others.length) series.push({name: "others", tone: "tone-others"});
+    const partly = course.points.length > 1 && course.points[course.points.length - 1].covered_s < PARTLY_S;
     chart(document.getElementById("chart-rate"), {
-      points: course.points.map((point) => ({at: point.at, values: [point.per_s]})), step_s: course.step_s, kind: "area",
+      points: course.points.slice(0, partly ? -1 : undefined).map((point) => ({at: point.at, values: [point.per_s]})), step_s: course.step_s, kind: "area",
       series: [{name: "pages a second", tone: "tone-rate"}], unit: "pages a second", label: "Pages a second over time"});
     chart(document.getElementById("chart-outcomes"), {
       points: course.points.map((point) => ({at: point.at, values: [
@@ -351,7 +352,7 @@
         everyMs = (crawlId ? drawCrawl(data) : drawList(data)) ? RUNNING_MS : QUIET_MS;
         problem("");
         page.dataset.refreshed = String(Number(page.dataset.refreshed || 0) + 1);
-        document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString()}`;
+        document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})}`;
       } else {
         const told = await answer.json().catch(() => ({}));
         problem(answer.status === 401 ? "You are not logged in any more: load this page again." : told.error || `The server answered ${answer.status}.`);
