@@ -59,21 +59,21 @@ SELECT host, CAST(sum(tries) AS int) AS tries, CAST(sum(failures) AS int) AS fai
 ERRORS = sa.text("""
 SELECT id, url, host, kind, status, last_outcome AS outcome, http_status, error, attempts + host_attempts AS tries, settled_at
   FROM pages WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone'
- ORDER BY settled_at DESC NULLS LAST LIMIT :limit
+ ORDER BY settled_at DESC LIMIT :limit
 """)
 
 DEAD = sa.text("""
 SELECT id, url, kind, status, last_outcome AS reason, http_status, error, excerpt, attempts + host_attempts AS tries,
        settled_at
   FROM pages WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone' AND status IN ('dead', 'invalid')
- ORDER BY settled_at DESC NULLS LAST LIMIT :limit
+ ORDER BY settled_at DESC LIMIT :limit
 """)
 
 REASONS = sa.text("""
 SELECT reason, count(*) AS pages FROM (
     SELECT last_outcome AS reason FROM pages
      WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone' AND status IN ('dead', 'invalid')
-     ORDER BY settled_at DESC NULLS LAST LIMIT :limit) latest
+     ORDER BY settled_at DESC LIMIT :limit) latest
  GROUP BY reason ORDER BY pages DESC, reason
 """)
 
