@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
+import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -15,7 +19,7 @@ import sqlalchemy as sa
 from scraper.domain import Outcome
 from scraper.settings import Settings
 from scraper.stores import sites
-from tests.acceptance.commands import Commands, commands, until
+from tests.acceptance.commands import BIN, ROOT, Commands, commands, until
 from tests.conftest import admin
 from tests.flower import Flower
 from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
@@ -262,3 +266,27 @@ def test_many_who_look_at_once_are_one_question(flower: Flower, engine: sa.Engin
     assert len(found) == 20 and all(json.loads(text)["crawls"][0]["id"] == 1 for text in found)
     busy = rows(engine, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")[0][0]
     assert isinstance(busy, int) and busy <= 8
+
+
+def on_a_terminal(run: Commands, *words: str) -> str:
+    """What a command prints where its output is a terminal."""
+    terminal, end = pty.openpty()
+    try:
+        subprocess.run([BIN / words[0], *words[1:]], cwd=ROOT, env=run.environ(), stdout=end, check=True, timeout=60)
+    finally:
+        os.close(end)
+    told = b""
+    with suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as file:  # Linux says EIO at its end
+        while chunk := file.read(4096):
+            told += chunk
+    return told.decode()
+
+
+def test_up_shows_a_made_password_on_a_terminal_alone(run: Commands, environment: Settings) -> None:
+    piped = run.scraper("up").stdout
+    made = (environment.home_dir / "flower-password").read_text().strip()
+    assert made not in piped and f"password in {environment.home_dir}" in piped
+    assert f"log in as admin, password {made}" in on_a_terminal(run, "scraper", "up")
+    run.env["SCRAPER_FLOWER_PASSWORD"] = "from-the-environment"
+    told = on_a_terminal(run, "scraper", "up")
+    assert "password in SCRAPER_FLOWER_PASSWORD" in told and "from-the-environment" not in told and made not in told
