@@ -210,7 +210,7 @@ def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
 def _farewell(keep: bool, port: int) -> None:
     click.echo("\nNext, in this folder (the commands are in .venv/bin):")
     if keep:
-        click.echo(f"  http://127.0.0.1:{port}                      Flower: workers, queues, tasks")
+        click.echo(f"  http://127.0.0.1:{port}                      Flower: crawls, workers, tasks")
         click.echo("  scraper crawl demo --wait                  crawl it again")
         click.echo("  scraper demo --stop                        stop everything that is left running")
     else:

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from scraper import progress
 from scraper.commands import dead, steering
-from scraper.commands.crawling import known_site
 from scraper.domain import Outcome
 from scraper.errors import NotFoundError, ScraperError
 from scraper.settings import Settings
@@ -44,8 +43,6 @@ def resume(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[s
 def replay(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
     """Dead and invalid pages of the crawl: `page` (an id), or `reason` (an outcome), or all of them."""
     selection = selected(crawl_id, progress.read_one(engine, crawl_id).site, wish)
-    with engine.connect() as connection:
-        known_site(connection, selection.site or "")
     done = dead.replay(engine, settings, selection)
     if refused := [one.refused for one in done if one.refused]:
         raise ScraperError("\n".join(refused))

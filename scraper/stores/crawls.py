@@ -380,7 +380,7 @@ def progress(
                SELECT sum(t.done) / greatest(1, EXTRACT(EPOCH FROM now() - greatest(since.at, c.started_at))) AS per_s
                  FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
                  JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
-                GROUP BY since.at) recent ON c.status = 'running'
+                WHERE c.status = 'running' GROUP BY since.at) recent ON true
          WHERE (CAST(:site AS text) IS NULL OR s.name = :site) AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
          ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest""")
     rows = connection.execute(query, {"site": site, "id": crawl_id, "newest": newest})
