@@ -1,13 +1,8 @@
-"""The Crawls tab as an operator sees it: a headless Chromium, during a crawl of the sample shop with faults.
-
-`SCRAPER_SHOTS=docs/img pytest -n0 tests/acceptance/test_crawls_tab.py` takes the pictures of the documentation.
-"""
+"""The Crawls tab as an operator sees it: a headless Chromium, during a crawl of the sample shop with faults."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +18,6 @@ from tests.flower import Flower
 from tests.making import a_site, give_up, open_crawl, rows, urls
 
 EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\u202e"
-SHOTS = os.environ.get("SCRAPER_SHOTS")
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
 # With one charged try (two where the host is to blame), what fails twice is dead.
 FAULTS = ("--products", "600", "--latency-ms", "60", "--fail-share", "0.1")
@@ -79,12 +73,6 @@ class Window:
             return wide; }""")
         return found
 
-    def shot(self, name: str, *, clip_height: int | None = None) -> None:
-        if SHOTS:
-            Path(SHOTS).mkdir(parents=True, exist_ok=True)
-            self.page.wait_for_timeout(600)  # bars that still move
-            self.page.screenshot(path=f"{SHOTS}/{name}.png", full_page=clip_height is None)
-
     def assert_quiet(self) -> None:
         """Nothing was said in the console, and nobody but Flower was asked."""
         assert self.said == []
@@ -122,7 +110,6 @@ def test_an_operators_evening(
     until(lambda: progress.read_one(engine, crawl_id).counts.product_done > 250, 90)
     window.drawn(2)
     expect(page.locator(".crawl-running .spark path").first).to_be_attached()
-    window.shot("crawls", clip_height=860)
     page.get_by_role("link", name="demo").click()
     window.drawn()
     expect(page.locator("h1")).to_have_text("demo")
@@ -194,7 +181,6 @@ def test_an_operators_evening(
                 other.open(where)
                 assert other.page.locator("html").get_attribute("data-bs-theme") == scheme
                 assert other.overflows() == [], (scheme, size, where)
-            other.shot(f"crawl-{scheme}-{size['width']}")
             other.assert_quiet()
             other.context.close()
 

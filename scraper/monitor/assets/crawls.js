@@ -143,7 +143,7 @@
     const running = all.filter(active), ended = all.filter((crawl) => !active(crawl));
     const sum = (name) => running.reduce((total, crawl) => total + crawl[name], 0);
     section("summary", [running.length, sum("recent_per_s"), sum("done"), sum("total"), sum("failed")], () => [
-      metric("Running crawls", count(running.length), running.length ? `of ${new Set(running.map((c) => c.site)).size} sites` : "nothing runs", "metric-card-active"),
+      metric("Running crawls", count(running.length), running.length ? running.map((c) => plain(c.site)).slice(0, 3).join(", ") + (running.length > 3 ? " …" : "") : "nothing runs", "metric-card-active"),
       metric("Pages a second", rate(sum("recent_per_s")), "over the last half minute"),
       metric("Pages done", count(sum("done")), `of ${count(sum("total"))} known`, "metric-card-success"),
       metric("Dead and invalid", count(sum("failed")), "in running crawls", "metric-card-danger"),
