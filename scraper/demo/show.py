@@ -40,6 +40,8 @@ SHOWN = 8
 FORGET = """
 DELETE FROM product_versions WHERE product_id IN (SELECT p.id FROM products p WHERE p.site_id = :site);
 DELETE FROM products WHERE site_id = :site; DELETE FROM pages WHERE site_id = :site;
+DELETE FROM throughput WHERE crawl_id IN (SELECT id FROM crawls WHERE site_id = :site);
+DELETE FROM crawl_hosts WHERE crawl_id IN (SELECT id FROM crawls WHERE site_id = :site);
 DELETE FROM crawls WHERE site_id = :site; DELETE FROM sites WHERE id = :site
 """
 
