@@ -5,15 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from scraper import progress
-from scraper.errors import NotFoundError, ScraperError
+from scraper.errors import NotFoundError, NotRunningError
 from scraper.stores import crawls, sites
 from scraper.stores.database import retried
-
-
-class NotRunningError(ScraperError):
-    """A crawl that is to be stopped has ended."""
-
-    exit_code = 2
 
 
 def stop(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> None:

@@ -19,8 +19,8 @@ from tests.making import a_site, give_up, open_crawl, rows, urls
 
 EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\u202e"
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
-# With one charged try (two where the host is to blame), what fails twice is dead.
-FAULTS = ("--products", "600", "--latency-ms", "60", "--fail-share", "0.1")
+# With one charged try (two where the host is to blame), what fails twice is dead. More than can be fetched before the end.
+FAULTS = ("--products", "2500", "--latency-ms", "60", "--fail-share", "0.1")
 
 
 @pytest.fixture(scope="module")
