@@ -1,8 +1,11 @@
-"""Flower's settings: `celery -A scraper flower` reads this file. Loopback only, and behind a login."""
+"""Flower's settings: `celery -A scraper flower` reads this file. Loopback only, behind a login, and with a Crawls tab."""
 
 from scraper import flower_login, settings
+from scraper.monitor import tab
 
-_login = flower_login.get(settings.load())
+_settings = settings.load()
+_login = flower_login.get(_settings)
+tab.install(_settings)
 
 address = "127.0.0.1"
 port = 5555

@@ -29,6 +29,7 @@ from scraper.stores.database import make_engine, retried
 from scraper.stores.frontier import NewPage
 from scraper.stores.products import NewProduct
 from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
+from scraper.stores.throughput import Effort
 from scraper.writer import GROUP_PAGES
 
 CHANGED_EVERY = 10  # products: one whose content is another than before
@@ -139,7 +140,8 @@ class Crawler:
             links, product = answer(page)
             one = Settled(page.id, page.crawl_id, lease_id, Outcome.FETCHED, OK, 200)
             hashed = product.content_hash if product else None
-            group.append(SettledPage(one, list(links), [product] if product else [], hashed))
+            effort = Effort(QUEUE, page.host, "", 0.2, 7000)
+            group.append(SettledPage(one, list(links), [product] if product else [], hashed, effort=effort))
         limits = {page.crawl_id: LIMITS for page in pages}
 
         def work() -> Stored:

@@ -13,6 +13,7 @@ from scraper.stores.frontier import NewPage
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct, content_hash
 from scraper.stores.settle import SettledPage
+from scraper.stores.throughput import Effort
 
 DEPTH_MAX = 30_000  # a smallint column
 
@@ -28,6 +29,7 @@ def effects_of(
     levels: Levels | None = None,
     news: RouteNews | None = None,
     reading: Reading | None = None,
+    effort: Effort | None = None,
 ) -> SettledPage:
     """The settled page with everything it adds. Its content hash covers its products, so listings have none."""
     products = [
@@ -52,6 +54,7 @@ def effects_of(
         partial=extracted.partial,
         news=news,
         reading=reading,
+        effort=effort,
     )
 
 

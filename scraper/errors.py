@@ -33,6 +33,12 @@ class NotFoundError(ScraperError):
     exit_code = 2
 
 
+class NotRunningError(ScraperError):
+    """A crawl that is to be stopped has ended already."""
+
+    exit_code = 2
+
+
 class PausedError(ScraperError):
     """A site is paused, and what was asked for would fetch from it."""
 

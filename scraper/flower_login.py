@@ -14,6 +14,7 @@ class Login:
     user: str
     password: str = field(repr=False)
     where: str
+    made: bool = False  # by us, and kept in a file: else by whoever set the environment
 
 
 def get(settings: Settings) -> Login:
@@ -29,4 +30,4 @@ def get(settings: Settings) -> Login:
     else:
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(18) + "\n")
-    return Login(settings.flower_user, path.read_text().strip(), str(path))
+    return Login(settings.flower_user, path.read_text().strip(), str(path), made=True)

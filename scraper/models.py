@@ -168,6 +168,12 @@ class Page(Base):
             "pages_lease_idx", "lease_id", postgresql_include=["host"], postgresql_where=text("lease_id IS NOT NULL")
         ),
         Index("pages_open_idx", "crawl_id", postgresql_where=text("status IN ('due', 'leased')")),
+        Index(
+            "pages_error_idx",
+            "crawl_id",
+            "settled_at",
+            postgresql_where=text("error IS NOT NULL AND status <> 'gone'"),
+        ),
         Index("pages_unusable_idx", "site_id", "status", postgresql_where=text("status IN ('dead', 'invalid')")),
         Index(
             "pages_suspect_idx", "queue", "losses", postgresql_where=text("losses >= 2 AND status IN ('due', 'leased')")
@@ -258,6 +264,45 @@ class LeaseRow(Base):
     worker: Mapped[str | None] = mapped_column(Text)
     claim: Mapped[UUID | None] = mapped_column(Uuid, comment="whose answer was lost may claim again with the same one")
     alone: Mapped[bool] = mapped_column(server_default=text("false"), comment="its worker does nothing else meanwhile")
+
+
+class Throughput(Base):
+    """What a worker did for a crawl within some seconds, with one outcome. A try counts in the bucket in which it was
+    settled; see `scraper.stores.throughput`."""
+
+    __tablename__ = "throughput"
+    __table_args__ = (
+        Index("throughput_step_s_at_idx", "step_s", "at"),
+        {"postgresql_with": {"fillfactor": 70}},  # a row is written anew with each group that a worker stores
+    )
+
+    crawl_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    at: Mapped[datetime] = mapped_column(Timestamp, primary_key=True, comment="when the bucket begins")
+    step_s: Mapped[int] = mapped_column(SmallInteger, primary_key=True, comment="how long it is")
+    worker: Mapped[str] = mapped_column(Text, primary_key=True)
+    queue: Mapped[str] = mapped_column(Text, primary_key=True, comment="with its region: residential.eu")
+    proxy: Mapped[str] = mapped_column(Text, primary_key=True, comment="the class of proxies; empty: none")
+    outcome: Mapped[str] = mapped_column(Text, primary_key=True)
+    tries: Mapped[int] = mapped_column(Integer, comment="pages tried")
+    done: Mapped[int] = mapped_column(Integer, comment="of these: final for the crawl")
+    seconds: Mapped[float] = mapped_column(Float, comment="that requests were under way, summed")
+    bytes: Mapped[int] = mapped_column(BigInteger, comment="of bodies, unpacked")
+
+
+class CrawlHost(Base):
+    """What a crawl came to at a host, by worker while it runs. Once it has ended: by host alone, the lesser ones together."""
+
+    __tablename__ = "crawl_hosts"
+    __table_args__ = ({"postgresql_with": {"fillfactor": 70}},)
+
+    crawl_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    host: Mapped[str] = mapped_column(Text, primary_key=True, comment="empty: all others together")
+    worker: Mapped[str] = mapped_column(Text, primary_key=True, comment="empty: the crawl has ended")
+    tries: Mapped[int] = mapped_column(Integer)
+    failures: Mapped[int] = mapped_column(Integer, comment="of these: gave nothing, and somebody is to blame")
+    seconds: Mapped[float] = mapped_column(Float)
+    slowest_s: Mapped[float] = mapped_column(Float)
+    bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class Product(Base):

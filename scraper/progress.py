@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
@@ -23,61 +22,43 @@ from scraper.stores.crawls import Progress
 
 POLL_S = 0.5
 PLAIN_LINE_S = 5.0
-WINDOW_S = 15.0
 AWAY_S = 60.0
 
 
-class Rate:
-    """Pages a second over the last moments, from (time, done) samples."""
-
-    def __init__(self, window_s: float = WINDOW_S) -> None:
-        self._window_s = window_s
-        self._samples: deque[tuple[float, int]] = deque()
-
-    def add(self, now: float, done: int) -> None:
-        self._samples.append((now, done))
-        while len(self._samples) > 2 and self._samples[0][0] < now - self._window_s:
-            self._samples.popleft()
-
-    @property
-    def known(self) -> bool:
-        return len(self._samples) > 1
-
-    @property
-    def per_s(self) -> float:
-        (first, before), (last, after) = self._samples[0], self._samples[-1]
-        return (after - before) / (last - first) if last > first else 0.0
-
-
 def average_per_s(progress: Progress) -> float:
-    """Pages a second since it began: all that one look can say. Whoever looks again and again has a `Rate`."""
+    """Pages a second since it began."""
     return progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
 
 
+def per_s(progress: Progress) -> float:
+    """Pages a second: of the last half minute while it goes on, over all once it has ended."""
+    return progress.recent_per_s if progress.active else average_per_s(progress)
+
+
 def left_s(progress: Progress, per_s: float) -> float | None:
-    """Seconds until its last page, at this rate; None where nobody can say: the total grows, or nothing moves."""
-    if progress.phase != "fetching" or per_s <= 0:
+    """Seconds until its last page, at this rate; None where nobody can say: the total grows, or nothing moves or is to."""
+    if progress.phase != "fetching" or progress.paused or per_s <= 0:
         return None
     return (progress.total - progress.done) / per_s
 
 
-def as_json(progress: Progress, per_s: float | None = None) -> dict[str, Any]:
-    """What `scraper status --json` prints for one crawl: times in ISO 8601, counts flat. `per_s`: its rate now, in place of
-    that since it began."""
+def as_json(progress: Progress) -> dict[str, Any]:
+    """What `scraper status --json` prints for one crawl: times in ISO 8601, counts flat."""
     values: dict[str, Any] = asdict(progress)
     counts = values.pop("counts")
     for name in ("slot", "created_at", "started_at", "finished_at"):
         values[name] = values[name].isoformat() if values[name] else None
-    rate = average_per_s(progress) if per_s is None else per_s
-    left = left_s(progress, rate)
+    left = left_s(progress, progress.recent_per_s)
     derived = {
         "phase": progress.phase,
         "ending": progress.ending,
         "total": progress.total,
         "done": progress.done,
         "failed": progress.failed,
-        "pages_per_s": round(rate, 2),
+        "pages_per_s": round(average_per_s(progress), 2),
+        "recent_per_s": round(progress.recent_per_s, 2),
         "left_s": None if left is None else round(left),
+        "left": eta(progress, progress.recent_per_s) if progress.active else None,
     }
     return {**values, **counts, **derived}
 
@@ -152,13 +133,12 @@ def follow(engine: sa.Engine, crawl_id: int, *, alarm: Callable[[Progress], None
 
 
 def _lines(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | None) -> Progress:
-    rate, said_at, said = Rate(), 0.0, ""
+    said_at, said = 0.0, ""
     while True:
         progress = _look(engine, crawl_id)
         now = time.monotonic()
-        rate.add(now, progress.done)
         if progress.active and (now - said_at >= PLAIN_LINE_S or progress.phase != said):
-            print(line(progress, rate.per_s), file=sys.stderr, flush=True)
+            print(line(progress, progress.recent_per_s), file=sys.stderr, flush=True)
             said_at, said = now, progress.phase
         if alarm:
             alarm(progress)
@@ -177,12 +157,10 @@ def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | N
         BarColumn(bar_width=None),
         TextColumn("{task.completed:,.0f}/{task.total:,.0f}  {task.fields[speed]}  {task.fields[left]}"),
     )
-    rate = Rate()
     with Bar(*columns, console=Console(stderr=True), expand=True, transient=True) as bar:
         task = bar.add_task("crawl", total=0, site="", phase="", speed="", left="")
         while True:
             progress = _look(engine, crawl_id)
-            rate.add(time.monotonic(), progress.done)
             failures = f", [red]{progress.failed:,} failed[/]" if progress.failed else ""
             bar.update(
                 task,
@@ -190,8 +168,8 @@ def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | N
                 completed=progress.done,
                 site=progress.site,
                 phase=progress.phase,
-                speed=f"{rate.per_s:.0f}/s{failures}",
-                left="" if progress.phase == "discovering" else f"left {eta(progress, rate.per_s)}",
+                speed=f"{progress.recent_per_s:.0f}/s{failures}",
+                left="" if progress.phase == "discovering" else f"left {eta(progress, progress.recent_per_s)}",
             )
             if alarm:
                 alarm(progress)

@@ -1,5 +1,5 @@
 """Takes back what was lost: expired leases become due pages again, crawls whose last message was lost end, and so do
-crawls in which nothing has happened for hours."""
+crawls in which nothing has happened for hours. What is known of crawls' course is made coarser with time, and forgotten."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scraper.discover import dispatch_message
 from scraper.domain import CrawlStatus, Message
 from scraper.finish import finish_message
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier
+from scraper.stores import crawls, frontier, throughput
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import retried
 
@@ -32,10 +32,16 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
 
     pages, drained = retried(work)
     retried(lambda: _end_stalled(engine, settings))
+    retried(lambda: _tidy(engine, settings))
     if pages:
         log.warning("leases taken back", pages=pages)
     messages = [finish_message(crawl_id) for crawl_id in drained]
     return [*messages, dispatch_message()] if pages else messages
+
+
+def _tidy(engine: sa.Engine, settings: Settings) -> None:
+    with engine.begin() as connection:
+        throughput.tidy(connection, settings.throughput_days)
 
 
 def _end_stalled(engine: sa.Engine, settings: Settings) -> None:

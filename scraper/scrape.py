@@ -35,6 +35,7 @@ from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
 from scraper.readings import Readings
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.settle import SettledPage
+from scraper.stores.throughput import Effort
 from scraper.telling import Telling
 from scraper.visit import Visits
 from scraper.writer import Writer
@@ -128,11 +129,11 @@ class Scraper:
                 gate.pending -= 1
 
     async def _settle(self, batch: Batch, gate: Gate, page: LeasedPage) -> None:
-        context = batch.contexts[page.crawl_id]
+        context, effort = batch.contexts[page.crawl_id], Effort(batch.lease.queue, page.host)
         if isinstance(context, Tried):
             tried, judged = context, Judged(await self._verdict(context, gate, page, RetryPolicy()))
         else:
-            tried, judged = await self._tried(batch, gate, page, context)
+            tried, judged = await self._tried(batch, gate, page, context, effort)
         settled = Settled(
             page_id=page.id,
             crawl_id=page.crawl_id,
@@ -148,9 +149,11 @@ class Scraper:
         if tried.outcome is Outcome.FETCHED and tried.extracted is not None and not isinstance(context, Tried):
             url = tried.final_url or page.url
             levels = self._ladders.level
-            stored = effects_of(settled, page, tried.extracted, url, context, levels, judged.news, tried.reading)
+            stored = effects_of(
+                settled, page, tried.extracted, url, context, levels, judged.news, tried.reading, effort
+            )
         else:
-            stored = SettledPage(settled, news=judged.news, reading=tried.reading)
+            stored = SettledPage(settled, news=judged.news, reading=tried.reading, effort=effort)
         site = "" if isinstance(context, Tried) else context.site.name
         self._telling.settled(batch, page, site, tried, judged.verdict)
         self._writer.put(stored, batch.pending)
@@ -166,7 +169,9 @@ class Scraper:
             log.exception("crawl without a context", crawl=crawl_id)
             return Tried(Outcome.CRASHED, error=f"its crawl's definition cannot be used: {type(error).__name__}")
 
-    async def _tried(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext) -> tuple[Tried, Judged]:
+    async def _tried(
+        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, effort: Effort
+    ) -> tuple[Tried, Judged]:
         """A try by the way that the page's host needs now, and what follows. A page in the wrong queue goes to its own."""
         if batch.over(page):
             return Tried(Outcome.DEFERRED), Judged(_FREE)
@@ -174,7 +179,7 @@ class Scraper:
         way = await self._ladders.way(page, queue, context)
         if way.move is not None:
             return Tried(Outcome.DEFERRED), Judged(_FREE, way.move)
-        tried = await self._try(batch, gate, page, context, way)
+        tried = await self._try(batch, gate, page, context, way, effort)
         news = None
         if tried.outcome is Outcome.BLOCKED:
             proxied = context.needs[page.kind] is not None
@@ -209,7 +214,9 @@ class Scraper:
             why += f", Retry-After {tried.delay_s:g} s" if tried.delay_s else ""
         await at.slow(rest_s, why, tried.began)
 
-    async def _try(self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, way: Way) -> Tried:
+    async def _try(
+        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, way: Way, effort: Effort
+    ) -> Tried:
         if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
             return Tried(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
         lane = asyncio.current_task()
@@ -219,6 +226,7 @@ class Scraper:
         try:
             with self._telling.fetch(batch, page, trip):
                 fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
+            effort.seconds, effort.bytes = asyncio.get_running_loop().time() - trip.began, len(fetched.body)
             with self._telling.extract(page):
                 tried = self._read(page, fetched, context, way, trip)
             if page.blocked and trip.via is not None:
@@ -249,6 +257,10 @@ class Scraper:
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
+            if trip.via is not None:
+                effort.proxy = trip.via.proxy.pool
+            if trip.began and not effort.seconds:  # it failed on the way
+                effort.seconds = asyncio.get_running_loop().time() - trip.began
             trip.end()
             batch.visits.discard(lane)
 

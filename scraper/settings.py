@@ -62,6 +62,7 @@ class Settings(BaseSettings):
     )
     stop_s: float = Field(20, ge=0, le=600, description="for pages under way once a worker is told to stop")
     stalled_s: float = Field(21600, ge=60, description="a crawl in which nothing happens for so long is ended")
+    throughput_days: int = Field(14, ge=1, le=3650, description="how long the course of crawls is kept")
     away_s: float = Field(600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3")
     memory_max_mb: int = Field(1024, ge=0, description="a process that has grown larger starts anew; 0: never")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     exporter_port: int = Field(9750, ge=0, le=65535, description="of `scraper metrics`; 0: any free one")
     flower_user: str = Field("admin", description="who may log in to Flower")
     flower_password: str | None = Field(None, description="unset: made once and kept in SCRAPER_HOME")
+    flower_metrics: Literal["login", "public", "off"] = Field("login", description="who may read Flower's /metrics")
 
     @field_validator(
         "database_url",

@@ -407,7 +407,7 @@ class Worker:
     def _settle(self, pages: Sequence[SettledPage]) -> Stored:
         limits = {page.settled.crawl_id: self._limits(page.settled.crawl_id) for page in pages}
         with self._telling.store(pages), self.engine.begin() as connection:
-            return settle(connection, pages, limits)
+            return settle(connection, pages, limits, self.name)
 
     def _limits(self, crawl_id: int) -> CrawlLimits:
         try:
@@ -429,5 +429,6 @@ def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingE
     return SettledPage(
         Settled(
             s.page_id, s.crawl_id, s.lease_id, Outcome.CRASHED, Verdict(Status.DEAD, 0.0, True), s.http_status, reason
-        )
+        ),
+        effort=page.effort,
     )

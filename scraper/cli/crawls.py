@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from scraper.cli.shared import load_settings, open_engine, print_json
-from scraper.errors import NotFoundError
 
 if TYPE_CHECKING:
     pass
@@ -46,19 +45,9 @@ def crawl(site: str, wait: bool, refetch: bool, local: bool) -> None:
 @click.argument("crawl_id", metavar="CRAWL", type=int)
 def stop(crawl_id: int) -> None:
     """Stop a crawl now: what is not fetched yet is dropped."""
-    from scraper import progress
-    from scraper.stores import crawls
-    from scraper.stores.database import retried
+    from scraper.commands import steering
 
-    engine = open_engine()
-
-    def work() -> bool:
-        with engine.begin() as connection:
-            return crawls.stop(connection, crawl_id, "stopped by hand")
-
-    if not retried(work):
-        found = progress.read_one(engine, crawl_id)
-        raise NotFoundError(f"crawl {crawl_id} of {found.site} is not running: it is {found.status}")
+    steering.stop(open_engine(), crawl_id)
     click.echo(f"crawl {crawl_id} stopped")
 
 

@@ -45,7 +45,8 @@ def main() -> None:
 def up() -> None:
     """Start the embedded servers in the background and apply migrations.
 
-    With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates.
+    With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates. On a terminal it shows
+    Flower's password, if that was made here.
     """
     from scraper import embedded, flower_login, migrations, servers
     from scraper.stores.database import make_engine
@@ -57,7 +58,8 @@ def up() -> None:
     revision = migrations.upgrade(make_engine(settings.postgres_url))
     click.echo(f"database: at revision {revision}")
     login = flower_login.get(settings)
-    click.echo(f"flower: log in as {login.user}, password in {login.where}")
+    shown = f"password {login.password}" if login.made and sys.stdout.isatty() else f"password in {login.where}"
+    click.echo(f"flower: log in as {login.user}, {shown}")
 
 
 @main.command()

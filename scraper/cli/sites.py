@@ -73,18 +73,9 @@ def sites_resume(name: str) -> None:
 
 
 def _set_paused(name: str, *, paused: bool) -> None:
-    from scraper.stores import sites as store
-    from scraper.stores.database import retried
+    from scraper.commands import steering
 
-    engine = open_engine()
-
-    def work() -> bool | None:
-        with engine.begin() as connection:
-            return store.pause(connection, name) if paused else store.resume(connection, name)
-
-    changed = retried(work)
-    if changed is None:
-        raise NotFoundError(f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there")
+    changed = steering.set_paused(open_engine(), name, paused=paused)
     if paused:
         click.echo(f"{name}: paused" if changed else f"{name}: was paused already")
     else:

@@ -5,7 +5,7 @@ PostgreSQL has to answer. Where Redis or the broker does not, what would be read
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -22,8 +22,6 @@ from scraper.stores import crawls, hosts, sites, state
 from scraper.stores.crawls import Progress
 from scraper.stores.hosts import HostState
 from scraper.stores.state import LeaseHolder, QueueState, Trouble, Unusable
-
-Rates = Callable[[Progress], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +116,10 @@ def workers(answers: Mapping[str, fleet.Node], holders: list[LeaseHolder]) -> li
     return told
 
 
-def as_json(found: Glance, rates: Rates = progress.average_per_s) -> dict[str, Any]:
+def as_json(found: Glance) -> dict[str, Any]:
     """What `scraper status --json` prints, and `scraper watch --json` line by line."""
     return {
-        "crawls": [progress.as_json(each, rates(each)) for each in found.crawls],
+        "crawls": [progress.as_json(each) for each in found.crawls],
         "paused": found.paused,
         "queues": [asdict(each) for each in found.queues],
         "hosts": [asdict(each) for each in found.hosts],

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from scraper import progress
-from scraper.commands.glance import Glance, Rates
+from scraper.commands.glance import Glance
 from scraper.commands.tables import plain
 from scraper.policy.secrets import redacted
 from scraper.stores.crawls import Progress
@@ -52,10 +52,8 @@ class Part:
 class Screen:
     """Rendered by rich: as many rows as fit into `height` (None: all there are)."""
 
-    def __init__(
-        self, found: Glance, rates: Rates, *, height: int | None, header: RenderableType | None = None
-    ) -> None:
-        self._parts = [part for part in parts(found, rates) if part.rows or part.note]
+    def __init__(self, found: Glance, *, height: int | None, header: RenderableType | None = None) -> None:
+        self._parts = [part for part in parts(found) if part.rows or part.note]
         self._height = height
         self._header = header
 
@@ -81,7 +79,7 @@ def fitted(sizes: Sequence[int], room: int | None) -> list[int]:
     return shown
 
 
-def parts(found: Glance, rates: Rates) -> list[Part]:
+def parts(found: Glance) -> list[Part]:
     running = sum(each.active for each in found.crawls)
     dead = ", ".join(f"{each.site} {each.pages:,} {each.status}" for each in found.dead)
     return [
@@ -93,7 +91,7 @@ def parts(found: Glance, rates: Rates) -> list[Part]:
                 Column("now", 66, right=True, whole=True), Column("failed", 50, right=True, whole=True),
                 Column("left", right=True, whole=True),
             ],
-            [_crawl(each, rates(each)) for each in found.crawls],
+            [_crawl(each, progress.per_s(each)) for each in found.crawls],
             "" if found.crawls else "none yet; `scraper crawl SITE` starts one",
         ),
         Part("paused sites", [], [], ", ".join(found.paused)),
@@ -167,7 +165,7 @@ def _crawl(one: Progress, per_s: float) -> list[Text | str]:
         left = "" if left == one.phase else left
     else:
         left = one.finished_at.strftime("%m-%d %H:%M") if one.finished_at else ""
-    phase = one.ending or one.phase
+    phase = "suspect" if one.suspect else one.ending or one.phase
     phase = "with dead pages" if phase == "completed with dead pages" else phase
     return [
         str(one.id), one.site, Text(phase, PHASES.get(one.phase, "")),

@@ -7,7 +7,6 @@ import sys
 import click
 from rich.console import Console
 
-from scraper import progress
 from scraper.commands.glance import Glance
 from scraper.commands.screen import Screen, parts
 from scraper.commands.tables import print_table
@@ -19,9 +18,9 @@ def print_glance(found: Glance, *, whole: bool) -> None:
     if sys.stdout.isatty():
         console = Console()
         height = None if whole else console.size.height - PROMPT_LINES
-        console.print(Screen(found, progress.average_per_s, height=height))
+        console.print(Screen(found, height=height))
         return
-    for number, part in enumerate(parts(found, progress.average_per_s)):
+    for number, part in enumerate(parts(found)):
         if number:
             click.echo()
         click.echo(f"# {part.title}" + (f"  {part.note}" if part.note else ""))

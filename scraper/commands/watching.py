@@ -25,27 +25,8 @@ from scraper.commands.glance import Glance
 from scraper.commands.screen import Screen, host_trouble
 from scraper.commands.tables import plain
 from scraper.settings import Settings
-from scraper.stores.crawls import Progress
 
 ASK_EVERY_S = 5.0  # workers: a message to each of them
-
-
-class Rates:
-    """Of every crawl that is looked at, over the last moments; since it began until it was seen twice."""
-
-    def __init__(self) -> None:
-        self._rates: dict[int, progress.Rate] = {}
-
-    def look(self, found: Glance) -> None:
-        now = time.monotonic()
-        self._rates = {each.id: self._rates.get(each.id, progress.Rate()) for each in found.crawls if each.active}
-        for each in found.crawls:
-            if each.active:
-                self._rates[each.id].add(now, each.done)
-
-    def __call__(self, one: Progress) -> float:
-        rate = self._rates.get(one.id)
-        return rate.per_s if rate is not None and rate.known else progress.average_per_s(one)
 
 
 class Answers:
@@ -79,7 +60,6 @@ class Watch:
     def __init__(self, engine: sa.Engine, settings: Settings, *, site: str | None, every_s: float) -> None:
         self._engine, self._settings, self._site, self._every_s = engine, settings, site, every_s
         self._answers = Answers()
-        self._rates = Rates()
         self._found: Glance | None = None
         self._seen_at = time.monotonic()
         self._error = ""
@@ -122,7 +102,6 @@ class Watch:
             found.away["broker"] = self._answers.away
             for each in found.queues:
                 each.workers = None
-        self._rates.look(found)
         self._found, self._seen_at, self._error = found, time.monotonic(), ""
         return True
 
@@ -142,7 +121,7 @@ class Watch:
     def _screen(self, console: Console) -> Screen | Text:
         if self._found is None:
             return self._header()
-        return Screen(self._found, self._rates, height=console.size.height, header=self._header())
+        return Screen(self._found, height=console.size.height, header=self._header())
 
     def _header(self) -> Text:
         if self._error:
@@ -157,7 +136,7 @@ class Watch:
     def _lines(self) -> None:
         while True:
             if self._look():
-                for text in lines(self._found, self._rates):
+                for text in lines(self._found):
                     click.echo(text)
             else:
                 click.echo(self._header().plain, err=True)
@@ -167,16 +146,16 @@ class Watch:
     def _json(self, print_json: Callable[[Any], None]) -> None:
         while True:
             if self._look() and self._found is not None:
-                print_json({"at": datetime.now().astimezone().isoformat(), **glance.as_json(self._found, self._rates)})
+                print_json({"at": datetime.now().astimezone().isoformat(), **glance.as_json(self._found)})
                 sys.stdout.flush()
             self._wait()
 
 
-def lines(found: Glance | None, rates: Rates) -> list[str]:
+def lines(found: Glance | None) -> list[str]:
     """What moves, a line each: for a log or a pipe."""
     if found is None:
         return []
-    told = [progress.line(each, rates(each)) for each in found.crawls if each.active]
+    told = [progress.line(each, progress.per_s(each)) for each in found.crawls if each.active]
     told += [
         f"queue {each.queue}: {each.due:,} due, {each.later:,} later, {each.leased:,} leased, "
         f"{each.claimed} batches under way, {each.waiting} waiting"

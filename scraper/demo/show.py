@@ -40,6 +40,8 @@ SHOWN = 8
 FORGET = """
 DELETE FROM product_versions WHERE product_id IN (SELECT p.id FROM products p WHERE p.site_id = :site);
 DELETE FROM products WHERE site_id = :site; DELETE FROM pages WHERE site_id = :site;
+DELETE FROM throughput WHERE crawl_id IN (SELECT id FROM crawls WHERE site_id = :site);
+DELETE FROM crawl_hosts WHERE crawl_id IN (SELECT id FROM crawls WHERE site_id = :site);
 DELETE FROM crawls WHERE site_id = :site; DELETE FROM sites WHERE id = :site
 """
 
@@ -210,7 +212,7 @@ def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
 def _farewell(keep: bool, port: int) -> None:
     click.echo("\nNext, in this folder (the commands are in .venv/bin):")
     if keep:
-        click.echo(f"  http://127.0.0.1:{port}                      Flower: workers, queues, tasks")
+        click.echo(f"  http://127.0.0.1:{port}                      Flower: crawls, workers, tasks")
         click.echo("  scraper crawl demo --wait                  crawl it again")
         click.echo("  scraper demo --stop                        stop everything that is left running")
     else:

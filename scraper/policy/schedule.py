@@ -35,3 +35,19 @@ def latest_slot(expression: str, zone: str, now: datetime) -> datetime | None:
     except CronSimError:
         return None
     return latest
+
+
+def next_slot(expression: str, zone: str, now: datetime) -> datetime | None:
+    """The first slot after `now` (aware), in UTC; None for an expression that has none.
+
+    >>> next_slot("0 6 * * *", "Europe/Berlin", datetime(2026, 7, 1, 12, tzinfo=UTC)).isoformat()
+    '2026-07-02T04:00:00+00:00'
+    """
+    now = now.astimezone(UTC)
+    try:
+        for slot in CronSim(expression, (now - MARGIN).astimezone(ZoneInfo(zone))):
+            if (found := slot.astimezone(UTC)) > now:
+                return found
+    except CronSimError:
+        pass
+    return None

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus, Kind, Status
 from scraper.sites.definition import Site
+from scraper.stores import throughput
 from scraper.stores.database import dumps
 from scraper.stores.frontier import END_LEASES, PageChange
 
@@ -173,6 +174,7 @@ class Progress:
     products_delisted: int
     paused: bool = False
     suspect: bool = False
+    recent_per_s: float = 0.0  # pages done a second, over the last half minute; those that were fresh are no work
 
     @property
     def active(self) -> bool:
@@ -342,6 +344,7 @@ def end(connection: sa.Connection, crawl_id: int, status: CrawlStatus, note: str
         UPDATE crawls SET status = :status, finished_at = now(), note = :note, products_delisted = :delisted
          WHERE id = :id""")
     connection.execute(query, {"id": crawl_id, "status": status, "note": note, "delisted": delisted})
+    throughput.seal(connection, crawl_id)
 
 
 def stop(connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatus = CrawlStatus.STOPPED) -> bool:
@@ -376,8 +379,14 @@ def progress(
     """The active crawls and, unless only those are wanted, the newest ended ones, newest first."""
     query = sa.text("""
         SELECT c.*, s.name AS site, s.paused,
-               EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s
+               EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s,
+               coalesce(recent.per_s, 0) AS recent_per_s
           FROM crawls c JOIN sites s ON s.id = c.site_id
+          LEFT JOIN LATERAL (
+               SELECT sum(t.done) / greatest(1, EXTRACT(EPOCH FROM now() - greatest(since.at, c.started_at))) AS per_s
+                 FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
+                 JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
+                WHERE c.status = 'running' GROUP BY since.at) recent ON true
          WHERE (CAST(:site AS text) IS NULL OR s.name = :site) AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
            AND (NOT :active OR c.status IN ('planned', 'running'))
          ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest""")
@@ -403,4 +412,5 @@ def _progress(row: sa.Row[Any]) -> Progress:
         products_delisted=row.products_delisted,
         paused=row.paused,
         suspect=row.suspect,
+        recent_per_s=float(row.recent_per_s),
     )

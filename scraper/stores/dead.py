@@ -27,6 +27,7 @@ SELECTED = """
    AND (CAST(:older_s AS float8) IS NULL OR p.settled_at < now() - :older_s * interval '1 second')
    AND (CAST(:newer_s AS float8) IS NULL OR p.settled_at >= now() - :newer_s * interval '1 second')
    AND (CAST(:ids AS bigint[]) IS NULL OR p.id = ANY (:ids))
+   AND (CAST(:crawl_id AS bigint) IS NULL OR p.crawl_id = :crawl_id)
 """
 
 FIND = sa.text(f"""
@@ -88,7 +89,8 @@ SELECT id, status, definition, definition_hash FROM crawls
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which dead and invalid pages are meant: all that every filter lets through. None lets all through; `ids` are pages'.
+    """Which dead and invalid pages are meant: all that every filter lets through. None lets all through; `ids` are pages',
+    `crawl_id` the last crawl that reached them.
     A page is `older_s` when its last verdict was longer ago, `newer_s` when it was not."""
 
     site: str | None = None
@@ -98,6 +100,7 @@ class Selection:
     older_s: float | None = None
     newer_s: float | None = None
     ids: tuple[int, ...] | None = None
+    crawl_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.domain import Blame, Kind, Reading, Settled, Status
-from scraper.stores import crawls, frontier, host_routes, products, quality
+from scraper.domain import Blame, Kind, Outcome, Reading, Settled, Status
+from scraper.stores import crawls, frontier, host_routes, products, quality, throughput
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import dumps
 from scraper.stores.frontier import NewPage, PageChange, Room
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct
+from scraper.stores.throughput import Effort
 
 # A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did.
 # `IS NOT DISTINCT FROM`, though neither is ever null, keeps PostgreSQL from finding each page by its lease, among a
@@ -55,7 +56,7 @@ RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 class SettledPage:
     """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok.
     A `partial` one counts as a link that was cut: nobody knows how many there were. `news` is what it says of its host's
-    route, `reading` what it says of its crawl's fields."""
+    route, `reading` what it says of its crawl's fields, `effort` what it took (None: nobody measured it)."""
 
     settled: Settled
     links: list[NewPage] = field(default_factory=list)
@@ -64,6 +65,7 @@ class SettledPage:
     partial: bool = False
     news: RouteNews | None = None
     reading: Reading | None = None
+    effort: Effort | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,10 @@ class Stored:
     drained: list[int]
 
 
-def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapping[int, CrawlLimits]) -> Stored:
-    """Stores a group of settled pages. `limits` has an entry for each of their crawls."""
+def settle(
+    connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapping[int, CrawlLimits], worker: str = ""
+) -> Stored:
+    """Stores a group of settled pages. `limits` has an entry for each of their crawls; `worker` is who settled them."""
     live = crawls.hold(connection, (page.settled.crawl_id for page in pages))
     rows = connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])})
     held = {
@@ -107,6 +111,7 @@ def settle(connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapp
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
     host_routes.tell(connection, [page.news for page in kept if page.news is not None])
+    throughput.add(connection, worker, _settlings(kept, held))
     connection.execute(frontier.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
     watch.count(connection)
     drained = crawls.count(connection, counts)
@@ -153,6 +158,15 @@ def _count_page(counts: CountsByCrawl, settled: Settled, row: sa.Row[Any]) -> No
     if settled.outcome.tried:
         mine.fetches += 1
         mine.retries += row.status == Status.DUE
+
+
+def _settlings(
+    kept: Sequence[SettledPage], held: Mapping[tuple[int, UUID], sa.Row[Any]]
+) -> Iterator[tuple[int, Outcome, bool, Effort]]:
+    for page in kept:
+        settled, effort = page.settled, page.effort
+        if effort is not None:
+            yield settled.crawl_id, settled.outcome, held[_key(settled)].status != Status.DUE, effort
 
 
 def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:

@@ -76,6 +76,25 @@ def test_residential_proxies_stay_with_their_identity(start: Start, engine: sa.E
         assert DIRECT not in field.peers()
 
 
+def test_what_a_crawl_took_is_told_by_queue_region_and_class_of_proxies(start: Start, engine: sa.Engine) -> None:
+    """Failed tries too; sizes are of unpacked bodies, times of the last request."""
+    with Field(TestProxy(1), TestProxy(2, mode="closed"), products=30) as field:
+        text = field.lines("class=residential region=de")
+        broker = start(field, text, "residential", "region: de\n")
+        broker.run()
+        complete(engine, 30)
+        by = "SELECT DISTINCT worker, queue, proxy FROM throughput WHERE outcome = 'fetched'"
+        assert rows(engine, by) == [(broker.worker.name, "datacenter.de", "residential")]
+        ((tries, done, seconds, size),) = rows(
+            engine,
+            "SELECT sum(tries), sum(done), sum(seconds), sum(bytes) FROM throughput WHERE outcome = 'fetched'",
+        )
+        ((fetches, pages),) = rows(engine, "SELECT fetches, discovery_done + product_done FROM crawls")
+        assert tries == fetches and done == pages and 0 < seconds < 60 and size > 30 * 100  # type: ignore[operator]
+        ((host,),) = rows(engine, "SELECT DISTINCT host FROM pages")
+        assert rows(engine, "SELECT host, worker, tries FROM crawl_hosts") == [(host, "", tries)]
+
+
 def test_dead_banned_and_hanging_proxies_cost_no_page_anything(
     start: Start,
     engine: sa.Engine,

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from scraper import progress
 from scraper.commands.glance import Glance, WorkerState
 from scraper.commands.screen import GAP, Column, Screen, fitted, span, widths
 from scraper.stores.crawls import Counts, Progress
@@ -57,7 +56,7 @@ def everything(crawls: int = 12) -> Glance:
 def shown(found: Glance, width: int, height: int | None) -> list[str]:
     out = io.StringIO()
     console = Console(file=out, width=width, height=height or 200, force_terminal=False, color_system=None)
-    console.print(Screen(found, progress.average_per_s, height=height, header=Text("head")))
+    console.print(Screen(found, height=height, header=Text("head")))
     return out.getvalue().splitlines()
 
 

@@ -1,0 +1,68 @@
+"""What the buttons of a crawl's page do: the same as the command line, with the same words where it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper import progress
+from scraper.commands import dead, steering
+from scraper.domain import Outcome
+from scraper.errors import NotFoundError, ScraperError
+from scraper.settings import Settings
+from scraper.stores.dead import Selection
+
+Action = Callable[[sa.Engine, Settings, int, Mapping[str, Any], str], str]
+
+
+class BadRequestError(ScraperError):
+    """The request's body is not what the action wants."""
+
+    exit_code = 2
+
+
+def stop(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
+    steering.stop(engine, crawl_id, f"stopped by {by} in Flower")
+    return f"Crawl {crawl_id} is stopped."
+
+
+def pause(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
+    site = progress.read_one(engine, crawl_id).site
+    changed = steering.set_paused(engine, site, paused=True)
+    return f"{site} is paused." if changed else f"{site} was paused already."
+
+
+def resume(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
+    site = progress.read_one(engine, crawl_id).site
+    changed = steering.set_paused(engine, site, paused=False)
+    return f"{site} goes on." if changed else f"{site} was not paused."
+
+
+def replay(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
+    """Dead and invalid pages of the crawl: `page` (an id), or `reason` (an outcome), or all of them."""
+    selection = selected(crawl_id, progress.read_one(engine, crawl_id).site, wish)
+    done = dead.replay(engine, settings, selection)
+    if refused := [one.refused for one in done if one.refused]:
+        raise ScraperError("\n".join(refused))
+    if not done:
+        raise NotFoundError("Nothing to replay: these pages are not dead or invalid any more.")
+    pages, into = sum(one.pages for one in done), done[0].crawl_id
+    return f"{pages:,} page{'s are' if pages > 1 else ' is'} tried again, in crawl {into}."
+
+
+def selected(crawl_id: int, site: str, wish: Mapping[str, Any]) -> Selection:
+    """Which pages a replay means. Raises `BadRequestError` for a wish that makes no sense."""
+    page, reason = wish.get("page"), wish.get("reason")
+    if set(wish) - {"page", "reason"} or (page is not None and reason is not None):
+        raise BadRequestError('the body is {"page": ID}, {"reason": OUTCOME}, or {} for all')
+    if page is not None and (not isinstance(page, int) or isinstance(page, bool)):
+        raise BadRequestError("page is a page's id, a number")
+    if reason is not None and reason not in [outcome.value for outcome in Outcome]:
+        raise BadRequestError("reason is an outcome, such as not_extracted")
+    ids = None if page is None else (page,)
+    return Selection(site=site, reason=reason, ids=ids, crawl_id=crawl_id)
+
+
+ACTIONS: Mapping[str, Action] = {"stop": stop, "pause": pause, "resume": resume, "replay": replay}

@@ -1,0 +1,379 @@
+/* The Crawls tab: asks the API every few seconds and draws what changed. What a shop has sent goes into text nodes only. */
+(function () {
+  "use strict";
+
+  const page = document.getElementById("crawls-page");
+  if (!page) return;
+  const {chart, spark, number, span} = window.crawlCharts;
+  const {api, pages, crawl: crawlId, readOnly} = page.dataset;
+  const RUNNING_MS = 3000, QUIET_MS = 10000, AWAY_MS = 5000;
+  const KEPT = 6, PARTLY_S = 3;
+  const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+  const drawn = new Map();
+  let timer = null, asking = false, again = false, everyMs = RUNNING_MS;
+
+  // --- small things
+
+  function plain(text) {
+    return String(text ?? "").replace(STEERING, "\ufffd");
+  }
+
+  function h(name, attributes, ...children) {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (key === "on") element.addEventListener("click", value);
+      else if (value !== null && value !== undefined && value !== false) element.setAttribute(key, value);
+    }
+    for (const child of children.flat()) if (child !== null && child !== undefined && child !== false) element.append(child);
+    return element;
+  }
+
+  function count(value) {
+    return Number(value).toLocaleString("en");
+  }
+
+  function rate(value) {
+    return value >= 10 ? count(Math.round(value)) : number(value);
+  }
+
+  function size(bytes) {
+    const units = ["B", "kB", "MB", "GB", "TB"];
+    let i = 0;
+    for (; bytes >= 1000 && i < units.length - 1; i++) bytes /= 1000;
+    return `${bytes.toLocaleString("en", {maximumFractionDigits: bytes < 10 && i ? 1 : 0})} ${units[i]}`;
+  }
+
+  function seconds(value) {
+    if (value === null || value === undefined) return "–";
+    return value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toLocaleString("en", {maximumFractionDigits: 1})} s`;
+  }
+
+  function duration(total) {
+    const s = Math.round(total), days = Math.floor(s / 86400), hours = Math.floor(s / 3600) % 24, minutes = Math.floor(s / 60) % 60;
+    if (days) return `${days} d ${hours} h`;
+    if (hours) return `${hours} h ${minutes} min`;
+    return minutes ? `${minutes} min ${s % 60} s` : `${s} s`;
+  }
+
+  function when(iso) {
+    if (!iso) return "–";
+    const date = new Date(iso), today = new Date().toDateString() === date.toDateString();
+    const time = date.toLocaleTimeString([], {hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit"});
+    return h("time", {datetime: iso, title: date.toLocaleString()},
+             today ? time : `${date.toLocaleDateString([], {month: "short", day: "numeric"})} ${time.slice(0, 5)}`);
+  }
+
+  function link(url) {
+    const text = plain(url);
+    return /^https?:\/\//i.test(url) ? h("a", {href: url, target: "_blank", rel: "noopener noreferrer nofollow", class: "url"}, text)
+                                     : h("span", {class: "url"}, text);
+  }
+
+  /* Draws a section where what it shows has changed; what is open or focused in it stays so. */
+  function section(id, data, make) {
+    const told = JSON.stringify(data), box = document.getElementById(id);
+    if (!box || drawn.get(id) === told) return;
+    drawn.set(id, told);
+    const open = new Set([...box.querySelectorAll("details[open]")].map((each) => each.dataset.key));
+    const focused = box.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+    box.replaceChildren(...[make(data)].flat().filter(Boolean));
+    for (const each of box.querySelectorAll("details")) if (open.has(each.dataset.key)) each.open = true;
+    if (focused) [...box.querySelectorAll("[data-key]")].find((each) => each.dataset.key === focused)?.focus();
+  }
+
+  function card(title, aside, ...children) {
+    return h("div", {class: "crawl-card"}, h("h2", {}, title, aside && h("span", {class: "crawl-aside"}, aside)), ...children);
+  }
+
+  function table(columns, rows, name) {
+    return h("div", {class: "table-responsive", tabindex: "0", role: "region", "aria-label": name},
+      h("table", {class: "table table-hover align-middle crawl-table"},
+        h("thead", {}, h("tr", {}, columns.map(([title, kind]) => h("th", {scope: "col", class: kind}, title)))),
+        h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, i) => h("td", {class: columns[i][1]}, cell)))))));
+  }
+
+  function metric(label, value, detail, kind) {
+    return h("article", {class: `metric-card ${kind || ""}`}, h("p", {class: "metric-label"}, label),
+             h("p", {class: "metric-value"}, value), h("p", {class: "crawl-detail"}, detail || "\u00a0"));
+  }
+
+  const PHASES = {planned: "waiting", discovering: "busy", fetching: "busy", paused: "waiting", completed: "good",
+                  stopped: "quiet", failed: "bad", skipped: "quiet"};
+
+  function badge(crawl) {
+    const dead = crawl.status === "completed" && crawl.failed > 0;
+    const phase = h("span", {class: `crawl-badge badge-${dead ? "waiting" : PHASES[crawl.phase] || "quiet"}`}, crawl.ending || crawl.phase);
+    if (!crawl.suspect) return phase;
+    return h("span", {}, phase, " ", h("span", {class: "crawl-badge badge-bad", title: `scraper report ${crawl.id} says why`}, "suspect"));
+  }
+
+  function bar(label, done, total, unknown) {
+    const share = total ? done / total : 0;
+    const fill = h("div", {class: "progress-bar"});
+    fill.style.width = `${(share * 100).toFixed(1)}%`;
+    return h("div", {class: "crawl-bar"},
+      h("div", {class: "crawl-bar-label"}, h("span", {}, label),
+        h("span", {class: "num"}, `${count(done)} / ${count(total)}${unknown ? " so far" : ""}`)),
+      h("div", {class: "progress", role: "progressbar", "aria-label": label, "aria-valuemin": 0, "aria-valuemax": total,
+                "aria-valuenow": done}, fill));
+  }
+
+  function bars(crawl) {
+    const open = crawl.discovery_done < crawl.discovery_total && crawl.active_now;
+    return [bar("Discovery", crawl.discovery_done, crawl.discovery_total, open),
+            bar("Products", crawl.product_done, crawl.product_total, open)];
+  }
+
+  const COUNTS = [["ok", "good"], ["unchanged", "good"], ["gone", "page"], ["dead", "bad"], ["invalid", "bad"], ["dropped", "quiet"]];
+
+  function chips(crawl) {
+    return h("div", {class: "crawl-chips"}, COUNTS.filter(([name]) => crawl[name] || name === "ok").map(([name, tone]) =>
+      h("span", {class: `chip chip-${tone}`}, `${name} `, h("b", {}, count(crawl[name])))));
+  }
+
+  function left(crawl) {
+    if (crawl.phase === "discovering") return "discovering";
+    return crawl.left === "–" || !crawl.left ? "–" : crawl.left;
+  }
+
+  const active = (crawl) => crawl.status === "running" || crawl.status === "planned";
+
+  // --- the list
+
+  function drawList(data) {
+    const all = data.crawls.map((crawl) => ({...crawl, active_now: active(crawl)}));
+    const running = all.filter(active), ended = all.filter((crawl) => !active(crawl));
+    const sum = (name) => running.reduce((total, crawl) => total + crawl[name], 0);
+    section("summary", [running.length, sum("recent_per_s"), sum("done"), sum("total"), sum("failed")], () => [
+      metric("Running crawls", count(running.length), running.length ? running.map((c) => plain(c.site)).slice(0, 3).join(", ") + (running.length > 3 ? " …" : "") : "nothing runs", "metric-card-active"),
+      metric("Pages a second", rate(sum("recent_per_s")), "over the last half minute"),
+      metric("Pages done", count(sum("done")), `of ${count(sum("total"))} known`, "metric-card-success"),
+      metric("Dead and invalid", count(sum("failed")), "in running crawls", "metric-card-danger"),
+    ]);
+    section("running", running, () => running.length ? running.map(runningCard) : card("Running", "",
+      h("p", {class: "crawl-empty"}, "No crawl is running. ", h("code", {}, "scraper crawl SITE"), " opens one.")));
+    section("recent", ended, () => ended.length && card("Recent", `${ended.length}`, table(
+      [["Crawl", ""], ["Site", ""], ["Ended", ""], ["Began", ""], ["Took", "num"], ["Pages", "num"], ["Good", "num"],
+       ["Failed", "num"], ["New", "num"], ["Changed", "num"], ["Delisted", "num"], ["Pages/s", "num"], ["", ""]],
+      ended.map((crawl) => [
+        h("a", {href: `${pages}/${crawl.id}`, "data-key": `crawl-${crawl.id}`}, `${crawl.id}`), plain(crawl.site), badge(crawl),
+        when(crawl.started_at || crawl.created_at), crawl.started_at ? duration(crawl.elapsed_s) : "–",
+        count(crawl.done), count(crawl.ok + crawl.unchanged), count(crawl.failed), count(crawl.products_new),
+        count(crawl.products_changed), count(crawl.products_delisted), rate(crawl.pages_per_s), spark(crawl.spark, `crawl ${crawl.id}: pages a second`),
+      ]), "Recent crawls")));
+    section("scheduled", data.scheduled, () => data.scheduled.length && card("Scheduled", "", table(
+      [["Site", ""], ["Next", ""], ["Schedule", ""], ["Time zone", ""], ["Last slot", ""]],
+      data.scheduled.map((one) => [plain(one.site), when(one.next_slot), h("code", {}, plain(one.schedule)), plain(one.timezone), when(one.last_slot)]),
+      "Scheduled crawls")));
+    return running.length > 0;
+  }
+
+  function runningCard(crawl) {
+    return h("div", {class: "crawl-card crawl-running", "data-crawl": crawl.id},
+      h("div", {class: "crawl-running-head"},
+        h("h2", {}, h("a", {href: `${pages}/${crawl.id}`, "data-key": `crawl-${crawl.id}`}, plain(crawl.site)),
+          h("span", {class: "crawl-aside"}, `crawl ${crawl.id}`)),
+        badge(crawl)),
+      h("div", {class: "crawl-running-body"},
+        h("div", {class: "crawl-bars"}, bars(crawl)),
+        h("dl", {class: "crawl-figures"},
+          h("div", {}, h("dt", {}, "Left"), h("dd", {class: "num"}, left(crawl))),
+          h("div", {}, h("dt", {}, "Pages/s"), h("dd", {class: "num"}, rate(crawl.recent_per_s))),
+          h("div", {}, h("dt", {}, "Began"), h("dd", {class: "num"}, when(crawl.started_at || crawl.created_at))),
+          h("div", {class: "crawl-spark"}, spark(crawl.spark, `crawl ${crawl.id}: pages a second`)))),
+      chips(crawl));
+  }
+
+  // --- one crawl
+
+  function tones(outcomes) {
+    const seen = {};
+    return outcomes.map((one) => {
+      seen[one.blame] = (seen[one.blame] ?? -1) + 1;
+      return `tone-${one.blame}-${Math.min(seen[one.blame], 3)}`;
+    });
+  }
+
+  function drawCrawl(data) {
+    const crawl = {...data.crawl, active_now: active(data.crawl)};
+    const title = document.getElementById("heading");
+    if (title.textContent !== plain(crawl.site)) title.textContent = plain(crawl.site);
+    section("actions", [crawl.status, crawl.paused, crawl.phase, crawl.ending], () => actions(crawl));
+    section("note", crawl.note, () => crawl.note && h("div", {class: `alert ${crawl.status === "failed" ? "alert-danger" : "alert-secondary"}`}, plain(crawl.note)));
+    section("summary", crawl, () => [
+      metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? left(crawl) : duration(crawl.elapsed_s),
+             crawl.active_now ? `running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})}`, "metric-card-active"),
+      metric("Pages a second", rate(crawl.active_now ? crawl.recent_per_s : crawl.pages_per_s),
+             crawl.active_now ? `${rate(crawl.pages_per_s)} on the whole` : "on the whole"),
+      metric("Pages done", count(crawl.done), `of ${count(crawl.total)}${crawl.phase === "discovering" ? " so far" : ""}; ${count(crawl.fetches)} fetches, ${count(crawl.retries)} to be retried`, "metric-card-success"),
+      metric("Dead and invalid", count(crawl.failed), `${count(crawl.gone)} gone, ${count(crawl.fresh)} fresh, not asked`, "metric-card-danger"),
+      metric("Products", count(crawl.products_new + crawl.products_changed),
+             `${count(crawl.products_new)} new, ${count(crawl.products_changed)} changed, ${count(crawl.products_delisted)} delisted`),
+    ]);
+    section("bars", [crawl.discovery_done, crawl.discovery_total, crawl.product_done, crawl.product_total, crawl.status, COUNTS.map(([n]) => crawl[n])],
+            () => [...bars(crawl), chips(crawl)]);
+    charts(data);
+    section("fields", data.fields, () => data.fields.length && card("Fields", "filled, beside earlier crawls", table(
+      [["Field", ""], ["Filled", "num"], ["Usually", "num"], ["", ""]],
+      data.fields.map((one) => [plain(one.field), `${(one.rate * 100).toFixed(1)} %`, one.usual === null ? "–" : `${(one.usual * 100).toFixed(1)} %`,
+                                one.suspect ? h("span", {class: "crawl-badge badge-bad"}, "suspect") : ""]), "Fields")));
+    section("dead", [data.dead, data.dead_reasons, crawl.failed, crawl.paused], () => data.dead.length && dead(data, crawl));
+    section("errors", data.errors, () => data.errors.length && card("Latest errors", "", table(
+      [["When", ""], ["Blames", ""], ["Outcome", ""], ["HTTP", "num"], ["Page is now", ""], ["Page", "wide"]],
+      data.errors.map((one) => [when(one.settled_at), blame(one.blame), h("span", {title: one.phrase}, plain(one.outcome)), one.http_status ?? "–", plain(one.status),
+                                [link(one.url), h("div", {class: "crawl-detail"}, plain(one.error))]]), "Latest errors")));
+    const all = data.outcomes.reduce((sum, one) => sum + one.tries, 0);
+    section("outcomes", data.outcomes, () => data.outcomes.length && card("Outcomes", `${count(all)} tries`, table(
+      [["Outcome", ""], ["Blames", ""], ["Tries", "num"], ["Share", "num"]],
+      data.outcomes.map((one) => [h("span", {title: one.phrase}, plain(one.name)), blame(one.blame), count(one.tries), `${(one.tries / all * 100).toFixed(1)} %`]), "Outcomes")));
+    const shares = (first, list, name) => table(
+      [[first, ""], ["Tries", "num"], ["Failed", "num"], ["Mean", "num"], ["Data", "num"]],
+      list.map((one) => [plain(one.name) || "none", count(one.tries), count(one.failures), seconds(one.mean_s), size(one.bytes)]), name);
+    section("workers", data.workers, () => data.workers.length && card("Workers", `${data.workers.length}`, shares("Worker", data.workers, "Workers")));
+    section("queues", [data.queues, data.proxies], () => data.queues.length && card("Queues and proxies", "",
+      shares("Queue", data.queues, "Queues"), shares("Proxy class", data.proxies, "Proxy classes")));
+    section("hosts", [data.hosts, data.hosts_in_all], () => data.hosts.length && card("Slowest hosts",
+      data.hosts_in_all > data.hosts.length ? `${data.hosts.length} of ${count(data.hosts_in_all)}` : "", table(
+      [["Host", ""], ["Mean", "num"], ["Slowest", "num"], ["Tries", "num"], ["Failed", "num"], ["Data", "num"]],
+      data.hosts.map((one) => [plain(one.host) || "all others", seconds(one.mean_s), seconds(one.slowest_s), count(one.tries), count(one.failures), size(one.bytes)]), "Slowest hosts")));
+    return crawl.active_now;
+  }
+
+  function charts({course, outcomes}) {
+    const quiet = !course.points.some((point) => point.tries);
+    section("chart-rate", quiet, () => quiet && h("p", {class: "crawl-empty"}, "Nothing has been fetched, or so long ago that its course is not kept."));
+    if (quiet) return;
+    const shown = outcomes.slice(0, KEPT), others = outcomes.slice(KEPT).map((one) => one.name);
+    const series = shown.map((one, i) => ({name: one.name, tone: tones(shown)[i]}));
+    if (others.length) series.push({name: "others", tone: "tone-others"});
+    const partly = course.points.length > 1 && course.points[course.points.length - 1].covered_s < PARTLY_S;
+    chart(document.getElementById("chart-rate"), {
+      points: course.points.slice(0, partly ? -1 : undefined).map((point) => ({at: point.at, values: [point.per_s]})), step_s: course.step_s, kind: "area",
+      series: [{name: "pages a second", tone: "tone-rate"}], unit: "pages a second", label: "Pages a second over time"});
+    chart(document.getElementById("chart-outcomes"), {
+      points: course.points.map((point) => ({at: point.at, values: [
+        ...shown.map((one) => point.outcomes[one.name] || 0),
+        ...(others.length ? [others.reduce((sum, name) => sum + (point.outcomes[name] || 0), 0)] : [])]})),
+      step_s: course.step_s, kind: "bars", series, unit: "pages by outcome", label: "Outcomes over time"});
+  }
+
+  function blame(who) {
+    return who === "nobody" ? h("span", {class: "crawl-detail"}, "nobody") : h("span", {class: `chip chip-${who}`}, who);
+  }
+
+  function dead({dead: list, dead_reasons: reasons}, crawl) {
+    const all = reasons.reduce((sum, one) => sum + one.pages, 0);
+    return card("Dead and invalid pages", list.length < all ? `the latest ${list.length} of ${count(all)}` : `${all}`,
+      h("div", {class: "crawl-reasons"}, reasons.map((one) => h("div", {class: "crawl-reason"},
+        h("span", {}, blame(one.blame), h("b", {}, ` ${plain(one.reason)} `), `${count(one.pages)}`, h("span", {class: "crawl-detail"}, ` ${one.phrase}`)),
+        button(`Replay ${count(one.pages)}`, "replay", {reason: one.reason}, `replay-${one.reason}`)))),
+      list.map((one) => h("details", {class: "crawl-dead", "data-key": `page-${one.id}`},
+        h("summary", {"data-key": `summary-${one.id}`}, h("span", {class: "crawl-dead-line"}, blame(one.blame), h("b", {}, plain(one.reason)),
+          h("span", {class: "url"}, plain(one.url)))),
+        h("div", {class: "crawl-dead-body"},
+          h("p", {}, link(one.url)),
+          h("p", {}, `${plain(one.kind)}, ${plain(one.status)}, page ${one.id}, ${one.tries} tries, HTTP ${one.http_status ?? "–"}, `, when(one.settled_at)),
+          one.error && h("p", {}, plain(one.error)),
+          one.excerpt && h("pre", {class: "detail-code"}, plain(one.excerpt)),
+          button("Replay this page", "replay", {page: one.id}, `replay-${one.id}`)))));
+  }
+
+  // --- actions
+
+  function actions(crawl) {
+    const made = [badge(crawl)];
+    if (crawl.paused) made.push(button("Resume site", "resume", {}, "resume"));
+    else if (crawl.active_now) made.push(button("Pause site", "pause", {}, "pause"));
+    if (crawl.active_now) made.push(button("Stop crawl", "stop", {}, "stop", true));
+    return made.filter(Boolean);
+  }
+
+  function button(text, action, wish, key, sure) {
+    if (readOnly) return null;
+    const kind = action === "stop" ? "btn-outline-danger" : "btn-outline-primary";
+    const made = h("button", {type: "button", class: `btn btn-sm ${kind}`, "data-key": key, "data-action": action}, text);
+    let asked = 0;
+    made.addEventListener("click", async () => {
+      if (sure && Date.now() - asked > 5000) {
+        asked = Date.now();
+        made.textContent = "Really stop?";
+        setTimeout(() => { made.textContent = text; }, 5000);
+        return;
+      }
+      made.disabled = true;
+      await act(action, wish);
+      made.disabled = false;
+    });
+    return made;
+  }
+
+  function token() {
+    return (document.cookie.match(/(?:^|;\s*)_xsrf=([^;]+)/) || [])[1] || "";
+  }
+
+  async function act(action, wish) {
+    try {
+      const answer = await fetch(`${api}/${crawlId}/${action}`, {
+        method: "POST", credentials: "same-origin", body: JSON.stringify(wish),
+        headers: {"Content-Type": "application/json", "X-XSRFToken": decodeURIComponent(token())}});
+      const told = await answer.json().catch(() => ({error: `The server answered ${answer.status}.`}));
+      say(told.message || told.error, answer.ok);
+    } catch (error) {
+      say("Flower does not answer.", false);
+    }
+    await refresh();
+  }
+
+  let clearing = null;
+  function say(text, good) {
+    const box = document.getElementById("crawls-message");
+    box.className = `alert ${good ? "alert-success" : "alert-danger"}`;
+    box.textContent = plain(text);
+    clearTimeout(clearing);
+    clearing = setTimeout(() => box.classList.add("d-none"), good ? 8000 : 20000);
+  }
+
+  // --- refreshing
+
+  function problem(text) {
+    const box = document.getElementById("crawls-problem");
+    box.textContent = text;
+    box.classList.toggle("d-none", !text);
+    document.getElementById("crawls-dot").className = `status-dot ${text ? "status-dot-error" : "status-dot-live"}`;
+    page.classList.toggle("crawls-stale", Boolean(text));
+  }
+
+  async function refresh() {
+    if (asking) { again = true; return; }
+    asking = true;
+    clearTimeout(timer);
+    try {
+      const answer = await fetch(crawlId ? `${api}/${crawlId}` : api, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
+      if (answer.ok) {
+        const data = await answer.json();
+        everyMs = (crawlId ? drawCrawl(data) : drawList(data)) ? RUNNING_MS : QUIET_MS;
+        problem("");
+        page.dataset.refreshed = String(Number(page.dataset.refreshed || 0) + 1);
+        document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})}`;
+      } else {
+        const told = await answer.json().catch(() => ({}));
+        problem(answer.status === 401 ? "You are not logged in any more: load this page again." : told.error || `The server answered ${answer.status}.`);
+        everyMs = AWAY_MS;
+      }
+    } catch (error) {
+      problem(error instanceof TypeError || error.name === "TimeoutError" ? "Flower does not answer. This page tries again by itself." : `This page failed: ${error}`);
+      if (!(error instanceof TypeError)) console.error(error);
+      everyMs = AWAY_MS;
+    }
+    asking = false;
+    if (again) { again = false; refresh(); return; }
+    if (!document.hidden) timer = setTimeout(refresh, everyMs);
+  }
+
+  document.addEventListener("visibilitychange", () => {
+    clearTimeout(timer);
+    if (document.hidden) document.getElementById("crawls-refreshed").textContent = "Paused while hidden";
+    else refresh();
+  });
+  refresh();
+}());

@@ -1,0 +1,227 @@
+"""The Crawls tab's pages, its API and its files, as handlers of Flower's Tornado. All of them are behind Flower's login.
+
+Nothing a shop has sent becomes HTML here: pages are empty shells, drawn in the browser from JSON by `crawls.js`, which
+writes text and never markup.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64decode
+from pathlib import Path
+from typing import Any, ClassVar
+
+import structlog
+import tornado.web
+from flower.views import BaseHandler
+
+from scraper.errors import NotFoundError, ScraperError, ServerUnavailableError
+from scraper.monitor import actions, view
+from scraper.monitor.reader import Reader, UnavailableError
+from scraper.stores.database import dumps
+
+log = structlog.get_logger()
+
+FOLDER = Path(__file__).parent
+ASSETS = {
+    "crawls.js": "text/javascript; charset=utf-8",
+    "charts.js": "text/javascript; charset=utf-8",
+    "crawls.css": "text/css; charset=utf-8",
+}
+BODY_MAX_BYTES = 4096
+
+# Flower's layout has no script or style of its own in a page; Bootstrap's icons are data: images within its style sheet.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def assets_version() -> str:
+    """Changes with what is served, so that a browser may keep it."""
+    return hashlib.sha256(b"".join((FOLDER / "assets" / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
+
+
+class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
+    """A route that wants Flower's login, whoever asks and by whichever method."""
+
+    reader: Reader
+    version: str
+
+    def initialize(self, reader: Reader, version: str) -> None:
+        self.reader, self.version = reader, version
+
+    def set_default_headers(self) -> None:
+        super().set_default_headers()
+        for name, value in HEADERS.items():
+            self.set_header(name, value)
+
+    def prepare(self) -> None:
+        if not self.current_user:  # with a wrong or no basic auth this raises the 401 itself
+            self.refuse()
+
+    def refuse(self) -> None:
+        raise tornado.web.HTTPError(401)
+
+    def options(self, *_: str) -> None:
+        raise tornado.web.HTTPError(405)
+
+    def check_xsrf_cookie(self) -> None:
+        """Flower's check of where a request comes from, and always the token too: browsers send basic auth along with
+        whatever another site makes them send."""
+        self.prepare()  # who is not logged in is told so first
+        super().check_xsrf_cookie()
+        tornado.web.RequestHandler.check_xsrf_cookie(self)
+
+    @property
+    def user(self) -> str:
+        """Who is logged in, by name."""
+        if isinstance(self.current_user, str):
+            return self.current_user
+        _, _, credentials = self.request.headers.get("Authorization", "").partition(" ")
+        return b64decode(credentials).decode("utf-8", "replace").partition(":")[0] or "nobody"
+
+
+class PageHandler(Guarded):
+    """`crawls` or `crawl`: the shell of a page. Where PostgreSQL is away it says so, with 503, and tries again by itself."""
+
+    def refuse(self) -> None:
+        self.redirect(self.get_login_url())  # OAuth
+
+    async def get(self, crawl_id: str = "") -> None:
+        problem = ""
+        try:
+            if crawl_id:
+                await self.reader.read(("crawl", int(crawl_id)), lambda c: view.crawl(c, int(crawl_id)))
+            else:
+                await self.reader.read(("list", None, view.LIMIT), view.listing)
+        except NotFoundError as error:
+            raise tornado.web.HTTPError(404, str(error)) from None
+        except UnavailableError as error:
+            problem = str(error)
+            self.set_status(503)
+            self.set_header("Retry-After", "5")
+        read_only = bool(self.application.options.read_only)
+        self.render(
+            "crawl.html" if crawl_id else "crawls.html",
+            crawl_id=crawl_id,
+            version=self.version,
+            read_only=read_only,
+            problem=problem,
+        )
+
+
+class ApiHandler(Guarded):
+    """JSON, errors included: `{"error": …}`."""
+
+    def answer(self, value: Any) -> None:
+        _ = self.xsrf_token  # sets the cookie
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(dumps(value))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        if status_code == 401:
+            super().write_error(status_code, **kwargs)
+            return
+        error = kwargs.get("exc_info", (None, None))[1]
+        told = error.log_message if isinstance(error, tornado.web.HTTPError) else None
+        self.set_header("Content-Type", "application/json; charset=utf-8")
+        self.finish(dumps({"error": told or self._reason}))
+
+    def fail(self, status: int, error: Exception) -> None:
+        self.set_status(status)
+        if status == 503:
+            self.set_header("Retry-After", "5")
+        self.answer({"error": str(error)})
+
+
+class ListApi(ApiHandler):
+    """GET /api/crawls?site=…&limit=…"""
+
+    async def get(self) -> None:
+        site = self.get_query_argument("site", None)
+        try:
+            limit = int(self.get_query_argument("limit", str(view.LIMIT)))
+            if not 1 <= limit <= view.LIMIT_MAX:
+                raise ValueError
+        except ValueError:
+            raise tornado.web.HTTPError(400, f"limit is a number from 1 to {view.LIMIT_MAX}") from None
+        try:
+            self.answer(await self.reader.read(("list", site, limit), lambda c: view.listing(c, site, limit)))
+        except UnavailableError as error:
+            self.fail(503, error)
+
+
+class CrawlApi(ApiHandler):
+    """GET /api/crawls/ID"""
+
+    async def get(self, crawl_id: str) -> None:
+        try:
+            self.answer(await self.reader.read(("crawl", int(crawl_id)), lambda c: view.crawl(c, int(crawl_id))))
+        except NotFoundError as error:
+            self.fail(404, error)
+        except UnavailableError as error:
+            self.fail(503, error)
+
+
+class ActionApi(ApiHandler):
+    """POST /api/crawls/ID/stop, pause, resume or replay. Each is logged: who, what, which crawl, and what came of it."""
+
+    STATUS: ClassVar[dict[type[ScraperError], int]] = {
+        actions.BadRequestError: 400,
+        NotFoundError: 404,
+        ServerUnavailableError: 503,
+    }
+
+    async def post(self, crawl_id: str, action: str) -> None:
+        if self.application.options.read_only:
+            raise tornado.web.HTTPError(403, "Flower is in read-only mode")
+        if int(crawl_id) > view.ID_MAX:
+            raise tornado.web.HTTPError(404, f"there is no crawl {crawl_id}")
+        wish = self._wish()
+        told = log.bind(action=action, crawl=int(crawl_id), by=self.user, ip=self.request.remote_ip, **wish)
+        reader, act = self.reader, actions.ACTIONS[action]
+        try:
+            done = await reader.run(act, reader.engine, reader.settings, int(crawl_id), wish, self.user)
+        except ScraperError as error:
+            told.warning("refused in Flower", error=str(error))
+            self.fail(next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409), error)
+        except UnavailableError as error:
+            told.warning("failed in Flower", error=str(error))
+            self.fail(503, error)
+        else:
+            told.info("done in Flower", result=done)
+            self.answer({"message": done})
+        finally:
+            reader.forget()
+
+    def _wish(self) -> dict[str, Any]:
+        if len(self.request.body) > BODY_MAX_BYTES:
+            raise tornado.web.HTTPError(413)
+        try:
+            wish = json.loads(self.request.body or b"{}")
+        except ValueError:
+            raise tornado.web.HTTPError(400, "the body is not JSON") from None
+        if not isinstance(wish, dict) or not set(wish) <= {"page", "reason"}:
+            raise tornado.web.HTTPError(400, 'the body is {"page": ID}, {"reason": OUTCOME}, or {}')
+        return wish
+
+
+class AssetHandler(Guarded):
+    """Our script and style sheet, from a fixed list of names."""
+
+    async def get(self, name: str) -> None:
+        self.set_header("Content-Type", ASSETS[name])
+        if self.get_query_argument("v", None) == self.version:
+            self.set_header("Cache-Control", "private, max-age=86400")
+        self.finish((FOLDER / "assets" / name).read_bytes())

@@ -1,0 +1,121 @@
+"""What the Crawls tab shows, as JSON: the list, and one crawl. `/api/crawls` serves it, and the pages are drawn from it, so
+that both show the same numbers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper import progress
+from scraper.domain import Blame, Outcome
+from scraper.errors import NotFoundError
+from scraper.stores import crawls, overview
+from scraper.stores.crawls import Progress
+from scraper.stores.overview import HostShare, Point, Share
+
+LIMIT = 30
+LIMIT_MAX = 200
+ID_MAX = 2**63 - 1
+
+
+def listing(connection: sa.Connection, site: str | None = None, limit: int = LIMIT) -> dict[str, Any]:
+    """Running and recent crawls, each with a sparkline, and the sites that will be crawled by schedule."""
+    now = _now(connection)
+    found = crawls.progress(connection, site=site, newest=limit)
+    times = {one.id: _times(one, now) for one in found if one.started_at}
+    sparks = overview.sparks(connection, times)
+    return {
+        "now": now,
+        "crawls": [{**progress.as_json(one), "spark": sparks.get(one.id, [])} for one in found],
+        "scheduled": [asdict(one) for one in overview.scheduled(connection) if site in (None, one.site)],
+    }
+
+
+def crawl(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
+    """Everything about one crawl. Raises `NotFoundError` where there is none."""
+    found = crawls.progress(connection, crawl_id=crawl_id) if 0 < crawl_id <= ID_MAX else []
+    if not found:
+        raise NotFoundError(f"there is no crawl {crawl_id}")
+    one, now = found[0], _now(connection)
+    shown, points = overview.course(connection, crawl_id, *_times(one, now))
+    shares = overview.shares(connection, crawl_id)
+    hosts, hosts_in_all = overview.hosts(connection, crawl_id)
+    dead, reasons = overview.dead(connection, crawl_id)
+    return {
+        "now": now,
+        "crawl": progress.as_json(one),
+        "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
+        "outcomes": [{**_share(each), **_meaning(each.name)} for each in shares.outcomes],
+        "workers": [_share(each) for each in shares.workers],
+        "queues": [{**_share(each), "region": each.name.partition(".")[2] or "any"} for each in shares.queues],
+        "proxies": [_share(each) for each in shares.proxies],
+        "hosts": [_host(each) for each in hosts],
+        "hosts_in_all": hosts_in_all,
+        "errors": [{**_row(row), **_meaning(row.outcome)} for row in overview.errors(connection, crawl_id)],
+        "dead": [{**_row(row), **_meaning(row.reason)} for row in dead],
+        "dead_reasons": [{**_row(row), **_meaning(row.reason)} for row in reasons],
+        "fields": list(overview.fill_rates(connection, crawl_id)),
+    }
+
+
+def _now(connection: sa.Connection) -> datetime:
+    now: datetime = connection.execute(sa.text("SELECT now()")).scalar_one()
+    return now
+
+
+def _times(one: Progress, now: datetime) -> tuple[datetime, datetime]:
+    return one.started_at or one.created_at, one.finished_at or now
+
+
+def _point(point: Point) -> dict[str, Any]:
+    return {
+        "at": point.at,
+        "covered_s": round(point.covered_s, 1),
+        "per_s": round(point.per_s, 2),
+        "tries": point.tries,
+        "done": point.done,
+        "mean_s": _mean_s(point.seconds, point.tries),
+        "bytes": point.bytes,
+        "outcomes": point.outcomes,
+    }
+
+
+def _share(share: Share) -> dict[str, Any]:
+    return {
+        "name": share.name,
+        "tries": share.tries,
+        "done": share.done,
+        "failures": share.failures,
+        "mean_s": _mean_s(share.seconds, share.tries),
+        "bytes": share.bytes,
+        "last_at": share.last_at,
+    }
+
+
+def _host(host: HostShare) -> dict[str, Any]:
+    return {
+        "host": host.host,
+        "tries": host.tries,
+        "failures": host.failures,
+        "mean_s": _mean_s(host.seconds, host.tries),
+        "slowest_s": round(host.slowest_s, 3),
+        "bytes": host.bytes,
+    }
+
+
+def _row(row: sa.Row[Any]) -> dict[str, Any]:
+    return row._asdict()
+
+
+def _meaning(outcome: str | None) -> dict[str, str]:
+    """What an outcome is in words, and whom it blames. One that another version has stored blames nobody."""
+    if outcome is None or outcome not in set(Outcome):
+        return {"phrase": outcome or "", "blame": Blame.NOBODY.value}
+    return {"phrase": Outcome(outcome).phrase, "blame": Outcome(outcome).blame.value}
+
+
+def _mean_s(seconds: float, tries: int) -> float | None:
+    return round(seconds / tries, 3) if tries else None

@@ -1,0 +1,275 @@
+"""What people look at: crawls over time, by worker, queue, proxy class and host, and what went wrong last. Reads PostgreSQL
+alone, in bounded answers, and by indexes; changes nothing.
+
+Who asks for several of these at once does so in one transaction (`REPEATABLE READ`), so that its numbers agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.domain import Outcome
+from scraper.policy.schedule import next_slot
+from scraper.stores import reports, sites
+from scraper.stores.database import dumps
+from scraper.stores.throughput import BUCKET_S, failed
+
+POINTS = 120  # of a chart
+SPARK_POINTS = 40
+PARTLY_S = 3.0  # of the last step: too little to make a rate of
+SPARK_S = 1800.0  # a sparkline shows a crawl's last half hour
+STEPS_S = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400, 604_800)
+REASONS_OF = 10_000  # dead pages that are counted by reason, the latest
+
+SPARKS = sa.text("""
+SELECT w.id, date_bin(make_interval(secs => w.step), t.at, 'epoch') AS at, sum(t.tries) AS tries, max(t.step_s) AS step_s
+  FROM jsonb_to_recordset(CAST(:windows AS jsonb)) AS w(id bigint, since timestamptz, step int)
+  JOIN throughput t ON t.crawl_id = w.id AND t.at >= w.since
+ GROUP BY 1, 2 ORDER BY 1, 2
+""")
+
+COARSEST = sa.text("SELECT max(step_s) FROM throughput WHERE crawl_id = :id")
+
+COURSE = sa.text("""
+SELECT date_bin(make_interval(secs => :step), at, 'epoch') AS at, outcome, sum(tries) AS tries, sum(done) AS done,
+       sum(seconds) AS seconds, sum(bytes) AS bytes
+  FROM throughput WHERE crawl_id = :id GROUP BY 1, 2 ORDER BY 1, 2
+""")
+
+SHARES = sa.text("""
+SELECT worker, queue, proxy, outcome, CAST(sum(tries) AS int) AS tries, CAST(sum(done) AS int) AS done,
+       CAST(coalesce(sum(tries) FILTER (WHERE outcome = ANY (:failed)), 0) AS int) AS failures,
+       sum(seconds) AS seconds, CAST(sum(bytes) AS bigint) AS bytes, max(at) AS last_at
+  FROM throughput WHERE crawl_id = :id
+ GROUP BY GROUPING SETS ((worker), (queue), (proxy), (outcome)) ORDER BY sum(tries) DESC, 1, 2, 3, 4
+""")
+
+HOSTS = sa.text("""
+SELECT host, CAST(sum(tries) AS int) AS tries, CAST(sum(failures) AS int) AS failures, sum(seconds) AS seconds,
+       max(slowest_s) AS slowest_s, CAST(sum(bytes) AS bigint) AS bytes, count(*) OVER () AS hosts
+  FROM crawl_hosts WHERE crawl_id = :id GROUP BY host
+ ORDER BY sum(seconds) / greatest(1, sum(tries)) DESC, host LIMIT :limit
+""")
+
+ERRORS = sa.text("""
+SELECT id, url, host, kind, status, last_outcome AS outcome, http_status, error, attempts + host_attempts AS tries, settled_at
+  FROM pages WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone'
+ ORDER BY settled_at DESC LIMIT :limit
+""")
+
+DEAD = sa.text("""
+SELECT id, url, kind, status, last_outcome AS reason, http_status, error, excerpt, attempts + host_attempts AS tries,
+       settled_at
+  FROM pages WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone' AND status IN ('dead', 'invalid')
+ ORDER BY settled_at DESC LIMIT :limit
+""")
+
+REASONS = sa.text("""
+SELECT reason, count(*) AS pages FROM (
+    SELECT last_outcome AS reason FROM pages
+     WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone' AND status IN ('dead', 'invalid')
+     ORDER BY settled_at DESC LIMIT :limit) latest
+ GROUP BY reason ORDER BY pages DESC, reason
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A crawl's time on a chart: from where to where, and how long a point is."""
+
+    start: datetime
+    end: datetime
+    step_s: int
+
+
+@dataclass(slots=True)
+class Point:
+    """What happened within one step of a window. `covered_s`: how much of the step lies within the crawl's time."""
+
+    at: datetime
+    covered_s: float
+    tries: int = 0
+    done: int = 0
+    seconds: float = 0.0
+    bytes: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def per_s(self) -> float:
+        return self.tries / self.covered_s
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a worker, a queue, a class of proxies or an outcome has of a crawl."""
+
+    name: str
+    tries: int
+    done: int
+    failures: int
+    seconds: float
+    bytes: int
+    last_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    workers: list[Share]
+    queues: list[Share]
+    proxies: list[Share]
+    outcomes: list[Share]
+
+
+@dataclass(frozen=True, slots=True)
+class HostShare:
+    """A crawl's host, or all those that are not kept singly (an empty name)."""
+
+    host: str
+    tries: int
+    failures: int
+    seconds: float
+    slowest_s: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NextCrawl:
+    """A site with a schedule, and when its next slot is; None: never."""
+
+    site: str
+    schedule: str
+    timezone: str
+    next_slot: datetime | None
+    last_slot: datetime | None
+
+
+def window(start: datetime, end: datetime, *, points: int = POINTS, coarsest_s: int = BUCKET_S) -> Window:
+    """The shortest step with which a time has no more than so many points, and that is no finer than what is stored.
+
+    >>> window(datetime(2026, 7, 1, 6, tzinfo=UTC), datetime(2026, 7, 1, 7, tzinfo=UTC)).step_s
+    30
+    """
+    span_s = (end - start).total_seconds()
+    step_s = next((s for s in STEPS_S if s >= coarsest_s and span_s <= s * (points - 1)), STEPS_S[-1])
+    return Window(start, end, step_s)
+
+
+def floor(at: datetime, step_s: int) -> datetime:
+    """The bucket that a time is in, as PostgreSQL's `date_bin(…, 'epoch')` says."""
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return epoch + timedelta(seconds=(at - epoch).total_seconds() // step_s * step_s)
+
+
+def empty_points(shown: Window) -> list[Point]:
+    """Every step of a window, the quiet ones too."""
+    step, points, at = timedelta(seconds=shown.step_s), [], floor(shown.start, shown.step_s)
+    while at <= shown.end:
+        covered = min(shown.end, at + step) - max(shown.start, at)
+        points.append(Point(at, max(1.0, covered.total_seconds())))
+        at += step
+    return points
+
+
+def course(connection: sa.Connection, crawl_id: int, start: datetime, end: datetime) -> tuple[Window, list[Point]]:
+    """A crawl's whole course, in no more than `POINTS` points."""
+    coarsest = connection.execute(COARSEST, {"id": crawl_id}).scalar() or BUCKET_S
+    shown = window(start, end, coarsest_s=coarsest)
+    points = {point.at: point for point in empty_points(shown)}
+    for row in connection.execute(COURSE, {"id": crawl_id, "step": shown.step_s}):
+        if row.at not in points:  # settled in the moment between two readings of the clock
+            points[row.at] = Point(row.at, float(shown.step_s))
+        point = points[row.at]
+        point.tries += int(row.tries)
+        point.done += int(row.done)
+        point.seconds += row.seconds
+        point.bytes += int(row.bytes)
+        point.outcomes[row.outcome] = int(row.tries)
+    return shown, [points[at] for at in sorted(points)]
+
+
+def sparks(connection: sa.Connection, times: dict[int, tuple[datetime, datetime]]) -> dict[int, list[float]]:
+    """Pages a second of many crawls at once, each over its last half hour: crawl -> one number a step."""
+    shown = {
+        crawl_id: window(max(start, end - timedelta(seconds=SPARK_S)), end, points=SPARK_POINTS)
+        for crawl_id, (start, end) in times.items()
+    }
+    windows = [{"id": id_, "since": floor(w.start, 600), "step": w.step_s} for id_, w in shown.items()]
+    points = {id_: {point.at: point for point in empty_points(w)} for id_, w in shown.items()}
+    tries = {id_: dict.fromkeys(each, 0.0) for id_, each in points.items()}
+    for row in connection.execute(SPARKS, {"windows": dumps(windows)}):
+        if row.step_s > shown[row.id].step_s:  # old: spread over the steps that it is the sum of
+            last = row.at + timedelta(seconds=row.step_s)
+            mine = [at for at in points[row.id] if row.at <= at < last]
+        else:
+            mine = [row.at] if row.at in points[row.id] else []
+        for at in mine:
+            tries[row.id][at] += int(row.tries) / len(mine)
+    return {
+        id_: [
+            round(tries[id_][at] / point.covered_s, 2)
+            for at, point in each.items()
+            if point.covered_s >= PARTLY_S or len(each) == 1
+        ]
+        for id_, each in points.items()
+    }
+
+
+def shares(connection: sa.Connection, crawl_id: int) -> Shares:
+    """A crawl's sums by worker, queue, class of proxies and outcome, the largest first."""
+    bad = [outcome.value for outcome in Outcome if failed(outcome)]
+    found: dict[str, list[Share]] = {"worker": [], "queue": [], "proxy": [], "outcome": []}
+    for row in connection.execute(SHARES, {"id": crawl_id, "failed": bad}):
+        kind = next(name for name in found if getattr(row, name) is not None)
+        found[kind].append(
+            Share(getattr(row, kind), row.tries, row.done, row.failures, row.seconds, row.bytes, row.last_at)
+        )
+    return Shares(found["worker"], found["queue"], found["proxy"], found["outcome"])
+
+
+def hosts(connection: sa.Connection, crawl_id: int, limit: int = 15) -> tuple[list[HostShare], int]:
+    """A crawl's slowest hosts by the mean of their answers, and how many hosts it has."""
+    rows = list(connection.execute(HOSTS, {"id": crawl_id, "limit": limit}))
+    found = [HostShare(r.host, r.tries, r.failures, r.seconds, r.slowest_s, r.bytes) for r in rows]
+    return found, rows[0].hosts if rows else 0
+
+
+def errors(connection: sa.Connection, crawl_id: int, limit: int = 10) -> list[sa.Row[Any]]:
+    """The pages of a crawl that failed last, whatever became of them since they did."""
+    return list(connection.execute(ERRORS, {"id": crawl_id, "limit": limit}))
+
+
+def dead(connection: sa.Connection, crawl_id: int, limit: int = 15) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
+    """A crawl's dead and invalid pages, the latest; and of the latest 10,000 how many by reason."""
+    pages = list(connection.execute(DEAD, {"id": crawl_id, "limit": limit}))
+    return pages, list(connection.execute(REASONS, {"id": crawl_id, "limit": REASONS_OF})) if pages else []
+
+
+def scheduled(connection: sa.Connection) -> list[NextCrawl]:
+    """The sites with a schedule, the next first."""
+    found = [
+        NextCrawl(
+            site=row.name,
+            schedule=row.definition["schedule"],
+            timezone=row.definition["timezone"],
+            next_slot=next_slot(row.definition["schedule"], row.definition["timezone"], row.now),
+            last_slot=row.last_slot,
+        )
+        for row in sites.scheduled(connection)
+    ]
+    never = datetime.max.replace(tzinfo=UTC)
+    return sorted(found, key=lambda one: (one.next_slot or never, one.site))
+
+
+def fill_rates(connection: sa.Connection, crawl_id: int) -> Sequence[dict[str, Any]]:
+    """How often each field was filled, beside earlier crawls: `field`, `rate` and `usual` (parts of one, `usual` may be
+    None), `suspect` (a bool). Nothing where no product page has been read."""
+    return [
+        {"field": each.field, "rate": each.fill, "usual": each.usual_fill, "suspect": each.breach is not None}
+        for each in reports.fields(connection, crawl_id)
+        if each.fill is not None
+    ]

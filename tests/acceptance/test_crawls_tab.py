@@ -1,0 +1,237 @@
+"""The Crawls tab as an operator sees it: a headless Chromium, during a crawl of the sample shop with faults."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from playwright.sync_api import Browser, Page, expect
+
+from scraper import progress
+from scraper.settings import Settings
+from tests.acceptance.commands import Commands, counted, until
+from tests.acceptance.conftest import SampleShop
+from tests.browser import chromium
+from tests.flower import Flower
+from tests.making import a_site, give_up, open_crawl, rows, urls
+
+EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\u202e"
+WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
+# With one charged try (two where the host is to blame), what fails twice is dead. More than can be fetched before the end.
+FAULTS = ("--products", "2500", "--latency-ms", "60", "--fail-share", "0.1")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+class Window:
+    """A tab of the browser; what it says in its console, and where it goes, is kept."""
+
+    def __init__(
+        self, browser: Browser, flower: Flower, *, scheme: str = "light", login: bool = True, **more: Any
+    ) -> None:
+        user, password = flower.login
+        credentials = {"username": user, "password": password if login else "wrong"}
+        self.context = browser.new_context(
+            http_credentials=credentials, color_scheme=scheme, viewport=more.get("size", WIDE), locale="en-GB",
+            timezone_id="Europe/Berlin",
+        )  # fmt: skip
+        self.flower, self.page = flower, self.context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda told: self.said.append(f"{told.type}: {told.text}"))
+        self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def open(self, path: str) -> Page:
+        self.page.goto(f"{self.flower.url}{path}")
+        return self.drawn()
+
+    def drawn(self, more: int = 1) -> Page:
+        """Waits until the page has drawn so many new answers."""
+        seen = int(self.page.locator("#crawls-page").get_attribute("data-refreshed") or 0)
+        self.page.wait_for_function(
+            f"() => Number(document.getElementById('crawls-page').dataset.refreshed || 0) >= {seen + more}",
+            timeout=30_000,
+        )
+        return self.page
+
+    def overflows(self) -> list[str]:
+        """What reaches beyond the window's width, and does not scroll within a box of its own."""
+        found: list[str] = self.page.evaluate("""() => {
+            const wide = document.documentElement.scrollWidth > window.innerWidth ? ['the page'] : [];
+            const inScroller = (e) => e.closest('.table-responsive, pre, .visually-hidden, .skip-link');
+            for (const e of document.querySelectorAll('#crawls-page *')) {
+                const box = e.getBoundingClientRect();
+                if (box.width && box.right > window.innerWidth + 1 && !inScroller(e)) wide.push(e.outerHTML.slice(0, 80));
+            }
+            return wide; }""")
+        return found
+
+    def assert_quiet(self) -> None:
+        """Nothing was said in the console, and nobody but Flower was asked."""
+        assert self.said == []
+        assert [url for url in self.asked if not url.startswith(("data:", self.flower.url))] == []
+
+
+@pytest.fixture
+def flower(run: Commands, environment: Settings) -> Flower:
+    return Flower(run, environment)
+
+
+def number(page: Page, label: str) -> str:
+    return page.locator(".metric-card", has_text=label).locator(".metric-value").inner_text()
+
+
+def test_an_operators_evening(
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
+    flower: Flower,
+    browser: Browser,
+) -> None:
+    shop = sample_shop(*FAULTS, changes={"rate: unlimited": "rate: 25/s"})
+    run.env["SCRAPER_ATTEMPTS_MAX"] = "1"
+    run.coordinator()
+    run.worker("datacenter")
+    run.worker("residential")
+    window = Window(browser, flower)
+    page = window.open("/crawls")
+    expect(page.locator("#running")).to_contain_text("No crawl is running")
+    crawl_id = int(run.scraper("crawl", "demo").stdout)
+
+    # It runs: seen without loading the page again, and told the same as in the terminal.
+    expect(page.locator(f'[data-crawl="{crawl_id}"]')).to_contain_text("Discovery", timeout=30_000)
+    until(lambda: progress.read_one(engine, crawl_id).counts.product_done > 250, 90)
+    window.drawn(2)
+    expect(page.locator(".crawl-running .spark path").first).to_be_attached()
+    page.get_by_role("link", name="demo").click()
+    window.drawn()
+    expect(page.locator("h1")).to_have_text("demo")
+    expect(page.locator("#chart-rate svg .chart-label").first).to_be_visible()
+    assert "server_error" in page.locator("#outcomes").inner_text()
+    assert shop.process.poll() is None
+
+    # Flower is restarted in the middle: the page says so, goes on by itself, and nothing is forgotten.
+    before = flower.json(f"/api/crawls/{crawl_id}")["course"]["points"][0]
+    flower.stop()
+    expect(page.locator("#crawls-problem")).to_contain_text("Flower does not answer", timeout=20_000)
+    window.said.clear()  # the browser itself reports each request that fails
+    flower.start()
+    expect(page.locator("#crawls-problem")).to_be_hidden(timeout=30_000)
+    window.said.clear()
+    after = flower.json(f"/api/crawls/{crawl_id}")["course"]["points"][0]
+    assert after["at"] == before["at"] and after["tries"] >= before["tries"]
+
+    # The pause, then the end by the button, which asks once more.
+    page.get_by_role("button", name="Pause site").click()
+    expect(page.locator("#crawls-message")).to_contain_text("demo is paused.")
+    expect(page.locator("#actions .crawl-badge")).to_have_text("paused")
+    page.get_by_role("button", name="Resume site").click()
+    expect(page.locator("#crawls-message")).to_contain_text("demo goes on.")
+    until(lambda: counted(engine, crawl_id)["dead"] > 3, 60)
+    stop = page.locator('[data-action="stop"]')
+    stop.click()
+    expect(stop).to_have_text("Really stop?")
+    assert rows(engine, "SELECT status FROM crawls") == [("running",)]
+    stop.click()
+    expect(page.locator("#crawls-message")).to_contain_text(f"Crawl {crawl_id} is stopped.")
+    expect(page.locator("#actions .crawl-badge")).to_have_text("stopped")
+    assert rows(engine, "SELECT status, note FROM crawls") == [("stopped", "stopped by admin in Flower")]
+
+    # What the page shows is what PostgreSQL has.
+    window.drawn()
+    truth = progress.read_one(engine, crawl_id)
+    assert number(page, "Pages done") == f"{truth.done:,}" and number(page, "Dead and invalid") == f"{truth.failed:,}"
+    ((tries, fetched),) = rows(
+        engine, "SELECT sum(tries), sum(tries) FILTER (WHERE outcome = 'fetched') FROM throughput"
+    )
+    assert page.locator("#outcomes h2").inner_text().split("\n")[-1].endswith(f"{tries:,} tries")
+    assert tries == truth.counts.fetches
+    assert page.locator("#outcomes tr", has_text="fetched").first.inner_text().split()[2] == f"{fetched:,}"
+    shown = flower.json(f"/api/crawls/{crawl_id}")
+    for group in ("workers", "queues", "proxies", "outcomes", "hosts"):
+        assert sum(one["tries"] for one in shown[group]) == tries, group
+    assert sum(point["tries"] for point in shown["course"]["points"]) == tries
+    assert len(shown["workers"]) == len(shown["queues"]) == 2
+    assert counted(engine, crawl_id)["dead"] == sum(one["pages"] for one in shown["dead_reasons"])
+
+    # A dead page is looked at and replayed: a crawl of its own, in which it is good.
+    (page_id, address) = (shown["dead"][0]["id"], shown["dead"][0]["url"])
+    details = page.locator(f'[data-key="page-{page_id}"]')
+    details.locator("summary").click()
+    window.drawn(1)
+    expect(details.locator(".crawl-dead-body")).to_contain_text("the server answered")
+    details.get_by_role("button", name="Replay this page").click()
+    expect(page.locator("#crawls-message")).to_contain_text("1 page is tried again, in crawl 2.")
+    until(lambda: rows(engine, f"SELECT status FROM pages WHERE id = {page_id}") in ([("ok",)], [("unchanged",)]), 60)
+    assert address.startswith(shop.url)
+    until(lambda: not progress.read_one(engine, 2).active, 30)
+    window.assert_quiet()
+
+    for scheme in ("light", "dark"):
+        for size in (WIDE, NARROW):
+            other = Window(browser, flower, scheme=scheme, size=size)
+            for where in ("/crawls", f"/crawls/{crawl_id}"):
+                other.open(where)
+                assert other.page.locator("html").get_attribute("data-bs-theme") == scheme
+                assert other.overflows() == [], (scheme, size, where)
+            other.assert_quiet()
+            other.context.close()
+
+
+def test_a_wrong_login_sees_nothing(flower: Flower, browser: Browser, engine: sa.Engine) -> None:
+    open_crawl(engine, a_site("secretshop"))
+    window = Window(browser, flower, login=False)
+    answer = window.page.goto(f"{flower.url}/crawls")
+    assert answer is not None and answer.status == 401
+    assert "secretshop" not in window.page.content()
+
+
+def test_a_request_without_the_token_is_refused_though_the_browser_is_logged_in(
+    flower: Flower, browser: Browser, engine: sa.Engine
+) -> None:
+    open_crawl(engine, a_site())
+    window = Window(browser, flower)
+    page = window.open("/crawls/1")
+    post = "(token) => fetch('/api/crawls/1/stop', {method: 'POST', body: '{}', headers: token}).then((a) => a.status)"
+    assert page.evaluate(post, {}) == 403
+    assert page.evaluate(post, {"X-XSRFToken": "guessed"}) == 403
+    assert rows(engine, "SELECT status FROM crawls") == [("running",)]
+
+
+def test_what_a_shop_sends_stays_text(flower: Flower, browser: Browser, engine: sa.Engine) -> None:
+    crawl = open_crawl(engine, a_site())
+    give_up(engine, crawl, urls(1), error=EVIL, excerpt=EVIL)
+    window = Window(browser, flower)
+    page = window.open("/crawls/1")
+    page.locator("#dead summary").click()
+    expect(page.locator("#dead pre")).to_have_text(EVIL.replace("\u202e", "\ufffd"))
+    expect(page.locator("#errors")).to_contain_text("<script>")
+    assert page.locator("#crawls-page img").count() == page.locator("#crawls-page script").count() == 0
+    assert page.title() == "Crawl 1 · Flower"
+    window.assert_quiet()
+
+
+def test_a_hidden_tab_asks_for_nothing(flower: Flower, browser: Browser, engine: sa.Engine) -> None:
+    open_crawl(engine, a_site())
+    window = Window(browser, flower)
+    page = window.open("/crawls")
+    hide = """(hidden) => {
+        Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+        document.dispatchEvent(new Event('visibilitychange'));
+    }"""
+    page.evaluate(hide, True)
+    page.wait_for_timeout(500)  # an answer that is under way
+    asked = len(window.asked)
+    page.wait_for_timeout(7000)
+    assert len(window.asked) == asked
+    expect(page.locator("#crawls-refreshed")).to_have_text("Paused while hidden")
+    page.evaluate(hide, False)
+    window.drawn()
+    assert len(window.asked) > asked

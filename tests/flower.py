@@ -1,0 +1,67 @@
+"""A real Flower process, as `celery -A scraper flower` starts it, and its login."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import httpx
+
+from scraper.demo.show import free_port
+from scraper.settings import Settings
+from tests.acceptance.commands import Commands, until
+
+
+class Flower:
+    """One on a port of its own; may be restarted there. Requests are made with the login unless they say otherwise."""
+
+    def __init__(self, run: Commands, settings: Settings, *options: str, prefix: str = "") -> None:
+        self.run, self.settings, self.options = run, settings, options
+        self.port, self.prefix = free_port(0), prefix
+        self.process: subprocess.Popen[str] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{self.prefix}"
+
+    @property
+    def login(self) -> tuple[str, str]:
+        return "admin", (self.settings.home_dir / "flower-password").read_text().strip()
+
+    def start(self) -> None:
+        words = ["celery", "-A", "scraper", "flower", f"--port={self.port}", *self.options]
+        self.process = process = self.run.start(*words)
+
+        def answers() -> bool:
+            try:
+                return httpx.get(f"{self.url}/healthcheck", timeout=2).status_code == 200
+            except httpx.HTTPError:
+                assert process.poll() is None, self.log()
+                return False
+
+        until(answers, 60)
+
+    def stop(self) -> None:
+        assert self.process is not None
+        self.run.end(self.process)
+
+    def log(self) -> str:
+        assert self.process is not None
+        return self.run.log(self.process)
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        return httpx.get(f"{self.url}{path}", **{"auth": self.login, "timeout": 30, **more})
+
+    def json(self, path: str) -> Any:
+        answer = self.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def post(self, path: str, body: object = None, *, token: bool = True, **headers: str) -> httpx.Response:
+        """As a browser that has loaded a page would: with the cookie and the token. `token` False: the cookie alone."""
+        with httpx.Client(auth=self.login, timeout=30) as client:
+            client.get(f"{self.url}/crawls")
+            if token:
+                headers["X-XSRFToken"] = client.cookies["_xsrf"]
+            return client.post(f"{self.url}{path}", json=body if body is not None else {}, headers=headers)

@@ -1,0 +1,292 @@
+"""The Crawls tab by HTTP: a real Flower, behind its login, over a real PostgreSQL that may go away and come back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from scraper.domain import Outcome
+from scraper.settings import Settings
+from scraper.stores import sites
+from tests.acceptance.commands import BIN, ROOT, Commands, commands, until
+from tests.conftest import admin
+from tests.flower import Flower
+from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
+GETS = ["/crawls", "/crawls/1", "/api/crawls", "/api/crawls/1", "/crawls/assets/crawls.js", "/metrics"]
+ACTIONS = ["stop", "pause", "resume", "replay"]
+
+
+@pytest.fixture
+def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
+    with commands(tmp_path / "logs") as found:
+        yield found
+
+
+@pytest.fixture
+def crawl(engine: sa.Engine) -> tuple[int, int]:
+    """A running crawl with two dead pages, an invalid one and one that is due."""
+    found = open_crawl(engine, a_site(schedule="0 6 * * *", timezone="Europe/Berlin"))
+    give_up(engine, found, urls(2), Outcome.REFUSED, error=EVIL, excerpt=EVIL)
+    give_up(engine, found, ["https://other.example/1"], Outcome.NOT_EXTRACTED, error="title is missing", excerpt=EVIL)
+    add(engine, [new_page(found, "https://shop.example/due")])
+    return found
+
+
+@pytest.fixture
+def flower(run: Commands, environment: Settings, crawl: tuple[int, int]) -> Flower:
+    return Flower(run, environment)
+
+
+def test_nothing_is_shown_and_nothing_done_without_the_login(flower: Flower, engine: sa.Engine) -> None:
+    for auth in (None, ("admin", "wrong"), ("somebody", flower.login[1])):
+        for path in GETS:
+            answer = flower.get(path, auth=auth)
+            assert answer.status_code == 401 and "shop" not in answer.text, path
+            assert answer.headers["WWW-Authenticate"].startswith("Basic")
+        for action in ACTIONS:
+            answer = httpx.post(f"{flower.url}/api/crawls/1/{action}", auth=auth)  # type: ignore[arg-type]
+            assert answer.status_code == 401
+        for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"):
+            assert httpx.request(method, f"{flower.url}/api/crawls", auth=auth).status_code in (401, 405)  # type: ignore[arg-type]
+    assert rows(engine, "SELECT status FROM crawls") == [("running",)]
+    health = flower.get("/healthcheck", auth=None)
+    assert (health.status_code, health.text) == (200, "OK"), "says that it lives, and no more"
+    assert flower.get("/metrics").status_code == 200 and "flower_" in flower.get("/metrics").text
+
+
+@pytest.mark.parametrize(("said", "without", "within"), [("public", 200, 200), ("off", 404, 404)])
+def test_flowers_metrics_by_the_setting(
+    run: Commands, environment: Settings, database: str, said: str, without: int, within: int
+) -> None:
+    run.env["SCRAPER_FLOWER_METRICS"] = said
+    flower = Flower(run, environment)
+    assert [flower.get("/metrics", auth=None).status_code, flower.get("/metrics").status_code] == [without, within]
+
+
+def test_an_action_needs_the_token_and_the_same_origin(flower: Flower, engine: sa.Engine) -> None:
+    path = "/api/crawls/1/stop"
+    refused = [
+        flower.post(path, token=False),
+        flower.post(path, token=False, **{"X-XSRFToken": "2|00000000|00000000000000000000000000000000|0"}),
+        flower.post(path, Origin="https://evil.example"),
+        flower.post(path, **{"Sec-Fetch-Site": "cross-site"}),
+        flower.post(path, **{"Sec-Fetch-Site": "same-site"}),
+        httpx.post(f"{flower.url}{path}", auth=flower.login, data={"a": "b"}),  # as a form on another site would
+    ]
+    assert [answer.status_code for answer in refused] == [403] * len(refused)
+    assert rows(engine, "SELECT status FROM crawls") == [("running",)]
+    cookie = flower.get("/crawls").headers["Set-Cookie"]
+    assert cookie.startswith("_xsrf=") and "SameSite=Strict" in cookie
+    assert flower.get(path).status_code == 405, "a link does nothing"
+
+
+def test_a_crawl_is_stopped_once_and_it_is_logged(flower: Flower, engine: sa.Engine) -> None:
+    answer = flower.post("/api/crawls/1/stop", Origin=flower.url)
+    assert (answer.status_code, answer.json()) == (200, {"message": "Crawl 1 is stopped."})
+    assert rows(engine, "SELECT status, note, dropped FROM crawls") == [("stopped", "stopped by admin in Flower", 1)]
+    again = flower.post("/api/crawls/1/stop")
+    assert again.status_code == 409 and "is not running: it is stopped" in again.json()["error"]
+    missing = [flower.post(f"/api/crawls/{number}/stop").status_code for number in (2, 9_999_999_999_999_999_999)]
+    assert missing == [404, 404]
+    logged = [json.loads(line) for line in flower.log().splitlines() if "in Flower" in line]
+    said = [(line["event"], line["action"], line["crawl"], line["by"], line["ip"]) for line in logged]
+    assert said[:2] == [
+        ("done in Flower", "stop", 1, "admin", "127.0.0.1"),
+        ("refused in Flower", "stop", 1, "admin", "127.0.0.1"),
+    ]
+    assert flower.login[1] not in flower.log()
+
+
+def test_a_site_is_paused_and_goes_on(flower: Flower, engine: sa.Engine) -> None:
+    assert flower.post("/api/crawls/1/pause").json() == {"message": "shop is paused."}
+    assert flower.json("/api/crawls/1")["crawl"]["phase"] == "paused"
+    with engine.connect() as connection:
+        assert sites.paused(connection) == ["shop"]
+    refused = flower.post("/api/crawls/1/replay", {"page": 1})
+    assert refused.status_code == 409 and "scraper sites resume shop" in refused.json()["error"]
+    assert flower.post("/api/crawls/1/resume").json() == {"message": "shop goes on."}
+    assert flower.post("/api/crawls/1/resume").json() == {"message": "shop was not paused."}
+
+
+def test_dead_pages_are_replayed_one_by_reason_or_all(flower: Flower, engine: sa.Engine) -> None:
+    found = flower.json("/api/crawls/1")
+    assert [(one["reason"], one["pages"], one["blame"]) for one in found["dead_reasons"]] == [
+        ("refused", 2, "page"),
+        ("not_extracted", 1, "parser"),
+    ]
+    first = next(one["id"] for one in found["dead"] if one["reason"] == "refused")
+    assert flower.post("/api/crawls/1/replay", {"page": first}).json() == {
+        "message": "1 page is tried again, in crawl 1."
+    }
+    assert rows(engine, f"SELECT status FROM pages WHERE id = {first}") == [("due",)]
+    assert rows(engine, "SELECT dead, invalid FROM crawls") == [(1, 1)]
+    again = flower.post("/api/crawls/1/replay", {"page": first})
+    assert again.status_code == 404 and "any more" in again.json()["error"]
+    assert flower.post("/api/crawls/1/replay", {"reason": "not_extracted"}).status_code == 200
+    assert rows(engine, "SELECT dead, invalid FROM crawls") == [(1, 0)]
+    assert flower.post("/api/crawls/1/replay").json() == {"message": "1 page is tried again, in crawl 1."}
+    assert flower.json("/api/crawls/1")["dead"] == []
+    for body in ({"page": "1"}, {"pages": 1}, {"reason": "luck"}, []):
+        assert flower.post("/api/crawls/1/replay", body or {"x": 1}).status_code == 400
+
+
+def test_another_crawls_pages_are_not_replayed(flower: Flower, engine: sa.Engine) -> None:
+    other = open_crawl(engine, a_site("other"))
+    give_up(engine, other, ["https://third.example/"])
+    (page,) = (row[0] for row in rows(engine, f"SELECT id FROM pages WHERE crawl_id = {other[1]}"))
+    assert flower.post("/api/crawls/1/replay", {"page": page}).status_code == 404
+    assert rows(engine, "SELECT dead FROM crawls ORDER BY id") == [(2,), (1,)]
+
+
+def test_read_only_means_read_only(
+    run: Commands, environment: Settings, crawl: tuple[int, int], engine: sa.Engine
+) -> None:
+    flower = Flower(run, environment, "--read_only=True")
+    assert flower.post("/api/crawls/1/stop").status_code == 403
+    assert rows(engine, "SELECT status FROM crawls") == [("running",)]
+    assert 'data-read-only="yes"' in flower.get("/crawls/1").text
+
+
+def test_what_is_answered_and_with_which_headers(flower: Flower) -> None:
+    for path in GETS[:5]:
+        headers = flower.get(path).headers
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"], path
+        assert headers["X-Frame-Options"] == "DENY" and headers["X-Content-Type-Options"] == "nosniff"
+        assert "Access-Control-Allow-Origin" not in headers
+    assert flower.get("/api/crawls/1").headers["Content-Type"] == "application/json; charset=utf-8"
+    for path in ("/crawls", "/crawls/1"):
+        text = flower.get(path).text
+        assert "onerror" not in text and "alert(" not in text, "nothing of a shop's is in the page itself"
+        for address in re.findall(r'(?:src|href)="(/[^"]+)"', text):
+            assert flower.get(address.removeprefix(flower.prefix)).status_code == 200, address
+    assert flower.json("/api/crawls/1")["dead"][0]["excerpt"] == EVIL
+    assert flower.get("/crawls").text.count(">Crawls</a>") == 1 and ">Crawls</a>" in flower.get("/workers").text
+    missing = [
+        "/crawls/2",
+        "/api/crawls/2",
+        "/crawls/assets/handlers.py",
+        "/crawls/x",
+        "/api/crawls/9999999999999999999",
+    ]
+    assert {path: flower.get(path).status_code for path in missing} == dict.fromkeys(missing, 404)
+    wrong = ["/api/crawls?limit=0", "/api/crawls?limit=x", "/api/crawls?limit=1000"]
+    assert {path: flower.get(path).status_code for path in wrong} == dict.fromkeys(wrong, 400)
+    assert flower.json("/api/crawls?site=nobody")["crawls"] == []
+
+
+def test_the_numbers_are_postgresqls(flower: Flower, engine: sa.Engine) -> None:
+    listed, found = flower.json("/api/crawls"), flower.json("/api/crawls/1")
+    (row,) = rows(engine, "SELECT dead, invalid, product_total, product_done, fetches FROM crawls")
+    for crawl in (listed["crawls"][0], found["crawl"]):
+        assert tuple(crawl[name] for name in ("dead", "invalid", "product_total", "product_done", "fetches")) == row
+        assert crawl["phase"] == "fetching" and crawl["left"] == "–"
+    (scheduled,) = listed["scheduled"]
+    assert scheduled["site"] == "shop" and scheduled["next_slot"][14:19] == "00:00"
+    assert found["fields"] == []
+
+
+def test_behind_a_prefix_every_link_works(
+    run: Commands, environment: Settings, crawl: tuple[int, int], engine: sa.Engine
+) -> None:
+    flower = Flower(run, environment, "--url_prefix=ops/flower", prefix="/ops/flower")
+    text = flower.get("/crawls/1").text
+    links = re.findall(r'(?:src|href|data-api|data-pages)="(/[^"]*)"', text)
+    assert links and all(link.startswith("/ops/flower/") for link in links), links
+    assert {"/ops/flower/crawls", "/ops/flower/api/crawls"} <= set(links)
+    for link in links:
+        assert flower.get(link.removeprefix("/ops/flower")).status_code == 200, link
+    assert flower.get("/metrics", auth=None).status_code == 401
+    assert flower.post("/api/crawls/1/stop").status_code == 200
+
+
+def test_postgresql_goes_away_and_comes_back(
+    run: Commands, environment: Settings, crawl: tuple[int, int], tmp_path: Path, servers: Settings
+) -> None:
+    """Its socket is reached through a link, which is taken away; its connections are cut."""
+    url = str(environment.database_url)
+    folder = tmp_path / "pg"
+    folder.mkdir()
+    real = Path(unquote(url.partition("host=")[2].partition("&")[0]))
+    link = folder / ".s.PGSQL.5432"
+    link.symlink_to(real / ".s.PGSQL.5432")
+    run.env["DATABASE_URL"] = url.replace(quote(str(real), safe=""), quote(str(folder), safe=""))
+    flower = Flower(run, environment)
+    assert flower.get("/crawls/1").status_code == 200
+    link.unlink()
+    with admin(servers) as connection:
+        name = sa.engine.make_url(url).database
+        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+    for path in ("/crawls", "/crawls/1"):
+        answer = until(lambda path=path: (a := flower.get(path)).status_code == 503 and a, 10)  # type: ignore[misc]
+        assert "PostgreSQL does not answer" in answer.text and ">Workers</a>" in answer.text
+        assert answer.headers["Retry-After"] == "5"
+    assert "PostgreSQL does not answer" in flower.get("/api/crawls").json()["error"]
+    assert flower.post("/api/crawls/1/stop").status_code == 503
+    assert flower.get("/workers").status_code == 200, "Flower goes on"
+    link.symlink_to(real / ".s.PGSQL.5432")
+    until(lambda: flower.get("/api/crawls/1").status_code == 200, 20)
+    assert "Traceback" not in flower.log()
+
+
+def test_a_database_without_tables_is_said(run: Commands, environment: Settings, empty_database: str) -> None:
+    run.env["DATABASE_URL"] = empty_database
+    flower = Flower(run, environment)
+    answer = flower.get("/api/crawls")
+    assert answer.status_code == 503 and "scraper migrate" in answer.json()["error"]
+
+
+def test_many_who_look_at_once_are_one_question(flower: Flower, engine: sa.Engine) -> None:
+    """Asked at the same moment, everybody gets the same answer."""
+    import threading
+
+    found: list[str] = []
+
+    def look() -> None:
+        found.append(flower.get("/api/crawls").text)
+
+    flower.get("/api/crawls")
+    threads = [threading.Thread(target=look) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20 and all(json.loads(text)["crawls"][0]["id"] == 1 for text in found)
+    busy = rows(engine, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")[0][0]
+    assert isinstance(busy, int) and busy <= 8
+
+
+def on_a_terminal(run: Commands, *words: str) -> str:
+    """What a command prints where its output is a terminal."""
+    terminal, end = pty.openpty()
+    try:
+        subprocess.run([BIN / words[0], *words[1:]], cwd=ROOT, env=run.environ(), stdout=end, check=True, timeout=60)
+    finally:
+        os.close(end)
+    told = b""
+    with suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as file:  # Linux says EIO at its end
+        while chunk := file.read(4096):
+            told += chunk
+    return told.decode()
+
+
+def test_up_shows_a_made_password_on_a_terminal_alone(run: Commands, environment: Settings) -> None:
+    piped = run.scraper("up").stdout
+    made = (environment.home_dir / "flower-password").read_text().strip()
+    assert made not in piped and f"password in {environment.home_dir}" in piped
+    assert f"log in as admin, password {made}" in on_a_terminal(run, "scraper", "up")
+    run.env["SCRAPER_FLOWER_PASSWORD"] = "from-the-environment"
+    told = on_a_terminal(run, "scraper", "up")
+    assert "password in SCRAPER_FLOWER_PASSWORD" in told and "from-the-environment" not in told and made not in told

@@ -1,0 +1,82 @@
+"""The Crawls tab's pure parts: Flower's navigation with one more item, what a replay means, what is served as a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import flower
+import pytest
+
+from scraper.domain import Outcome
+from scraper.monitor import view
+from scraper.monitor.actions import ACTIONS, BadRequestError, selected
+from scraper.monitor.handlers import ASSETS, FOLDER, HEADERS
+from scraper.monitor.tab import ITEM, with_tab
+
+NAVIGATION = (Path(flower.__file__).parent / "templates" / "navbar.html").read_text()
+
+
+def test_the_tab_is_the_first_in_flowers_own_navigation() -> None:
+    changed = with_tab(NAVIGATION)
+    assert changed.replace(ITEM, "") == NAVIGATION
+    assert re.findall(r">(\w+)</a>", changed)[:4] == ["Crawls", "Workers", "Tasks", "Broker"]
+
+
+def test_a_navigation_that_is_unknown_stays_as_it_is() -> None:
+    assert with_tab("<nav>new</nav>") == "<nav>new</nav>"
+
+
+@pytest.mark.parametrize("name", ASSETS)
+def test_a_file_needs_nothing_from_elsewhere(name: str) -> None:
+    text = (FOLDER / "assets" / name).read_text()
+    without = text.replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?://[a-z]|@import|url\(", without)
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function", text)
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "templates").glob("*.html")), ids=lambda path: path.name)
+def test_a_page_has_no_script_or_style_of_its_own(path: Path) -> None:
+    text = path.read_text()
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|\{% raw|autoescape|https?://", text)
+
+
+def test_the_policy_lets_nothing_in_from_elsewhere_and_nobody_frame_it() -> None:
+    policy = HEADERS["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy and "http" not in policy and "*" not in policy
+
+
+def test_a_replay_is_of_the_crawls_own_pages() -> None:
+    assert selected(7, "shop", {}).crawl_id == 7
+    assert selected(7, "shop", {"page": 3}).ids == (3,)
+    assert selected(7, "shop", {"reason": "timeout"}).reason == "timeout"
+    assert {selected(7, "shop", wish).site for wish in ({}, {"page": 3})} == {"shop"}
+
+
+WRONG: list[dict[str, Any]] = [
+    {"page": "3"}, {"page": True}, {"page": [3]}, {"reason": "bad luck"}, {"reason": 1}, {"page": 3, "reason": "timeout"},
+    {"pages": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wish", WRONG, ids=str)
+def test_a_wish_that_makes_no_sense_is_refused(wish: dict[str, Any]) -> None:
+    with pytest.raises(BadRequestError):
+        selected(7, "shop", wish)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_every_outcome_says_whom_it_blames(outcome: Outcome) -> None:
+    assert view._meaning(outcome.value) == {"phrase": outcome.phrase, "blame": outcome.blame.value}
+
+
+@pytest.mark.parametrize("outcome", [None, "of another version"])
+def test_an_unknown_outcome_blames_nobody(outcome: str | None) -> None:
+    assert view._meaning(outcome) == {"phrase": outcome or "", "blame": "nobody"}
+
+
+def test_every_action_has_its_button() -> None:
+    script = (FOLDER / "assets" / "crawls.js").read_text()
+    assert set(re.findall(r'button\([^"]*?(?:"|`)[^"`]*(?:"|`), "(\w+)"', script)) == set(ACTIONS)
