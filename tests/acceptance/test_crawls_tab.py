@@ -134,7 +134,7 @@ def test_an_operators_evening(
     expect(page.locator("#actions .crawl-badge")).to_have_text("paused")
     page.get_by_role("button", name="Resume site").click()
     expect(page.locator("#crawls-message")).to_contain_text("demo goes on.")
-    until(lambda: counted(engine, crawl_id)["dead"] > 3, 60)
+    until(lambda: counted(engine, crawl_id)["dead"] > 3, 180)  # second tries come after all first ones
     stop = page.locator('[data-action="stop"]')
     stop.click()
     expect(stop).to_have_text("Really stop?")
