@@ -7,7 +7,7 @@ here (read, not yet acknowledged) go by priority, then in the order in which the
 claimed, a lesser one that came right behind it does not overtake it.
 
 A batch takes up a whole place at first, and less as it goes on (`scraper.places.Place`): what waits for slow hosts leaves
-room for what could be fetched meanwhile. So 128 batches may be under way in 16 places, at the most.
+room for what could be fetched meanwhile. So 256 batches may be under way in 32 places, at the most.
 
 This is Celery's `threads` pool but for that order. Whoever asks for another (`-P solo`, `-P processes`) gets batches in the
 order in which the broker gives them out.

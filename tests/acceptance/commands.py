@@ -63,7 +63,7 @@ class Commands:
         return self.json("status", *words)["crawls"]
 
     def crawl(
-        self, engine: sa.Engine, site: str, *options: str, code: int = 0, timeout_s: float = 90
+        self, engine: sa.Engine, site: str, *options: str, code: int = 0, timeout_s: float = 240
     ) -> dict[str, Any]:
         """`scraper crawl SITE --wait`, and the crawl as `scraper status --json` would show it then."""
         done = self.scraper("crawl", site, "--wait", *options, code=code, timeout_s=timeout_s)

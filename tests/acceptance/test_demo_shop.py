@@ -27,6 +27,7 @@ FIELDS += ["rating", "available", "category", "description", "image"]
 DEFUSED = ("=", "+", "-", "@", "\t", "\r")
 
 
+@pytest.mark.timeout(900)  # each crawl waits for pages that fail on purpose, and for the pace that they cost the host
 def test_a_shop_over_four_crawls(
     run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop], tmp_path: Any
 ) -> None:
