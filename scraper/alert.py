@@ -16,6 +16,7 @@ from scraper import notify
 from scraper.domain import CrawlStatus, Message
 from scraper.errors import ConfigError
 from scraper.notify import Notice
+from scraper.secret_files import open_to_all
 from scraper.settings import Settings
 from scraper.stores import alerts, judgement, reports
 from scraper.stores.database import retried
@@ -64,7 +65,7 @@ def _recipients(settings: Settings) -> list[notify.Recipient]:
     except ConfigError as error:
         _complain("the list of those who are told of crawls is wrong; nobody is", str(error))
         return []
-    if notify.open_to_all(settings.alerts):
+    if open_to_all(settings.alerts):
         _complain("the list of those who are told of crawls can be read by every user of this machine", "chmod 600")
     return found
 

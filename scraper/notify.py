@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from scraper.errors import ConfigError
+from scraper.secret_files import read_text
 
 SIZE_MAX = 100_000
 RECIPIENTS_MAX = 50
@@ -50,16 +51,8 @@ class Notice:
 def recipients(path: Path) -> list[Recipient]:
     """The list: an address a line, `#` for remarks. Raises `ConfigError` with a line a problem, none of which shows what the
     file holds."""
-    try:
-        if path.stat().st_size > SIZE_MAX:
-            raise ConfigError(f"{path}: larger than {SIZE_MAX:,} bytes (SCRAPER_ALERTS)")
-        text = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or 'cannot be read'} (SCRAPER_ALERTS)") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a text in UTF-8 (SCRAPER_ALERTS)") from None
     found, problems = [], []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(read_text(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):
         address = line.strip()
         if not address or address.startswith("#"):
             continue
@@ -75,14 +68,6 @@ def recipients(path: Path) -> list[Recipient]:
     if problems:
         raise ConfigError("\n".join(problems))
     return found
-
-
-def open_to_all(path: Path) -> bool:
-    """True where others than its owner and group may read it."""
-    try:
-        return bool(path.stat().st_mode & 0o004)
-    except OSError:
-        return False
 
 
 def send(notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S) -> list[Recipient]:

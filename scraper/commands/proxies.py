@@ -15,6 +15,7 @@ import click
 from scraper.commands.tables import print_table
 from scraper.errors import ConfigError, NotFoundError, ScraperError, ServerUnavailableError
 from scraper.policy.proxies import UNKNOWN, Health, Proxy
+from scraper.secret_files import open_to_all
 from scraper.settings import Settings
 from scraper.stores import proxy_file
 from scraper.stores.proxies import EVERYWHERE, read_all
@@ -148,7 +149,7 @@ def _span(seconds: float) -> str:
 def check(settings: Settings, *, connect: bool) -> None:
     """Prints what is on the list; with `connect`, opens a connection to each proxy. Raises where something is wrong."""
     path, proxies = listed(settings)
-    if proxy_file.open_to_all(path):
+    if open_to_all(path):
         click.echo(f"{path}: warning: every user of this machine can read it (mend: chmod 600 {path})", err=True)
     counts: dict[str, int] = {}
     for proxy in proxies:

@@ -13,6 +13,7 @@ from scraper.commands.tables import plain, print_table
 from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError, ScraperError, SuspectError
 from scraper.notify import Notice
+from scraper.secret_files import open_to_all
 from scraper.settings import Settings
 from scraper.stores import judgement, reports
 from scraper.stores.database import retried
@@ -127,7 +128,7 @@ def test_alerts(settings: Settings) -> list[dict[str, Any]]:
     if settings.alerts is None:
         raise ConfigError("nobody is told of anything: SCRAPER_ALERTS names no file (docs/operations.md, Alerts)")
     everybody = notify.recipients(settings.alerts)
-    if notify.open_to_all(settings.alerts):
+    if open_to_all(settings.alerts):
         click.echo(f"{settings.alerts} can be read by every user of this machine (mend: chmod 600)", err=True)
     details: dict[str, Any] = {
         "crawl": None,

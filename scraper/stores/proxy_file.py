@@ -5,7 +5,6 @@ A list that has become wrong or unreadable keeps the last one that was right in 
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 
 import structlog
@@ -13,6 +12,7 @@ import structlog
 from scraper.errors import ConfigError
 from scraper.policy import proxies
 from scraper.policy.proxies import ListError, Proxy
+from scraper.secret_files import open_to_all, read_text
 
 log = structlog.get_logger()
 
@@ -56,23 +56,8 @@ class ProxyFile:
 
 def read(path: Path) -> list[Proxy]:
     """Raises `ConfigError` with one line a problem, none of which shows what the file holds."""
-    try:
-        if path.stat().st_size > SIZE_MAX:
-            raise ConfigError(f"{path}: larger than {SIZE_MAX:,} bytes")
-        text = path.read_text("utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror or 'cannot be read'} (PROXY_LIST)") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path}: not a text in UTF-8 (PROXY_LIST)") from None
+    text = read_text(path, "PROXY_LIST", SIZE_MAX)
     try:
         return proxies.parse(text, str(path))
     except ListError as error:
         raise ConfigError(str(error)) from None
-
-
-def open_to_all(path: Path) -> bool:
-    """True where others than its owner and group may read it."""
-    try:
-        return bool(path.stat().st_mode & stat.S_IROTH)
-    except OSError:
-        return False
