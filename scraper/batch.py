@@ -7,10 +7,12 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from scraper.archive import Spool
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Extracted, Lease, LeasedPage, Outcome, Reading
+from scraper.domain import Extracted, Lease, LeasedPage, NextVisit, Outcome, Reading
 from scraper.fetch.gate import Gate
 from scraper.places import Place
+from scraper.stores.archive import Spooled
 from scraper.writer import Pending
 
 
@@ -30,6 +32,8 @@ class Tried:
     sign: str = ""  # of a block
     suspicion: bool = False  # a block that nothing names: fields are missing that used to be there
     reading: Reading | None = None  # what a product page said of its fields
+    next_visit: NextVisit | None = None  # of a product page that was good
+    spooled: Spooled | None = None  # its answer, where that is archived
 
 
 @dataclass(slots=True)
@@ -56,6 +60,7 @@ class Batch:
     queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)  # the pages that are not begun
     outcomes: Counter[Outcome] = field(default_factory=Counter)  # of the pages that are settled
     at_gates: int = 0  # pages that wait for the turn of a host with a rate
+    spool: Spool | None = None  # of answers to be archived
     visits: set[asyncio.Task[None]] = field(default_factory=set)  # the lanes that are on the way to a page or back
 
     def over(self, page: LeasedPage) -> bool:
@@ -65,8 +70,8 @@ class Batch:
 
     @property
     def paced(self) -> int:
-        """How many pages wait for their host's turn, begun or not: nothing but its rate keeps them here."""
-        return self.at_gates + sum(len(pages) for gate, pages in self.queued.items() if gate.limits.interval_s)
+        """How many pages wait for their host, begun or not: its rate keeps them here, or how slowly it answers."""
+        return self.at_gates + sum(gate.keeps(len(pages)) for gate, pages in self.queued.items())
 
     @property
     def ours(self) -> bool:

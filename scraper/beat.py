@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from celery.beat import ScheduleEntry, Scheduler
 
-from scraper import away
+from scraper import away, heartbeat
 from scraper.policy.routing import COORDINATOR
 from scraper.sending import depth
 
@@ -34,6 +34,11 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
     def producer(self) -> None:
         """None: the pool's, with its short retries. Celery's would wait here for as long as the broker is away."""
         return None
+
+    def tick(self, *args: Any, **kwargs: Any) -> Any:
+        delay_s = super().tick(*args, **kwargs)
+        heartbeat.of_this_process().beat()
+        return delay_s
 
     def apply_entry(self, entry: ScheduleEntry, producer: object = None) -> None:
         now = time.monotonic()

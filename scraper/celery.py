@@ -14,7 +14,7 @@ from celery import Celery, bootsteps, signals
 
 from scraper import logs, servers, settings
 from scraper.errors import ScraperError, ServerUnavailableError
-from scraper.policy.routing import COORDINATOR, served_with
+from scraper.policy.routing import COORDINATOR, for_browsers, served_with
 
 IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
@@ -39,6 +39,8 @@ def _require_servers(**_: Any) -> None:
     from scraper.ending import STARTED_ANEW
     from scraper.stores.database import make_engine
 
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # for users' functions; Celery takes it out again once it has found this module
     try:
         _wait_for_servers(settings.load().away_s if os.environ.pop(STARTED_ANEW, None) else 0.0)
         engine = make_engine(settings.load().postgres_url)
@@ -69,6 +71,27 @@ def _announce_queues(**_: Any) -> None:
                 structlog.get_logger().info("also serves the work of any region", queue=wider, since=queue)
 
 
+@signals.celeryd_after_setup.connect
+def _require_browser(**_: Any) -> None:
+    """A worker for pages that need a browser starts one first, and says what is missing: no page pays for it."""
+    if not any(for_browsers(queue) for queue in app.amqp.queues.consume_from):
+        return
+    import asyncio
+
+    from scraper.fetch import chromium
+
+    try:
+        version = asyncio.run(chromium.check(settings.load()))
+    except ScraperError as error:
+        print(f"scraper: {error}", file=sys.stderr, flush=True)
+        sys.exit(error.exit_code)
+    if not chromium.sandboxed():
+        structlog.get_logger().warning(
+            "runs as root: Chromium has no sandbox (mend: run browser workers as another user)"
+        )
+    structlog.get_logger().info("browser found", version=version)
+
+
 @signals.worker_ready.connect
 def _import_what_fetches(**_: Any) -> None:
     """A third of what there is to import, of which a worker that is about to be ready needs nothing."""
@@ -81,6 +104,9 @@ def _import_what_fetches(**_: Any) -> None:
 @signals.beat_embedded_init.connect
 def _end_with_parent(**_: Any) -> None:
     """`worker -B` runs beat as a child, which would go on beating after a worker that was killed."""
+    from scraper import heartbeat
+
+    heartbeat.of_this_process().mute()
     # Who forked us, even if it was killed before we came to ask for it. (Spawned, we have imported this ourselves.)
     parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()
 

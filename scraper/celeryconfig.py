@@ -61,10 +61,12 @@ task_create_missing_queues = True  # queues of a name or region of your own are 
 task_store_errors_even_if_ignored = False
 
 worker_pool = "scraper.pool:TaskPool"  # batches wait on one event loop a process; threads are only their places
-worker_concurrency = 32  # batches under way in a process; some of them do nothing but wait for a slow host
-# Read ahead, not yet begun: what all queues of a worker hold for it must fit (8 batches a queue and priority), or urgent
-# messages would be stuck behind those that wait for a place.
-worker_prefetch_multiplier = 8
+# Places in a process (`scraper.pool`). Eight full batches are more pages than it can have under way; with more than that the
+# others' pages only wait, a fifth dearer each, and are kept from other workers. Batches that wait for slow hosts take a part.
+worker_concurrency = 8
+# Read ahead, not yet begun: what all queues of a worker hold for it must fit (8 batches a queue and priority for each busy
+# worker, all of which read), or urgent messages would be stuck behind those that wait for a place.
+worker_prefetch_multiplier = 32
 worker_enable_prefetch_count_reduction = False  # after an outage: it is for late acknowledgement, and slow to recover
 worker_cancel_long_running_tasks_on_connection_loss = True  # none acknowledges late: it only keeps Celery from warning
 worker_max_memory_per_child = settings.load().memory_max_mb * 1000 or None  # KB; of prefork's children: see watchdog
@@ -75,6 +77,9 @@ worker_enable_remote_control = True
 
 beat_scheduler = "scraper.beat:Metronome"  # in memory, and writes no file
 beat_max_loop_interval = 1
+_TICKS_S = {"plan": 5.0, "dispatch": 1.0, "reap": 2.0, "alert": 5.0, "prune": 60.0}
+if settings.load().changes_stream:
+    _TICKS_S["publish"] = 1.0
 beat_schedule = {
     name: {
         "task": f"scraper.tasks.{name}",
@@ -85,5 +90,5 @@ beat_schedule = {
             "priority": message_priority(URGENT, zero_is_first=not _IS_AMQP),
         },
     }
-    for name, every_s in {"plan": 5.0, "dispatch": 1.0, "reap": 2.0, "alert": 5.0}.items()
+    for name, every_s in _TICKS_S.items()
 }

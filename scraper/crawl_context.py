@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import blake2b
+from importlib.metadata import version
 
-from scraper.domain import Fetched, Kind, LeasedPage
+from scraper.domain import NO_VALIDATORS, Fetched, Kind, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
 from scraper.fetch.http import FetchPolicy
 from scraper.policy.blocks import Block, Marker, detect, detect_redirect
@@ -15,11 +18,17 @@ from scraper.policy.budget import Budget
 from scraper.policy.proxies import Need
 from scraper.policy.routing import ANY_REGION, Route, route
 from scraper.policy.urls import belongs
+from scraper.policy.validators import validators_to_send
 from scraper.policy.verdict import RetryPolicy
 from scraper.settings import Settings
 from scraper.sites.blocked import markers_of
 from scraper.sites.definition import NO_PROXY, STICKY_REQUESTS, ProxyUse, Site
+from scraper.sites.functions import source_of
+from scraper.sites.login import Signs, signs_of
+from scraper.stores.bloom import Filter
 from scraper.stores.settle import CrawlLimits
+
+OUR_VERSION = version("scraper")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +44,13 @@ class CrawlContext:
     needs: dict[Kind, Need | None]
     dearer: dict[str, Need]
     markers: tuple[Marker, ...]
+    login: Signs | None
     robots_agent: str
     retry: RetryPolicy
     limits: CrawlLimits
     budget: Budget
+    reader: Reader
+    filter: Filter | None = None
 
     def route(self, kind: Kind, url: str) -> Route:
         return route(self.site.wishes, kind, url)
@@ -55,7 +67,19 @@ class CrawlContext:
     def block_of(self, fetched: Fetched) -> Block | None:
         """What keeps us out, if anything does, by the answer itself."""
         block = detect(fetched.status, fetched.headers, fetched.body, self.markers, url=fetched.url)
+        if self.login is not None and block is not None and block.by == "status" and self._out(fetched) is not None:
+            return None  # a 403 by which a site sends one to log in
         return detect_redirect(fetched.url) if block is None and fetched.redirects else block
+
+    def logged_out(self, fetched: Fetched) -> str | None:
+        """What shows that the answer is a logged-out visitor's; None where nothing does, or it is a block."""
+        sign = self._out(fetched)
+        return sign if sign is not None and self.block_of(fetched) is None else None
+
+    def _out(self, fetched: Fetched) -> str | None:
+        if self.login is None:
+            return None
+        return self.login.logged_out(fetched.status, fetched.headers, fetched.body, fetched.url)
 
     def policy_of(self, page: LeasedPage) -> FetchPolicy:
         policy = self.policies[page.kind]
@@ -65,6 +89,13 @@ class CrawlContext:
         region = self.route(page.kind, page.url).region
         return None if region == ANY_REGION else region
 
+    def validators_of(self, page: LeasedPage) -> Validators:
+        """Those that a page is asked with. Listings and sitemaps are asked for whole: the links on them are stored nowhere,
+        and are to be followed in each crawl."""
+        if page.known is None or page.kind is not Kind.PRODUCT:
+            return NO_VALIDATORS
+        return validators_to_send(page, self.reader.number, self.site.conditional_s)
+
     @staticmethod
     def now() -> datetime:
         return datetime.fromtimestamp(time.time(), UTC)
@@ -73,6 +104,26 @@ class CrawlContext:
 def budget_of(site: Site) -> Budget:
     """What a site's definition allows on each of its hosts."""
     return Budget(1 / site.rate_per_s if site.rate_per_s else 0.0, site.concurrency, site.burst)
+
+
+class Reader:
+    """What reads a site's product pages: its definition, as far as it decides that, its function's file, and this version of
+    ours. Another one may find another product on a page that has not changed."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    @cached_property
+    def number(self) -> int | None:
+        """The same for the same reader, in any process; a bigint. None: nobody can say. Imports the function's module."""
+        parts = [OUR_VERSION, self._site.reading]
+        if self._site.product.function is not None:
+            source = source_of(self._site.product.function)
+            if source is None:
+                return None
+            parts.append(source)
+        digest = blake2b("\0".join(parts).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "big", signed=True)
 
 
 def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) -> CrawlContext:
@@ -108,11 +159,13 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         needs=needs,
         dearer={level: _dearer(site_id, site) for level in site.escalate},
         markers=markers_of(site.blocked),
+        login=None if site.login is None else signs_of(site.login),
         # However a site wants us to look, its rules for us are those for the name that we go by.
         robots_agent=settings.user_agent if site.user_agent in (None, BROWSER) else policy.user_agent,
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
         limits=CrawlLimits(site.limits.listings, site.limits.products),
         budget=budget_of(site),
+        reader=Reader(site),
     )
 
 

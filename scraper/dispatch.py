@@ -11,26 +11,54 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Message
-from scraper.policy.routing import PRIORITY_LEVELS, level_of, rooms
+from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of, rooms
 from scraper.settings import Settings
 from scraper.stores import crawls, frontier
 from scraper.stores.database import retried
 from scraper.stores.frontier import DueHost, LeasedBatch
 
-BATCHES_AHEAD = 8  # unclaimed batches a queue may hold of a priority and above, whatever the number of workers
+BATCHES_AHEAD = 8  # unclaimed batches a queue may hold of a priority and above, for each worker that is busy with it
+FEEDS_MAX = 4  # and for so many of them at the most: it shall stay shallow
+BROWSER_BATCH_PAGES = (
+    5  # a browser shows a few pages at once, each for a second or more: what is read ahead must be few
+)
 BATCHES_A_LEASE = 2  # one lease makes a batch of listings and one of products at the most
 LEASED_AHEAD = 0.6  # of a horizon: a host's pages by its rate
-ROUNDS = 12  # batches one unlimited host may get in one dispatch
+ROUNDS = 12  # batches that one unlimited host may have out, for each worker that is busy with its queue
+TOP_UP = 4  # of these are leased at once, or more: a dispatch costs as much for one
 
 Depth = Callable[[str], int]
 Due = dict[int, Counter[str]]  # priority -> host -> pages due
 
 # A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody waits for it.
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What a queue may still get: unclaimed batches by level, messages whose leases are gone, and how many there may be."""
+
+    waiting: Counter[int]
+    stale: int
+    most: int
+
+    @classmethod
+    def of(cls, waiting: Counter[int], depth: int, workers: int) -> Space:
+        """Of a queue that holds so many unclaimed batches and messages, with which so many workers are busy."""
+        most = BATCHES_AHEAD * min(max(workers, 1), FEEDS_MAX)
+        return cls(waiting, max(0, depth - waiting.total()), most)
+
+    def rooms(self) -> list[int]:
+        """How many more batches, by level."""
+        return rooms(self.waiting, self.stale, self.most)
+
+    def take(self, made: Sequence[LeasedBatch]) -> None:
+        self.waiting.update(level_of(batch.priority) for batch in made)
 
 
 def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Message]:
@@ -47,47 +75,49 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                 return []  # another coordinator is at it
             paused = crawls.paused(connection)
             waiting = frontier.waiting_levels(connection)
-            batches = _suspects(connection, waiting, depths, paused, settings)
+            busy = frontier.busy_workers(connection, settings.lease_s)
+            spaces = {queue: Space.of(waiting[queue], depths[queue], busy.get(queue, 1)) for queue in depths}
+            batches = _suspects(connection, spaces, paused, settings)
             hosts: dict[str, list[DueHost]] = defaultdict(list)
             for host in frontier.due_hosts(connection, paused):
                 hosts[host.queue].append(host)
             held = frontier.held(connection, settings.lease_s)
             for queue, due in hosts.items():
-                room = max(room_of(waiting[queue], depths[queue])) if queue in depths else 0
+                room = max(spaces[queue].rooms()) if queue in spaces else 0
                 if room >= BATCHES_A_LEASE:
-                    may = {host.host: allowances(host.rate_per_s, held[host.host], settings) for host in due}
+                    workers = busy.get(queue, 1)
+                    may = {host.host: allowances(host.rate_per_s, held[host.host], settings, workers) for host in due}
                     most = {host.host: may[host.host][level_of(host.priority)] for host in due}
-                    pages = _due(connection, queue, most, may, room * settings.batch_pages, paused)
-                    batches += _fill(connection, queue, pages, waiting[queue], depths[queue], settings, held, paused)
+                    pages = _due(connection, queue, most, may, room * batch_pages_of(queue, settings), paused)
+                    batches += _fill(connection, queue, pages, spaces[queue], settings, held, paused)
             return batches
 
     return [message_of(batch, settings) for batch in retried(work)]
 
 
-def room_of(waiting: Mapping[int, int], depth: int) -> list[int]:
-    """How many more batches of each level a queue may get, which holds so many unclaimed ones and so many messages."""
-    return rooms(waiting, max(0, depth - sum(waiting.values())), BATCHES_AHEAD)
+def batch_pages_of(queue: str, settings: Settings) -> int:
+    """How many pages one message of a queue has at the most."""
+    return min(settings.batch_pages, BROWSER_BATCH_PAGES) if for_browsers(queue) else settings.batch_pages
 
 
 def _suspects(
     connection: sa.Connection,
-    waiting: dict[str, Counter[int]],
-    depths: Mapping[str, int],
+    spaces: Mapping[str, Space],
     paused: Sequence[int],
     settings: Settings,
 ) -> list[LeasedBatch]:
     """Leases of pages that several workers died with, a few at a time: so that one which does it again is found out, and
-    the others are not taken for it. What it makes is added to `waiting`."""
+    the others are not taken for it. What it makes takes space."""
     batches: list[LeasedBatch] = []
     for some in frontier.suspects(connection, paused):
-        left = min(some.room, room_of(waiting[some.queue], depths[some.queue])[0]) if some.queue in depths else 0
+        left = min(some.room, spaces[some.queue].rooms()[0]) if some.queue in spaces else 0
         while left > 0:
             made = frontier.lease_suspects(connection, some, settings.lease_s, paused)
             if not made:
                 break
             batches += made
             left -= len(made)
-            waiting[some.queue].update(level_of(batch.priority) for batch in made)
+            spaces[some.queue].take(made)
     return batches
 
 
@@ -142,30 +172,28 @@ def _fill(
     connection: sa.Connection,
     queue: str,
     due: Due,
-    waiting: Counter[int],
-    depth: int,
+    space: Space,
     settings: Settings,
     held: dict[str, Counter[int]],
     paused: Sequence[int],
 ) -> list[LeasedBatch]:
-    """Leases batch after batch, the pages of one level in each, the most urgent first; what it makes is added to `waiting`,
-    what it takes of each host to `held`."""
+    """Leases batch after batch, the pages of one level in each, the most urgent first; what it makes takes `space`, and what
+    it takes of each host is added to `held`."""
     batches: list[LeasedBatch] = []
     out = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
-    stale = max(0, depth - waiting.total())
     levels: dict[int, Due] = defaultdict(dict)
     for priority, hosts in due.items():
         levels[level_of(priority)][priority] = hosts
     for level in sorted(levels, reverse=True):
-        while rooms(waiting, stale, BATCHES_AHEAD)[level] >= BATCHES_A_LEASE:
-            wanted = next_batch(levels[level], settings.batch_pages, out)
+        while space.rooms()[level] >= BATCHES_A_LEASE:
+            wanted = next_batch(levels[level], batch_pages_of(queue, settings), out)
             if not wanted:
                 break
             made = frontier.lease(connection, queue, wanted, settings.lease_s, paused)
             if not made:
                 break
             batches += made
-            waiting.update(level_of(batch.priority) for batch in made)
+            space.take(made)
             out += wanted
             for host, taken in wanted.items():
                 held[host][level] += taken
@@ -211,25 +239,27 @@ def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
     return found
 
 
-def allowances(rate_per_s: float | None, held: Mapping[int, int], settings: Settings) -> list[int]:
+def allowances(rate_per_s: float | None, held: Mapping[int, int], settings: Settings, workers: int = 1) -> list[int]:
     """The `allowance` of each level: what is less urgent than that is not counted as out, so that a page of high priority
     does not wait for a host's many pages of low priority to end. The host's gate has it overtake them there."""
     out, found = 0, [0] * PRIORITY_LEVELS
     for level in reversed(range(PRIORITY_LEVELS)):
         out += held.get(level, 0)
-        found[level] = allowance(rate_per_s, out, settings)
+        found[level] = allowance(rate_per_s, out, settings, workers)
     return found
 
 
-def allowance(rate_per_s: float | None, out: int, settings: Settings) -> int:
+def allowance(rate_per_s: float | None, out: int, settings: Settings, workers: int = 1) -> int:
     """Pages a host may have leased now: what its rate lets through within the better part of a horizon, less what is
     `out`. With a whole one the last of them would not get their turn in time, and go back.
 
     Topped up when half of it is gone, so that a slow host gets batches, not single pages. A host without a rate may
-    have `ROUNDS` full batches.
+    have `ROUNDS` full batches for each of the workers, topped up by `TOP_UP` and more: what one of them holds keeps none of
+    the others waiting.
     """
     if rate_per_s is None:
-        return max(0, ROUNDS * settings.batch_pages - out)
+        left = ROUNDS * workers * settings.batch_pages - out
+        return left if left >= TOP_UP * settings.batch_pages else 0
     most = max(1, int(rate_per_s * settings.horizon_s * LEASED_AHEAD))
     return most - out if out <= most // 2 else 0
 

@@ -65,12 +65,15 @@ class Outcome(StrEnum):
     DEFERRED = "deferred"
     PROXY_FAILED = "proxy_failed"
     NO_PROXY = "no_proxy"
+    LOGGED_OUT = "logged_out"
+    NO_LOGIN = "no_login"
+    LOGIN_FAILED = "login_failed"
 
     @property
     def tried(self) -> bool:
         """False where the page's host was not asked, or nobody can say so: no fetch, no retry, no charge, no progress of the
         crawl, and nothing learned of the page or its host."""
-        return self not in (Outcome.DEFERRED, Outcome.HOST_DOWN, Outcome.PROXY_FAILED, Outcome.NO_PROXY)
+        return self not in _NOT_TRIED
 
     @property
     def phrase(self) -> str:
@@ -80,6 +83,17 @@ class Outcome(StrEnum):
     def blame(self) -> Blame:
         return _OUTCOMES[self][1]
 
+
+_NOT_TRIED = frozenset(
+    {
+        Outcome.DEFERRED,
+        Outcome.HOST_DOWN,
+        Outcome.PROXY_FAILED,
+        Outcome.NO_PROXY,
+        Outcome.NO_LOGIN,
+        Outcome.LOGIN_FAILED,
+    }
+)
 
 _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.FETCHED: ("answered, and what was asked for is there", Blame.NOBODY),
@@ -111,6 +125,9 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.DEFERRED: ("handed back before it was tried", Blame.US),
     Outcome.PROXY_FAILED: ("the proxies that were tried failed, not the page or its host", Blame.PROXY),
     Outcome.NO_PROXY: ("no proxy of its pool is free: it waits, and is never asked for directly", Blame.PROXY),
+    Outcome.LOGGED_OUT: ("it answered as it does to whoever is not logged in", Blame.PAGE),
+    Outcome.NO_LOGIN: ("no account is logged in at the moment: it waits, and is never asked for without", Blame.US),
+    Outcome.LOGIN_FAILED: ("not tried: no account of its site can log in", Blame.US),
 }
 
 
@@ -180,7 +197,8 @@ class Fetched:
     """One answered page, all bounds already enforced.
 
     `url` is the final URL after redirects; `headers` has lower-case names; `body` is decompressed;
-    `status` is the final answer's, any code.
+    `status` is the final answer's, any code; `conditional`: its request had validators, so that it may be 304. `captured`:
+    bodies of answers that a browser got on the way, by the name that the definition gives them.
     """
 
     url: str
@@ -189,6 +207,8 @@ class Fetched:
     body: bytes
     elapsed_s: float = 0.0
     redirects: int = 0
+    conditional: bool = False
+    captured: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,12 +278,23 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a product page that was read before, and whose product is stored as it was then. `read_by` names what
+    read it (`CrawlContext.read_by`), `read_s` is how long ago."""
+
+    validators: Validators
+    read_by: int
+    read_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeasedPage:
     """A page in a lease, with what a worker needs to fetch and judge it.
 
     `level` is the capability that it has come to by itself in this crawl, above its host's; `blocked` how often it was
     blocked where it is; `probe` says that it is to find out whether a cheaper way is open again; `good_before` that its
-    last answer gave all that was asked for.
+    last answer gave all that was asked for. `known` is what a 304 would stand for; `revisit_s` its own interval, where it
+    has one, and `good_s` how long ago its last good answer was.
     """
 
     id: int
@@ -279,6 +310,9 @@ class LeasedPage:
     blocked: int = 0
     probe: bool = False
     good_before: bool = False
+    known: Known | None = None
+    revisit_s: int | None = None
+    good_s: float | None = None
 
     def attempts_of(self, blame: Blame) -> int:
         """The tries charged so far to the account that an outcome with this blame is charged to."""
@@ -315,6 +349,20 @@ class Move:
     level: str | None = None
     blocked: int = 0
     probe: bool = False
+
+
+NO_VALIDATORS = Validators()
+
+
+@dataclass(frozen=True, slots=True)
+class NextVisit:
+    """What a page that was good keeps for its next visit: its validators and what has read it (None: it is asked without);
+    its interval, by whether its content turns out to have changed (None: the definition's)."""
+
+    validators: Validators = NO_VALIDATORS
+    read_by: int | None = None
+    if_changed_s: int | None = None
+    if_unchanged_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Extracted, Kind, LeasedPage, Link, Reading, Settled
+from scraper.domain import Extracted, Kind, LeasedPage, Link, NextVisit, Reading, Settled
 from scraper.policy.urls import fingerprint, host_of
 from scraper.stores.frontier import NewPage
 from scraper.stores.host_routes import RouteNews
@@ -30,6 +30,7 @@ def effects_of(
     news: RouteNews | None = None,
     reading: Reading | None = None,
     effort: Effort | None = None,
+    next_visit: NextVisit | None = None,
 ) -> SettledPage:
     """The settled page with everything it adds. Its content hash covers its products, so listings have none."""
     products = [
@@ -46,6 +47,8 @@ def effects_of(
     ]
     links = new_pages(extracted.links, context, page.depth + 1, levels)
     whole = products[0].content_hash if len(products) == 1 else None
+    if len(products) > 1 and page.kind is Kind.PRODUCT:
+        whole = content_hash({product.external_id: product.content_hash for product in products})
     return SettledPage(
         settled,
         links=links,
@@ -55,6 +58,9 @@ def effects_of(
         news=news,
         reading=reading,
         effort=effort,
+        next_visit=next_visit,
+        filter=context.filter,
+        fingerprint=fingerprint(page.url) if context.filter is not None and page.kind is Kind.PRODUCT else None,
     )
 
 

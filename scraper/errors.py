@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scraper.domain import Blame, Outcome, ProxySignal
 
 
@@ -53,6 +55,17 @@ class ServerUnavailableError(ScraperError):
     exit_code = 3
 
 
+class ObjectsError(ScraperError):
+    """A file cannot be written to, or read from, the folder or bucket where it is kept. `missing`: it is not there, or ends
+    before what was asked for."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, *, missing: bool = False) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
 class CrawlFailedError(ScraperError):
     """A crawl that was waited for did not complete."""
 
@@ -63,6 +76,60 @@ class SuspectError(ScraperError):
     """A crawl's data is suspect: it differs from recent crawls' by more than its definition tolerates."""
 
     exit_code = 5
+
+
+class CursorError(ScraperError):
+    """The feed of changes does not hold what comes after a cursor: it has forgotten it, or never had it."""
+
+    exit_code = 6
+
+
+class LoginFailedError(ScraperError):
+    """An account did not get in."""
+
+
+class FunctionRefusedError(ScraperError):
+    """A function that was to be called on workers is not allowed, cannot be imported, or is none."""
+
+    exit_code = 2
+
+
+class CallError(ScraperError):
+    """A function that was called on a worker gave no result for an input.
+
+    `index` is the input's place among all, `input` the input; `type` is the name of the exception, `message` what it said,
+    `blame` whose fault it is (page, host, proxy, parser: the function's own, us), `outcome` what happened, in the words of
+    docs/architecture.md; `traceback` where in the function, as text.
+    """
+
+    exit_code = 4
+
+    def __init__(
+        self,
+        index: int,
+        input: Any,  # noqa: A002 - what callers call it
+        type: str,  # noqa: A002
+        message: str,
+        *,
+        blame: str = Blame.PARSER.value,
+        outcome: str = Outcome.FUNCTION_FAILED.value,
+        traceback: str = "",
+    ) -> None:
+        super().__init__(f"{str(input)[:200]}: {type}: {message}")
+        self.index, self.input, self.type, self.message = index, input, type, message
+        self.blame, self.outcome, self.traceback = blame, outcome, traceback
+
+
+class CallsFailedError(ScraperError):
+    """Some of the calls that were waited for failed."""
+
+    exit_code = 4
+
+
+class CallTimeoutError(ScraperError, TimeoutError):
+    """Calls did not all end within the time that their caller gave them."""
+
+    exit_code = 4
 
 
 class FetchError(Exception):
@@ -116,3 +183,12 @@ class NoProxyError(DeferredError):
         self.args = (reason,)
         self.reason = reason
         self.blocked = blocked
+
+
+class NoLoginError(DeferredError):
+    """No account that the site asks for is logged in at the moment. The page waits; it is never asked for without."""
+
+    def __init__(self, reason: str, delay_s: float) -> None:
+        super().__init__(delay_s)
+        self.args = (reason,)
+        self.reason = reason

@@ -14,6 +14,7 @@ from scraper.settings import Settings
 
 QUIET = {
     "celery.app.trace": logging.WARNING,
+    "httpx": logging.WARNING,  # a line for each request of a user's function
     "celery.worker.strategy": logging.WARNING,
     "celery.worker.request": logging.WARNING,  # a line for each message that expired
     "celery.beat": logging.WARNING,

@@ -67,6 +67,11 @@ class Site(Base):
     scheduled_since: Mapped[datetime] = mapped_column(
         Timestamp, server_default=text("now()"), comment="slots before it are not made up"
     )
+    filter_id: Mapped[UUID] = mapped_column(
+        Uuid,
+        server_default=text("gen_random_uuid()"),
+        comment="names its Bloom filter in Redis; another one has forgotten everything",
+    )
 
 
 class Crawl(Base):
@@ -87,12 +92,21 @@ class Crawl(Base):
             "id",
             postgresql_where=text("judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')"),
         ),
+        Index(
+            "crawls_uncleared_idx",
+            "id",
+            postgresql_where=text(
+                "filter_id IS NOT NULL AND cleared_at IS NULL AND status IN ('completed', 'stopped', 'failed')"
+            ),
+        ),
     )
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
     slot: Mapped[datetime] = mapped_column(Timestamp, comment="the scheduled time it stands for")
-    trigger: Mapped[str] = mapped_column(Text, comment="schedule, manual, or replay (of dead pages)")
+    trigger: Mapped[str] = mapped_column(
+        Text, comment="schedule, manual, replay (of dead pages), or reextract (of archived ones)"
+    )
     status: Mapped[str] = mapped_column(Text, server_default=text("'planned'"))
     definition: Mapped[dict[str, Any]] = mapped_column(JSON, comment="as it was when the crawl was planned")
     definition_hash: Mapped[str] = mapped_column(Text)
@@ -100,6 +114,13 @@ class Crawl(Base):
     concurrency: Mapped[int] = mapped_column(Integer)
     fresh_after: Mapped[datetime | None] = mapped_column(
         Timestamp, comment="products fetched later than this are not fetched again; null: all are"
+    )
+    stale_before: Mapped[datetime | None] = mapped_column(
+        Timestamp,
+        comment="until then, by their own interval; fetched earlier, they are in any case; null: no such interval",
+    )
+    whole_before: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="products read no later than this are asked for without validators"
     )
     created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     started_at: Mapped[datetime | None] = mapped_column(Timestamp)
@@ -126,6 +147,7 @@ class Crawl(Base):
     invalid: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     dropped: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     fresh: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="of unchanged: not asked again")
+    not_modified: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="of unchanged: answered 304")
     fetches: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="pages tried, retries included")
     retries: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     links_cut: Mapped[int] = mapped_column(
@@ -144,6 +166,16 @@ class Crawl(Base):
     )
     accepted_at: Mapped[datetime | None] = mapped_column(
         Timestamp, comment="when it was taken as the new usual: nothing before it counts any more"
+    )
+
+    filter_id: Mapped[UUID | None] = mapped_column(
+        Uuid, comment="the Bloom filter it asks; null: finished pages stay in the frontier"
+    )
+    cleared_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="when its last finished pages left the frontier"
+    )
+    products_listed: Mapped[int | None] = mapped_column(
+        Integer, comment="about how many its listings named; null: not counted"
     )
 
 
@@ -212,6 +244,15 @@ class Page(Base):
     discovered_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     fetched_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last good answer")
     settled_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last verdict")
+    etag: Mapped[str | None] = mapped_column(Text, comment="a product page's, as it came")
+    last_modified: Mapped[str | None] = mapped_column(Text, comment="likewise")
+    read_by: Mapped[int | None] = mapped_column(
+        BigInteger, comment="what read it whole; null: it is asked for without validators"
+    )
+    read_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when it was last read whole")
+    revisit_s: Mapped[int | None] = mapped_column(
+        Integer, comment="the page's own interval; null: the definition's is every page's"
+    )
 
 
 class Host(Base):
@@ -318,7 +359,9 @@ class Product(Base):
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
     external_id: Mapped[str] = mapped_column(Text, comment="the shop's own id, or the page's canonical URL")
-    page_id: Mapped[int] = mapped_column(ForeignKey("pages.id"), comment="the page it is read from")
+    page_id: Mapped[int] = mapped_column(
+        BigInteger, comment="the page it is read from, which may have left the frontier"
+    )
     crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the last crawl that wrote it")
     url: Mapped[str] = mapped_column(Text)
     data: Mapped[dict[str, Any]] = mapped_column(JSONB)
@@ -345,6 +388,47 @@ class ProductVersion(Base):
     valid_from: Mapped[datetime] = mapped_column(Timestamp)
     valid_to: Mapped[datetime] = mapped_column(Timestamp)
     crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the crawl that saw the change")
+
+
+class ChangeRow(Base):
+    """An entry of the feed: what became of a product, and with which version; see `scraper.stores.changes`. No foreign
+    keys: each would be checked for every product of a first crawl."""
+
+    __tablename__ = "changes"
+
+    id: Mapped[int] = mapped_column(
+        BigInteger, Identity(always=True), primary_key=True, comment="the position in the feed"
+    )
+    product_id: Mapped[int] = mapped_column(BigInteger)
+    crawl_id: Mapped[int] = mapped_column(BigInteger)
+    at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    site_id: Mapped[int] = mapped_column(Integer)
+    version: Mapped[int] = mapped_column(Integer, comment="the product's, after it")
+    previous_version: Mapped[int | None] = mapped_column(Integer, comment="null: its content is no other")
+    event: Mapped[str] = mapped_column(Text, comment="new, changed, delisted, relisted")
+
+
+class ConsumerRow(Base):
+    """How far somebody has read the feed, who leaves that to us."""
+
+    __tablename__ = "consumers"
+
+    name: Mapped[str] = mapped_column(Text, primary_key=True)
+    site: Mapped[str] = mapped_column(Text, primary_key=True, comment="empty: all sites")
+    position: Mapped[int] = mapped_column(BigInteger, comment="has read so far")
+    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    read_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+
+
+class FeedRow(Base):
+    """The feed itself, in one row."""
+
+    __tablename__ = "feed"
+    __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
+
+    id: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False, server_default=text("1"))
+    trimmed: Mapped[int] = mapped_column(BigInteger, comment="changes up to this position are forgotten")
+    trimmed_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when the last one of these was made")
 
 
 class CrawlQuality(Base):
@@ -432,3 +516,48 @@ class AlertRow(Base):
     )
     done_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when all had it, or it was given up")
     error: Mapped[str | None] = mapped_column(Text, comment="which recipients could not be reached last time")
+
+
+class ArchiveSegment(Base):
+    """A file of archived pages; see `scraper.stores.archive`."""
+
+    __tablename__ = "archive_segments"
+    __table_args__ = (Index("archive_segments_empty_idx", "created_at", postgresql_where=text("pages = 0")),)
+
+    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    place: Mapped[str] = mapped_column(Text, comment="a folder, or s3://bucket/prefix")
+    key: Mapped[str] = mapped_column(Text, comment="the file within its place")
+    codec: Mapped[str] = mapped_column(Text, comment="gzip or zstd")
+    pages: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="rows of archived_pages")
+    bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    stored_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="null: its file may not be whole")
+    doomed_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="since then its file may be gone")
+
+
+class ArchivedPage(Base):
+    """A page's answer, as a record of a segment."""
+
+    __tablename__ = "archived_pages"
+    __table_args__ = (Index("archived_pages_site_id_fetched_at_idx", "site_id", "fetched_at"),)
+
+    segment_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    start: Mapped[int] = mapped_column(
+        BigInteger, primary_key=True, autoincrement=False, comment="the first byte of its record"
+    )
+    size: Mapped[int] = mapped_column(Integer, comment="of its record, in bytes")
+    body_bytes: Mapped[int] = mapped_column(Integer, comment="unpacked")
+    captured_size: Mapped[int] = mapped_column(
+        Integer,
+        server_default=text("0"),
+        comment="of the record right behind it, in bytes: what a browser captured; 0: nothing",
+    )
+    site_id: Mapped[int] = mapped_column(Integer)
+    page_id: Mapped[int] = mapped_column(BigInteger)
+    crawl_id: Mapped[int] = mapped_column(BigInteger)
+    kind: Mapped[str] = mapped_column(Text)
+    url: Mapped[str] = mapped_column(Text)
+    final_url: Mapped[str | None] = mapped_column(Text, comment="where it was answered; null: at its own URL")
+    http_status: Mapped[int] = mapped_column(SmallInteger)
+    content_hash: Mapped[UUID | None] = mapped_column(Uuid, comment="of what was extracted")
+    fetched_at: Mapped[datetime] = mapped_column(Timestamp)

@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PACED_COST = 0.25  # of a page that waits for its host's turn, and so costs no more than memory
-LEAST_COST = 1 / 8  # of a batch: its thread
+PACED_COST = 1 / 16  # of a page that waits for its host's turn, and so costs no more than memory
+LEAST_COST = 1 / 32  # of a batch: its thread
 
 
 class Place:
@@ -21,10 +21,11 @@ class Place:
     their host's turn; so a batch does not keep others out for as long as its slowest host takes. `coming` until its first
     pages wait for their turn: less urgent batches do not begin meanwhile, or they would be served first."""
 
-    __slots__ = ("_freed", "coming", "cost", "level")
+    __slots__ = ("_freed", "browser", "coming", "cost", "level")
 
-    def __init__(self, level: int, freed: Callable[[], None]) -> None:
-        self.level, self.cost, self.coming, self._freed = level, 1.0, True, freed
+    def __init__(self, level: int, freed: Callable[[], None], *, browser: bool = False) -> None:
+        self.browser, self.level = browser, level
+        self.cost, self.coming, self._freed = 1.0, True, freed
 
     def came(self) -> None:
         self.coming = False

@@ -1,13 +1,16 @@
 """The places of a worker, given out by urgency. A batch waits in a thread of its own until its last page is stored.
 
 A thread costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority has all the places,
-less those of batches that are at least as urgent. With 16 places and 16 batches of low priority under way, one of high
-priority begins at once, and the next one of low priority waits until fewer than 16 are under way in all. Messages that wait
+less those of batches that are at least as urgent. With 8 places and 8 batches of low priority under way, one of high
+priority begins at once, and the next one of low priority waits until fewer than 8 are under way in all. Messages that wait
 here (read, not yet acknowledged) go by priority, then in the order in which they came; and while an urgent one is being
 claimed, a lesser one that came right behind it does not overtake it.
 
 A batch takes up a whole place at first, and less as it goes on (`scraper.places.Place`): what waits for slow hosts leaves
-room for what could be fetched meanwhile. So 256 batches may be under way in 32 places, at the most.
+room for what could be fetched meanwhile. So 256 batches may be under way in 8 places, at the most.
+
+Batches for browsers have places of their own, few of them (`browser_places`): what a browser cannot show soon shall not be
+claimed, nor keep out what needs none.
 
 This is Celery's `threads` pool but for that order. Whoever asks for another (`-P solo`, `-P processes`) gets batches in the
 order in which the broker gives them out.
@@ -28,7 +31,7 @@ from celery.concurrency.base import apply_target
 
 from scraper import places, settings
 from scraper.places import LEAST_COST, Place
-from scraper.policy.routing import PRIORITY_LEVELS, level_of_message, may_begin
+from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of_message, may_begin
 
 Call = Callable[[], Any]
 
@@ -40,7 +43,11 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         self._zero_is_first = not settings.load().broker_is_amqp
         self._lock = threading.Lock()
         self._came = count()
-        self._waiting: list[tuple[int, int, Future[Any], Call]] = []
+        self._waiting: dict[bool, list[tuple[int, int, Future[Any], Call]]] = {
+            False: [],
+            True: [],
+        }  # for browsers: True
+        self._browser_places = 0
         self._under_way: set[Place] = set()
 
     def on_apply(
@@ -52,41 +59,50 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         accept_callback: Any = None,
         **_: Any,
     ) -> Any:
-        level = self._level(args or ())
+        level, browser = self._level(args or ()), for_browsers(_queue(args or ()))
         future: Future[Any] = Future()
 
         def call() -> Any:
             return apply_target(target, args, kwargs, callback, accept_callback)
 
         with self._lock:
-            heapq.heappush(self._waiting, (-level, next(self._came), future, call))
+            heapq.heappush(self._waiting[browser], (-level, next(self._came), future, call))
         self._begin()
         return thread.ApplyResult(future)
 
     def on_stop(self) -> None:
         """What waits here was not acknowledged and goes back; what is under way ends."""
         with self._lock:
-            self._waiting.clear()
+            for waiting in self._waiting.values():
+                waiting.clear()
         super().on_stop()
 
     def _begin(self) -> None:
         with self._lock:
-            while self._waiting and self._may_begin(-self._waiting[0][0]):
-                below, _, future, call = heapq.heappop(self._waiting)
-                place = Place(-below, self._begin)
-                self._under_way.add(place)
-                self.executor.submit(self._run, place, future, call)
+            for browser, waiting in self._waiting.items():
+                while waiting and self._may_begin(-waiting[0][0], browser):
+                    below, _, future, call = heapq.heappop(waiting)
+                    place = Place(-below, self._begin, browser=browser)
+                    self._under_way.add(place)
+                    self.executor.submit(self._run, place, future, call)
 
-    def _may_begin(self, level: int) -> bool:
-        if any(place.coming and place.level > level for place in self._under_way):
+    def _may_begin(self, level: int, browser: bool) -> bool:
+        beside = [place for place in self._under_way if place.browser is browser]
+        if any(place.coming and place.level > level for place in beside):
             return False
-        return may_begin(level, self._begun(), self.limit)
-
-    def _begun(self) -> Mapping[int, float]:
         begun: dict[int, float] = defaultdict(float)
-        for place in self._under_way:
+        for place in beside:
             begun[place.level] += place.cost
-        return begun
+        return may_begin(level, begun, self._places(browser))
+
+    def _places(self, browser: bool) -> int:
+        if not browser:
+            return int(self.limit)
+        if not self._browser_places:
+            from scraper.fetch import chromium
+
+            self._browser_places = browser_places(chromium.pages_here(settings.load()))
+        return self._browser_places
 
     def _run(self, place: Place, future: Future[Any], call: Call) -> None:
         try:
@@ -104,3 +120,18 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         request = args[2] if len(args) > 2 and isinstance(args[2], Mapping) else {}
         priority = (request.get("delivery_info") or {}).get("priority")
         return level_of_message(priority, zero_is_first=self._zero_is_first)
+
+
+def browser_places(pages: int) -> int:
+    """For batches of five pages, where so many are open at once: two or three rounds of them are claimed ahead.
+
+    >>> [browser_places(pages) for pages in (1, 2, 4, 8)]
+    [1, 2, 3, 5]
+    """
+    return 1 + pages // 2
+
+
+def _queue(args: tuple[Any, ...]) -> str:
+    """Where the message came from, by what Celery hands over."""
+    request = args[2] if len(args) > 2 and isinstance(args[2], Mapping) else {}
+    return str((request.get("delivery_info") or {}).get("routing_key") or "")

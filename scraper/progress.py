@@ -91,6 +91,10 @@ def summary(progress: Progress) -> str:
         + f"; {c.fetches:,} fetches, {c.retries:,} of them to be retried",
         f"  products: {c.products_new:,} new, {c.products_changed:,} changed, {progress.products_delisted:,} delisted",
     ]
+    if c.not_modified:
+        lines.append(
+            f"  {c.not_modified:,} product pages answered 304: unchanged, and not read again (`--refetch` reads all)"
+        )
     if c.fresh:
         lines.append(
             f"  {c.fresh:,} product pages were fetched less than the site's `revisit` age ago and were not asked again"

@@ -5,7 +5,8 @@ what it saw in sums (`keep`, every two seconds), and a strike at once. Refuses t
 on the list, and anything while Redis is away. There is no answer "go without": it lends, or raises `NoProxyError`.
 
 Identities (proxy, cookies, headers) are this process's own and in memory: two processes never share one, and a process
-that ends takes its visitors with it. Logins, which must outlive a process, will need them in Redis, encrypted.
+that ends takes its visitors with it. Those of accounts outlive it, and are kept by `scraper.logins`: here an account only
+has a proxy of its own, the same in every process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from scraper.domain import ProxySignal
 from scraper.errors import DeferredError, NoProxyError
 from scraper.fetch.cookies import CookieJar
 from scraper.fetch.via import Via
-from scraper.policy.proxies import Chooser, Health, Need, Proxy, free_at
+from scraper.policy.proxies import Chooser, Health, Need, Proxy, free_at, steady
 from scraper.stores.proxies import EVERYWHERE, ProxyHealth, Tally
 from scraper.stores.proxy_file import ProxyFile
 
@@ -36,6 +37,7 @@ HOST_KEPT_S = 60.0  # a host that nobody asked for so long is no longer read eve
 DOUBTS_MAX, AVOIDED_S = 3, 10.0
 WAIT_MIN_S, WAIT_MAX_S = 5.0, 120.0
 SAID_EVERY_S = 60.0
+ACCOUNTS_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class ProxyPool:
         self._whole: dict[str, Health] = {}
         self._choosers: dict[tuple[str, str | None, str], tuple[float, Chooser]] = {}
         self._identities: dict[tuple[int, str, str | None], _Identity] = {}
+        self._accounts: dict[tuple[str, str, str | None, str], tuple[Chooser, Proxy]] = {}
         self._tallies: defaultdict[str, defaultdict[str, Tally]] = defaultdict(lambda: defaultdict(Tally))
         self._doubts: defaultdict[str, dict[str, tuple[int, float]]] = defaultdict(dict)
         self._good: dict[tuple[str, str], float] = {}
@@ -80,6 +83,8 @@ class ProxyPool:
         now = monotonic()
         known.used_at = now
         chooser = self._chooser(need, host, known, now)
+        if need.account is not None:
+            return self._steady(need, need.account, host, known, chooser, now, without)
         avoided = {*without, *self._suspects(host, now)}
         key = need.site_id, need.pool, need.region
         before = self._identities.get(key)
@@ -97,6 +102,28 @@ class ProxyPool:
         via = Via(proxy, CookieJar())
         self._identities[key] = _Identity(via, now + need.sticky_s, need.sticky_requests - 1)
         return via
+
+    def _steady(
+        self,
+        need: Need,
+        account: str,
+        host: str,
+        known: _Known,
+        chooser: Chooser,
+        now: float,
+        without: Collection[str],
+    ) -> Via:
+        """That of an account: its own for as long as that is free, whose cookies are the caller's."""
+        key = account, need.pool, need.region, host
+        before = self._accounts.get(key)
+        if before is None or before[0] is not chooser or before[1].id in without:
+            proxy = steady(account, [one for one in chooser.free if one.id not in without])
+            if proxy is None:
+                raise self._none(need, host, known, now, without)
+            if len(self._accounts) >= ACCOUNTS_MAX:
+                self._accounts.clear()
+            before = self._accounts[key] = chooser, proxy
+        return Via(before[1])
 
     def asked(self, via: Via, host: str, requests: int = 1) -> None:
         """Requests that say nothing about the proxy, or about whom nobody can tell yet."""

@@ -1,16 +1,18 @@
 """Takes back what was lost: expired leases become due pages again, crawls whose last message was lost end, and so do
-crawls in which nothing has happened for hours. What is known of crawls' course is made coarser with time, and forgotten."""
+crawls in which nothing has happened for hours. What is known of crawls' course is made coarser with time, and forgotten;
+changes are forgotten too, and finished pages leave the frontier where a filter remembers them."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 import structlog
 
+from scraper.dedup import clear
 from scraper.discover import dispatch_message
 from scraper.domain import CrawlStatus, Message
 from scraper.finish import finish_message
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier, throughput
+from scraper.stores import changes, crawls, frontier, throughput
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import retried
 
@@ -33,6 +35,7 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
     pages, drained = retried(work)
     retried(lambda: _end_stalled(engine, settings))
     retried(lambda: _tidy(engine, settings))
+    clear(engine, settings)
     if pages:
         log.warning("leases taken back", pages=pages)
     messages = [finish_message(crawl_id) for crawl_id in drained]
@@ -42,6 +45,8 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
 def _tidy(engine: sa.Engine, settings: Settings) -> None:
     with engine.begin() as connection:
         throughput.tidy(connection, settings.throughput_days)
+    with engine.begin() as connection:
+        changes.trim(connection, settings.changes_days)
 
 
 def _end_stalled(engine: sa.Engine, settings: Settings) -> None:

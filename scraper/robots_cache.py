@@ -9,10 +9,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Protocol
 
-from scraper.crawl_context import CrawlContext
 from scraper.domain import Outcome, ProxySignal
 from scraper.errors import FetchError
-from scraper.fetch.http import BeforeHop, HttpFetcher
+from scraper.fetch.http import BeforeHop, FetchPolicy, HttpFetcher
 from scraper.fetch.robots import RobotsRules, Unavailable, fetch_robots, origin_of, rules_from
 from scraper.fetch.via import Via
 from scraper.policy.proxies import answer_signal
@@ -23,6 +22,15 @@ ORIGINS_MAX = 5000
 
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
+
+
+class Asking(Protocol):
+    """In whose name it is asked for: a crawl's context, or a call's."""
+
+    @property
+    def policy(self) -> FetchPolicy: ...
+    @property
+    def robots_agent(self) -> str: ...
 
 
 class Texts(Protocol):
@@ -40,7 +48,7 @@ class RobotsCache:
         self._fetching: dict[str, asyncio.Lock] = {}
 
     async def rules(
-        self, url: str, context: CrawlContext, turn: Turn, before_hop: BeforeHop, via: Via | None = None
+        self, url: str, context: Asking, turn: Turn, before_hop: BeforeHop, via: Via | None = None
     ) -> RobotsRules | None:
         """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request;
         `before_hop` waits for that of each further one.
@@ -73,7 +81,7 @@ class RobotsCache:
         return known if known is not None and known[0] > asyncio.get_running_loop().time() else None
 
     async def _look_up(
-        self, url: str, origin: str, context: CrawlContext, turn: Turn, before_hop: BeforeHop, via: Via | None
+        self, url: str, origin: str, context: Asking, turn: Turn, before_hop: BeforeHop, via: Via | None
     ) -> tuple[RobotsRules | None, bool]:
         """The rules, and whether they are certain: a 403, which allows everything (RFC 9309 2.3.1.3), may mean the proxy
         it came through. Such an answer is not shared, and not believed for long."""

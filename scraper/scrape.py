@@ -17,11 +17,12 @@ from itertools import islice
 import structlog
 
 from scraper import away
+from scraper.archive import Archive
 from scraper.batch import Batch, Tried
 from scraper.crawl_context import CrawlContext
 from scraper.domain import Fetched, Kind, LeasedPage, Move, Outcome, Settled, Status, Verdict
 from scraper.effects import effects_of
-from scraper.errors import DeferredError, FetchError, NoProxyError
+from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
 from scraper.fetch.gate import Gate
 from scraper.fetch.gates import Gates
@@ -33,10 +34,13 @@ from scraper.policy.retry_after import retry_after_s
 from scraper.policy.urls import host_of
 from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
 from scraper.readings import Readings
+from scraper.revisit import after_read, after_same
+from scraper.stores.archive import Spooled
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.settle import SettledPage
 from scraper.stores.throughput import Effort
 from scraper.telling import Telling
+from scraper.together import Together
 from scraper.visit import Visits
 from scraper.writer import Writer
 
@@ -50,6 +54,7 @@ EXCERPT_CHARS = 500
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
 ERROR_CHARS = 500
+_NOT_MODIFIED = 304
 _FREE = Verdict(Status.DUE, 0.0, charged=False)
 
 
@@ -75,6 +80,7 @@ class Scraper:
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,
         telling: Telling | None = None,
+        archive: Archive | None = None,
     ) -> None:
         self._visits = visits
         self._ladders = ladders
@@ -85,6 +91,8 @@ class Scraper:
         self._readings = Readings()
         self._rng = rng
         self._telling = telling or Telling()
+        self._archive = archive
+        self._together = Together(self._read)
 
     async def batch(self, batch: Batch) -> None:
         """Settles every page of a batch. Returns when the last of them is stored."""
@@ -114,6 +122,8 @@ class Scraper:
             for gate, pages in batch.queued.items():  # none, unless the batch was given up
                 gate.pending -= len(pages)
         await batch.pending.stored.wait()
+        if batch.spool is not None and self._archive is not None:
+            await self._archive.finish(batch.spool)
 
     async def hand_back(self, batch: Batch) -> None:
         """Settles what is not begun as untried, at once. What is under way goes on."""
@@ -150,10 +160,23 @@ class Scraper:
             url = tried.final_url or page.url
             levels = self._ladders.level
             stored = effects_of(
-                settled, page, tried.extracted, url, context, levels, judged.news, tried.reading, effort
+                settled,
+                page,
+                tried.extracted,
+                url,
+                context,
+                levels,
+                judged.news,
+                tried.reading,
+                effort,
+                tried.next_visit,
             )
+            if tried.spooled is not None:
+                stored = replace(stored, spooled=tried.spooled)
         else:
-            stored = SettledPage(settled, news=judged.news, reading=tried.reading, effort=effort)
+            stored = SettledPage(
+                settled, news=judged.news, reading=tried.reading, effort=effort, next_visit=tried.next_visit
+            )
         site = "" if isinstance(context, Tried) else context.site.name
         self._telling.settled(batch, page, site, tried, judged.verdict)
         self._writer.put(stored, batch.pending)
@@ -188,8 +211,12 @@ class Scraper:
                 news = blocked_news(page, way, tried.sign)
             if free is not None:
                 return tried, Judged(*free, news)
-        elif tried.outcome is Outcome.FETCHED:
+        elif tried.outcome in (Outcome.FETCHED, Outcome.NOT_MODIFIED):
             news = good_news(page, way)
+        elif (
+            tried.outcome is Outcome.LOGGED_OUT and tried.delay_s is not None
+        ):  # the login has run out: no page's fault
+            return tried, Judged(Verdict(Status.DUE, tried.delay_s, charged=False))
         return tried, Judged(await self._verdict(tried, gate, page, context.retry), None, news)
 
     async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, retry: RetryPolicy) -> Verdict:
@@ -227,13 +254,16 @@ class Scraper:
             with self._telling.fetch(batch, page, trip):
                 fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
             effort.seconds, effort.bytes = asyncio.get_running_loop().time() - trip.began, len(fetched.body)
-            with self._telling.extract(page):
-                tried = self._read(page, fetched, context, way, trip)
+            tried = await self._together(page, fetched, context, way, trip)
             if page.blocked and trip.via is not None:
                 await self._visits.resolve(page, trip.via, there=tried.outcome is Outcome.FETCHED)
+            if context.site.archive is not None and tried.outcome is Outcome.FETCHED:
+                tried = replace(tried, spooled=await self._put_aside(batch, page, fetched, context))
             return tried
         except NoProxyError as none:
             return Tried(Outcome.NO_PROXY, error=none.reason, delay_s=none.delay_s * self._rng.uniform(1.0, 1.5))
+        except NoLoginError as none:
+            return Tried(Outcome.NO_LOGIN, error=none.reason, delay_s=none.delay_s)
         except DeferredError as deferred:
             return Tried(Outcome.DEFERRED, delay_s=deferred.delay_s)
         except FetchError as error:
@@ -264,15 +294,33 @@ class Scraper:
             trip.end()
             batch.visits.discard(lane)
 
+    async def _put_aside(
+        self, batch: Batch, page: LeasedPage, fetched: Fetched, context: CrawlContext
+    ) -> Spooled | None:
+        if self._archive is None or context.site.archive is None:
+            return None
+        if batch.spool is None:
+            batch.spool = self._archive.spool()
+        if batch.spool is None:
+            return None
+        return await self._archive.add(batch.spool, page, fetched, context.site_id, context.site.archive)
+
     def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip) -> Tried:
+        with self._telling.extract(page):
+            return self._made_of(page, fetched, context, way, trip)
+
+    def _made_of(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip) -> Tried:
         block = context.block_of(fetched)
         if block is not None and (block.by != "status" or way.above is not None):  # else an ordinary refusal
             blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=trip.began)
             return replace(blocked, sign=block.sign)
         wish_s = retry_after_s(fetched.headers, context.now())
-        outcome = outcome_of_status(fetched.status, retry_after=wish_s is not None)
+        outcome = outcome_of_status(fetched.status, retry_after=wish_s is not None, conditional=fetched.conditional)
+        if outcome is Outcome.NOT_MODIFIED:
+            return Tried(outcome, fetched.status, fetched.url, next_visit=after_same(page, context))
         if outcome is not Outcome.FETCHED:
-            error = None if outcome is Outcome.NOT_MODIFIED else f"the server answered {fetched.status}"
+            unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""
+            error = f"the server answered {fetched.status}{unasked}"
             return _useless(outcome, fetched, error, delay_s=wish_s, began=trip.began)
         extracted = context.extractor.extract(page.kind, fetched, page_url=page.url, depth=page.depth)
         reading = self._readings.of(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
@@ -288,7 +336,8 @@ class Scraper:
                 self._visits.suspect(page, trip.via)
             suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
             return replace(suspected, sign=block.sign, suspicion=True)
-        return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted, reading=reading)
+        visit = after_read(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
+        return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted, reading=reading, next_visit=visit)
 
 
 def _useless(

@@ -1,5 +1,8 @@
 """From the environment to one frozen `Settings`: the only module that reads environment variables.
 
+Any setting may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kubernetes and systemd. `docker
+inspect` shows an environment, and children inherit it; a file they do not.
+
 `DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under `SCRAPER_HOME` are
 meant (see `scraper.embedded`, which starts them). Everything else has a default that suits one machine.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -15,12 +19,41 @@ from typing import Literal
 from urllib.parse import quote
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from scraper import secret_files
 from scraper.errors import ConfigError
 
 BROKER_SCHEMES = ("amqp://", "amqps://", "redis://", "rediss://", "unix://")
+FILE_MAX_BYTES = 10_000
 SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
+_MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
+
+
+class FromFiles(PydanticBaseSettingsSource):
+    """The settings that files hold. A line end after the value is none of it. Raises `ConfigError`, without the value."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
+        name = variable(field_name, field)
+        path = os.environ.get(f"{name}_FILE")
+        if not path:
+            return None, field_name, False
+        if os.environ.get(name):
+            raise ConfigError(f"environment variables {name} and {name}_FILE: one of them only")
+        value = secret_files.read_text(Path(path), f"{name}_FILE", FILE_MAX_BYTES).strip()
+        if not value:
+            raise ConfigError(f"{path}: is empty ({name}_FILE)")
+        return value, field.alias or field_name, False
+
+    def __call__(self) -> dict[str, str]:
+        found = (self.get_field_value(field, name) for name, field in self.settings_cls.model_fields.items())
+        return {name: value for value, name, _ in found if value is not None}
+
+
+def variable(name: str, field: FieldInfo) -> str:
+    """The environment variable of a field."""
+    return field.alias or f"SCRAPER_{name.upper()}"
 
 
 class Settings(BaseSettings):
@@ -37,16 +70,30 @@ class Settings(BaseSettings):
     )
     proxy_list: Path | None = Field(None, alias="PROXY_LIST", description="a secret file of proxies, one URL a line")
 
+    accounts: Path | None = Field(None, description="a secret file of the accounts that sites log in with")
+    secret_key: str | None = Field(
+        None,
+        repr=False,
+        description="seals logins in Redis, the same for all workers; unset: made once, in SCRAPER_HOME",
+    )
     alerts: Path | None = Field(
         None, description="a secret file of who is told of suspect and failed crawls, one address a line"
     )
 
+    archive: str | None = Field(
+        None, description="where raw pages are kept: a folder, or s3://bucket/prefix; unset: SCRAPER_HOME/archive"
+    )
+    archive_codec: Literal["gzip", "zstd"] = Field("gzip", description="how archived pages are compressed")
     schedules: bool = Field(
         True, description="false: a coordinator opens no scheduled crawl, only serves those there are"
     )
     user_agent: str = Field(
         "Mozilla/5.0 (compatible; scraper/0.1; shop catalogue crawler)", description="sent where a site says no other"
     )
+    functions: str | None = Field(None, description="the modules whose async functions may be called on workers")
+    client_init: str | None = Field(None, description="MODULE:FUNCTION that makes the workers' own client for them")
+    input_timeout_s: float = Field(60, gt=0, description="one input of a call, its hosts' turns not counted")
+    result_max_bytes: int = Field(1_000_000, ge=100, le=16_000_000, description="what a call returns for one input")
     lease_s: float = Field(45, ge=5, le=600, description="how long a silent worker keeps its pages")
     batch_pages: int = Field(100, ge=1, le=1000, description="pages in one message at the most")
     horizon_s: float = Field(10, ge=1, le=30, description="how long one batch should last at the most")
@@ -60,13 +107,32 @@ class Settings(BaseSettings):
     attempts_max: int = Field(
         4, ge=1, le=20, description="tries of a page before it is dead; twice as many by its host's fault"
     )
+    chromium: Path | None = Field(
+        None, description="the browser of browser workers; unset: chromium or google-chrome on PATH"
+    )
+    browser_pages: int | None = Field(
+        None, ge=1, le=64, description="pages at once in a browser worker's process; unset: by cores and memory"
+    )
+    browser_context_pages: int = Field(
+        20, ge=1, le=10_000, description="pages that an identity's context serves at the most"
+    )
+    browser_restart_pages: int = Field(
+        500, ge=1, le=1_000_000, description="pages after which a browser is started anew"
+    )
+    browser_memory_max_mb: int = Field(2048, ge=256, description="a browser that has grown larger is started anew")
     stop_s: float = Field(20, ge=0, le=600, description="for pages under way once a worker is told to stop")
     stalled_s: float = Field(21600, ge=60, description="a crawl in which nothing happens for so long is ended")
     throughput_days: int = Field(14, ge=1, le=3650, description="how long the course of crawls is kept")
+    changes_days: int = Field(30, ge=1, le=3650, description="how long the feed of changes is kept")
+    changes_stream: str | None = Field(None, description="a Redis Stream that gets every change; unset: none")
+    changes_stream_max: int = Field(100_000, ge=100, description="about how many changes the stream holds")
     away_s: float = Field(600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3")
     memory_max_mb: int = Field(1024, ge=0, description="a process that has grown larger starts anew; 0: never")
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a tty, else json")
+    heartbeat: Path | None = Field(
+        None, description="a file that a coordinator, worker or beat touches each second while it is well"
+    )
     metrics_host: str = Field("127.0.0.1", description="where this process serves its metrics")
     metrics_port: int | None = Field(
         None, ge=0, le=65535, description="of a worker process's own metrics; 0: any free one; unset: none"
@@ -76,13 +142,27 @@ class Settings(BaseSettings):
     flower_password: str | None = Field(None, description="unset: made once and kept in SCRAPER_HOME")
     flower_metrics: Literal["login", "public", "off"] = Field("login", description="who may read Flower's /metrics")
 
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return named["init_settings"], FromFiles(settings_cls), named["env_settings"]
+
     @field_validator(
         "database_url",
         "redis_url",
         "broker_url",
         "proxy_list",
+        "chromium",
+        "browser_pages",
         "metrics_port",
         "alerts",
+        "archive",
+        "changes_stream",
+        "accounts",
+        "secret_key",
+        "heartbeat",
+        "client_init",
         "flower_password",
         mode="before",
     )
@@ -119,6 +199,29 @@ class Settings(BaseSettings):
             "must be one address that starts with amqp:// or amqps:// (RabbitMQ), redis://, rediss:// or unix://"
         )
 
+    @field_validator("functions")
+    @classmethod
+    def _names_modules(cls, value: str | None) -> str | None:
+        for name in (value or "").replace(",", " ").split():
+            if not _MODULE(name):
+                raise ValueError(
+                    f"{name!r} is not a module's name; names are separated by commas: shop_checks,my.tools"
+                )
+        return value
+
+    @field_validator("client_init")
+    @classmethod
+    def _names_a_function(cls, value: str | None) -> str | None:
+        module, _, name = (value or "a:a").partition(":")
+        if not (_MODULE(module) and name.isidentifier()):
+            raise ValueError("must be MODULE:FUNCTION, such as shop_checks:client")
+        return value
+
+    @property
+    def function_modules(self) -> tuple[str, ...]:
+        """The allow-list of calls."""
+        return tuple((self.functions or "").replace(",", " ").split())
+
     @property
     def embedded(self) -> bool:
         """True where at least one server is ours to start."""
@@ -127,6 +230,14 @@ class Settings(BaseSettings):
     @property
     def home_dir(self) -> Path:
         return self.home.absolute()
+
+    @property
+    def archive_place(self) -> str | None:
+        """Where raw pages are kept. With a PostgreSQL that others may use as well, a folder of this machine is not taken for
+        granted: they would look for the pages in folders of their own."""
+        if self.archive is None and self.database_url is None:
+            return str(self.home_dir / "archive")
+        return self.archive
 
     @property
     def targets_dir(self) -> Path:
@@ -181,6 +292,11 @@ def load() -> Settings:
             variable = name if name.isupper() else f"SCRAPER_{name.upper()}"
             lines.append(f"environment variable {variable}: {problem['msg'].removeprefix('Value error, ')}")
         raise ConfigError("\n".join(lines)) from None
+
+
+def notify_socket() -> str | None:
+    """Where systemd wants to hear of this process (`Type=notify`), in its own variable."""
+    return os.environ.get("NOTIFY_SOCKET") or None
 
 
 def tracing_to() -> str | None:

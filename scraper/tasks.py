@@ -15,6 +15,8 @@ from scraper.discover import discover as discover_step
 from scraper.dispatch import dispatch as dispatch_step
 from scraper.finish import finish as finish_step
 from scraper.plan import plan as plan_step
+from scraper.prune import prune as prune_step
+from scraper.publish import publish as publish_step
 from scraper.reap import reap as reap_step
 from scraper.sending import depth, hint, send
 
@@ -69,6 +71,18 @@ def alert() -> None:
 
 
 @app.task(base=Step)
+def prune() -> None:
+    """Tick: forgets archived pages that have been kept long enough."""
+    prune_step(coordinator.engine())
+
+
+@app.task(base=Step)
+def publish() -> None:
+    """Tick: adds what has changed to the Redis Stream, where there is one."""
+    send(publish_step(coordinator.engine(), settings.load()))
+
+
+@app.task(base=Step)
 def finish(crawl_id: int) -> None:
     """Ends a crawl whose last page is settled."""
     send(finish_step(coordinator.engine(), crawl_id))
@@ -84,3 +98,9 @@ def fetch_listings(lease_id: str, alone: bool = False) -> None:
 def fetch_products(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of product pages."""
     current.current(hint).work(UUID(lease_id), alone=alone)
+
+
+@app.task(base=Step)
+def call_functions(message: str) -> None:
+    """Runs a user's function for a group of inputs."""
+    current.current(hint).call(message)

@@ -10,7 +10,8 @@
     it was told to end, and does not                            quits (see `scraper.ending`)
 
 `judged` is the policy, and pure. Leases bring back what a process that quits had in its hands. It cannot see a thread that
-holds the interpreter's lock for good: only a supervisor's own check can (`celery inspect ping`).
+holds the interpreter's lock for good: only a supervisor can, by its signs of life (`scraper.heartbeat`). They cease before
+it quits by itself; a supervisor that waits for a minute or two finds the stacks in the log.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, assert_never
 
@@ -30,7 +31,7 @@ import structlog
 from celery.worker import state
 from sqlalchemy.pool import NullPool
 
-from scraper import away, current, migrations
+from scraper import away, current, heartbeat, migrations
 from scraper import settings as settings_module
 from scraper.ending import ending, quit_now
 from scraper.settings import Settings
@@ -46,6 +47,7 @@ CONSUMER_SILENT_S = (
 )
 LOOP_SILENT_MIN_S = 30.0
 LIFE_MIN_S = 10.0  # between two starts of a process whose limit is below its size
+SIGN_S = 15.0  # a loop or consumer that was silent for longer is not well
 PROBE_S = 30.0  # between two looks at PostgreSQL while it answers
 PROBE_MAX_S = 15.0  # and while it does not
 
@@ -97,6 +99,11 @@ def judged(seen: Seen, settings: Settings) -> Order | None:
     return None
 
 
+def well(seen: Seen) -> bool:
+    """Whether a sign of life may be given: neither loop nor consumer stands still."""
+    return seen.loop_silent_s <= SIGN_S and seen.consumer_silent_s <= SIGN_S
+
+
 class Watchdog:
     """`consumer`: whether the consumer of queues gives signs of life (not in a pool that runs tasks in its thread)."""
 
@@ -105,6 +112,7 @@ class Watchdog:
         self._settings = settings
         self._consumer = consumer
         self._process = psutil.Process()
+        self._heartbeat = heartbeat.of_this_process()
         self._began = self._ticked_at = self._awake_since = time.monotonic()
         self._needs = migrations.head()  # of the code as it was loaded; newer files may lie there by now
         self._revision: str | None = None
@@ -134,10 +142,14 @@ class Watchdog:
                 self._awake_since = now
             self._ticked_at = now
             try:
+                seen = self._seen(now)
+                if ending.asked:  # the consumer has stopped, and rightly
+                    seen = replace(seen, consumer_silent_s=0.0)
+                if well(seen):
+                    self._heartbeat.beat()
                 if ending.asked:
                     ending.pressed_for_time(now)
                     continue
-                seen = self._seen(now)
                 order = judged(seen, self._settings)
                 if order is not None:
                     self._obey(order, seen)

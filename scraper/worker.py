@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID, uuid4
 
@@ -24,25 +25,42 @@ import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
 from scraper import away, places
+from scraper.archive import Archive, confirm
 from scraper.batch import Batch
+from scraper.call_context import CallContext, CallContexts
+from scraper.call_fetch import PoliteTransport
+from scraper.call_pages import CallPages
+from scraper.calls import Callers
+from scraper.clients import Clients
 from scraper.crawl_context import CrawlContext, make_context
+from scraper.dedup import Dedup
 from scraper.discover import dispatch_message
+from scraper.dispatch import batch_pages_of
 from scraper.domain import Lease, Message, Outcome, Settled, Status, Verdict
+from scraper.errors import FunctionRefusedError
+from scraper.fetch.browser import Browsers
 from scraper.fetch.gates import Gates
+from scraper.fetch.hop import Hops
 from scraper.fetch.http import HttpFetcher
 from scraper.finish import finish_message
+from scraper.functions import Function, resolve
 from scraper.ladders import Ladders
+from scraper.logins import Logins
 from scraper.places import Place, Places
 from scraper.policy.budget import Override
+from scraper.policy.calls import Group
 from scraper.policy.escalation import HostRoute, Ladder
 from scraper.proxy_pool import ProxyPool
 from scraper.proxy_trips import Trips
 from scraper.robots_cache import RobotsCache
 from scraper.scrape import Scraper
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier, host_routes, hosts
+from scraper.stores import crawls, dedup, frontier, host_routes, hosts
+from scraper.stores.account_file import AccountFile
+from scraper.stores.calls import Groups
 from scraper.stores.database import make_engine, retried
 from scraper.stores.host_routes import RouteKey
+from scraper.stores.logins import LoginStore
 from scraper.stores.proxies import ProxyHealth
 from scraper.stores.proxy_file import ProxyFile
 from scraper.stores.robots import RobotsTexts
@@ -60,7 +78,8 @@ STUCK_MARGIN_S = 30.0
 ALONE_WAIT_S = 15.0  # for others to end: less than an unclaimed lease lives
 GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
-LOW_WATER = 4  # unclaimed batches below which a worker asks for more
+LOW_WATER = 4  # unclaimed batches for each busy worker: from there on it asks for more
+ASK_PAUSE_S = 0.25  # between such questions, unless there are next to none
 CONTEXTS_MAX = 2000
 WEIGH_S = 0.2
 REDIS_CONNECTIONS = 32  # of this process
@@ -70,13 +89,13 @@ Send = Callable[[Sequence[Message]], None]
 
 
 class Claimed(NamedTuple):
-    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; how many batches
-    of its queue nobody has claimed; and what is said of hosts, as it was after a time of our own clock."""
+    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; whether its queue
+    runs low; and what is said of hosts, as it was after a time of our own clock."""
 
     lease: Lease
     ours_until: float
     inactive: set[int]
-    waiting: int
+    low: bool
     asked: float
     said: Said
 
@@ -105,8 +124,10 @@ class Worker:
         self._asking: asyncio.Future[tuple[set[UUID], set[int], Said]] | None = None
         self._turned_at = time.monotonic()
         self._contexts: dict[int, CrawlContext] = {}
+        self._call_contexts = CallContexts(settings)
         self._stopping = False
         self._steered_at = 0.0
+        self._asked_at = 0.0
         self._loop = asyncio.new_event_loop()
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="loop", daemon=True)
@@ -133,10 +154,30 @@ class Worker:
         claimed = self._claim(lease_id, alone)
         if claimed is None:
             return
-        if claimed.waiting < LOW_WATER:
+        if claimed.low:
             self._send([dispatch_message()])
         with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
             asyncio.run_coroutine_threadsafe(self._batch(claimed, places.here()), self._loop).result()
+
+    def call(self, message: str) -> None:
+        """Runs a user's function for a group of inputs; returns when the last result has been sent."""
+        with self._places.beside_others():
+            group, asked = Group.of(message), time.monotonic()
+            try:
+                function = resolve(group.function, self.settings.function_modules)
+                with self.engine.begin() as connection:
+                    said, context = _said(connection), self._call_contexts.of(group.options, connection)
+            except FunctionRefusedError as refused:
+                work = self._callers.refuse(group, str(refused))
+            else:
+                work = self._call(group, context, function, said, asked, places.here())
+            asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _call(
+        self, group: Group, context: CallContext, function: Function, said: Said, asked: float, place: Place | None
+    ) -> None:
+        self._steer(said, asked)
+        await self._callers.run(group, context, function, place)
 
     def _claim(self, lease_id: UUID, alone: bool) -> Claimed | None:
         """Where PostgreSQL does not answer, asks again for as long as a batch may last: else the lease would have to wait
@@ -163,9 +204,17 @@ class Worker:
                 return None
             crawl_ids = {page.crawl_id for page in lease.pages}
             inactive = crawl_ids - crawls.running(connection, list(crawl_ids))
-            waiting = frontier.waiting_batches(connection).get(lease.queue, 0)
+            low = self._low(*frontier.unclaimed(connection, lease.queue))
             said = _said(connection)
-        return Claimed(lease, ours_until, inactive, waiting, asked, said)
+        return Claimed(lease, ours_until, inactive, low, asked, said)
+
+    def _low(self, waiting: int, workers: int) -> bool:
+        """Whether more is to be asked for. As long as there are some, now and then is enough: it costs the same for one."""
+        now = time.monotonic()
+        if waiting > LOW_WATER * workers or (waiting > workers and now < self._asked_at + ASK_PAUSE_S):
+            return False
+        self._asked_at = now
+        return True
 
     @property
     def batches(self) -> int:
@@ -206,20 +255,28 @@ class Worker:
             async with asyncio.timeout(CLOSE_S / 4):
                 await self._gates.sweep()
         await self._proxies.tell_in(CLOSE_S / 8)
+        await self._logins.close(CLOSE_S / 8)
+        await self._callers.aclose()
+        await self._hops.aclose()
+        await self._browsers.aclose()
         await self._fetcher.aclose()
         await self._redis.aclose()
         self._writer.close()
+        self._dedup.close()
+        self._archive.close()
         if self._asking is not None:  # in a thread, which a cancelled keeper leaves behind
             for answered in (await asyncio.wait([self._asking], timeout=CLOSE_S / 4))[0]:
                 answered.exception()  # looked at, or asyncio complains
 
     def _hand_back(self) -> None:
+        self._callers.stop()
         self._handing_back = [asyncio.ensure_future(self._scraper.hand_back(each)) for each in self._batches.values()]
         self._loop.call_later(self.settings.stop_s, self._cut_short)
 
     def _cut_short(self) -> None:
         for batch in self._batches.values():
             batch.cut()
+        self._callers.cut()
         self._writer.give_up_in(GIVE_UP_S)
 
     def _run(self, started: threading.Event) -> None:
@@ -246,15 +303,38 @@ class Worker:
         )
         self._redis = aredis.Redis.from_pool(pool)
         self._fetcher = HttpFetcher()
+        self._browsers = Browsers(self.settings)
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
         self._writer = Writer(self._store)
+        self._dedup = Dedup(self.settings)
         self._proxies = ProxyPool(ProxyFile(self.settings.proxy_list), ProxyHealth(self._redis), random.Random())
+        self._logins = Logins(
+            fetcher=self._fetcher,
+            pool=self._proxies,
+            gates=self._gates,
+            file=AccountFile(self.settings.accounts),
+            store=LoginStore(self._redis),
+            settings=self.settings,
+            rng=random.Random(),
+        )
+        trips, robots = Trips(self._proxies), RobotsCache(self._fetcher, RobotsTexts(self._redis))
         visits = Visits(
             fetcher=self._fetcher,
-            trips=Trips(self._proxies),
+            trips=trips,
             gates=self._gates,
-            robots=RobotsCache(self._fetcher, RobotsTexts(self._redis)),
+            robots=robots,
+            logins=self._logins,
+            browsers=self._browsers,
         )
+        self._hops = Hops()
+        transport = PoliteTransport(hops=self._hops, gates=self._gates, robots=robots, trips=trips)
+        self._callers = Callers(
+            groups=Groups(self._redis, self.settings.lease_s),
+            clients=Clients(transport, self.settings.client_init),
+            pages=CallPages(self._browsers, transport, self._proxies),
+            settings=self.settings,
+        )
+        self._archive = Archive(self.engine, self.settings)
         self._ladders = Ladders(self._begin_probe, random.Random())
         self._scraper = Scraper(
             visits=visits,
@@ -264,8 +344,16 @@ class Worker:
             contexts=self._context,
             rng=random.Random(),
             telling=self._telling,
+            archive=self._archive,
         )
-        services = self._writer.run(), self._keep(), self._proxies.run(), self._turn(), self._weigh()
+        services = (
+            self._writer.run(),
+            self._keep(),
+            self._proxies.run(),
+            self._turn(),
+            self._weigh(),
+            self._logins.run(),
+        )
         self._services = [self._loop.create_task(each) for each in services]
 
     async def _batch(self, claimed: Claimed, place: Place | None) -> None:
@@ -300,7 +388,8 @@ class Worker:
     def _load_context(self, crawl_id: int) -> CrawlContext:
         with self.engine.begin() as connection:
             site_id, site = crawls.definition(connection, crawl_id)
-        return make_context(crawl_id, site_id, site, self.settings)
+            one = dedup.filter_of(connection, crawl_id, site_id, site)
+        return replace(make_context(crawl_id, site_id, site, self.settings), filter=one)
 
     async def _turn(self) -> None:
         while True:
@@ -310,13 +399,18 @@ class Worker:
     async def _weigh(self) -> None:
         while True:
             await asyncio.sleep(WEIGH_S)
-            left = [(batch.place, batch.unsettled, batch.paced) for batch in self._batches.values() if batch.moved_at]
+            left = [
+                (batch.place, batch.unsettled, batch.paced, batch_pages_of(batch.lease.queue, self.settings))
+                for batch in self._batches.values()
+                if batch.moved_at
+            ]
+            left += self._callers.left()
             await asyncio.to_thread(self._weigh_places, left)  # where one begins, it may have to start a thread
 
-    def _weigh_places(self, left: Sequence[tuple[Place | None, int, int]]) -> None:
-        for place, pages, paced in left:
+    def _weigh_places(self, left: Sequence[tuple[Place | None, int, int, int]]) -> None:
+        for place, pages, paced, full in left:
             if place is not None:
-                place.weigh(pages - paced, paced, self.settings.batch_pages)
+                place.weigh(pages - paced, paced, full)
 
     async def _keep(self) -> None:
         while True:
@@ -333,7 +427,7 @@ class Worker:
         await self._gates.sweep()
         self._cancel_stuck()
         batches = dict(self._batches)
-        if not batches:
+        if not batches and not self._callers.active:
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
@@ -406,8 +500,12 @@ class Worker:
 
     def _settle(self, pages: Sequence[SettledPage]) -> Stored:
         limits = {page.settled.crawl_id: self._limits(page.settled.crawl_id) for page in pages}
+        pages = self._dedup.new_links(pages)
         with self._telling.store(pages), self.engine.begin() as connection:
-            return settle(connection, pages, limits, self.name)
+            stored = settle(connection, pages, limits, self.name)
+        self._dedup.leave(self.engine, stored.finished)
+        confirm(stored)
+        return stored
 
     def _limits(self, crawl_id: int) -> CrawlLimits:
         try:

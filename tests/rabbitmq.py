@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -36,11 +37,26 @@ def program() -> Path | None:
     return next((path for path in SCRIPTS if path.exists() and shutil.which("epmd")), None)
 
 
+def unused_ports(count: int) -> list[int]:
+    """Below those that the kernel gives to whoever asks for any: a node is seconds in starting, and may be started again,
+    and no other test's connection takes its ports meanwhile."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().randrange(max(1024, first - 12_000), first)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found += [port] if port not in found else []
+    return found
+
+
 class Node:
     """One node under a folder. Every process that knows the folder may ask for its state, start and end it."""
 
-    def __init__(self, folder: Path, hosts: int = HOSTS) -> None:
-        self.folder, self.hosts = folder, hosts
+    def __init__(self, folder: Path, hosts: int = HOSTS, conf: str | None = None, tls: Path | None = None) -> None:
+        """`conf`: lines that say who may use it, in place of the tests' own user and virtual hosts. `tls`: a file of key and
+        certificate; then it speaks nothing else."""
+        self.folder, self.hosts, self.conf, self.tls = folder, hosts, conf, tls
 
     def take(self) -> str:
         """The URL of a virtual host that no test has had."""
@@ -52,28 +68,28 @@ class Node:
         return self.url(number)
 
     def url(self, number: int = 0) -> str:
-        return f"amqp://{USER}:{PASSWORD}@127.0.0.1:{self._ports()[0]}/t{number}"
+        return f"amqp{'s' if self.tls else ''}://{USER}:{PASSWORD}@127.0.0.1:{self._ports()[0]}/t{number}"
 
     def up(self) -> None:
         """Starts it unless it runs, and waits until it answers. A second start keeps its port and what was on its disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if len(self._processes()) < 2:
+            if len(self.processes()) < 2:
                 self.down()
                 self._start()
             self._until_it_answers()
 
     def down(self, number: int = signal.SIGTERM) -> None:
         """Ends node and name server, and waits until both are gone."""
-        for process in reversed(self._processes()):
+        for process in reversed(self.processes()):
             for signal_ in (number, signal.SIGKILL):
                 with suppress(psutil.Error):
                     process.send_signal(signal_)
                     process.wait(STOP_S)
         (self.folder / "processes").unlink(missing_ok=True)
 
-    def _processes(self) -> list[psutil.Process]:
+    def processes(self) -> list[psutil.Process]:
         """Those that run: of the same pid and the same start, so that nobody else's is ever meant."""
         path, found = self.folder / "processes", []
         for line in path.read_text().splitlines() if path.exists() else ():
@@ -84,16 +100,16 @@ class Node:
                     found.append(process)
         return found
 
+    def listen_at(self, port: int) -> None:
+        """Before its first start: a port that somebody else knows already."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "ports").write_text(" ".join(str(each) for each in (port, *unused_ports(2))))
+
     def _ports(self) -> list[int]:
         """For clients, for Erlang's own connections, for the name server."""
         path = self.folder / "ports"
         if not path.exists():
-            sockets = [socket.socket() for _ in range(3)]
-            for each in sockets:
-                each.bind(("127.0.0.1", 0))
-            path.write_text(" ".join(str(each.getsockname()[1]) for each in sockets))
-            for each in sockets:
-                each.close()
+            path.write_text(" ".join(str(port) for port in unused_ports(3)))
         return [int(port) for port in path.read_text().split()]
 
     def _start(self) -> None:
@@ -108,7 +124,15 @@ class Node:
             "permissions": [{**everything, "vhost": f"t{number}"} for number in range(self.hosts)],
         }
         (folder / "definitions.json").write_text(json.dumps(definitions))
-        lines = [f"listeners.tcp.1 = 127.0.0.1:{listen}", f"load_definitions = {folder}/definitions.json"]
+        lines = [f"listeners.tcp.1 = 127.0.0.1:{listen}"]
+        if self.tls:
+            lines = [
+                "listeners.tcp = none",
+                f"listeners.ssl.1 = 127.0.0.1:{listen}",
+                "ssl_options.verify = verify_none",
+            ]
+            lines += [f"ssl_options.{name} = {self.tls}" for name in ("cacertfile", "certfile", "keyfile")]
+        lines.append(self.conf or f"load_definitions = {folder}/definitions.json")
         lines += [
             "log.file.level = warning",
             "disk_free_limit.absolute = 10MB",
@@ -149,15 +173,17 @@ class Node:
 
     def _until_it_answers(self) -> None:
         deadline = time.monotonic() + START_S
+        user = dict(line.split(" = ") for line in (self.conf or "").splitlines())
         while True:
             try:
                 with amqp.Connection(
                     host=f"127.0.0.1:{self._ports()[0]}",
-                    userid=USER,
-                    password=PASSWORD,
-                    virtual_host=f"t{self.hosts - 1}",
+                    userid=user.get("default_user", USER),
+                    password=user.get("default_pass", PASSWORD),
+                    virtual_host="/" if self.conf else f"t{self.hosts - 1}",
+                    ssl={"ca_certs": str(self.tls), "server_hostname": "127.0.0.1"} if self.tls else False,
                 ):
                     return
             except (OSError, amqp.AMQPError):
-                assert len(self._processes()) == 2 and time.monotonic() < deadline, (self.folder / "out").read_text()
+                assert len(self.processes()) == 2 and time.monotonic() < deadline, (self.folder / "out").read_text()
                 time.sleep(0.2)

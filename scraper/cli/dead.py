@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 UNUSABLE = [
     outcome.value
     for outcome in Outcome
-    if outcome.blame not in (Blame.NOBODY, Blame.PROXY) and outcome not in (Outcome.NOT_FOUND, Outcome.DEFERRED)
+    if outcome.blame not in (Blame.NOBODY, Blame.PROXY)
+    and outcome not in (Outcome.NOT_FOUND, Outcome.DEFERRED, Outcome.NO_LOGIN)
 ]
 
 

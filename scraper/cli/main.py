@@ -1,7 +1,8 @@
 """The `scraper` command. Each command is thin: read the arguments, call one module, print. Heavy imports are inside.
 
 Exit codes: 0 done; 1 something went wrong that can be mended; 2 wrong usage, definition or setting; 3 a server does not
-answer; 4 a crawl that was waited for did not complete; 5 its data is suspect; 130 interrupted.
+answer; 4 a crawl that was waited for did not complete, or calls failed; 5 its data is suspect; 6 the feed of changes does
+not hold what comes after a cursor; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ from scraper.cli.shared import load_settings
 
 if TYPE_CHECKING:
     pass
+from scraper.cli.archive import archive, reextract
+from scraper.cli.changes import changes, consumers
 from scraper.cli.crawls import crawl, status, stop, watch
 from scraper.cli.dead import dead
+from scraper.cli.dedup import dedup
 from scraper.cli.hosts import host
+from scraper.cli.login import login
 from scraper.cli.metrics import metrics
 from scraper.cli.products import export, history, products
 from scraper.cli.proxies import proxies
 from scraper.cli.quality import alerts, report
+from scraper.cli.run import run
 from scraper.cli.shared import Command
 from scraper.cli.sites import sites
 
@@ -110,6 +116,7 @@ def demo(keep: bool, stop_: bool, products: int) -> None:
 
 
 for command in (
-    sites, crawl, stop, status, watch, report, alerts, host, dead, proxies, products, history, export, metrics,
+    sites, crawl, stop, status, watch, report, alerts, host, dead, dedup, proxies, login, products, history, export,
+    changes, consumers, archive, reextract, metrics, run,
 ):  # fmt: skip
     main.add_command(command)

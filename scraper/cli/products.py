@@ -10,7 +10,7 @@ from scraper.cli.shared import open_engine, print_json
 from scraper.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from scraper.sites.definition import Site
+    from scraper.commands.export import Form
 
 
 @click.command()
@@ -56,17 +56,32 @@ def history(site: str, product_id: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("site")
-@click.option("--format", "form", type=click.Choice(["csv", "jsonl"]), default="jsonl", show_default=True)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), help="A file instead of the terminal.")
-@click.option("--delisted", is_flag=True, help="Delisted products too.")
-def export(site: str, form: str, output: str | None, delisted: bool) -> None:
-    """Write the products of SITE as CSV or JSON lines, streamed, ordered by id."""
-    from scraper.commands import crawling
+@click.option("--format", "form", type=click.Choice(["csv", "jsonl", "parquet"]), default="jsonl", show_default=True)
+@click.option("-o", "--output", metavar="FILE|s3://…", help="A file, or a key in a bucket, instead of the terminal.")
+@click.option("--delisted", is_flag=True, help="Delisted products too; with --since they always are.")
+@click.option(
+    "--since", metavar="CURSOR|TIME", help="Only what has changed after it (`last`: after what --consumer had last)."
+)
+@click.option("--consumer", metavar="NAME", help="Note under this name where `scraper changes --consumer` goes on.")
+@click.option("--json", "as_json", is_flag=True, help="With --output: one JSON object of what was written.")
+def export(
+    site: str, form: Form, output: str | None, delisted: bool, since: str | None, consumer: str | None, as_json: bool
+) -> None:
+    """Write the products of SITE as CSV, JSON lines or Parquet, streamed, ordered by id.
+
+    They are as they were at one moment; the cursor that is told leads to all that changed after it (`scraper changes`).
+    """
+    from scraper.commands import changes
     from scraper.commands import export as exporting
 
-    with open_engine().connect() as connection:
-        known: Site = crawling.known_site(connection, site)
-        table = exporting.read(connection, site, known, delisted=delisted)
-        write = exporting.write_csv if form == "csv" else exporting.write_jsonl
-        count = exporting.to_file(output, lambda out: write(table, out))
-    click.echo(f"{count:,} products" + (f" written to {output}" if output else ""), err=True)
+    if as_json and output is None:
+        raise click.UsageError("--json tells what was written to a file; --output is missing")
+    begin = None if since is None else "last" if since == "last" else changes.since_of(since)
+    done = exporting.export(open_engine(), site, form, output, delisted=delisted, since=begin, consumer=consumer)
+    if as_json:
+        print_json(exporting.as_json(done))
+        return
+    click.echo(f"{done.products:,} products" + (f" written to {output}" if output else ""), err=True)
+    if done.cursor is not None:
+        early = "" if done.exact else "; some of what it brings is in here already"
+        click.echo(f"cursor {done.cursor}: go on with `scraper changes {site} --since {done.cursor}`{early}", err=True)

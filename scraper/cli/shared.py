@@ -61,4 +61,9 @@ def print_json(value: Any) -> None:
     """As JSON of the same meaning that does not steer a terminal, whatever a shop has sent."""
     from scraper.stores.database import dumps
 
-    click.echo(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", dumps(value)))
+    click.echo(harmless(dumps(value)))
+
+
+def harmless(text: str) -> str:
+    """JSON text of the same meaning that does not steer a terminal."""
+    return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

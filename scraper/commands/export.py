@@ -1,5 +1,8 @@
 """Products as files: CSV and JSON lines, streamed, in an order of rows and columns that stays the same.
 
+Since a cursor: the products that have a change after it, as they are now, the delisted ones among them. What is written comes
+from one moment, and the feed's position at that moment is told: `scraper changes --since` goes on from there.
+
 Columns: `id`, `url`, the definition's fields in its order, any other keys by name, then the times. Numbers keep every
 digit. In CSV, text that a spreadsheet would run as a formula is defused with a leading apostrophe (OWASP, "CSV
 Injection").
@@ -9,22 +12,25 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
-from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import sqlalchemy as sa
 
-from scraper.errors import ScraperError
+from scraper import changes
+from scraper.changes import Reader, Since
+from scraper.commands import crawling, output
+from scraper.errors import ConfigError
 from scraper.sites.definition import Site
-from scraper.stores import products
+from scraper.stores import changes as feed
+from scraper.stores import consumers, products
 from scraper.stores.database import dumps
 
+Form = Literal["csv", "jsonl", "parquet"]
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 LAST_COLUMNS = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
 
@@ -41,12 +47,84 @@ class Table:
     rows: Iterator[dict[str, Any]]
 
 
-def read(connection: sa.Connection, site: str, definition: Site, *, delisted: bool) -> Table:
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export came to. `cursor` (None: read from a standby): what changed later comes after it in the feed; with
+    `exact` unset, some of what was exported as well. `since` None: all products."""
+
+    site: str
+    format: str
+    output: str | None
+    products: int
+    since: int | None
+    cursor: int | None
+    exact: bool
+
+
+def read(connection: sa.Connection, site: str, definition: Site, *, delisted: bool, since: int | None = None) -> Table:
     """Opens the stream. The definition gives its fields their order."""
     stored = set(connection.execute(KEYS, {"site": site}).scalars())
     named = [key for name, spec in definition.product.fields.items() for key in keys_of(name, spec.type)]
     columns = list(dict.fromkeys(["id", "url", *named, *sorted(stored - set(named)), *LAST_COLUMNS]))
-    return Table(columns, (_row(row, columns) for row in products.export(connection, site, delisted=delisted)))
+    return Table(
+        columns, (_row(row, columns) for row in products.export(connection, site, delisted=delisted, since=since))
+    )
+
+
+def export(
+    engine: sa.Engine,
+    site: str,
+    form: Form,
+    where: str | None,
+    *,
+    delisted: bool,
+    since: Since | Literal["last"] | None = None,
+    consumer: str | None = None,
+) -> Exported:
+    """Writes products to `where`, which is there whole or not at all. A consumer's place is then where this one ends."""
+    if form == "parquet":
+        from scraper.commands import parquet
+
+        parquet.require()
+        if where is None:
+            raise ConfigError("Parquet is not for a terminal (mend: --output FILE or s3://bucket/key)")
+    with consumers.held(engine, consumer, site) if consumer else nullcontext():
+        after = _after(engine, site, since, consumer)
+        with output.opened(where) as out, feed.view(engine) as view:
+            definition = crawling.known_site(view.connection, site)
+            table = read(view.connection, site, definition, delisted=delisted, since=after)
+            about = {"site": site, "cursor": view.cursor, "since": after, "at": datetime.now(UTC).isoformat()}
+            count = _write(form, table, out, definition, about)
+        if consumer and view.cursor is not None:
+            with engine.begin() as connection:
+                consumers.put(connection, consumer, site, view.cursor)
+    return Exported(site, form, where, count, after, view.cursor, view.exact)
+
+
+def _after(engine: sa.Engine, site: str, since: Since | Literal["last"] | None, consumer: str | None) -> int | None:
+    if since == "last":
+        if consumer is None:
+            raise ConfigError("--since last is where a consumer has come to (mend: --consumer NAME beside it)")
+        with engine.connect() as connection:
+            after = consumers.position(connection, consumer, site)
+    else:
+        after = None if since is None else changes.resolved(engine, since)
+    if after is not None:
+        Reader(engine, after, site=site)  # whether the feed reaches back so far
+    return after
+
+
+def _write(form: Form, table: Table, out: IO[bytes], definition: Site, about: dict[str, Any]) -> int:
+    if form == "parquet":
+        from scraper.commands import parquet
+
+        return parquet.write_parquet(table, out, definition, about)
+    with output.as_text(out) as text:
+        return write_csv(table, text) if form == "csv" else write_jsonl(table, text)
+
+
+def as_json(done: Exported) -> dict[str, Any]:
+    return asdict(done)
 
 
 def keys_of(name: str, type_: str) -> list[str]:
@@ -59,8 +137,13 @@ def _row(row: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
     for name in LAST_COLUMNS:
         at = getattr(row, name)
         values[name] = at.isoformat() if at else None
-    values.update(json.loads(row.data, parse_float=Decimal))
+    values.update(json.loads(row.data, parse_float=Decimal, parse_int=_whole))
     return {name: values.get(name) for name in columns}
+
+
+def _whole(text: str) -> int | Decimal:
+    """Beyond 64 bits a Decimal: other than an int it can be written again."""
+    return int(text) if len(text) < 19 else Decimal(text)
 
 
 def write_jsonl(table: Table, out: IO[str]) -> int:
@@ -80,27 +163,6 @@ def write_csv(table: Table, out: IO[str]) -> int:
     for row in table.rows:
         writer.writerow([_cell(row[name]) for name in table.columns])
         count += 1
-    return count
-
-
-def to_file(path: str | None, write: Callable[[IO[str]], int]) -> int:
-    """Writes to `path`, whole or not at all, or to the terminal."""
-    if path is None:
-        return write(sys.stdout)
-    target = Path(path)
-    try:
-        with NamedTemporaryFile("w", encoding="utf-8", newline="", dir=target.parent, delete=False) as out:
-            try:
-                count = write(out)
-            except BaseException:
-                os.unlink(out.name)
-                raise
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(out.name, 0o666 & ~umask)
-        os.replace(out.name, target)
-    except OSError as error:
-        raise ScraperError(f"cannot write {path}: {error.strerror}") from error
     return count
 
 

@@ -57,6 +57,8 @@ def accept(engine: sa.Engine, crawl: int) -> None:
 def print_report(report: Report) -> None:
     click.echo(f"{report.site}: crawl {report.crawl_id}, {report.status}: {_verdict(report)}")
     click.echo(f"products: {report.products_phrase}")
+    if report.products and report.records < report.products:
+        click.echo(f"read: {report.records:,} product pages; the others were fresh, or answered 304")
     if report.note:
         click.echo(f"note: {plain(report.note)}")
     if report.fields:

@@ -35,6 +35,7 @@ class Document:
         self.url = page.url
         self.page_url = page_url
         self._found: dict[etree.XPath, Any] = {}
+        self._captured: dict[str, list[Any]] = {}
 
     def find(self, xpath: etree.XPath) -> Any:
         """What the XPath gives; two fields with one selector pay once."""
@@ -84,6 +85,15 @@ class Document:
                 found.append(value)
                 below += [inner for inner in value.values() if isinstance(inner, dict | list)]
             level = below
+        return found
+
+    def captured(self, name: str) -> list[Any]:
+        """The JSON answers that a browser captured under that name, in the order in which they came."""
+        found = self._captured.get(name)
+        if found is None:
+            found = self._captured[name] = [
+                _loaded(decode(body, None).text) for body in self.page.captured.get(name, ())
+            ]
         return found
 
 

@@ -37,6 +37,12 @@ def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator
         return
 
 
+def within(documents: list[Any], steps: tuple[str | int, ...]) -> Iterator[str]:
+    """The texts at a path of any JSON, document after document."""
+    for document in documents:
+        yield from _walk(document, steps)
+
+
 def _types(node: dict[str, Any]) -> Iterator[str]:
     for name in _as_list(node.get("@type")):
         if isinstance(name, str):

@@ -125,6 +125,9 @@ def _compile(source: LinkSource) -> Hrefs:
     if source.jsonld is not None:
         path = selectors.parse_jsonld(source.jsonld)
         return lambda document: jsonld.values(document.jsonld, path, True)
+    if source.response is not None:
+        name, steps = source.response, selectors.parse_json(source.path or "")
+        return lambda document: jsonld.within(document.captured(name), steps)
     if source.regex is not None:
         pattern = selectors.compile_regex(source.regex)
         return lambda document: _unescaped(selectors.find_all(pattern, document.text, LINKS_MAX))

@@ -28,6 +28,8 @@ def compile_source(source: Source) -> Texts:
     pattern = selectors.compile_regex(source.regex) if source.regex is not None else None
     if source.jsonld is not None:
         raw = _on_jsonld(source.jsonld)
+    elif source.response is not None:
+        raw = _on_response(source.response, source.path or "")
     elif source.css is not None or source.xpath is not None:
         raw = _on_css(source.css) if source.css is not None else _on_tree(selectors.compile_xpath(source.xpath or ""))
     else:
@@ -65,6 +67,11 @@ def _on_tree(xpath: etree.XPath) -> Texts:
 def _on_jsonld(path: str) -> Texts:
     parsed = selectors.parse_jsonld(path)
     return lambda document, every: _cleaned(jsonld.values(document.jsonld, parsed, every), every)
+
+
+def _on_response(name: str, path: str) -> Texts:
+    steps = selectors.parse_json(path)
+    return lambda document, every: _cleaned(jsonld.within(document.captured(name), steps), every)
 
 
 def _on_page(pattern: str) -> Texts:

@@ -1,15 +1,17 @@
-"""Cookies of one redirect chain, or of one identity for as long as it lives: RFC 6265, as far as a crawler needs it.
+"""Cookies of one redirect chain, or of one identity for as long as it lasts: RFC 6265, as far as a crawler needs it.
 
-In memory alone: an identity's cookies are somebody's session, and never leave the process that got them. Refuses what is
-not one line of ASCII, what is larger than browsers take, and a `Domain` that is not the host's own.
+In memory alone: an identity's cookies are somebody's session, and never leave the process that got them, but for those of
+an account (`scraper.logins` seals them first). Refuses what is not one line of ASCII, what is larger than browsers take,
+and a `Domain` that is not the host's own.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from typing import Any
 
 COOKIES_MAX = 50  # a host
 COOKIE_MAX_BYTES = 4096
@@ -67,6 +69,37 @@ class CookieJar:
                     sent.setdefault(name, cookie.value)
         return "; ".join(f"{name}={value}" for name, value in sent.items())
 
+    def all(self) -> list[dict[str, str | float | bool]]:
+        """Every cookie that is still alive, as a browser takes them: name, value, domain, path, expires (-1: with the
+        session), secure."""
+        now = self._now()
+        return [
+            {
+                "name": name,
+                "value": cookie.value,
+                "domain": key,
+                "path": cookie.path,
+                "expires": -1 if cookie.expires is None else cookie.expires,
+                "secure": cookie.secure,
+            }
+            for key, cookies in self._hosts.items()
+            for name, cookie in cookies.items()
+            if cookie.expires is None or cookie.expires > now
+        ]
+
+    def put(self, key: str, given: Mapping[str, Any]) -> None:
+        """Takes a cookie back from a browser, by the domain that it has there."""
+        name, value, expires = str(given["name"]), str(given["value"]), float(given.get("expires", -1))
+        line = f"{name}={value}"
+        if not name or len(line) > COOKIE_MAX_BYTES or not (line.isascii() and line.isprintable()):
+            return
+        if key not in self._hosts and len(self._hosts) >= HOSTS_MAX:
+            return
+        cookies = self._hosts.setdefault(key, {})
+        if len(cookies) < COOKIES_MAX or name in cookies:
+            until = None if expires < 0 else expires
+            cookies[name] = _Cookie(value, bool(given.get("secure")), str(given.get("path") or "/"), until)
+
     def _key(self, host: str, domain: str) -> str | None:
         """Where a cookie belongs. There is no list of public suffixes here: a domain needs two labels at the least, and
         a jar is one site's alone."""
@@ -88,6 +121,75 @@ class CookieJar:
             except (ValueError, OverflowError, TypeError):
                 return None
         return None
+
+
+class AccountJar(CookieJar):
+    """The cookies of an account that is logged in. They can be written down (`dump`), sealed by whoever does, and what has
+    changed here since then goes over what others wrote. `secure_only`: got over https, and never sent without it."""
+
+    __slots__ = ("_changed", "secure_only")
+
+    def __init__(self, *, secure_only: bool, now: Callable[[], float] = time.time) -> None:
+        super().__init__(now)
+        self.secure_only = secure_only
+        self._changed: set[tuple[str, str]] = set()
+
+    @property
+    def changed(self) -> bool:
+        return bool(self._changed)
+
+    def keep(self, host: str, path: str, line: bytes) -> None:
+        name = line.partition(b"=")[0].strip().decode("latin-1")
+        before = {key: cookies.get(name) for key, cookies in self._hosts.items()}
+        super().keep(host, path, line)
+        for key, cookies in self._hosts.items():
+            was, now = before.get(key), cookies.get(name)
+            if was is not now and (was is None or now is None or (was.value, was.path) != (now.value, now.path)):
+                self._changed.add((key, name))
+
+    def put(self, key: str, given: Mapping[str, Any]) -> None:
+        name = str(given.get("name"))
+        before = self._hosts.get(key, {}).get(name)
+        super().put(key, given)
+        now = self._hosts.get(key, {}).get(name)
+        if now is not None and (before is None or (before.value, before.path) != (now.value, now.path)):
+            self._changed.add((key, name))
+
+    def all(self) -> list[dict[str, str | float | bool]]:
+        return [{**cookie, "secure": cookie["secure"] or self.secure_only} for cookie in super().all()]
+
+    def header(self, host: str, path: str, *, secure: bool) -> str:
+        return super().header(host, path, secure=secure) if secure or not self.secure_only else ""
+
+    def add(self, host: str, name: str, value: str) -> None:
+        """A cookie that no answer has set: of a site's own function."""
+        self.keep(host, "/", f"{name}={value}; Path=/".encode("latin-1", "replace"))
+
+    def names(self) -> set[str]:
+        return {name for cookies in self._hosts.values() for name in cookies}
+
+    def dump(self) -> list[list[Any]]:
+        """[host, name, value, secure, path, expires] each."""
+        return [
+            [key, name, one.value, one.secure, one.path, one.expires]
+            for key, cookies in self._hosts.items()
+            for name, one in cookies.items()
+        ]
+
+    def load(self, dumped: list[list[Any]]) -> None:
+        """Takes over what `dump` gave, but for what has changed here."""
+        mine = {mark: self._hosts.get(mark[0], {}).get(mark[1]) for mark in self._changed}
+        self._hosts = {}
+        for key, name, value, secure, path, expires in dumped[: HOSTS_MAX * COOKIES_MAX]:
+            self._hosts.setdefault(key, {})[name] = _Cookie(value, secure, path, expires)
+        for (key, name), cookie in mine.items():
+            if cookie is None:
+                self._hosts.get(key, {}).pop(name, None)
+            else:
+                self._hosts.setdefault(key, {})[name] = cookie
+
+    def saved(self) -> None:
+        self._changed.clear()
 
 
 class Jars:

@@ -83,7 +83,8 @@ class CurlTransport(httpx.AsyncBaseTransport):
         self._opening: dict[Hashable, asyncio.Event] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a GET without a body; `request.extensions["timeout"]` may hold `connect` and `read`, in seconds."""
+        """Sends the request's head, and `request.extensions["body"]` (bytes) where there is one; `["timeout"]` may hold
+        `connect` and `read`, in seconds."""
         if request.url.scheme != "https":
             return await self._plain.handle_async_request(request)
         limits = request.extensions.get("timeout", {})
@@ -256,6 +257,13 @@ class Exchange:
         url = request.url.copy_with(username=None, password=None) if request.url.userinfo else request.url
         curl.setopt(CurlOpt.URL, str(url).partition("#")[0].encode("ascii"))
         curl.setopt(CurlOpt.HTTPHEADER, header_lines(request.headers.raw))
+        body = request.extensions.get("body")
+        if body is None:
+            curl.setopt(CurlOpt.HTTPGET, 1)  # the handle may have sent something else before
+        else:
+            curl.setopt(CurlOpt.POST, 1)
+            curl.setopt(CurlOpt.POSTFIELDSIZE, len(body))
+            curl.setopt(CurlOpt.COPYPOSTFIELDS, body)
         if pins:
             curl.setopt(CurlOpt.RESOLVE, pins)
         else:

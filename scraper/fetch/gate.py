@@ -19,7 +19,7 @@ from scraper.policy.budget import NO_OVERRIDE, SETTLES_S, Back, Budget, Override
 from scraper.policy.terms import Terms
 
 SHARE_RENEWED_S = 4.0  # well within the share's time to live
-CONTENDED_S = 1.0  # and sooner where others wait for a place
+CONTENDED_S = 1.0  # and sooner where others wait for a place, or might: who has no rate hears of them no other way
 RESERVED_AHEAD_S = 2.0  # more would be lost when answers are slow; fewer would ask more often
 RETRY_SHARE_S = 0.25
 LATE_S = 0.05  # a slot older than this is given back: using it would crowd the one after it. Less for fast hosts
@@ -51,6 +51,7 @@ class Gate:
         self._waiting = 0  # for a slot, with a place in hand
         self._interval_s = 0.0  # the pace in force, as the fleet last said
         self._renew_at = 0.0
+        self._again_s = CONTENDED_S  # until it is asked again where others want places, too
         self._rests_until = 0.0
         self._cut_at = float("-inf")
         self._moved_at = 0.0  # when a turn last ended, or its request left
@@ -58,7 +59,7 @@ class Gate:
         self._slots: deque[float] = deque()
         self._slots_end, self._slots_interval_s = 0, 0.0  # theirs, as the fleet said
         self._last_slot = 0.0
-        self._door = UrgentLock()  # who waits for a share
+        self._door = UrgentLock(self.leave)  # who waits for a place
         self._pace = UrgentLock()  # who waits for a slot: apart, since a page inside may need one more request
         self._left = asyncio.Event()
 
@@ -70,6 +71,13 @@ class Gate:
     def limits(self) -> Budget:
         """The budget in force, as this process knows it."""
         return self._budget
+
+    def keeps(self, pages: int) -> int:
+        """How many of so many more pages are going to wait for the host, rather than occupy this process: all of them where
+        it has a rate, and else what is more than the places get through in a second, as long as answers take now."""
+        if self._interval_s or self._budget.interval_s:
+            return pages
+        return max(0, pages - int(max(1, self._share) / self._held_s)) if self._held_s else 0
 
     def budget(self, site: int, budget: Budget) -> None:
         """What a site's definition allows; of several sites on this host the strictest counts."""
@@ -152,10 +160,15 @@ class Gate:
         else:
             self._entering += 1
             try:
-                await self._pass_door(latest, urgency)
+                if await self._door.acquire(urgency, latest):
+                    try:
+                        await self._find_place(latest, came=now)
+                    finally:
+                        self._door.release()
             finally:
                 self._entering -= 1
-        if not self._interval_s and not self._budget.interval_s and now >= self._rests_until and free:
+            now = asyncio.get_running_loop().time()
+        if not (self._interval_s or self._budget.interval_s or self._terms.override.paused or now < self._rests_until):
             self._moved_at = now
             return
         try:
@@ -164,25 +177,25 @@ class Gate:
             self.leave()
             raise
 
-    async def _pass_door(self, latest: float, urgency: int) -> None:
+    async def _find_place(self, latest: float, came: float) -> None:
+        """For the one at the door, who `came` to it then. Those for whom there is a place as well go along."""
         loop = asyncio.get_running_loop()
-        came = loop.time()
-        async with self._door.held(urgency, latest):
-            while True:
-                now = loop.time()
-                if self._terms.override.paused:
-                    raise DeferredError(PAUSED_S)
-                if now >= latest:
-                    raise DeferredError(0.0)
-                if now >= self._renew_at or (self._inflight >= self._share and self._wants > self._wanted):
-                    await self._renew(0)
-                if self._inflight < self._share:
-                    break
-                patience_s = min(max(STUCK_S, 3 * self._held_s), STUCK_MAX_S)
-                if self._inflight and not self._waiting and now - max(came, self._moved_at) > patience_s:
-                    raise DeferredError(STUCK_MAX_S)
-                await self._someone_leaves(min(RETRY_SHARE_S, latest - now) if self._share == 0 else latest - now)
-            self._inflight += 1
+        while True:
+            now = loop.time()
+            if self._terms.override.paused:
+                raise DeferredError(PAUSED_S)
+            if now >= latest:
+                raise DeferredError(0.0)
+            if now >= self._renew_at or (self._inflight >= self._share and self._wants > self._wanted):
+                await self._renew(0)
+            if self._inflight < self._share:
+                self._inflight += 1
+                self._inflight += self._door.let_past(self._share - self._inflight)
+                return
+            patience_s = min(max(STUCK_S, 3 * self._held_s), STUCK_MAX_S)
+            if self._inflight and not self._waiting and now - max(came, self._moved_at) > patience_s:
+                raise DeferredError(STUCK_MAX_S)
+            await self._someone_leaves(min(RETRY_SHARE_S, latest - now) if self._share == 0 else latest - now)
 
     def leave(self, began: float | None = None) -> None:
         """Ends a turn; `began`: when its request left."""
@@ -279,9 +292,15 @@ class Gate:
 
     def _heed(self, got: Reserved, wanted: int) -> None:
         now = asyncio.get_running_loop().time()
+        self._again_s = RETRY_SHARE_S if got.share != self._share else min(2 * self._again_s, CONTENDED_S)
         self._share, self._wanted, self._contended = got.share, wanted, got.contended
-        too_much = self._inflight > got.share  # others wait for what is given up as soon as it is said
-        self._renew_at = now + (RETRY_SHARE_S if too_much else CONTENDED_S if got.contended else SHARE_RENEWED_S)
+        if self._inflight > got.share:  # others wait for what is given up as soon as it is said
+            again_s = RETRY_SHARE_S
+        elif got.interval_s:
+            again_s = CONTENDED_S if got.contended else SHARE_RENEWED_S
+        else:  # who has fewer than it wants may get more as soon as others have said what they give up
+            again_s = self._again_s if got.share < wanted else CONTENDED_S
+        self._renew_at = now + again_s
         self._interval_s = got.interval_s
         if not got.interval_s:
             self._slots.clear()

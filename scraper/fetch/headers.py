@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scraper.domain import Validators
-
-VALIDATOR_MAX_CHARS = 512
+from scraper.policy.validators import ETAG_MAX
 
 Pairs = list[tuple[str, str]]
 
@@ -30,17 +29,17 @@ def merged(base: Pairs, extra: Mapping[str, str]) -> Pairs:
     return [*pairs, *over.values()]
 
 
-def request_headers(base: Sequence[tuple[str, str]], validators: Validators, extra: Mapping[str, str] | None) -> Pairs:
-    """What one page's request sends: the site's headers, the page's own over them, and its validators."""
-    pairs = list(base)
-    if extra:
-        pairs = merged(pairs, extra)
-    for name, value in (("If-None-Match", validators.etag), ("If-Modified-Since", validators.last_modified)):
-        if value and _sendable(value):
-            pairs.append((name, value))
-    return pairs
+def request_headers(base: Sequence[tuple[str, str]], extra: Mapping[str, str] | None) -> Pairs:
+    """What one page's requests send: the site's headers, the page's own over them."""
+    return merged(list(base), extra) if extra else list(base)
+
+
+def conditions(validators: Validators) -> Pairs:
+    """What makes a request conditional (RFC 9110, 13.1.2 and 13.1.3)."""
+    given = (("If-None-Match", validators.etag), ("If-Modified-Since", validators.last_modified))
+    return [(name, value) for name, value in given if value and _sendable(value)]
 
 
 def _sendable(value: str) -> bool:
     """A validator goes back as it came or not at all: it was a server's header once, and is one of ours now."""
-    return value.isascii() and value.isprintable() and len(value) <= VALIDATOR_MAX_CHARS
+    return value.isascii() and value.isprintable() and len(value) <= ETAG_MAX

@@ -12,18 +12,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import httpx
 from aiohttp.abc import AbstractResolver
 
-from scraper.domain import Fetched, Outcome, Validators
+from scraper.domain import NO_VALIDATORS, Fetched, Outcome, Validators
 from scraper.errors import FetchError
 from scraper.fetch import codings, profiles
 from scraper.fetch.body import ACCEPT_ENCODING, read_body
 from scraper.fetch.cookies import CookieJar, Jars
 from scraper.fetch.faults import fault
-from scraper.fetch.headers import Pairs, headers_dict, merged, request_headers
+from scraper.fetch.headers import Pairs, conditions, headers_dict, merged, request_headers
 from scraper.fetch.parsed import parsed
 from scraper.fetch.profiles import MissingExtraError
 from scraper.fetch.redirects import STATUSES, Chain, host_of, with_cookies
@@ -37,7 +37,6 @@ ACCEPT_LANGUAGE = "en;q=0.9,*;q=0.5"
 _DRAIN_MAX_BYTES = 65_536  # a redirect's body is read so far to keep the connection; beyond it, a new one is cheaper
 _DRAIN_S = 0.5
 _NO_BODY = frozenset({204, 304})
-NO_VALIDATORS = Validators()
 _EMPTY = httpx.ByteStream(b"")  # with a stream given, httpx does not build the headers twice; aiohttp adds Host
 
 BeforeHop = Callable[[str], Awaitable[None]]
@@ -104,6 +103,22 @@ class FetchPolicy:
         return tuple(merged(own, extra))
 
 
+class Visitor(Protocol):
+    """Who asks, where that is somebody: the cookies that go along, and what tells their browser from others'."""
+
+    @property
+    def jar(self) -> CookieJar: ...
+    @property
+    def seed(self) -> str: ...
+
+
+class Body(NamedTuple):
+    """What a POST sends. It is sent once more only where a redirect asks for that (307, 308) and to the same origin."""
+
+    content: bytes
+    kind: str
+
+
 class HttpFetcher:
     """Fetches pages over pools of connections, guarded ones and ones for sites with `allow_private`, and apart from both
     those through proxies.
@@ -128,8 +143,12 @@ class HttpFetcher:
         before_hop: BeforeHop | None = None,
         extra_headers: Mapping[str, str] | None = None,
         via: Via | None = None,
+        visitor: Visitor | None = None,
+        body: Body | None = None,
     ) -> Fetched:
         """GETs a page, redirects followed, all of it through `via`. Raises FetchError alone, and what `before_hop` raises.
+        Only the first request is conditional: what a redirect leads to is another resource, with validators of its own.
+        With a `body` it is a POST; `visitor` is an account's identity, whose cookies and browser go before `via`'s.
 
         `before_hop` is awaited with the URL of each further request before it is sent: a redirect's, or the same again where
         a kept-alive connection was closed (not for the first request: its slot is the caller's). That wait counts
@@ -139,17 +158,19 @@ class HttpFetcher:
             raise RuntimeError("a page of a site with a proxy would leave without one")
         seed = via.proxy.id if via else this_machine()
         jar = via.jar if via else self._jars.of(policy.cookies)
+        if visitor is not None:
+            seed, jar = visitor.seed, visitor.jar
         try:
             transport = self._transports.of(policy, seed, proxied=via is not None)
             base = policy.headers_from(seed, secure=url.startswith("https:"))
         except MissingExtraError as error:
             raise FetchError(Outcome.CRASHED, f"this worker cannot fetch it: {error}", url=url) from None
-        headers = request_headers(base, validators, extra_headers)
+        headers, asked = request_headers(base, extra_headers), conditions(validators)
         async with self._slots:
-            page = _Page(transport, policy, before_hop, via, jar)
+            page = _Page(transport, policy, before_hop, via, jar, body)
             try:
                 async with asyncio.timeout(policy.page_timeout_s) as page.deadline:
-                    return await page.fetch(url, headers)
+                    return await page.fetch(url, headers, asked)
             except TimeoutError:
                 if not page.deadline.expired():
                     raise
@@ -167,7 +188,7 @@ class HttpFetcher:
 class _Page:
     """One page on its way through its redirects."""
 
-    __slots__ = ("_before_hop", "_extensions", "_jar", "_policy", "_transport", "_waited_s", "deadline", "url")
+    __slots__ = ("_before_hop", "_body", "_extensions", "_jar", "_policy", "_transport", "_waited_s", "deadline", "url")
 
     deadline: asyncio.Timeout
 
@@ -178,7 +199,9 @@ class _Page:
         before_hop: BeforeHop | None,
         via: Via | None,
         jar: CookieJar | None,
+        body: Body | None = None,
     ) -> None:
+        self._body = body
         self._transport = transport
         self._extensions: dict[str, Any] = policy.extensions
         self._jar = jar
@@ -189,16 +212,19 @@ class _Page:
         self._waited_s = 0.0
         self.url = ""
 
-    async def fetch(self, url: str, headers: Pairs) -> Fetched:
+    async def fetch(self, url: str, headers: Pairs, asked: Pairs) -> Fetched:
+        """`asked` goes with the first request alone: validators are those of the URL that they came from."""
         started = monotonic()
         self.url = url
         hop = self._parsed(url)
         jar = self._jar
-        answer = await self._request(hop, headers if jar is None else with_cookies(headers, jar, hop))
+        first = [*headers, *asked] if asked else headers
+        answer = await self._request(hop, first if jar is None else with_cookies(first, jar, hop))
         chain: Chain | None = None
         while isinstance(answer, _Redirect):
             chain = chain or Chain(hop, headers, self._policy.redirects_max, jar)
-            hop = await self._followed(chain, hop, answer)
+            before, hop = hop, await self._followed(chain, hop, answer)
+            self._redirected(before, hop, answer.status)
             self.url = str(hop)
             answer = await self._request(hop, chain.headers_for(hop))
         return Fetched(
@@ -208,6 +234,7 @@ class _Page:
             body=answer.body,
             elapsed_s=monotonic() - started - self._waited_s,
             redirects=chain.redirects if chain else 0,
+            conditional=bool(asked) and chain is None,
         )
 
     def _parsed(self, url: str) -> httpx.URL:
@@ -234,6 +261,17 @@ class _Page:
             await self._wait(self._before_hop, str(target))
         return target
 
+    def _redirected(self, before: httpx.URL, hop: httpx.URL, status: int) -> None:
+        """What a POST becomes: as browsers do, a GET, but for the codes that forbid that (RFC 9110 15.4.8, 15.4.9)."""
+        if self._body is None:
+            return
+        if status not in (307, 308):
+            self._body = None
+        elif (before.scheme, before.netloc) != (hop.scheme, hop.netloc):
+            raise FetchError(
+                Outcome.OFF_SITE, f"would send what was posted on to {hop.scheme}://{host_of(hop)}", url=str(hop)
+            )
+
     async def _wait(self, before_hop: BeforeHop, url: str) -> None:
         """The page's clock stands still while politeness makes it wait."""
         started = monotonic()
@@ -258,7 +296,13 @@ class _Page:
     async def _send(self, hop: httpx.URL, headers: Pairs) -> _Answer | _Redirect:
         status: int | None = None
         try:
-            request = httpx.Request("GET", hop, headers=headers, stream=_EMPTY, extensions=self._extensions)
+            if self._body is None:
+                request = httpx.Request("GET", hop, headers=headers, stream=_EMPTY, extensions=self._extensions)
+            else:
+                content, kind = self._body
+                sent = [*headers, ("Content-Type", kind), ("Content-Length", str(len(content)))]
+                extensions = {**self._extensions, "body": content}
+                request = httpx.Request("POST", hop, headers=sent, stream=_EMPTY, extensions=extensions)
             response = await self._transport.handle_async_request(request)
             status = response.status_code
             stream = response.stream

@@ -18,7 +18,7 @@ from scraper.fetch.headers import Pairs
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 # What a header may reveal to another origin: languages and formats, but no Authorization, Cookie, or API key.
-_HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests", "cache-control", "pragma", "if-",
+_HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests", "cache-control", "pragma",
              "connection", "priority", "te")  # fmt: skip
 _ASCII = bytes(range(0x21, 0x7F)).decode()
 

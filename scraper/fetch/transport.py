@@ -77,7 +77,8 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         return Connector(**options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends a GET without a body; `request.extensions["timeout"]` may hold `connect` and `read`, in seconds."""
+        """Sends the request's head, and `request.extensions["body"]` (bytes) where there is one; `["timeout"]` may hold
+        `connect` and `read`, in seconds."""
         return await self._sent(request, self._origin(request.url))
 
     def _origin(self, url: httpx.URL, label: str = "") -> aiohttp.ClientRequest:
@@ -101,7 +102,9 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     ) -> httpx.Response:
         """`target` in place of the URL's path and query, `extra` header fields beside the request's own."""
         timeout = request.extensions.get("timeout", {})
-        head = request_head(target or request.url.raw_path, origin.headers["Host"], [*request.headers.raw, *extra])
+        fields = [*request.headers.raw, *extra]
+        head = request_head(target or request.url.raw_path, origin.headers["Host"], fields, request.method)
+        head += request.extensions.get("body", b"")
         try:
             connection = await self._connector.connect(origin, [], _timeout(timeout.get("connect")))
         except TimeoutError as error:
@@ -125,9 +128,9 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
 Fields = Sequence[tuple[bytes, bytes]]
 
 
-def request_head(target: bytes, host: str, fields: Fields) -> bytes:
+def request_head(target: bytes, host: str, fields: Fields, method: str = "GET") -> bytes:
     """The request as it is sent. Raises httpx.LocalProtocolError where a field would break out of its line."""
-    lines = [b"GET %b HTTP/1.1" % target]
+    lines = [b"%b %b HTTP/1.1" % (method.encode("ascii"), target)]
     if not any(name.lower() == b"host" for name, _ in fields):
         lines.append(b"Host: " + host.encode("ascii"))
     lines += [b"%b: %b" % field for field in fields]

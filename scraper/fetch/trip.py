@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 
 from scraper.fetch.gate import Gate
+from scraper.fetch.identity import Identity
 from scraper.fetch.via import Via
 
 
 class Trip:
     """One page's way over one host or several: it holds a turn of the host that it is at, and of no other. `via`: the
-    proxy that it goes through, as last set."""
+    proxy that it goes through, as last set; `identity`: the account that it is logged in with, None for none."""
 
-    __slots__ = ("_urgency", "began", "gate", "via")
+    __slots__ = ("_urgency", "began", "gate", "identity", "via")
 
     def __init__(self, urgency: int = 0) -> None:
         self._urgency = urgency
         self.gate: Gate | None = None
         self.began = 0.0
         self.via: Via | None = None
+        self.identity: Identity | None = None
 
     async def go(self, gate: Gate, latest: float) -> None:
         """Waits for the turn of the next request. Another host's turn is given up before: two pages on opposite ways would

@@ -4,61 +4,92 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from enum import Enum, auto
 from itertools import count
 
 from scraper.errors import DeferredError
 
 
 class UrgentLock:
-    """The larger urgency first; of equals, who came first. Not thread-safe."""
+    """The larger urgency first; of equals, who came first. Not thread-safe.
 
-    def __init__(self) -> None:
+    Who holds it may let others past, who have what they came for without ever holding it. `returned` is called for each of
+    those who was cancelled before it could go on.
+    """
+
+    def __init__(self, returned: Callable[[], None] = lambda: None) -> None:
         self._held = False
         self._came = count()
-        self._waiting: list[tuple[int, int, asyncio.Future[bool]]] = []
+        self._waiting: list[tuple[int, int, asyncio.Future[_Turn]]] = []
+        self._returned = returned
 
     def locked(self) -> bool:
         return self._held
 
     @asynccontextmanager
     async def held(self, urgency: int, latest: float) -> AsyncIterator[None]:
-        """Raises `DeferredError` where it does not come before `latest` (loop time): those who are overtaken for ever go."""
-        await self._acquire(urgency, latest)
+        """For locks past which nobody is let. Raises `DeferredError` where it does not come before `latest` (loop time):
+        those who are overtaken for ever go."""
+        held = await self.acquire(urgency, latest)
+        assert held
         try:
             yield
         finally:
-            self._release()
+            self.release()
 
-    async def _acquire(self, urgency: int, latest: float) -> None:
+    async def acquire(self, urgency: int, latest: float) -> bool:
+        """True: it is held now, and to be released. False: let past. Raises as `held` does."""
         if not self._held:
             self._held = True
-            return
+            return True
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[bool] = loop.create_future()
+        turn: asyncio.Future[_Turn] = loop.create_future()
         heapq.heappush(self._waiting, (-urgency, next(self._came), turn))
-        in_time = loop.call_at(latest, _settle, turn, False)
+        in_time = loop.call_at(latest, _settle, turn, _Turn.LATE)
         try:
-            if not await turn:
-                raise DeferredError(0.0)
+            came = await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled() and turn.result():  # it was handed over just before
-                self._release()
+            if turn.done() and not turn.cancelled():  # it came just before
+                if turn.result() is _Turn.HELD:
+                    self.release()
+                elif turn.result() is _Turn.PAST:
+                    self._returned()
             raise
         finally:
             in_time.cancel()
+        if came is _Turn.LATE:
+            raise DeferredError(0.0)
+        return came is _Turn.HELD
 
-    def _release(self) -> None:
+    def let_past(self, most: int) -> int:
+        """Of those who wait the most urgent, `most` at the most, and how many they are. They go on all at once: handed from
+        one to the next, the lock would let one go on each time that the loop turns."""
+        past = 0
+        while past < most and self._next(_Turn.PAST):
+            past += 1
+        return past
+
+    def release(self) -> None:
         """Handed over, not let go: nobody who comes in between can take it."""
+        self._held = self._next(_Turn.HELD)
+
+    def _next(self, turn: _Turn) -> bool:
         while self._waiting:
-            *_, turn = heapq.heappop(self._waiting)
-            if not turn.done():
-                turn.set_result(True)
-                return
-        self._held = False
+            *_, waiting = heapq.heappop(self._waiting)
+            if not waiting.done():
+                waiting.set_result(turn)
+                return True
+        return False
 
 
-def _settle(turn: asyncio.Future[bool], result: bool) -> None:
-    if not turn.done():
-        turn.set_result(result)
+class _Turn(Enum):
+    HELD = auto()
+    PAST = auto()
+    LATE = auto()
+
+
+def _settle(waiting: asyncio.Future[_Turn], turn: _Turn) -> None:
+    if not waiting.done():
+        waiting.set_result(turn)

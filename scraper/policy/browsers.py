@@ -95,7 +95,7 @@ def impersonated(wanted: str, seed: str) -> str:
     return IMPERSONATED[_drawn(seed, len(IMPERSONATED))] if wanted == ANY else wanted
 
 
-def _languages(region: str | None) -> str:
+def languages(region: str | None) -> str:
     return _LANGUAGES.get((region or "us").partition("-")[0], _LANGUAGES["us"])
 
 
@@ -107,7 +107,7 @@ def adapted(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
         if not secure and key.startswith(("sec-", "te")):
             continue
         if key == "accept-language" and region is not None:
-            value = _languages(region)
+            value = languages(region)
         elif key == "accept-encoding" and not secure:
             value = "gzip, deflate"
         pairs.append((name, value))
@@ -126,7 +126,7 @@ def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool
         return (
             ("User-Agent", browser.user_agent),
             ("Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"),
-            ("Accept-Language", _languages(region)),
+            ("Accept-Language", languages(region)),
             ("Accept-Encoding", accept_encoding),
             ("Connection", "keep-alive"),
             ("Upgrade-Insecure-Requests", "1"),
@@ -142,5 +142,5 @@ def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool
         ("Accept", _CHROME_ACCEPT),
         *([fetch[2], fetch[1], fetch[3], fetch[0]] if secure else ()),
         ("Accept-Encoding", accept_encoding),
-        ("Accept-Language", _languages(region)),
+        ("Accept-Language", languages(region)),
     )

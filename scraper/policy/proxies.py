@@ -11,7 +11,7 @@ import hashlib
 import random
 import re
 from bisect import bisect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from urllib.parse import SplitResult, unquote, urlsplit
@@ -154,13 +154,15 @@ def _weight(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a site asks of a proxy. `sticky_s` and `sticky_requests` are how long one identity lasts; 0: one page."""
+    """What a site asks of a proxy. `sticky_s` and `sticky_requests` are how long one identity lasts; 0: one page.
+    `account`: who is logged in, and is to stay with one proxy, in every process (`steady`)."""
 
     site_id: int
     pool: str
     region: str | None = None
     sticky_s: float = 0.0
     sticky_requests: int = 0
+    account: str | None = None
 
     @property
     def sticky(self) -> bool:
@@ -246,6 +248,12 @@ class Chooser:
             return None
         weights = [self._cumulated[i] - (self._cumulated[i - 1] if i else 0.0) for i in left]
         return self.free[rng.choices(left, weights)[0]]
+
+
+def steady(account: str, proxies: Iterable[Proxy]) -> Proxy | None:
+    """The account's own one of these: the same in every process, without anybody to ask, and another only while that one
+    is missing (rendezvous hashing)."""
+    return max(proxies, key=lambda one: hashlib.sha256(f"{account} {one.id}".encode()).digest(), default=None)
 
 
 def free_at(proxy: Proxy, at_host: Mapping[str, Health], whole: Mapping[str, Health]) -> float:

@@ -18,6 +18,7 @@ from typing import Literal
 
 RECENT_CRAWLS = 7  # a week of a daily crawl: one odd crawl does not move their median
 FEW = 20  # records: rates of fewer say little
+WHOLE = 0.5  # the share of its good product pages of which a crawl has read so many that they stand for all
 CAP = 0.99  # no field is expected on more: one page without it proves nothing
 DOUBTFUL = math.log(20)  # one in twenty: enough to keep a value for now
 CERTAIN = math.log(1000)  # one in a thousand: enough to call somebody
@@ -90,6 +91,19 @@ def surprise(found: float, records: float, expected: float) -> float:
     missing = (1 - share) * math.log((1 - share) / (1 - expected))
     there = share * math.log(share / expected) if share > 0 else 0.0
     return records * (missing + there)
+
+
+def alike(shares: Mapping[int, float], share: float | None) -> set[int]:
+    """Which of earlier crawls, by the share of their good product pages that they read, one with this share is compared with.
+    Of a crawl in which most pages were fresh or answered 304, what was read is what has changed or is new, and that is no
+    sample of the whole: a field that new products lack is rare in it, one that moves with the price is common. So whole
+    crawls are compared with whole ones, and others with others, wherever there are some.
+
+    >>> alike({1: 1.0, 2: 0.05, 3: 0.04}, 0.9), alike({1: 1.0, 2: 0.05}, 0.1), alike({1: 1.0}, 0.1)
+    ({1}, {2}, {1})
+    """
+    same = {crawl for crawl, read in shares.items() if share is None or (read >= WHOLE) == (share >= WHOLE)}
+    return same or set(shares)
 
 
 def usual_of(history: Sequence[Figures]) -> Usual:

@@ -10,6 +10,7 @@ from scraper.policy.escalation import ladder
 
 COORDINATOR = "coordinator"
 CAPABILITIES = ("datacenter", "residential")
+BROWSER = "browser"  # not among them: it is served by those alone who name it, since it needs a Chromium
 ANY_REGION = "any"
 PRIORITY_LEVELS = 10
 URGENT = PRIORITY_LEVELS * 2 - 1  # the first of all page priorities
@@ -74,6 +75,11 @@ def route(wishes: Wishes, kind: Kind, url: str) -> Route:
         rule.region or wishes.region,
         page_priority(wishes.priority if rule.priority is None else rule.priority, kind),
     )
+
+
+def for_browsers(queue: str) -> bool:
+    """Whether a queue's pages are shown by browsers: `browser`, in any region."""
+    return queue.partition(".")[0] == BROWSER
 
 
 def served_with(queue: str) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def judge(
                 return _while_down(down, attempts, policy.attempts_max, rng)
             patient = replace(policy, base_s=BLOCKED_BASE_S, max_s=max(policy.max_s, BLOCKED_BASE_S))
             return _again(attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s)
-        case Outcome.MALFORMED | Outcome.CRASHED:
+        case Outcome.MALFORMED | Outcome.CRASHED | Outcome.LOGGED_OUT:  # whose first times are free (`scraper.logins`)
             return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.THROTTLED:
             limit = max(THROTTLED_ATTEMPTS, policy.attempts_max * HOST_PATIENCE)
@@ -85,9 +85,9 @@ def judge(
             | Outcome.WORKER_LOST
         ):
             return Verdict(Status.DEAD, 0.0, charged=True)
-        case Outcome.HOST_DOWN:
+        case Outcome.HOST_DOWN | Outcome.LOGIN_FAILED:
             return Verdict(Status.DEAD, 0.0, charged=False)
-        case Outcome.DEFERRED | Outcome.PROXY_FAILED | Outcome.NO_PROXY:
+        case Outcome.DEFERRED | Outcome.PROXY_FAILED | Outcome.NO_PROXY | Outcome.NO_LOGIN:
             return Verdict(Status.DUE, retry_after_s or 0.0, charged=False)
         case _:
             assert_never(outcome)
@@ -115,16 +115,17 @@ def _again(
     return Verdict(Status.DUE, delay, charged=True)
 
 
-def outcome_of_status(status: int, *, retry_after: bool) -> Outcome:
+def outcome_of_status(status: int, *, retry_after: bool, conditional: bool = False) -> Outcome:
     """What an HTTP status by itself says. 2xx is FETCHED until extraction says otherwise.
 
     401, 403 and 451 are refusals; 404 and 410 say it is gone (RFC 9110 15.5.5, 15.5.11); 408 and 425 ask for another
-    try; 429, and 503 with Retry-After, ask to slow down (RFC 6585 section 4, RFC 9110 15.6.4).
+    try; 429, and 503 with Retry-After, ask to slow down (RFC 6585 section 4, RFC 9110 15.6.4). 304 answers a request with
+    validators (`conditional`); to any other it says nothing that could be used (RFC 9110 15.4.5).
     """
     if 200 <= status < 300:
         return Outcome.FETCHED
     if status == 304:
-        return Outcome.NOT_MODIFIED
+        return Outcome.NOT_MODIFIED if conditional else Outcome.MALFORMED
     if status in (404, 410):
         return Outcome.NOT_FOUND
     if status == 429 or (status == 503 and retry_after):

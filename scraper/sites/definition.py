@@ -21,12 +21,22 @@ from scraper.policy.escalation import ladder
 from scraper.policy.quality import Tolerances
 from scraper.policy.routing import ANY_REGION, Rule, Wishes
 from scraper.sites import scalars
+from scraper.sites.archive import Archive
 from scraper.sites.blocked import Markers
+from scraper.sites.browser import Rendering
+from scraper.sites.browser import problems as browser_problems
+from scraper.sites.dedup import Dedup, as_dedup, check_dedup
 from scraper.sites.fields import FieldSpec, IdSource, Links, Model, Pages, Regex, as_css, checked, to_text, wrong
+from scraper.sites.login import Login, problems_of
 from scraper.sites.quality import Quality, judges_nothing
+from scraper.sites.revisit import BELIEVED, Bounded, Conditional, Revisit
 from scraper.sites.selectors import compile_regex
 
 MATCH_TIMEOUT_S = 0.1
+# Keys that change nothing of what is sent for a product page or read from it: where it is found, when and how often.
+_NOT_READING = ("title", "enabled", "start", "sitemap", "hosts", "listing", "priority", "schedule", "timezone", "rate",
+                "concurrency", "burst", "revisit", "conditional", "archive", "dedup", "robots", "limits",
+                "quality")  # fmt: skip
 NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
@@ -246,6 +256,7 @@ class Site(Model):
     blocked: Markers = Field(
         (), description="what a page shows that is a block: texts, or mappings; beside what is known"
     )
+    login: Login | None = Field(None, description="how accounts log in, for pages that are only theirs to see")
     priority: Priority = Field("normal", description="high, normal, low, or 0 (last) to 9 (first)")
     routes: tuple[RouteRule, ...] = Field(
         (), max_length=100, description="other ways for some pages: the first that matches"
@@ -257,8 +268,19 @@ class Site(Model):
     )
     concurrency: int = Field(4, ge=1, le=1000, description="requests at once to a host, whole fleet")
     burst: int = Field(1, ge=1, le=1000, description="requests that may leave right after each other after a pause")
-    revisit: Annotated[Text, AfterValidator(partial(checked, scalars.seconds))] = Field(
-        "7d", description="how old a product's data may be before it is fetched again: 7d, 12h, 0"
+    revisit: Revisit = Field(
+        Bounded(min="7d", max="7d"),
+        description="how old a product's data may be before it is fetched again: 7d, 12h, 0, or {min: 6h, max: 14d}",
+    )
+    conditional: Conditional = Field(
+        BELIEVED,
+        description="ask product pages whether they have changed; a time: for how long that is believed; false: never ask",
+    )
+    dedup: Annotated[Dedup, BeforeValidator(as_dedup, json_schema_input_type=Literal["exact", "bloom"] | Dedup)] = (
+        Field(
+            Dedup.model_validate({"by": "exact"}),
+            description="exact, or bloom: how pages fetched before are told apart",
+        )
     )
     robots: Annotated[bool, BeforeValidator(_obeys, json_schema_input_type=bool | Literal["obey", "ignore"])] = Field(
         True, description="obey robots.txt"
@@ -275,6 +297,7 @@ class Site(Model):
     cookies: Literal["page", "keep"] = Field(
         "page", description="keep: from page to page, by each worker process for itself; page: for its redirects alone"
     )
+    browser: Rendering | None = Field(None, description="how browser workers show pages before they are read")
     strip_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="query parameters to drop; * allowed")
     keep_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="tracking parameters to keep; * allowed")
     trailing_slash: Literal["keep", "strip"] = Field("keep", description="strip: /a/ and /a are one page")
@@ -282,6 +305,7 @@ class Site(Model):
     quality: Annotated[Quality, BeforeValidator(judges_nothing, json_schema_input_type=Literal["none"] | Quality)] = (
         Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
     )
+    archive: Archive = Field(None, description="true, or a mapping: raw pages are kept; default: none are")
     listing: Listing | None = None
     product: ProductPage
 
@@ -305,7 +329,7 @@ class Site(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        problems = []
+        problems = check_dedup(self.dedup, self.revisit_s)
         if not self.start and self.sitemap is None:
             problems.append(("", NOWHERE))
         if self.start and self.listing is None:
@@ -318,6 +342,7 @@ class Site(Model):
             problems.append(
                 ("escalate", f"leads nowhere: pages start at {way} (mend: name a level above, or remove it)")
             )
+        problems += browser_problems(self.browser, starts, self.escalate, self._sources)
         if self.impersonate is not None and self.user_agent not in (None, BROWSER):
             problems.append(("user_agent", (
                 f"does not go with `impersonate: {self.impersonate}`, which sends the User-Agent that fits its TLS (mend: "
@@ -328,14 +353,32 @@ class Site(Model):
                 "behind a proxy cookies belong to its identity (mend: remove `cookies`, and give "
                 "`proxy: {pool: …, sticky: 10m}`)"
             )))  # fmt: skip
+        if self.login is not None:
+            pools: set[str] = {self.proxy_of(kind).pool for kind in Kind}
+            problems += problems_of(self.login, self.allowed_hosts, urls.belongs, pools)
         if problems:
             raise wrong(*problems)
         return self
 
+    @property
+    def _sources(self) -> dict[str, Any]:
+        """What fields and links are read from, by its key."""
+        found: dict[str, Any] = {}
+        named: list[tuple[str, Any]] = [(f"product.fields.{name}", spec) for name, spec in self.product.fields.items()]
+        if self.product.id is not None:
+            named.append(("product.id", self.product.id))
+        for key, source in named:
+            found[key] = source
+            found |= {f"{key}.any[{at}]": each for at, each in enumerate(source.any)}
+        if self.listing is not None:
+            for key in ("products", "listings", "next"):
+                found |= {f"listing.{key}[{at}]": each for at, each in enumerate(getattr(self.listing, key))}
+        return found
+
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy without what was computed from the original."""
         copied = super().model_copy(update=update, deep=deep)
-        for name in ("wishes", "url_rules", "allowed_hosts", "content_hash"):
+        for name in ("wishes", "url_rules", "allowed_hosts", "content_hash", "reading", "conditional_s"):
             copied.__dict__.pop(name, None)
         return copied
 
@@ -360,7 +403,13 @@ class Site(Model):
 
     @property
     def revisit_s(self) -> float:
-        return scalars.seconds(self.revisit)
+        """The shortest time after which a product page is fetched again."""
+        return self.revisit.bounds.min_s
+
+    @cached_property
+    def conditional_s(self) -> float:
+        """For how long a product page need not be read whole; 0: it always is."""
+        return scalars.seconds(self.conditional)
 
     @property
     def tolerances(self) -> Tolerances:
@@ -396,6 +445,12 @@ class Site(Model):
         """SHA-256 of the canonical JSON: equal for equal definitions, in any process."""
         data = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(data.encode()).hexdigest()
+
+    @cached_property
+    def reading(self) -> str:
+        """The canonical JSON of what decides which product a page gives: all but what certainly does not."""
+        data = self.model_dump(mode="json", exclude=set(_NOT_READING))
+        return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def _without_www(host: str) -> str:

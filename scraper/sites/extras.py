@@ -7,13 +7,20 @@ from importlib.util import find_spec
 from scraper.sites.definition import Site
 
 _MODULE = "curl_cffi"
+_SEALS = "cryptography"
 
 
 def missing(site: Site) -> list[tuple[str, str]]:
     """(key, sentence) for each key whose extra is not installed here."""
-    asked = [key for key, used in (("impersonate", site.impersonate), ("http2", site.http2)) if used]
-    if not asked or find_spec(_MODULE) is not None:
-        return []
+    asked = [(key, _MODULE, "impersonate") for key, used in _browsers(site) if used]
+    if site.login is not None:
+        asked.append(("login", _SEALS, "login"))
     return [
-        (key, f"needs {_MODULE}, which is not installed (mend: `pip install scraper[impersonate]`)") for key in asked
+        (key, f"needs {module}, which is not installed (mend: `pip install scraper[{extra}]`)")
+        for key, module, extra in asked
+        if find_spec(module) is None
     ]
+
+
+def _browsers(site: Site) -> tuple[tuple[str, object], ...]:
+    return ("impersonate", site.impersonate), ("http2", site.http2)

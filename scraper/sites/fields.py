@@ -17,7 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from scraper.sites import scalars, selectors
 
-SOURCES = ("css", "xpath", "jsonld", "regex", "url")
+SOURCES = ("css", "xpath", "jsonld", "response", "regex", "url")
 FieldType = Literal["text", "int", "decimal", "price", "bool", "date", "url", "list"]
 MAX_LENGTH = 100_000  # characters; a longer text is a selector that took the whole page
 
@@ -51,6 +51,10 @@ Css = Annotated[str, AfterValidator(partial(checked, selectors.compile_css))]
 XPath = Annotated[str, AfterValidator(partial(checked, selectors.compile_xpath))]
 Regex = Annotated[str, BeforeValidator(to_text), AfterValidator(partial(checked, selectors.compile_regex))]
 JsonLd = Annotated[str, AfterValidator(partial(checked, selectors.parse_jsonld))]
+JsonPath = Annotated[str, AfterValidator(partial(checked, selectors.parse_json))]
+Captured = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
+RESPONSE = "a JSON answer that a browser captured, by its name in `browser.responses`; with `path`"
+PATH = "path in that JSON, as in `product.offers[0].price`; of a list without an index, each"
 MapKey = Annotated[str, BeforeValidator(lambda key: str(key).lower() if isinstance(key, bool) else to_text(key))]
 Scalar = bool | int | float | str
 
@@ -63,13 +67,15 @@ Share = Annotated[
 
 
 class Source(Model):
-    """Where a text comes from. One of css, xpath, jsonld, url; `regex` picks a part of it, or of the page's source."""
+    """Where a text comes from. One of css, xpath, jsonld, response, url; `regex` picks a part of it, or of the source."""
 
     css: Css | None = Field(
         None, description="CSS; `::text` and `::attr(name)` as in parsel; else the element's whole text"
     )
     xpath: XPath | None = Field(None, description="XPath 1.0")
     jsonld: JsonLd | None = Field(None, description="path in the page's JSON-LD, as in `Product.offers.price`")
+    response: Captured | None = Field(None, description=RESPONSE)
+    path: JsonPath | None = Field(None, description=PATH)
     regex: Regex | None = Field(
         None, description="group 1 (or the whole match) of the text; alone: of the page's source"
     )
@@ -78,6 +84,8 @@ class Source(Model):
     @property
     def described(self) -> str:
         """For problems: `css 'h1::text'`."""
+        if self.response is not None:
+            return described_response(self.response, self.path)
         for key in SOURCES:
             if getattr(self, key) is not None:
                 return f"{key} {getattr(self, key)!r}"
@@ -85,7 +93,9 @@ class Source(Model):
 
     def source_problems(self) -> list[tuple[str, str]]:
         """(key, sentence) for what cannot stand together."""
-        given = [key for key in ("css", "xpath", "jsonld", "url") if getattr(self, key) is not None]
+        given = [key for key in ("css", "xpath", "jsonld", "response", "url") if getattr(self, key) is not None]
+        if (self.response is None) != (self.path is None):
+            return [path_problem(self.response)]
         if len(given) > 1:
             return [(given[1], f"{given[0]} and {given[1]} together (mend: keep one, or list both under `any:`)")]
         if not given and self.regex is None:
@@ -93,6 +103,16 @@ class Source(Model):
         if self.url is not None and self.regex is not None:
             return [("regex", "url is itself a regular expression (mend: keep `url:` alone)")]
         return []
+
+
+def described_response(response: str, path: str | None) -> str:
+    return f"response {response!r} at {path!r}"
+
+
+def path_problem(response: str | None) -> tuple[str, str]:
+    if response is None:
+        return "path", "path is for `response` alone (mend: say which response, or remove it)"
+    return "response", "does not say where in it (mend: `path:`, as in `product.price`)"
 
 
 class Reading(Source):
@@ -220,25 +240,35 @@ class LinkSource(Model):
     css: Css | None = Field(None, description="elements (their own href, or that of the first a inside) or ::attr(…)")
     xpath: XPath | None = Field(None, description="XPath 1.0, of elements or of attributes")
     jsonld: JsonLd | None = Field(None, description="path in the page's JSON-LD, as in `ItemList.itemListElement.url`")
+    response: Captured | None = Field(None, description=RESPONSE)
+    path: JsonPath | None = Field(None, description=PATH)
     regex: Regex | None = Field(None, description="on the page's source: group 1 (or the whole match) of every match")
     attr: str | None = Field(None, min_length=1, max_length=100, description="another attribute than href")
     match: Regex | None = Field(None, description="keeps only absolute URLs in which it is found")
 
     @property
     def described(self) -> str:
-        key = next(key for key in ("css", "xpath", "jsonld", "regex") if getattr(self, key) is not None)
-        return f"{key} {getattr(self, key)!r}" + (f" (match {self.match!r})" if self.match else "")
+        key = next(key for key in _LINK_SOURCES if getattr(self, key) is not None)
+        source = (
+            f"{key} {getattr(self, key)!r}" if self.response is None else described_response(self.response, self.path)
+        )
+        return source + (f" (match {self.match!r})" if self.match else "")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [key for key in ("css", "xpath", "jsonld", "regex") if getattr(self, key) is not None]
+        given = [key for key in _LINK_SOURCES if getattr(self, key) is not None]
+        if (self.response is None) != (self.path is None):
+            raise wrong(path_problem(self.response))
         if len(given) != 1:
             if given:
                 raise wrong((given[1], f"{' and '.join(given)} together (mend: keep one; give a list for several)"))
-            raise wrong(("", "no source (mend: give css, xpath, jsonld or regex)"))
+            raise wrong(("", "no source (mend: give css, xpath, jsonld, response or regex)"))
         if self.attr is not None and self.css is None and self.xpath is None:
             raise wrong(("attr", "attr needs css or xpath (mend: remove it)"))
         return self
+
+
+_LINK_SOURCES = ("css", "xpath", "jsonld", "response", "regex")
 
 
 def _as_links(value: Any) -> Any:

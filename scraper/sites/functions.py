@@ -6,8 +6,12 @@ Loading a definition imports nothing; `check_functions` is what `scraper sites c
 from __future__ import annotations
 
 import difflib
+import inspect
+import sys
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from scraper.sites.definition import Site
@@ -34,11 +38,23 @@ def resolve(name: str) -> PageFunction:
     return function  # type: ignore[no-any-return]
 
 
+@lru_cache(maxsize=256)  # as it was imported: what becomes of the file later, this process does not run
+def source_of(name: str) -> str | None:
+    """The text of the file that a function is defined in; None where there is none, or the module cannot be imported. (What
+    it imports in its turn is not looked at.)"""
+    try:
+        file = inspect.getsourcefile(sys.modules[resolve(name).__module__])
+        return Path(file).read_text(encoding="utf-8") if file else None
+    except (ImportError, KeyError, AttributeError, TypeError, OSError, UnicodeDecodeError):
+        return None
+
+
 def check_functions(site: Site) -> list[tuple[str, str]]:
     """Imports the site's functions; (key, sentence) for each that cannot be."""
     named = {
         "product.function": site.product.function,
         "listing.function": site.listing.function if site.listing else None,
+        "login.function": site.login.function if site.login else None,
     }
     problems = []
     for key, name in named.items():

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from scraper.sites import blocked, definition, fields, quality
+from scraper.sites import blocked, definition, fields, login, quality, revisit
 
 Path = tuple[str | int, ...]
 Line = tuple[int, str]
@@ -132,7 +132,9 @@ def _unknown_key(path: Path) -> str:
 _PLACES: dict[str, type[BaseModel]] = {
     "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages, "product": definition.ProductPage,
     "sitemap": definition.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
-    "routes": definition.RouteRule, "blocked": blocked.Blocked,
+    "routes": definition.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.Bounded,
+    "login": login.Login, "login.form": login.Form, "login.token": login.Token, "login.success": login.Success,
+    "login.logged_out": login.Sign,
 }  # fmt: skip
 
 

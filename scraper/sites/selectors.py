@@ -137,6 +137,30 @@ def _picked(match: regex.Match[str]) -> str | None:
 @lru_cache(maxsize=4096)
 def parse_jsonld(path: str) -> JsonPath:
     """`offers.price` is looked for in the page's Product; a capitalised first word names another @type."""
+    steps = _steps(path)
+    if not steps:
+        raise ValueError(f"bad JSON-LD path {path!r} (mend: names joined by dots, as in `Product.offers[0].price`)")
+    first = steps[0]
+    if isinstance(first, str) and first[:1].isupper():
+        if len(steps) == 1 or isinstance(steps[1], int):
+            raise ValueError(
+                f"the JSON-LD path {path!r} names a type only (mend: add what you want of it: `{first}.name`)"
+            )
+        return JsonPath(first, tuple(steps[1:]))
+    return JsonPath("Product", tuple(steps))
+
+
+@lru_cache(maxsize=4096)
+def parse_json(path: str) -> tuple[str | int, ...]:
+    """Keys and indexes within any JSON: `items[0].price`, or `$.items[0].price`. A list without an index means each of it."""
+    steps = _steps(path.removeprefix("$."))
+    if not steps:
+        raise ValueError(f"bad JSON path {path!r} (mend: names joined by dots, as in `product.offers[0].price`)")
+    return tuple(steps)
+
+
+def _steps(path: str) -> list[str | int]:
+    """Empty where the path is none."""
     steps: list[str | int] = []
     at = 0
     while at < len(path):
@@ -153,16 +177,7 @@ def parse_jsonld(path: str) -> JsonPath:
                 break
         else:
             break
-    if at != len(path) or not steps:
-        raise ValueError(f"bad JSON-LD path {path!r} (mend: names joined by dots, as in `Product.offers[0].price`)")
-    first = steps[0]
-    if isinstance(first, str) and first[:1].isupper():
-        if len(steps) == 1 or isinstance(steps[1], int):
-            raise ValueError(
-                f"the JSON-LD path {path!r} names a type only (mend: add what you want of it: `{first}.name`)"
-            )
-        return JsonPath(first, tuple(steps[1:]))
-    return JsonPath("Product", tuple(steps))
+    return steps if at == len(path) else []
 
 
 def _compiled(xpath: str) -> etree.XPath:

@@ -16,18 +16,21 @@ import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus, Kind, Status
 from scraper.sites.definition import Site
-from scraper.stores import throughput
+from scraper.stores import dedup, throughput
 from scraper.stores.database import dumps
 from scraper.stores.frontier import END_LEASES, PageChange
 
 REPLAY = "replay"  # the trigger of a crawl that takes up dead pages alone
+REEXTRACT = "reextract"  # of one that reads archived pages, and is never active
 DELISTED_AFTER = 2  # complete crawls in a row that miss a product before it counts as delisted
 
 OPEN = sa.text("""
 INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s, concurrency, fresh_after,
-                    note, finished_at)
+                    stale_before, whole_before, note, finished_at)
 SELECT :site_id, coalesce(CAST(:slot AS timestamptz), clock_timestamp()), :trigger, :status, CAST(:definition AS json),
-       :hash, :rate, :concurrency, now() - CAST(:revisit AS interval), :note,
+       :hash, :rate, :concurrency, now() - CAST(:revisit AS interval), now() - CAST(:revisit_max AS interval),
+       CASE WHEN :refetch THEN now()
+            ELSE (SELECT max(finished_at) FROM crawls WHERE site_id = :site_id AND suspect) END, :note,
        CASE WHEN :status = 'skipped' THEN now() END
 ON CONFLICT DO NOTHING RETURNING id
 """)
@@ -38,12 +41,13 @@ UPDATE crawls c
        product_total = c.product_total + i.product_total, product_done = c.product_done + i.product_done,
        ok = c.ok + i.ok, unchanged = c.unchanged + i.unchanged, gone = c.gone + i.gone, dead = c.dead + i.dead,
        invalid = c.invalid + i.invalid, dropped = c.dropped + i.dropped, fresh = c.fresh + i.fresh,
+       not_modified = c.not_modified + i.not_modified,
        fetches = c.fetches + i.fetches, retries = c.retries + i.retries, links_cut = c.links_cut + i.links_cut,
        products_new = c.products_new + i.products_new, products_changed = c.products_changed + i.products_changed,
        progressed_at = CASE WHEN i.fetches + i.discovery_total + i.product_total > 0 THEN now() ELSE c.progressed_at END
   FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(crawl_id bigint, discovery_total int, discovery_done int,
        product_total int, product_done int, ok int, unchanged int, gone int, dead int, invalid int, dropped int,
-       fresh int, fetches int, retries int, links_cut int, products_new int, products_changed int)
+       fresh int, not_modified int, fetches int, retries int, links_cut int, products_new int, products_changed int)
  WHERE c.id = i.crawl_id
 RETURNING c.id, c.discovery_total + c.product_total - c.discovery_done - c.product_done AS open
 """)
@@ -58,16 +62,23 @@ SELECT c.id FROM crawls c
 # A product's page is of its site: said twice, so that the pages of other sites are not read.
 DELIST = sa.text("""
 WITH seen AS (
-    SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone') AS listed
+    SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone') AS listed, pr.delisted_at IS NOT NULL AS was_delisted
       FROM products pr JOIN pages pg ON pg.id = pr.page_id WHERE pr.site_id = :site_id AND pg.site_id = :site_id
+), marked AS (
+    UPDATE products pr
+       SET missed_crawls = CASE WHEN seen.listed THEN 0 ELSE least(pr.missed_crawls + 1, 1000) END,
+           delisted_at = CASE WHEN seen.listed THEN NULL
+                              WHEN pr.missed_crawls + 1 >= :delisted_after THEN coalesce(pr.delisted_at, now()) END
+      FROM seen
+     WHERE pr.id = seen.id AND (NOT seen.listed OR pr.missed_crawls > 0 OR pr.delisted_at IS NOT NULL)
+    RETURNING pr.id, pr.version, coalesce(pr.delisted_at = now(), false) AS delisted,
+              seen.was_delisted AND pr.delisted_at IS NULL AS relisted
+), fed AS (
+    INSERT INTO changes (site_id, product_id, crawl_id, version, event)
+    SELECT :site_id, id, :crawl_id, version, CASE WHEN delisted THEN 'delisted' ELSE 'relisted' END
+      FROM marked WHERE delisted OR relisted ORDER BY id
 )
-UPDATE products pr
-   SET missed_crawls = CASE WHEN seen.listed THEN 0 ELSE least(pr.missed_crawls + 1, 1000) END,
-       delisted_at = CASE WHEN seen.listed THEN NULL
-                          WHEN pr.missed_crawls + 1 >= :delisted_after THEN coalesce(pr.delisted_at, now()) END
-  FROM seen
- WHERE pr.id = seen.id AND (NOT seen.listed OR pr.missed_crawls > 0 OR pr.delisted_at IS NOT NULL)
-RETURNING pr.delisted_at = now() AS delisted
+SELECT count(*) FROM marked WHERE delisted
 """)
 
 DROP_OPEN = sa.text("""
@@ -113,6 +124,7 @@ class Counts:
     invalid: int = 0
     dropped: int = 0
     fresh: int = 0
+    not_modified: int = 0
     fetches: int = 0
     retries: int = 0
     links_cut: int = 0
@@ -221,6 +233,7 @@ def open_crawl(
     skipped: str | None = None,
 ) -> int | None:
     """Opens the crawl of a slot (None: now). Returns its id, or None where the slot or the site has one already."""
+    bounds = site.revisit.bounds
     values = {
         "site_id": site_id,
         "slot": slot,
@@ -231,9 +244,14 @@ def open_crawl(
         "rate": site.rate_per_s,
         "concurrency": site.concurrency,
         "revisit": None if refetch or not site.revisit_s else timedelta(seconds=site.revisit_s),
+        "revisit_max": None if refetch or not bounds.adaptive else timedelta(seconds=bounds.max_s),
+        "refetch": refetch,
         "note": skipped,
     }
-    return connection.execute(OPEN, values).scalar()
+    crawl_id: int | None = connection.execute(OPEN, values).scalar()
+    if crawl_id is not None and site.dedup.by == "bloom":
+        dedup.begin(connection, crawl_id, site_id, renew=refetch)
+    return crawl_id
 
 
 def active_crawl(connection: sa.Connection, site_id: int) -> int | None:
@@ -335,8 +353,14 @@ def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None
 
 def delist(connection: sa.Connection, crawl_id: int, site_id: int) -> int:
     """Counts a complete crawl's misses. Returns how many products became delisted with it."""
+    crawl = connection.execute(
+        sa.text("SELECT filter_id, definition FROM crawls WHERE id = :id"), {"id": crawl_id}
+    ).one()
+    if crawl.filter_id is not None:
+        life_s = Site.model_validate(crawl.definition).revisit_s
+        return dedup.delist(connection, crawl_id, site_id, life_s, DELISTED_AFTER)
     values = {"crawl_id": crawl_id, "site_id": site_id, "delisted_after": DELISTED_AFTER}
-    return sum(1 for row in connection.execute(DELIST, values) if row.delisted)
+    return int(connection.execute(DELIST, values).scalar_one())
 
 
 def end(connection: sa.Connection, crawl_id: int, status: CrawlStatus, note: str | None, delisted: int = 0) -> None:

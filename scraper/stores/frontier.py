@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from scraper.domain import Kind, Lease, LeasedPage
+from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
 from scraper.policy.routing import level_of
 from scraper.sites.scalars import per_second
 from scraper.stores.database import dumps
@@ -38,9 +38,12 @@ SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}  # losses -> leases of a queue at a time
 SILENT_S = 10.0  # a worker prolongs its leases every two seconds
 PASSED_OVER = 5000  # due pages of paused crawls that are looked past to find another site's on the same host
 
-# A product whose last good answer is younger than the crawl's revisit age is reached, but not asked again.
+# A product whose last good answer is younger than the crawl's revisit age is reached, but not asked again. Where that age is
+# each page's own, it counts between the definition's bounds, as they were when the crawl was opened.
 FRESH = """(excluded.kind = 'product' AND p.status NOT IN ('gone', 'dead', 'invalid')
-            AND p.fetched_at > (SELECT fresh_after FROM crawls WHERE id = excluded.crawl_id))"""
+            AND (SELECT p.fetched_at > c.fresh_after OR (p.fetched_at > c.stale_before
+                        AND p.fetched_at > c.created_at - p.revisit_s * interval '1 second')
+                   FROM crawls c WHERE c.id = excluded.crawl_id))"""
 
 
 # Pages this crawl knows already are sorted out first and without a lock: two listing pages that link to each other
@@ -76,6 +79,7 @@ WITH input AS (
            queue = excluded.queue, priority = excluded.priority, depth = excluded.depth,
            attempts = 0, host_attempts = 0, losses = 0, level = NULL, blocked = 0, probe = false,
            not_before = now(), lease_id = NULL,
+           read_by = CASE WHEN p.url = excluded.url THEN p.read_by END,
            error = NULL, excerpt = NULL, response_head = NULL,
            status = CASE WHEN {FRESH} THEN 'unchanged' ELSE 'due' END,
            last_outcome = CASE WHEN {FRESH} THEN 'fresh' ELSE p.last_outcome END
@@ -91,6 +95,11 @@ ADD = _add_statement(again=False)
 ADD_AGAIN = _add_statement(again=True)
 
 # A loose index scan: one step of the due index for each (queue, host), however many pages each has.
+BUSY = sa.text("""
+SELECT queue, count(DISTINCT worker) AS workers FROM leases
+ WHERE started_at IS NOT NULL AND until > now() + :alive_s * interval '1 second' GROUP BY queue
+""")
+
 DUE_HOSTS = sa.text("""
 WITH RECURSIVE each AS (
     (SELECT queue, host FROM pages WHERE status = 'due' ORDER BY queue, host LIMIT 1)
@@ -207,15 +216,29 @@ UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 sec
 RETURNING kind, queue
 """).bindparams(sa.bindparam("claim", type_=sa.Uuid))
 
+UNCLAIMED = sa.text("""
+    SELECT count(*) FILTER (WHERE started_at IS NULL) AS batches, count(DISTINCT worker) AS workers
+    FROM leases WHERE queue = :queue
+""")
+
 WAITING_LEVELS = sa.text("""
 SELECT l.queue, coalesce((SELECT max(p.priority) FROM pages p WHERE p.lease_id = l.id), 0) AS priority
   FROM leases l WHERE l.started_at IS NULL
 """)
 
+# A 304 stands for a stored product, so a page that owns none is read whole: another page had its product's id first, say,
+# and may be gone by now. So is one that was last read before the crawl's line: in a suspect crawl, or by who types
+# `--refetch`. (Subqueries, and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
 CLAIMED_PAGES = sa.text("""
-SELECT id, crawl_id, url, kind, host, attempts, host_attempts, depth, priority, level, blocked, probe,
-       coalesce(last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before
-  FROM pages WHERE lease_id = :id ORDER BY priority DESC, id
+SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority, p.level, p.blocked, p.probe,
+       coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before,
+       p.etag, p.last_modified, p.read_by, p.revisit_s,
+       CASE WHEN p.read_by IS NOT NULL THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,
+       CASE WHEN p.revisit_s IS NOT NULL THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
+       (p.read_by IS NOT NULL
+        AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id), '-infinity')
+        AND (SELECT true FROM products pr WHERE pr.page_id = p.id LIMIT 1)) IS TRUE AS known
+  FROM pages p WHERE p.lease_id = :id ORDER BY p.priority DESC, p.id
 """)
 
 # One that has run out and was not taken back yet is still its worker's: nobody else can have got its pages.
@@ -370,9 +393,18 @@ def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
     to do until its leases run out.
     """
     found: dict[str, Counter[int]] = defaultdict(Counter)
-    for row in connection.execute(HELD, {"alive_s": lease_s - min(SILENT_S, lease_s / 2)}):
+    for row in connection.execute(HELD, {"alive_s": _alive_s(lease_s)}):
         found[row.host][level_of(row.priority)] += row.pages
     return found
+
+
+def busy_workers(connection: sa.Connection, lease_s: float) -> dict[str, int]:
+    """How many workers have leases of each queue, but for those that have been silent for a while."""
+    return {row.queue: row.workers for row in connection.execute(BUSY, {"alive_s": _alive_s(lease_s)})}
+
+
+def _alive_s(lease_s: float) -> float:
+    return lease_s - min(SILENT_S, lease_s / 2)
 
 
 def due_queues(connection: sa.Connection) -> list[str]:
@@ -474,18 +506,19 @@ def claim(
             blocked=p.blocked,
             probe=p.probe,
             good_before=p.good_before,
+            known=Known(Validators(p.etag, p.last_modified), p.read_by, p.read_s) if p.known else None,
+            revisit_s=p.revisit_s,
+            good_s=p.good_s,
         )
         for p in connection.execute(CLAIMED_PAGES, {"id": lease_id})
     )
     return Lease(id=lease_id, kind=Kind(row.kind), queue=row.queue, pages=pages)
 
 
-def waiting_batches(connection: sa.Connection) -> dict[str, int]:
-    """Leases no worker has claimed yet, by queue."""
-    rows = connection.execute(
-        sa.text("SELECT queue, count(*) AS batches FROM leases WHERE started_at IS NULL GROUP BY queue")
-    )
-    return {row.queue: row.batches for row in rows}
+def unclaimed(connection: sa.Connection, queue: str) -> tuple[int, int]:
+    """A queue's leases that no worker has claimed yet, and how many workers have claimed others."""
+    row = connection.execute(UNCLAIMED, {"queue": queue}).one()
+    return row.batches, row.workers
 
 
 def waiting_levels(connection: sa.Connection) -> dict[str, Counter[int]]:

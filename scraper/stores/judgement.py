@@ -31,9 +31,14 @@ UNJUDGED = sa.text("""
 SELECT id FROM crawls WHERE judged_at IS NULL AND status IN ('completed', 'stopped', 'failed') ORDER BY id LIMIT 20
 """)
 
+# By what the crawl has counted: product pages may have left the frontier. Where those that are remembered are not even in the
+# crawl, what its listings named counts.
 GOOD = sa.text("""
-SELECT count(*) FROM pages
- WHERE site_id = :site_id AND crawl_id = :id AND kind = 'product' AND status IN ('ok', 'unchanged')
+SELECT greatest(c.ok + c.unchanged - (
+           SELECT count(*) FROM pages
+            WHERE site_id = :site_id AND crawl_id = :id AND kind <> 'product' AND status IN ('ok', 'unchanged')),
+       c.products_listed - c.gone - c.dead - c.invalid)
+  FROM crawls c WHERE c.id = :id
 """)
 
 # Hashes, since texts of any length are to be sorted. Of what was read in this crawl, not of what was fresh.
@@ -42,6 +47,14 @@ SELECT key AS field, count(*) AS sampled, count(DISTINCT hashtextextended(CAST(v
   FROM (SELECT pr.data FROM pages pg JOIN products pr ON pr.page_id = pg.id
          WHERE pg.site_id = :site_id AND pg.crawl_id = :id AND pg.status IN ('ok', 'unchanged')
            AND pg.last_outcome = 'fetched' LIMIT {SAMPLED}) AS sample, jsonb_each(sample.data)
+ WHERE jsonb_typeof(value) <> 'null' GROUP BY key
+""")
+
+# Of pages that have left the frontier: by what the crawl has written, which is nearly all that it read.
+DISTINCT_WRITTEN = sa.text(f"""
+SELECT key AS field, count(*) AS sampled, count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
+  FROM (SELECT data FROM products WHERE site_id = :site_id AND crawl_id = :id LIMIT {SAMPLED}) AS sample,
+       jsonb_each(sample.data)
  WHERE jsonb_typeof(value) <> 'null' GROUP BY key
 """)
 
@@ -65,7 +78,7 @@ ALERT = sa.text("INSERT INTO alerts (crawl_id) VALUES (:id) ON CONFLICT DO NOTHI
 
 BEFORE = sa.text("""
 SELECT suspect, reasons FROM crawls
- WHERE site_id = :site_id AND id < :id AND trigger <> 'replay' AND status IN ('completed', 'failed')
+ WHERE site_id = :site_id AND id < :id AND trigger NOT IN ('replay', 'reextract') AND status IN ('completed', 'failed')
  ORDER BY id DESC LIMIT :crawls
 """)
 
@@ -92,8 +105,9 @@ ON CONFLICT DO NOTHING
 KEPT = sa.text(f"""
 SELECT k.product_id, k.fields, CAST(k.came AS text) AS came, p.site_id, p.external_id, p.page_id, p.url,
        CAST(p.data AS text) AS data
-  FROM kept_values k JOIN products p ON p.id = k.product_id JOIN pages pg ON pg.id = p.page_id
- WHERE k.crawl_id = :id AND k.product_id > :after AND pg.crawl_id = :id AND NOT k.fields <@ CAST(:stay AS text[])
+  FROM kept_values k JOIN products p ON p.id = k.product_id LEFT JOIN pages pg ON pg.id = p.page_id
+ WHERE k.crawl_id = :id AND k.product_id > :after AND coalesce(pg.crawl_id = :id, p.crawl_id <= :id)
+   AND NOT k.fields <@ CAST(:stay AS text[])
  ORDER BY k.product_id LIMIT {BATCH} FOR UPDATE OF p
 """)
 
@@ -131,11 +145,11 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
         return False
     quality.begin(connection, crawl.id)
     tally = quality.tally(connection, crawl.id)
-    usual = quality.history(connection, crawl.site_id, crawl.id)
+    good = connection.execute(GOOD, {"id": crawl.id, "site_id": crawl.site_id}).scalar_one()
+    usual = quality.history(connection, crawl.site_id, crawl.id, tally.stored.records / max(1, good))
     lines = usual.lines(site.tolerances)
     names = list(site.product.fields) or sorted(tally.names | lines.keys())
     whole = crawl.trigger != REPLAY and status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
-    good = connection.execute(GOOD, {"id": crawl.id, "site_id": crawl.site_id}).scalar_one()
     figures = _figures(connection, crawl, tally, names)
     breaches = _breaches(figures, lines, site)
     reasons = list(breaches.values())
@@ -206,7 +220,8 @@ def _emptied(row: sa.Row[Any], crawl_id: int, stay: Collection[str]) -> NewProdu
 def _figures(
     connection: sa.Connection, crawl: sa.Row[Any], tally: quality.Tally, names: list[str]
 ) -> dict[str, Figures]:
-    rows = connection.execute(DISTINCT, {"id": crawl.id, "site_id": crawl.site_id})
+    statement = DISTINCT if crawl.filter_id is None else DISTINCT_WRITTEN
+    rows = connection.execute(statement, {"id": crawl.id, "site_id": crawl.site_id})
     values = {row.field: (row.distinct_values, row.sampled) for row in rows}
     return {name: tally.figures(name, *values.get(name, (0, 0))) for name in names}
 

@@ -2,7 +2,8 @@
 
 One row a product. It is written when the content differs or the stored row is older than `GUARD`; never over something
 that was fetched later; and never by a page that merely shares the id with the page the product is read from, unless
-that one is gone, unusable or no longer reached.
+that one is gone, unusable or no longer reached. Where finished pages leave the frontier, the page is known by its URL, and
+another one may take its place once it is due again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from scraper.stores.database import dumps
 GUARD = "1 hour"  # an unchanged product is not rewritten more often than this
 
 # `locked` takes the known rows first, in the order of their ids, so that the content that becomes a version is the
-# content that is replaced. A row that appears between the two (same id, another page) fails the last WHERE.
+# content that is replaced. A row that appears between the two (same id, another page) fails the last WHERE. What becomes
+# new, another one or listed again goes into the feed with the same statement (`scraper.stores.changes`).
 UPSERT = sa.text(f"""
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (site_id, external_id) *
@@ -29,7 +31,7 @@ WITH input AS MATERIALIZED (
      ORDER BY site_id, external_id, page_id
 ), locked AS MATERIALIZED (
     SELECT p.id, p.site_id, p.external_id, p.page_id, p.version, p.data, p.content_hash, p.changed_at, p.fetched_at,
-           p.missed_crawls, p.delisted_at
+           p.missed_crawls, p.delisted_at, p.url
       FROM products p JOIN input i ON i.site_id = p.site_id AND i.external_id = p.external_id
      ORDER BY p.id FOR UPDATE OF p
 ), writable AS MATERIALIZED (
@@ -39,23 +41,34 @@ WITH input AS MATERIALIZED (
       LEFT JOIN pages owner ON owner.id = l.page_id
      WHERE l.id IS NULL
         OR (l.fetched_at <= now()
-            AND (l.page_id = i.page_id OR l.missed_crawls > 0 OR owner.status IN ('gone', 'dead', 'invalid'))
+            AND (l.page_id = i.page_id OR l.missed_crawls > 0 OR owner.status IN ('gone', 'dead', 'invalid')
+                 OR (owner.id IS NULL AND (l.url = i.url OR l.fetched_at < (
+                     SELECT coalesce(c.fresh_after, c.started_at) FROM crawls c WHERE c.id = i.crawl_id))))
             AND (l.content_hash <> i.content_hash OR l.fetched_at < now() - interval '{GUARD}' OR l.page_id <> i.page_id
                  OR l.delisted_at IS NOT NULL))
 ), versions AS (
     INSERT INTO product_versions (product_id, version, data, content_hash, valid_from, valid_to, crawl_id)
     SELECT id, version, old_data, old_hash, changed_at, now(), crawl_id
       FROM writable WHERE id IS NOT NULL AND old_hash <> content_hash
+), written AS (
+    INSERT INTO products AS p (site_id, external_id, page_id, crawl_id, url, data, content_hash)
+    SELECT site_id, external_id, page_id, crawl_id, url, data, content_hash FROM writable ORDER BY site_id, external_id
+    ON CONFLICT (site_id, external_id) DO UPDATE
+       SET page_id = excluded.page_id, crawl_id = excluded.crawl_id, url = excluded.url, data = excluded.data,
+           content_hash = excluded.content_hash, fetched_at = now(), missed_crawls = 0, delisted_at = NULL,
+           version = p.version + CAST(p.content_hash <> excluded.content_hash AS int),
+           changed_at = CASE WHEN p.content_hash <> excluded.content_hash THEN now() ELSE p.changed_at END
+     WHERE p.page_id = excluded.page_id OR EXISTS (SELECT FROM locked l WHERE l.id = p.id)
+    RETURNING p.id, p.site_id, p.crawl_id, p.version, (p.xmax = 0) AS inserted,
+              (p.changed_at = now() AND p.version > 1) AS changed,
+              p.id = ANY (ARRAY(SELECT id FROM locked WHERE delisted_at IS NOT NULL)) AS relisted
+), fed AS (
+    INSERT INTO changes (site_id, product_id, crawl_id, version, previous_version, event)
+    SELECT site_id, id, crawl_id, version, CASE WHEN changed THEN version - 1 END,
+           CASE WHEN inserted THEN 'new' WHEN relisted THEN 'relisted' ELSE 'changed' END
+      FROM written WHERE inserted OR changed OR relisted
 )
-INSERT INTO products AS p (site_id, external_id, page_id, crawl_id, url, data, content_hash)
-SELECT site_id, external_id, page_id, crawl_id, url, data, content_hash FROM writable ORDER BY site_id, external_id
-ON CONFLICT (site_id, external_id) DO UPDATE
-   SET page_id = excluded.page_id, crawl_id = excluded.crawl_id, url = excluded.url, data = excluded.data,
-       content_hash = excluded.content_hash, fetched_at = now(), missed_crawls = 0, delisted_at = NULL,
-       version = p.version + CAST(p.content_hash <> excluded.content_hash AS int),
-       changed_at = CASE WHEN p.content_hash <> excluded.content_hash THEN now() ELSE p.changed_at END
- WHERE p.page_id = excluded.page_id OR EXISTS (SELECT FROM locked l WHERE l.id = p.id)
-RETURNING p.crawl_id, (p.xmax = 0) AS inserted, (p.changed_at = now() AND p.version > 1) AS changed
+SELECT crawl_id, inserted, changed FROM written
 """)
 
 EXPORT = sa.text("""
@@ -65,6 +78,13 @@ SELECT p.external_id, p.url, p.first_seen_at, p.changed_at, p.fetched_at, p.deli
  WHERE s.name = :site AND (:delisted OR p.delisted_at IS NULL)
  ORDER BY p.external_id COLLATE "C"
 """)
+
+EXPORT_SINCE = sa.text(
+    str(EXPORT).replace(
+        "(:delisted OR p.delisted_at IS NULL)",
+        "p.id IN (SELECT c.product_id FROM changes c WHERE c.site_id = s.id AND c.id > :since)",
+    )
+)
 
 HISTORY = sa.text("""
 SELECT version, valid_from, valid_to, CAST(data AS text) AS data FROM product_history
@@ -105,10 +125,14 @@ def upsert(connection: sa.Connection, products: Sequence[NewProduct]) -> list[Wr
     return [Written(r.crawl_id, r.inserted, r.changed) for r in connection.execute(UPSERT, {"rows": dumps(products)})]
 
 
-def export(connection: sa.Connection, site: str, *, delisted: bool) -> Iterator[sa.Row[Any]]:
-    """Streams a site's products in the order of their ids, with a server-side cursor; `data` is JSON text."""
+def export(connection: sa.Connection, site: str, *, delisted: bool, since: int | None = None) -> Iterator[sa.Row[Any]]:
+    """Streams a site's products in the order of their ids, with a server-side cursor; `data` is JSON text. `since`: those
+    with a change after that position, the delisted ones too."""
     streaming = connection.execution_options(stream_results=True, max_row_buffer=1000)
-    yield from streaming.execute(EXPORT, {"site": site, "delisted": delisted})
+    if since is None:
+        yield from streaming.execute(EXPORT, {"site": site, "delisted": delisted})
+    else:
+        yield from streaming.execute(EXPORT_SINCE, {"site": site, "since": since})
 
 
 def history(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:

@@ -66,7 +66,8 @@ UPDATE crawl_quality q
 
 # Locked, so that what is put together with the new data is still what the upsert finds.
 STORED = sa.text("""
-SELECT p.id, p.site_id, p.external_id, p.page_id, CAST(p.data AS text) AS data, p.content_hash
+SELECT p.id, p.site_id, p.external_id, p.page_id, CAST(p.data AS text) AS data, p.content_hash,
+       EXISTS (SELECT FROM pages pg WHERE pg.id = p.page_id) AS owned
   FROM products p
   JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(site_id int, external_id text)
     ON i.site_id = p.site_id AND i.external_id = p.external_id
@@ -89,12 +90,14 @@ ON CONFLICT DO NOTHING
 """)
 
 # Crawls of a site that are comparable: whole passes that nobody has doubted, none before the last one that a person took
-# as the new usual.
+# as the new usual. Those that have read enough are looked for apart: pages that are fresh or answer 304 are not read, and a
+# month of such crawls must not make anybody forget what was usual.
 USABLE = sa.text("""
-SELECT c.id, q.products FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
+SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
  WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND c.trigger <> 'replay' AND NOT c.suspect
    AND c.judged_at IS NOT NULL AND q.products IS NOT NULL
    AND c.id >= coalesce((SELECT max(id) FROM crawls WHERE site_id = :site_id AND accepted_at IS NOT NULL AND id < :id), 0)
+   AND q.records >= :records
  ORDER BY c.id DESC LIMIT :searched
 """)
 
@@ -209,6 +212,7 @@ class Watch:
     def __init__(self, tallies: Mapping[int, Tally], pages: Sequence[Read]) -> None:
         self._tallies = tallies
         self._pages = pages
+        self.keeping: set[int] = set()  # pages whose products are stored otherwise than they were read
 
     def guarded(self, connection: sa.Connection, products: list[NewProduct]) -> list[NewProduct]:
         """The products to be stored: those that would lose a value they must not lose have it still."""
@@ -235,7 +239,8 @@ class Watch:
                 if not lost:
                     continue
                 products[place] = _keeping(product, stored, row.content_hash, lost)
-                if row.page_id != product.page_id:
+                self.keeping.add(product.page_id)
+                if row.owned and row.page_id != product.page_id:
                     continue  # a page that shares the id: not its value to lose
                 came = {key: product.data[key] for name in lost for key in keys_of(name) if key in product.data}
                 noted.append({"crawl_id": product.crawl_id, "product_id": row.id, "fields": lost, "came": came})
@@ -290,12 +295,15 @@ def begin(connection: sa.Connection, crawl_id: int) -> None:
     connection.execute(BEGIN, {"crawl_id": crawl_id, "usual": dumps(usual)})
 
 
-def history(connection: sa.Connection, site_id: int, before: int) -> History:
-    """What is usual at a site, for a crawl with that id."""
+def history(connection: sa.Connection, site_id: int, before: int, share: float | None = None) -> History:
+    """What is usual at a site, for a crawl with that id. `share`: how much of its good product pages it has read; None:
+    nobody knows yet."""
     values = {"site_id": site_id, "id": before, "searched": SEARCHED}
-    usable = connection.execute(USABLE, values).all()
+    usable = connection.execute(USABLE, values | {"records": 0}).all()
+    read = connection.execute(USABLE, values | {"records": quality.FEW}).all()
+    shares = {row.id: row.records / max(1, row.products) for row in read or usable}
     figures: dict[str, list[Figures]] = defaultdict(list)
-    for row in connection.execute(HISTORY, {"ids": [row.id for row in usable]}):
+    for row in connection.execute(HISTORY, {"ids": sorted(quality.alike(shares, share))}):
         figures[row.field].append(
             Figures(row.records, row.found, row.mistyped, row.distinct_values, row.sampled, row.kept)
         )

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.domain import Blame, Kind, Outcome, Reading, Settled, Status
-from scraper.stores import crawls, frontier, host_routes, products, quality, throughput
+from scraper.domain import Blame, Kind, NextVisit, Outcome, Reading, Settled, Status
+from scraper.stores import crawls, frontier, host_routes, products, quality, revisits, throughput
+from scraper.stores.archive import Spooled
+from scraper.stores.bloom import Filter
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import dumps
 from scraper.stores.frontier import NewPage, PageChange, Room
@@ -22,14 +25,16 @@ from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct
 from scraper.stores.throughput import Effort
 
-# A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did.
+# A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did. One that was tried
+# and not good is asked without validators next time: `read_by` goes.
 # `IS NOT DISTINCT FROM`, though neither is ever null, keeps PostgreSQL from finding each page by its lease, among a
 # hundred others.
 FENCE = sa.text("""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, status text, delay float8,
            charged int, host_charged int, outcome text, tried bool, code int, error text, excerpt text, head jsonb, hash uuid,
-           queue text, level text, blocked int, probe bool)
+           queue text, level text, blocked int, probe bool, etag text, modified text, read_by bigint, if_changed_s int,
+           if_unchanged_s int)
 )
 UPDATE pages p
    SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged' ELSE s.status END,
@@ -46,17 +51,28 @@ UPDATE pages p
        response_head = CASE WHEN s.outcome = 'deferred' THEN p.response_head ELSE s.head END,
        content_hash = CASE WHEN s.status = 'ok' THEN s.hash ELSE p.content_hash END,
        fetched_at = CASE WHEN s.status IN ('ok', 'unchanged') THEN now() ELSE p.fetched_at END,
+       read_at = CASE WHEN s.status = 'ok' THEN now() ELSE p.read_at END,
+       etag = CASE WHEN s.status = 'ok' THEN s.etag ELSE p.etag END,
+       last_modified = CASE WHEN s.status = 'ok' THEN s.modified ELSE p.last_modified END,
+       read_by = CASE WHEN s.status = 'ok' THEN s.read_by WHEN s.tried AND s.status <> 'unchanged' THEN NULL
+                      ELSE p.read_by END,
+       revisit_s = CASE WHEN s.status = 'unchanged' OR (s.status = 'ok' AND p.content_hash = s.hash) THEN s.if_unchanged_s
+                        WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
        settled_at = now()
   FROM s WHERE p.id = s.id AND p.lease_id IS NOT DISTINCT FROM s.lease AND s.lease IS NOT NULL
 RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 """)
+
+NOW = sa.text("SELECT now()")
 
 
 @dataclass(frozen=True, slots=True)
 class SettledPage:
     """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok.
     A `partial` one counts as a link that was cut: nobody knows how many there were. `news` is what it says of its host's
-    route, `reading` what it says of its crawl's fields, `effort` what it took (None: nobody measured it)."""
+    route, `reading` what it says of its crawl's fields, `effort` what it took (None: nobody measured it), `next_visit` what
+    is kept for the next one. `filter` is its site's; with a `fingerprint` the page leaves the frontier for it, once it is
+    finished. `spooled` is its answer where that is to be archived."""
 
     settled: Settled
     links: list[NewPage] = field(default_factory=list)
@@ -66,6 +82,10 @@ class SettledPage:
     news: RouteNews | None = None
     reading: Reading | None = None
     effort: Effort | None = None
+    next_visit: NextVisit | None = None
+    filter: Filter | None = None
+    fingerprint: UUID | None = None
+    spooled: Spooled | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +97,26 @@ class CrawlLimits:
 
 
 @dataclass(frozen=True, slots=True)
+class Finished:
+    """A page that may leave the frontier."""
+
+    filter: Filter
+    page_id: int
+    fingerprint: UUID
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """What a settling transaction did: how many pages held their lease, how many were due again or new, which crawls
-    have no page left open."""
+    have no page left open, which pages may leave the frontier now. `archived`: the good answers that were put aside, whether
+    each is another one than before, and its content hash; `at` is then the time that they were stored."""
 
     held: int
     added: int
     drained: list[int]
+    finished: list[Finished] = field(default_factory=list)
+    archived: list[tuple[Spooled, bool, UUID | None]] = field(default_factory=list)
+    at: datetime | None = None
 
 
 def settle(
@@ -102,6 +135,9 @@ def settle(
         counts[page.settled.crawl_id].links_cut += page.partial
     watch = quality.watch(connection, _read(kept, held))
     found = watch.guarded(connection, [product for page in kept for product in page.products])
+    revisits.forget(connection, watch.keeping)
+    same = [page.settled for page in kept if page.settled.outcome is Outcome.NOT_MODIFIED]
+    revisits.seen(connection, same)
     for written in products.upsert(connection, found):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
@@ -115,7 +151,24 @@ def settle(
     connection.execute(frontier.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
     watch.count(connection)
     drained = crawls.count(connection, counts)
-    return Stored(held=len(kept), added=len(added.pages), drained=drained)
+    archived = [
+        (page.spooled, held[_key(page.settled)].status == Status.OK, page.content_hash)
+        for page in kept
+        if page.spooled is not None
+    ]
+    at = connection.execute(NOW).scalar_one() if archived else None
+    finished = _finished(kept, held)
+    return Stored(len(kept), len(added.pages), drained, finished=finished, archived=archived, at=at)
+
+
+def _finished(kept: Sequence[SettledPage], held: Mapping[tuple[int, UUID], sa.Row[Any]]) -> list[Finished]:
+    return [
+        Finished(page.filter, page.settled.page_id, page.fingerprint)
+        for page in kept
+        if page.filter is not None
+        and page.fingerprint is not None
+        and held[_key(page.settled)].status in (Status.OK, Status.UNCHANGED)
+    ]
 
 
 def _read(kept: Sequence[SettledPage], held: Mapping[tuple[int, UUID], sa.Row[Any]]) -> Iterator[quality.Read]:
@@ -147,6 +200,12 @@ def _row(page: SettledPage) -> dict[str, Any]:
     }
     if s.head:
         row["head"] = s.head
+    visit = page.next_visit
+    if visit is not None:
+        if visit.read_by is not None:
+            etag, modified = visit.validators
+            row |= {"etag": etag, "modified": modified, "read_by": visit.read_by}
+        row |= {"if_changed_s": visit.if_changed_s, "if_unchanged_s": visit.if_unchanged_s}
     if s.move:
         row |= {"queue": s.move.queue, "level": s.move.level, "blocked": s.move.blocked, "probe": s.move.probe}
     return row
@@ -157,6 +216,7 @@ def _count_page(counts: CountsByCrawl, settled: Settled, row: sa.Row[Any]) -> No
     mine.settled(PageChange(settled.crawl_id, Kind(row.kind), row.status))
     if settled.outcome.tried:
         mine.fetches += 1
+        mine.not_modified += settled.outcome is Outcome.NOT_MODIFIED
         mine.retries += row.status == Status.DUE
 
 

@@ -108,3 +108,10 @@ def _set_paused(connection: sa.Connection, name: str, *, paused: bool) -> bool |
 def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
     row = connection.execute(sa.text("SELECT id, definition FROM sites WHERE name = :name"), {"name": name}).first()
     return (row.id, Site.model_validate(row.definition)) if row else None
+
+
+def look(connection: sa.Connection, name: str) -> tuple[int, str, bool] | None:
+    """A site's id, the hash of its definition, and whether it is paused."""
+    query = sa.text("SELECT id, definition_hash, paused FROM sites WHERE name = :name")
+    row = connection.execute(query, {"name": name}).first()
+    return (row.id, row.definition_hash, row.paused) if row else None

@@ -70,7 +70,8 @@ SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect, s.definition 
                   AND c.status IN ('planned', 'running')) AS replaying
   FROM sites s LEFT JOIN LATERAL (
        SELECT c.finished_at, c.suspect FROM crawls c
-        WHERE c.site_id = s.id AND c.status = 'completed' AND c.trigger <> :replay ORDER BY slot DESC LIMIT 1) good ON true
+        WHERE c.site_id = s.id AND c.status = 'completed' AND c.trigger NOT IN (:replay, 'reextract')
+        ORDER BY slot DESC LIMIT 1) good ON true
  WHERE s.enabled ORDER BY s.name
 """)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from scraper import progress
 from scraper.demo.catalogue import Catalogue
 from scraper.demo.faults import Options, fault
 from tests.acceptance.commands import Commands, assert_counted
@@ -53,7 +54,12 @@ def test_a_shop_over_four_crawls(
     assert second["status"] == "completed"
     assert second["products_new"] == second["products_changed"] == second["retries"] == 0
     assert second["product_total"] == first["product_total"] and second["discovery_total"] == first["discovery_total"]
-    assert second["unchanged"] == PRODUCTS
+    asked = Counter(status for _, target, status in shop.log() if target.startswith("/p/"))
+    assert second["unchanged"] == PRODUCTS == second["not_modified"] + asked[301], (
+        "only where a page has moved it is read"
+    )
+    assert (asked[304], asked[200]) == (second["not_modified"], asked[301]) and asked[304] > 0.9 * PRODUCTS
+    assert f"{asked[304]} product pages answered 304" in progress.summary(progress.read_one(engine, second["id"]))
     assert_counted(engine, second)
     assert rows_of(run) == before, "a crawl that finds nothing new writes nothing"
     assert versions(engine) == []

@@ -71,7 +71,7 @@ def asked(shops: list[SampleShop], since: float) -> list[tuple[float, str]]:
 def test_what_is_urgent_is_fetched_next(
     any_broker: Settings, run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
 ) -> None:
-    """All 16 places of the only worker are taken by batches of low priority, 8 more wait, and 20,000 pages: of those that
+    """All 8 places of the only worker are taken by batches of low priority, 8 more wait, and 20,000 pages: of those that
     no worker had yet when a page of high priority came, none goes before it. Neither on a host of its own nor on theirs,
     paced or not."""
     options = ("--products", "20", "--latency-ms", "400")
@@ -87,7 +87,7 @@ def test_what_is_urgent_is_fetched_next(
         query = f"SELECT count(*) FROM leases WHERE (started_at IS NOT NULL) = {claimed}"
         return int(str(rows(engine, query)[0][0]))
 
-    until(lambda: leases(claimed=True) >= 16 and leases(claimed=False) >= 7 and low[-1].log(), 60)
+    until(lambda: leases(claimed=True) >= 8 and leases(claimed=False) >= 7 and low[-1].log(), 60)
     added = [new_page(crawls[n], f"{low[n].url}/deal", priority=HIGH) for n in (0, -1)]
     added.append(new_page(crawls[0], f"{urgent.url}/deal", priority=HIGH))
     with engine.begin() as connection:

@@ -18,6 +18,9 @@ from scraper.away import broker_away
 from scraper.domain import Message
 from scraper.errors import ConfigError, ServerUnavailableError
 from scraper.settings import Settings
+from tests import rabbitmq
+from tests.conftest import need_rabbitmq
+from tests.hostile_server import self_signed
 
 LEASE = "00000000-0000-0000-0000-000000000000"
 
@@ -152,3 +155,41 @@ def test_other_brokers_are_refused(environment: Settings, monkeypatch: pytest.Mo
     with pytest.raises(ConfigError, match="BROKER_URL"):
         settings_module.load()
     monkeypatch.delenv("BROKER_URL")
+
+
+@pytest.fixture(scope="module")
+def tls_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rabbitmq.Node]:
+    """A RabbitMQ that speaks TLS alone, with a certificate for 127.0.0.1 that nobody trusts."""
+    need_rabbitmq()
+    folder = tmp_path_factory.mktemp("tls")
+    self_signed(folder)
+    pem = folder / "both.pem"
+    pem.write_text((folder / "key.pem").read_text() + (folder / "cert.pem").read_text())
+    node = rabbitmq.Node(folder / "rabbitmq", hosts=1, tls=pem)
+    try:
+        node.up()
+        yield node
+    finally:
+        node.down()
+
+
+SEND = """
+from scraper.sending import depth, send
+from scraper.domain import Message
+send([Message("fetch_products", "residential", {"lease_id": "x"}, priority=1)])
+print(depth("residential"))
+"""
+
+
+def test_amqps_verifies_the_certificate(
+    environment: Settings, tls_node: rabbitmq.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKER_URL", tls_node.url())
+    settings_module.load.cache_clear()
+    with pytest.raises(ServerUnavailableError, match="certificate"):
+        servers.require_reachable(settings_module.load())
+    assert tls_node.tls is not None
+    monkeypatch.setenv("SSL_CERT_FILE", str(tls_node.tls))
+    servers.require_reachable(settings_module.load())
+    done = subprocess.run([sys.executable, "-c", SEND], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "1\n", done.stderr

@@ -9,11 +9,10 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from scraper.discover import discover, dispatch_message
-from scraper.dispatch import BATCHES_AHEAD, ROUNDS, dispatch, next_batch
+from scraper.dispatch import BATCHES_AHEAD, FEEDS_MAX, ROUNDS, TOP_UP, allowance, dispatch, next_batch
 from scraper.domain import Kind, Message, Outcome, Settled, Status, Verdict
 from scraper.finish import finish, finish_message
 from scraper.plan import open_now
@@ -282,7 +281,6 @@ def claimed_pages(engine: sa.Engine, lease_id: UUID) -> int:
     return len(lease.pages) if lease else 0
 
 
-@hypothesis_settings(deadline=None)
 @given(
     st.dictionaries(
         st.integers(0, 3), st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 300), min_size=1), max_size=4
@@ -384,6 +382,29 @@ def test_dispatchers_at_once_never_lease_twice_nor_over_budget(engine: sa.Engine
     pages = leased(engine)
     assert all(count <= 10 for host, count in pages.items() if host != "large.example")
     assert pages["large.example"] <= ROUNDS * SETTINGS.batch_pages
+
+
+def test_a_queue_may_hold_more_for_several_workers_that_are_busy_with_it(engine: sa.Engine) -> None:
+    """What one of them has read, and has no place for yet, keeps the others from nothing."""
+    for n in range(8):
+        shop(engine, f"shop{n}", 1000)
+    first = send(engine)
+    assert len(first) == BATCHES_AHEAD - 1
+    for number, lease_id in enumerate(first[:6]):
+        with engine.begin() as connection:
+            assert frontier.claim(connection, lease_id, f"worker {number}", 60)
+    with engine.begin() as connection:
+        assert frontier.unclaimed(connection, "datacenter") == (len(first) - 6, 6)
+    waiting = len(first) - 6 + len(send(engine))
+    assert FEEDS_MAX * BATCHES_AHEAD - 1 <= waiting <= FEEDS_MAX * BATCHES_AHEAD
+    assert send(engine) == []
+
+
+def test_a_host_without_a_rate_is_topped_up_by_several_batches_at_once() -> None:
+    full, batch = ROUNDS * SETTINGS.batch_pages, SETTINGS.batch_pages
+    assert allowance(None, 0, SETTINGS) == full and allowance(None, 0, SETTINGS, workers=3) == 3 * full
+    assert allowance(None, full - TOP_UP * batch, SETTINGS) == TOP_UP * batch
+    assert allowance(None, full - TOP_UP * batch + 1, SETTINGS) == allowance(None, 2 * full, SETTINGS) == 0
 
 
 # --- reap ------------------------------------------------------------------------------------------------------------

@@ -183,7 +183,23 @@ def test_request_headers_are_ours_with_the_sites_own() -> None:
 
 def test_not_modified_has_no_body() -> None:
     fetched = get("/conditional", validators=Validators('"v1"'))
-    assert (fetched.status, fetched.body) == (304, b"")
+    assert (fetched.status, fetched.body, fetched.conditional) == (304, b"", True)
+    fetched = get("/conditional", validators=Validators('"v0"'))
+    assert (fetched.status, fetched.body, fetched.conditional) == (200, b"fresh", True)
+    assert not get("/conditional").conditional
+    assert not get("/conditional", validators=Validators("*\r\n")).conditional, "they were not sent"
+
+
+def test_validators_go_with_the_first_request_alone() -> None:
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        fetched = await fetcher.fetch(
+            server.url("/to?u=/conditional"), POLICY, validators=Validators('"v1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+        )
+        assert (fetched.status, fetched.body, fetched.conditional) == (200, b"fresh", False)
+        sent = [{"if-none-match", "if-modified-since"} & set(headers) for _, headers in server.requests]
+        assert sent == [{"if-none-match", "if-modified-since"}, set()]
+
+    with_server(test)
 
 
 def test_a_url_goes_out_as_it_was_written() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scraper.domain import Fetched, Outcome, ProxySignal
+from scraper.domain import Fetched, Outcome, ProxySignal, Validators
 from scraper.errors import FetchError
 from scraper.fetch.cookies import CookieJar
 from scraper.fetch.http import FetchPolicy, HttpFetcher
@@ -101,6 +101,22 @@ def test_every_scheme_reaches_plain_and_tls_hosts(
         assert set(field.peers()) == {proxy.address}
         assert not any(name.startswith("proxy") for hit in field.hits for name in hit.headers)
         assert proxy.connections == 1, "connections to a proxy are kept like any others"
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+def test_validators_pass_a_proxy(
+    tls: bool, certificate: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
+    proxy = TestProxy(1)
+    with Field(proxy, tls=certificate[0] if tls else None) as field:
+        asked = Validators('W/"v1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+        fetched = fetching(
+            lambda fetcher: fetcher.fetch(field.url + "/p/1", PROXIED, validators=asked, via=via_of(proxy))
+        )
+        (hit,) = field.hits
+        assert (hit.headers["if-none-match"], hit.headers["if-modified-since"]) == asked
+        assert fetched.conditional
 
 
 def test_a_site_with_a_proxy_is_never_asked_without_one() -> None:

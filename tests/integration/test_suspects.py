@@ -475,7 +475,7 @@ def test_an_unread_message_of_a_suspect_costs_nothing_either(engine: sa.Engine, 
     assert rows(engine, "SELECT status, losses FROM pages") == [("due", LOSSES_MAX - 1)]
 
 
-NOT_BEGUN = [Outcome.DEFERRED, Outcome.PROXY_FAILED, Outcome.NO_PROXY]
+NOT_BEGUN = [Outcome.DEFERRED, Outcome.PROXY_FAILED, Outcome.NO_PROXY, Outcome.NO_LOGIN]
 
 
 @pytest.mark.parametrize(

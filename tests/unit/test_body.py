@@ -8,7 +8,7 @@ import zlib
 from collections.abc import AsyncIterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Outcome
@@ -56,7 +56,6 @@ def cut(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-@settings(deadline=None)
 @given(
     st.binary(max_size=5000),
     st.sampled_from(["gzip", "x-gzip", "GZIP", "deflate", "raw", "identity", "", "utf-8"]),
@@ -67,7 +66,6 @@ def test_every_coding_comes_back_however_it_is_cut(data: bytes, how: str, size: 
     assert read(cut(wire, size), coding) == data
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=3000), st.sampled_from(["gzip", "deflate", ""]), st.integers(1, 500))
 def test_garbage_never_raises_anything_else(data: bytes, coding: str, size: int) -> None:
     try:

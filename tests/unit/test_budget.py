@@ -49,6 +49,7 @@ def test_one_that_fails_three_in_ten_is() -> None:
 def test_what_each_outcome_says(outcome: Outcome) -> None:
     """Good is what the host answered whole, whatever it said; nothing is what nobody asked it, and what is no overload."""
     unasked = {"fresh", "forbidden_address", "robots_disallowed", "host_down", "deferred", "crashed", "worker_lost"}
+    unasked |= {"no_login", "login_failed"}
     said = Signals().saw(outcome, 500)
     if outcome is Outcome.THROTTLED:
         assert said is True

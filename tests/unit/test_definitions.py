@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from scraper.domain import Kind
 from scraper.errors import DefinitionError
@@ -183,6 +184,15 @@ def test_tolerances_of_a_crawl() -> None:
         ("concurrency: 0", "concurrency", "greater than or equal to 1"),
         ("concurrency: many", "concurrency", "whole number"),
         ("revisit: a week", "revisit", "`12h`"),
+        ("revisit: [7d]", "revisit", "`{min: 6h, max: 14d}`"),
+        ("revisit: {min: 6h}", "revisit", "`max` is missing"),
+        ("revisit: {min: 6h, max: 14d, mix: 1d}", "revisit.mix", "did you mean"),
+        ("revisit: {min: soon, max: 14d}", "revisit.min", "`12h`"),
+        ("revisit: {min: 14d, max: 6h}", "revisit.min", "the other way round"),
+        ("revisit: {min: 0, max: 6h}", "revisit.min", "a minute or more"),
+        ("conditional: maybe", "conditional", "`true`, `false`"),
+        ("conditional: [30d]", "conditional", "`true`, `false`"),
+        ("headers: {If-None-Match: x}", "headers", "set by the crawler"),
         ("robots: maybe", "robots", "true or false"),
         ("limits: {listngs: 5}", "limits.listngs", "did you mean `listings`?"),
         ("headers: {Host: x}", "headers", "set by the crawler"),
@@ -364,6 +374,8 @@ def test_warnings() -> None:
     assert "the schedule runs every 1d but revisit is 7d" in said
     assert "set `revisit: 12h`" in said
     assert "schedule" not in warned('schedule: "0 6 * * *"\nrevisit: 12h\n')
+    assert "schedule" not in warned('schedule: "0 6 * * *"\nrevisit: {min: 12h, max: 14d}\n')
+    assert "revisit is 2d to 14d" in warned('schedule: "0 6 * * *"\nrevisit: {min: 2d, max: 14d}\n')
     assert "allow_private" in warned("allow_private: true\n")
     assert "robots.txt is ignored" in warned("robots: false\n")
     assert "no field is `required`" in " ".join(loader.warnings(load(with_product("title: h1"))))
@@ -493,3 +505,30 @@ def test_a_pattern_that_repeats_one_thing_is_searched_without_a_clock(pattern: s
 )
 def test_a_pattern_that_may_take_long_is_searched_with_one(pattern: str) -> None:
     assert selectors.time_limit_s(selectors.compile_regex(pattern), "a") == selectors.REGEX_TIMEOUT_S
+
+
+def test_a_browser_block_says_what_it_does_and_is_checked() -> None:
+    base = {"name": "shop", "start": "http://shop.example/", "listing": {"products": "a"}}
+    product = {"fields": {"stock": {"response": "api", "path": "$.offers[0].stock"}}}
+    site = Site.model_validate({
+        **base, "queue": "browser", "product": product,
+        "browser": {
+            "block": "none", "click": "button.more", "wait": "3s", "viewport": "800x600", "responses": {"api": "/api/"},
+        },
+    })  # fmt: skip
+    assert site.browser is not None and site.browser.block == () and site.browser.size == (800, 600)
+    assert site.browser.click is not None and site.browser.click.max == 20 and site.browser.wait_s == 3
+
+    def problems(**more: object) -> str:
+        with pytest.raises(ValidationError) as caught:
+            Site.model_validate({**base, "product": {"fields": {"title": "h1"}}, **more})
+        return str(caught.value)
+
+    assert "no page goes to a browser" in problems(browser={"scroll": 3})
+    assert "no response is called 'api'" in problems(queue="browser", product=product)
+    assert "no viewport" in problems(queue="browser", browser={"viewport": "big"})
+    assert "does not say where in it" in problems(product={"fields": {"x": {"response": "api"}}})
+    assert "path is for `response` alone" in problems(product={"fields": {"x": {"css": "h1", "path": "a.b"}}})
+    Site.model_validate(
+        {**base, "product": {"fields": {"title": "h1"}}, "escalate": "browser", "browser": {"scroll": 3}}
+    )

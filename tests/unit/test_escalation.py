@@ -395,7 +395,7 @@ class Model:
         return next(now for now, level in reversed(self.levels) if level == "datacenter")
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(60, 20_000), st.integers(0, 30), st.integers(0, 500))
 def test_a_ban_costs_little_and_is_noticed_to_be_over(ban_s: int, lag: int, since: int) -> None:
     """Datacenter is banned from `since` on, for `ban_s`. The waste there is bounded, whatever its length, and the host is
@@ -433,7 +433,6 @@ def test_a_week_of_ban_costs_a_probe_a_day() -> None:
     assert 10 <= probes <= 15
 
 
-@settings(deadline=None)
 @given(st.integers(2, 20), st.integers(0, 10))
 def test_a_page_that_is_forbidden_to_everybody_never_moves_its_host(every: int, lag: int) -> None:
     host = Model(lambda level, page, now: page != -1, lag, pages=lambda second: second if second % every else -1)
@@ -442,7 +441,7 @@ def test_a_page_that_is_forbidden_to_everybody_never_moves_its_host(every: int, 
     assert host.given_up == {-1}
 
 
-@settings(deadline=None, max_examples=5)
+@settings(max_examples=5)
 @given(st.integers(0, 10))
 def test_a_host_that_bans_for_what_it_is_asked_flaps_less_and_less(lag: int) -> None:
     """It serves a datacenter 300 pages, then bans it for ten minutes."""

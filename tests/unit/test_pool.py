@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scraper import places
+from scraper import places, settings
 from scraper.places import LEAST_COST, Place
 from scraper.policy.routing import may_begin
 from scraper.pool import TaskPool
@@ -24,14 +24,14 @@ class Batches:
         self.pool = TaskPool(LIMIT)
         self._may_end = threading.Event()
 
-    def send(self, name: str, priority: int = 5) -> None:
+    def send(self, name: str, priority: int = 5, queue: str = "datacenter") -> None:
         def target(*_: object) -> None:
             with self.changed:
                 self.begun[name] = places.here()
                 self.changed.notify_all()
             self._may_end.wait(20)
 
-        self.pool.on_apply(target, ("task", "id", {"delivery_info": {"priority": priority}}))
+        self.pool.on_apply(target, ("task", "id", {"delivery_info": {"priority": priority, "routing_key": queue}}))
 
     def have_begun(self, *names: str) -> bool:
         with self.changed:
@@ -62,8 +62,8 @@ def test_a_batch_that_waits_for_its_hosts_lets_others_begin(batches: Batches) ->
         batches.send(name)
     assert batches.have_begun("a", "b")
     batches.place("a").weigh(busy=0, paced=100, full=100)
-    assert batches.have_begun("a", "b"), "a quarter of a place and a whole one leave no whole one"
-    batches.place("b").weigh(busy=20, paced=40, full=100)
+    assert batches.have_begun("a", "b"), "a part of a place and a whole one leave no whole one"
+    batches.place("b").weigh(busy=50, paced=40, full=100)
     assert batches.have_begun("a", "b", "c")
     batches.place("c").weigh(busy=0, paced=1, full=100)
     assert batches.have_begun("a", "b", "c", "d")
@@ -84,7 +84,7 @@ def test_what_is_urgent_begins_beside_lesser_work_and_before_it(batches: Batches
 def test_a_batch_never_takes_more_than_a_place_or_less_than_its_thread() -> None:
     freed = []
     place = Place(3, lambda: freed.append(1))
-    for busy, paced, cost in ((100, 0, 1), (300, 0, 1), (50, 40, 0.6), (0, 0, LEAST_COST), (0, 100, 0.25)):
+    for busy, paced, cost in ((100, 0, 1), (300, 0, 1), (50, 32, 0.52), (0, 0, LEAST_COST), (0, 100, 1 / 16)):
         place.weigh(busy, paced, 100)
         assert place.cost == pytest.approx(cost)
     assert len(freed) == 2, "told when it became less, and only then"
@@ -123,3 +123,16 @@ def test_one_whose_claim_came_to_nothing_holds_up_nobody(batches: Batches) -> No
     assert batches.have_begun("urgent", "as urgent")
     batches.let_go()
     assert batches.have_begun("urgent", "as urgent", "lesser")
+
+
+def test_batches_for_browsers_have_few_places_of_their_own(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SCRAPER_BROWSER_PAGES", "2")
+    settings.load.cache_clear()
+    for name in ("shown", "shown too", "not yet"):
+        batches.send(name, queue="browser.eu")
+    assert batches.have_begun("shown", "shown too"), "two of them, where two pages are open at once"
+    batches.send("fetched")
+    assert batches.have_begun("shown", "shown too", "fetched"), "they keep out nobody who needs no browser"
+    batches.place("shown").weigh(0, 0, 5)
+    batches.place("shown too").weigh(0, 0, 5)
+    assert batches.have_begun("shown", "shown too", "fetched", "not yet")

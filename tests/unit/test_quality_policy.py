@@ -181,3 +181,12 @@ def test_an_excerpt_of_a_hostile_page_is_linear() -> None:
     excerpt(b"<script>" * 100_000)
     excerpt(b"<script></script>" * 30_000)
     excerpt(b"<!--" * 100_000)
+
+
+def test_crawls_are_compared_with_those_that_read_as_much() -> None:
+    shares = {1: 1.0, 2: 0.05, 3: 0.5, 4: 0.4}
+    assert quality.alike(shares, 0.9) == {1, 3}
+    assert quality.alike(shares, 0.1) == {2, 4}
+    assert quality.alike(shares, None) == {1, 2, 3, 4}, "one that has just begun"
+    assert quality.alike({1: 1.0}, 0.1) == {1} and quality.alike({2: 0.05}, 1.0) == {2}, "better than nothing"
+    assert quality.alike({}, 1.0) == set()

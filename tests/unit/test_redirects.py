@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.errors import FetchError
@@ -37,7 +37,6 @@ def chain(first: str = "http://shop.example/x", **headers: str) -> tuple[Chain, 
     return Chain(url, list(headers.items()), 5), url
 
 
-@settings(deadline=None)
 @given(locations, st.lists(st.binary(max_size=80), max_size=3))
 def test_any_bytes_give_a_web_url_or_a_fetch_error(location: bytes, cookies: list[bytes]) -> None:
     hops = Chain(HERE, [("Accept", "*/*")], 5)

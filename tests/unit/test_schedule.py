@@ -59,7 +59,7 @@ def _moment(wall: datetime, there: ZoneInfo) -> datetime:
     return wall.replace(tzinfo=there).astimezone(UTC)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from(CHANGES),
     st.sampled_from(MINUTES),

@@ -73,3 +73,47 @@ def test_who_gets_it_too_late_is_deferred_and_takes_it_from_nobody() -> None:
         assert got == [2] and not lock.locked()
 
     asyncio.run(work())
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 14))
+def test_who_is_let_past_goes_on_without_it_the_most_urgent_first(urgencies: list[int], most: int) -> None:
+    async def work() -> None:
+        lock, past = UrgentLock(), list[int]()
+
+        async def one(urgency: int, mark: int) -> None:
+            if await lock.acquire(urgency, asyncio.get_running_loop().time() + 60):
+                lock.release()
+            else:
+                past.append(mark)
+
+        assert await lock.acquire(0, float("inf"))
+        waiting = [asyncio.ensure_future(one(each, n)) for n, each in enumerate(urgencies)]
+        await asyncio.sleep(0)
+        assert lock.let_past(most) == min(most, len(urgencies))
+        await asyncio.sleep(0)
+        assert past == sorted(range(len(urgencies)), key=lambda n: (-urgencies[n], n))[:most] and lock.locked()
+        lock.release()
+        await asyncio.gather(*waiting)
+        assert not lock.locked()
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("turn", ["waiting", "let past"])
+def test_who_is_cancelled_after_it_was_let_past_returns_what_it_got(turn: str) -> None:
+    async def work() -> None:
+        returned = list[int]()
+        lock = UrgentLock(lambda: returned.append(1))
+        assert await lock.acquire(0, float("inf"))
+        one = asyncio.ensure_future(lock.acquire(0, asyncio.get_running_loop().time() + 60))
+        await asyncio.sleep(0)
+        if turn == "let past":
+            assert lock.let_past(5) == 1
+        one.cancel()
+        await asyncio.gather(one, return_exceptions=True)
+        assert one.cancelled() and len(returned) == (turn == "let past")
+        assert lock.let_past(5) == 0
+        lock.release()
+        assert not lock.locked()
+
+    asyncio.run(work())

@@ -24,7 +24,7 @@ POLICIES = st.builds(RetryPolicy, attempts_max=st.integers(1, 20), base_s=st.flo
 RNGS = st.integers().map(random.Random)
 CHARGED = [outcome for outcome in Outcome if outcome.tried]
 WAITS = [o for o in CHARGED if o.blame is Blame.HOST and o is not Outcome.THROTTLED]  # while their host is down
-BACK = [Outcome.DEFERRED, Outcome.PROXY_FAILED, Outcome.NO_PROXY]
+BACK = [Outcome.DEFERRED, Outcome.PROXY_FAILED, Outcome.NO_PROXY, Outcome.NO_LOGIN]
 
 
 def middle() -> random.Random:
@@ -186,7 +186,7 @@ def test_only_good_answers_count_as_good() -> None:
     [
         (200, False, Outcome.FETCHED),
         (204, False, Outcome.FETCHED),
-        (304, False, Outcome.NOT_MODIFIED),
+        (304, False, Outcome.MALFORMED),
         (404, False, Outcome.NOT_FOUND),
         (410, True, Outcome.NOT_FOUND),
         (401, False, Outcome.REFUSED),
@@ -203,6 +203,12 @@ def test_only_good_answers_count_as_good() -> None:
 )
 def test_what_a_status_says(status: int, retry_after: bool, outcome: Outcome) -> None:
     assert outcome_of_status(status, retry_after=retry_after) is outcome
+
+
+def test_304_is_an_answer_to_a_conditional_request_alone() -> None:
+    assert outcome_of_status(304, retry_after=False, conditional=True) is Outcome.NOT_MODIFIED
+    assert outcome_of_status(304, retry_after=False) is Outcome.MALFORMED
+    assert outcome_of_status(200, retry_after=False, conditional=True) is Outcome.FETCHED
 
 
 @given(st.integers(100, 999), st.booleans())

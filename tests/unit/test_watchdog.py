@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scraper.settings import Settings
-from scraper.watchdog import Action, Seen, judged
+from scraper.watchdog import SIGN_S, Action, Seen, judged, well
 
 SETTINGS = Settings(lease_s=45, away_s=600, memory_max_mb=1024)
 WELL = Seen(life_s=3600, loop_silent_s=1, consumer_silent_s=1, rss_mb=300, tasks=5000)
@@ -57,3 +57,10 @@ def test_short_leases_leave_the_loop_half_a_minute() -> None:
 
 def test_no_limit_of_memory() -> None:
     assert judged(replace(WELL, rss_mb=1e6), Settings(memory_max_mb=0)) is None
+
+
+def test_when_it_gives_no_sign_of_life() -> None:
+    """Before it quits by itself, so that a probe tells of it; servers that are away are no reason."""
+    assert well(WELL) and well(replace(WELL, postgres_away_s=500, broker_away_s=500))
+    for silent in (replace(WELL, loop_silent_s=SIGN_S + 1), replace(WELL, consumer_silent_s=SIGN_S + 1)):
+        assert not well(silent) and judged(silent, SETTINGS) is None

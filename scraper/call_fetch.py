@@ -1,0 +1,243 @@
+"""The way out of a user's function: httpx's transport interface over all that a crawl's pages go through as well.
+
+Every request, each hop of a redirect included: robots.txt, its host's turn (the fleet's budget, an operator's word), a proxy
+where the call asks for one, the guard, sizes and deadlines. Whose request it is says a context variable, which tasks that the
+function starts inherit; so one client may serve many inputs, and a request outside of any is refused.
+
+Waiting for a turn counts against no deadline: `Clock` stands still. Who waits longer than `PATIENCE_S` gets an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from typing import TypeVar
+
+import httpx
+
+from scraper.call_context import CallContext
+from scraper.domain import Fetched, Kind, LeasedPage, Outcome
+from scraper.errors import DeferredError, FetchError, NoProxyError
+from scraper.fetch.gate import Gate
+from scraper.fetch.gates import Gates
+from scraper.fetch.headers import headers_dict
+from scraper.fetch.hop import Hops, check
+from scraper.fetch.via import Via
+from scraper.policy.retry_after import retry_after_s
+from scraper.policy.urls import host_of
+from scraper.policy.verdict import outcome_of_status
+from scraper.proxy_trips import Trips
+from scraper.robots_cache import RobotsCache
+
+PATIENCE_S = 300.0  # for a turn, or for a free proxy
+PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 5.0
+REST_S, REST_MAX_S = 5.0, 1800.0  # of a host that says "slow down": without saying for how long; at the most
+
+T = TypeVar("T")
+
+
+class Clock:
+    """The time that an input has taken, less that for which hosts have made it wait. On a running loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._began = self._since = self._loop.time()
+        self._stood_s = 0.0
+        self.standing = 0  # requests that wait
+
+    @property
+    def spent_s(self) -> float:
+        stands_s = self._loop.time() - self._since if self.standing else 0.0
+        return self._loop.time() - self._began - self._stood_s - stands_s
+
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        if not self.standing:
+            self._since = self._loop.time()
+        self.standing += 1
+        try:
+            yield
+        finally:
+            self.standing -= 1
+            if not self.standing:
+                self._stood_s += self._loop.time() - self._since
+
+
+@dataclass(slots=True)
+class Asker:
+    """An input under way, as its requests see it."""
+
+    context: CallContext
+    urgency: int = 0
+    clock: Clock = field(default_factory=Clock)
+
+
+asker: ContextVar[Asker] = ContextVar("asker")
+
+
+class PoliteTransport(httpx.AsyncBaseTransport):
+    """One a process, on its loop. Raises httpx's errors, each with a `FetchError` as its cause that says whose fault it is.
+
+    Closing a client that has it closes nothing: it outlives them all.
+    """
+
+    def __init__(self, *, hops: Hops, gates: Gates, robots: RobotsCache, trips: Trips) -> None:
+        self._hops = hops
+        self.gates = gates
+        self._robots = robots
+        self._trips = trips
+        self._numbers = count(1)
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        by = asker.get(None)
+        if by is None:
+            raise RuntimeError(
+                "a request outside of any call: nothing says how it is to be made (mend: make it in the function)"
+            )
+        try:
+            check(request, proxied=by.context.need is not None)
+            if by.context.need is None:
+                return await self._got(request, by, None)
+            return await self._proxied(request, by)
+        except FetchError as error:
+            raise as_httpx(error, request) from error
+
+    async def _proxied(self, request: httpx.Request, by: Asker) -> httpx.Response:
+        """Through one proxy after the other, as pages go (`scraper.proxy_trips`)."""
+        need, loop = by.context.need, asyncio.get_running_loop()
+        assert need is not None
+        url, latest = str(request.url), loop.time() + PATIENCE_S
+        page = LeasedPage(-next(self._numbers), 0, url, Kind.PRODUCT, host_of(url), 0, 0, 0, by.urgency)
+        answers: list[httpx.Response] = []
+
+        async def get(via: Via) -> Fetched:
+            began = loop.time()
+            answers.append(response := await self._got(request, by, via))
+            headers = headers_dict(response.headers.raw)
+            return Fetched(url, response.status_code, headers, response.content, loop.time() - began)
+
+        while True:
+            try:
+                await self._trips.fetch(page, need, get, block_of=by.context.block_of)
+                return answers[-1]
+            except NoProxyError as none:
+                if loop.time() + none.delay_s > latest:
+                    raise FetchError(Outcome.NO_PROXY, none.reason, url=url) from None
+                with by.clock.still():
+                    await asyncio.sleep(none.delay_s)
+            except DeferredError as away:  # Redis does not answer
+                await self._wait(by, away.delay_s, latest, f"no proxy within {PATIENCE_S:g} s", url)
+
+    async def _got(self, request: httpx.Request, by: Asker, via: Via | None) -> httpx.Response:
+        url, context = str(request.url), by.context
+        gate = self.gates.of(host_of(url))
+        gate.pending += 1
+        try:
+            await self.heed_robots(url, gate, by, via)
+            await self.in_turn(gate, by, lambda latest: gate.enter(latest, by.urgency))
+            began = asyncio.get_running_loop().time()
+
+            async def again() -> None:
+                await self.in_turn(gate, by, lambda latest: gate.another(latest, by.urgency))
+
+            try:
+                response = await self._hops.send(request, context.policy, via, again)
+            except FetchError as error:
+                await self._heed(gate, error.outcome, error.status, error.retry_after_s, began)
+                raise
+            finally:
+                gate.leave(began)
+            wish_s = retry_after_s(response.headers, datetime.now(UTC)) if "retry-after" in response.headers else None
+            outcome = outcome_of_status(response.status_code, retry_after=wish_s is not None)
+            await self._heed(gate, outcome, response.status_code, wish_s, began)
+            return response
+        finally:
+            gate.pending -= 1
+
+    async def heed_robots(self, url: str, gate: Gate, by: Asker, via: Via | None) -> None:
+        """Sets the host's budget, and refuses what robots.txt disallows."""
+        context = by.context
+        gate.budget(context.site_id, context.budget)
+        if not context.robots:
+            return
+
+        async def before_hop(to: str) -> None:
+            other = self.gates.of(host_of(to))
+            other.budget(context.site_id, context.budget)
+            await other.another(asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency)
+
+        async def rules_within(latest: float) -> object:
+            @asynccontextmanager
+            async def turn() -> AsyncIterator[None]:
+                async with gate.turn(latest, by.urgency):
+                    yield
+
+            made: Callable[[], AbstractAsyncContextManager[None]] = turn
+            return await self._robots.rules(url, context, made, before_hop, via)
+
+        rules = await self.in_turn(gate, by, rules_within)
+        if rules is None:
+            raise FetchError(
+                Outcome.ROBOTS_UNAVAILABLE,
+                f"robots.txt of {gate.host} cannot be read; until it can, nothing of the host is fetched",
+                url=url,
+            )
+        if not rules.allowed(url):  # type: ignore[attr-defined]
+            raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {gate.host} disallows {url}", url=url)
+        gate.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)  # type: ignore[attr-defined]
+
+    async def in_turn(self, gate: Gate, by: Asker, do: Callable[[float], Awaitable[T]]) -> T:
+        """What waits for a turn, again where the gate sends it away, until it is `latest`."""
+        latest = asyncio.get_running_loop().time() + PATIENCE_S
+        with by.clock.still():
+            while True:
+                gate.budget(by.context.site_id, by.context.budget)
+                try:
+                    return await do(latest)
+                except DeferredError as deferred:
+                    told = f"no turn of {gate.host} came within {PATIENCE_S:g} s: it is paused, or has too much to do"
+                    await self._wait(by, deferred.delay_s, latest, told, gate.host)
+
+    @staticmethod
+    async def _wait(by: Asker, delay_s: float, latest: float, told: str, url: str) -> None:
+        left_s = latest - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            raise FetchError(Outcome.DEFERRED, told, url=url)
+        with by.clock.still():
+            await asyncio.sleep(min(left_s, max(PAUSE_MIN_S, min(delay_s, PAUSE_MAX_S))))
+
+    @staticmethod
+    async def _heed(gate: Gate, outcome: Outcome, status: int | None, wish_s: float | None, began: float) -> None:
+        """What an answer says of its host's pace, as pages tell it (`Scraper._heed_host`)."""
+        says = gate.signals.saw(outcome, status)
+        if not says:
+            gate.good += says is False
+            return
+        rest_s = min(wish_s or REST_S, REST_MAX_S) if outcome is Outcome.THROTTLED else 0.0
+        await gate.slow(rest_s, str(status or outcome), began)
+
+
+def as_httpx(error: FetchError, request: httpx.Request) -> httpx.TransportError:
+    """What a function that knows httpx expects to catch."""
+    match error.outcome:
+        case Outcome.TIMEOUT:
+            return httpx.ReadTimeout(str(error), request=request)
+        case Outcome.UNREACHABLE | Outcome.TLS:
+            return httpx.ConnectError(str(error), request=request)
+        case Outcome.PROXY_FAILED | Outcome.NO_PROXY:
+            return httpx.ProxyError(str(error), request=request)
+        case Outcome.MALFORMED:
+            return httpx.RemoteProtocolError(str(error), request=request)
+        case Outcome.TOO_LARGE:
+            return httpx.ReadError(str(error), request=request)
+        case _:
+            return RefusedRequestError(str(error), request=request)
+
+
+class RefusedRequestError(httpx.TransportError):
+    """It was not sent: robots.txt, an internal address, no turn of its host."""

@@ -1,0 +1,80 @@
+"""A browser's page for a user's function: open and blank, the function's own while it runs, and bound as a crawl's pages are.
+
+Each navigation waits for robots.txt and its host's turn, what the page loads for a slot of its host; guard, sizes and proxies
+are `scraper.fetch.browser`'s. Waiting for a page to be free, and for turns, counts against no deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from scraper.call_fetch import PATIENCE_S, Asker, PoliteTransport
+from scraper.domain import Outcome
+from scraper.errors import FetchError, NoProxyError
+from scraper.fetch.browser import Browsers
+from scraper.fetch.browser_faults import navigation_fault
+from scraper.fetch.browser_turns import Turns
+from scraper.fetch.trip import Trip
+from scraper.fetch.via import Via
+from scraper.policy.urls import host_of
+from scraper.proxy_pool import ProxyPool
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+
+class CallPages:
+    """One a process, on its loop."""
+
+    def __init__(self, browsers: Browsers, polite: PoliteTransport, proxies: ProxyPool) -> None:
+        self._browsers, self._polite, self._proxies = browsers, polite, proxies
+
+    @property
+    def at_once(self) -> int:
+        return self._browsers.pages
+
+    @asynccontextmanager
+    async def lent(self, by: Asker, value: object) -> AsyncIterator[Page]:
+        """`value` is the input: where it is an URL, its host's proxies are asked for. Raises FetchError, DeferredError."""
+        trip, gates = Trip(by.urgency), self._polite.gates
+
+        async def before_hop(url: str) -> None:
+            gate = gates.of(host_of(url))
+            gate.pending += 1
+            try:
+                await self._polite.heed_robots(url, gate, by, via)
+                await self._polite.in_turn(gate, by, lambda latest: trip.go(gate, latest))
+            finally:
+                gate.pending -= 1
+
+        async def before_sub(url: str) -> None:
+            gate = gates.of(host_of(url))
+            await self._polite.in_turn(gate, by, lambda latest: gate.another(latest, by.urgency))
+
+        async with AsyncExitStack() as stack:
+            with by.clock.still():
+                via = await self._via(by, value)
+                await stack.enter_async_context(self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S))
+            stack.callback(trip.end)
+            turns = Turns(before_hop, before_sub, paid=False)
+            opened = self._browsers.page(by.context.policy, by.context.rendering, turns=turns, via=via)
+            page = await stack.enter_async_context(opened)
+            page.set_default_navigation_timeout(0)  # it would count waits for turns; the input has a deadline
+            try:
+                yield page
+            except Exception as error:
+                if "net::ERR_" not in str(error):
+                    raise
+                # Whose fault it is; the error stays the function's.
+                raise error from navigation_fault(error, {}, page.url, by.context.policy, None)  # type: ignore[arg-type]
+
+    async def _via(self, by: Asker, value: object) -> Via | None:
+        if by.context.need is None:
+            return None
+        try:
+            return await self._proxies.lend(by.context.need, host_of(value) if isinstance(value, str) else "")
+        except NoProxyError as none:
+            raise FetchError(Outcome.NO_PROXY, none.reason) from None

@@ -1,0 +1,355 @@
+"""A group of calls on a worker: a user's async function, run for each of the group's inputs, within their deadlines.
+
+Inputs of a group go through a few lanes; their results leave in handfuls, as they come. What goes wrong with one input is its
+own failure. A group ends when its last result is in Redis; a worker that is told to stop sends back what it has not begun,
+and what does not end in time. What is under way when a worker dies is begun again elsewhere: at least once, and the caller
+takes each result once.
+
+Here nothing is imported that a message names: whoever calls `run` has the function already, or the reason why not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import httpx
+import orjson
+import structlog
+from redis.exceptions import RedisError
+
+from scraper.call_context import CallContext
+from scraper.call_fetch import Asker, asker
+from scraper.call_pages import CallPages
+from scraper.clients import Clients
+from scraper.domain import Blame, Outcome
+from scraper.errors import DeferredError, FetchError, FunctionRefusedError
+from scraper.functions import Function
+from scraper.places import Place
+from scraper.policy.calls import Failure, Group
+from scraper.policy.routing import for_browsers
+from scraper.policy.verdict import outcome_of_status
+from scraper.settings import Settings
+from scraper.stores.calls import CANCELLED, DONE, FULL, GONE, Groups
+
+log = structlog.get_logger()
+
+LANES = 16  # inputs of a group under way
+KEEP_S = 2.0  # between two looks whether the group is still ours to work on
+GATHER_S = 0.1  # results wait so long for company
+ENTRY_MAX_BYTES = 1_000_000
+UNSENT_MAX_BYTES = 4_000_000
+GONE_S = 10.0  # for a caller to say that it is there, after Redis has forgotten it
+AWAY_S = 60.0  # for Redis to come back, with results that wait for it
+RETRY_S = 0.5
+LET_GO_S = 2.0  # for a function to end that was cancelled
+MESSAGE_CHARS = 1000
+TRACEBACK_CHARS = 4000
+
+
+@dataclass(slots=True)
+class Working:
+    """A group under way."""
+
+    group: Group
+    context: CallContext
+    function: Function
+    place: Place | None
+    timeout_s: float
+    queued: deque[tuple[int, Any]]
+    under_way: dict[asyncio.Task[Any], Asker] = field(default_factory=dict)
+    ready: list[tuple[int, orjson.Fragment]] = field(default_factory=list)  # results to be sent, and their size
+    back: list[int] = field(default_factory=list)
+    unsent_bytes: int = 0
+    over: bool = False  # nobody waits for it any more
+    handed_back: bool = False
+    ended: bool = False  # its last input has
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def put(self, index: int, ok: bool, value: bytes) -> None:
+        entry = b"[%d,%d,%b]" % (index, ok, value)
+        self.ready.append((len(entry), orjson.Fragment(entry)))
+        self.unsent_bytes += len(entry)
+        self.wake.set()
+
+    def take(self) -> list[orjson.Fragment]:
+        """As much as goes into one entry."""
+        size = taken = 0
+        while taken < len(self.ready) and (not taken or size + self.ready[taken][0] <= ENTRY_MAX_BYTES):
+            size += self.ready[taken][0]
+            taken += 1
+        some, self.ready = self.ready[:taken], self.ready[taken:]
+        self.unsent_bytes -= size
+        return [fragment for _, fragment in some]
+
+    def take_back(self) -> list[int]:
+        back, self.back = self.back, []
+        return back
+
+    def drop(self) -> None:
+        """Nobody waits: nothing is begun, and what only waits for a host's turn ends."""
+        self.over = True
+        self.queued.clear()
+        self.cancel(standing_only=True)
+
+    def cancel(self, *, standing_only: bool) -> None:
+        for task, by in self.under_way.items():
+            if not standing_only or by.clock.standing:
+                task.cancel()
+
+
+class Callers:
+    """One a process, on its loop."""
+
+    def __init__(self, *, groups: Groups, clients: Clients, pages: CallPages, settings: Settings) -> None:
+        self._groups = groups
+        self._clients = clients
+        self._pages = pages
+        self._settings = settings
+        self._working: list[Working] = []
+        self._stopping = False
+
+    @property
+    def active(self) -> bool:
+        return bool(self._working)
+
+    def left(self) -> list[tuple[Place | None, int, int, int]]:
+        """Of each group: its place, its inputs that are left, how many of them wait for nothing but their host's turn, and
+        how many would fill a place."""
+        full = self._settings.batch_pages
+        return [
+            (
+                one.place,
+                len(one.queued) + len(one.under_way),
+                sum(by.clock.standing > 0 for by in one.under_way.values()),
+                self._lanes(one.group) if for_browsers(one.group.queue) else full,
+            )
+            for one in self._working
+        ]
+
+    async def refuse(self, group: Group, why: str) -> None:
+        """Tells the caller that this is not to be had here, for none of the inputs."""
+        if await self._groups.claim(group.call, group.number):
+            log.warning("call refused", function=group.function, why=why)
+            await self._pushed(None, group, {"refused": why, "end": True})
+
+    async def run(self, group: Group, context: CallContext, function: Function, place: Place | None) -> None:
+        """Returns when the last result has been sent, or nobody waits for it."""
+        if not await self._groups.claim(group.call, group.number):
+            return
+        if self._stopping:
+            await self._pushed(None, group, {"b": [index for index, _ in group.inputs], "end": True})
+            return
+        wish_s, limit_s = group.options.input_timeout_s, self._settings.input_timeout_s
+        timeout_s = min(limit_s, wish_s) if wish_s else limit_s
+        one = Working(group, context, function, place, timeout_s, deque(group.inputs))
+        self._working.append(one)
+        lanes = [asyncio.ensure_future(self._lane(one)) for _ in range(min(self._lanes(group), len(one.queued)))]
+        keeper, sender = asyncio.ensure_future(self._keep(one)), asyncio.ensure_future(self._send(one))
+        if place is not None:
+            asyncio.get_running_loop().call_soon(place.came)
+        try:
+            await asyncio.gather(*lanes)
+            one.ended = True
+            one.wake.set()
+            await sender
+        finally:
+            keeper.cancel()
+            self._working.remove(one)
+
+    def stop(self) -> None:
+        """Hands back what is not begun, and what waits for a host's turn."""
+        self._stopping = True
+        for one in self._working:
+            one.handed_back = True
+            one.back += [index for index, _ in one.queued]
+            one.queued.clear()
+            one.cancel(standing_only=True)
+            one.wake.set()
+
+    def cut(self) -> None:
+        """Hands back all else."""
+        for one in self._working:
+            one.cancel(standing_only=False)
+
+    async def aclose(self) -> None:
+        await self._clients.aclose()
+
+    def _lanes(self, group: Group) -> int:
+        return self._pages.at_once if for_browsers(group.queue) else LANES
+
+    async def _lane(self, one: Working) -> None:
+        while one.queued:
+            if one.unsent_bytes > UNSENT_MAX_BYTES:
+                await asyncio.sleep(GATHER_S)
+                continue
+            index, value = one.queued.popleft()
+            await self._input(one, index, value)
+
+    async def _input(self, one: Working, index: int, value: Any) -> None:
+        """One input: its result, its failure, or back it goes."""
+        by = Asker(one.context, one.group.priority)
+        task = asyncio.ensure_future(self._called(one.function, by, value, browser=for_browsers(one.group.queue)))
+        one.under_way[task] = by
+        try:
+            while not task.done() and (left_s := one.timeout_s - by.clock.spent_s) > 0:
+                await asyncio.wait([task], timeout=left_s)
+            if not task.done():
+                task.cancel()
+                await asyncio.wait([task], timeout=LET_GO_S)
+                told = (
+                    f"not done within {one.timeout_s:g} s, waits for hosts' turns not counted (SCRAPER_INPUT_TIMEOUT_S)"
+                )
+                self._failed(
+                    one, index, Failure("TimeoutError", told, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value)
+                )
+                if not task.done():
+                    log.error("a function does not end though it was cancelled", function=one.group.function)
+                    task.add_done_callback(_looked_at)
+            elif task.cancelled() and (one.over or one.handed_back):
+                one.back.append(index)
+            else:
+                self._ended(one, index, task)
+        finally:
+            del one.under_way[task]
+
+    async def _called(self, function: Function, by: Asker, value: Any, *, browser: bool) -> Any:
+        asker.set(by)  # a task has a context of its own
+        lent = self._pages.lent(by, value) if browser else self._clients.lent(by.context.policy)
+        async with lent as client:
+            try:
+                return await function(client, value)
+            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # these would end the loop
+                raise _EndedItselfError from error
+
+    def _ended(self, one: Working, index: int, task: asyncio.Task[Any]) -> None:
+        error = asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.exception()
+        if error is not None:
+            self._failed(one, index, failure_of(error))
+            return
+        limit = self._settings.result_max_bytes
+        try:
+            encoded = orjson.dumps(task.result())
+        except (TypeError, ValueError, RecursionError) as wrong:
+            told = f"what it returned is not JSON: {wrong} (mend: return text, numbers, lists, mappings of them)"
+            self._failed(one, index, Failure("TypeError", told, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value))
+            return
+        if len(encoded) > limit:
+            told = (
+                f"it returned {len(encoded)} bytes of JSON, more than {limit} (the limit is SCRAPER_RESULT_MAX_BYTES)"
+            )
+            self._failed(one, index, Failure("ValueError", told, Blame.PARSER.value, Outcome.TOO_LARGE.value))
+            return
+        one.put(index, True, encoded)
+
+    @staticmethod
+    def _failed(one: Working, index: int, failure: Failure) -> None:
+        one.put(index, False, orjson.dumps({name: _sendable(text) for name, text in asdict(failure).items()}))
+
+    async def _keep(self, one: Working) -> None:
+        """Says that we are at it, and hears when nobody wants it any more."""
+        gone_since: float | None = None
+        while True:
+            await asyncio.sleep(KEEP_S)
+            try:
+                state = await self._groups.keep(one.group.call, one.group.number)
+            except RedisError:
+                continue
+            now = asyncio.get_running_loop().time()
+            gone_since = (gone_since or now) if state == GONE else None
+            if state == CANCELLED or (gone_since is not None and now - gone_since > GONE_S):
+                one.drop()
+                return
+
+    async def _send(self, one: Working) -> None:
+        while not one.over:
+            await one.wake.wait()
+            if not one.ended:
+                await asyncio.sleep(GATHER_S)
+            one.wake.clear()
+            while one.ready and not one.over:
+                await self._pushed(one, one.group, {"r": one.take()})
+            if one.ended or one.back:
+                await self._pushed(one, one.group, {"b": one.take_back(), "end": one.ended})
+            if one.ended:
+                return
+
+    async def _pushed(self, one: Working | None, group: Group, entry: dict[str, Any]) -> None:
+        """Until Redis has it, or nobody waits for it; then the group is over."""
+        loop = asyncio.get_running_loop()
+        entry = {"g": group.number, **entry}
+        gone_by, away_by = loop.time() + GONE_S, loop.time() + AWAY_S
+        while one is None or not one.over:
+            try:
+                state = await self._groups.push(group.call, entry)
+            except RedisError as error:
+                if loop.time() > away_by:
+                    log.error("results lost: Redis does not take them", call=group.call, error=type(error).__name__)
+                    break
+                await asyncio.sleep(RETRY_S)
+                continue
+            away_by = loop.time() + AWAY_S
+            if state == DONE:
+                return
+            if state == CANCELLED or (state == GONE and loop.time() > gone_by):
+                break
+            if state == FULL:
+                gone_by = loop.time() + GONE_S
+            await asyncio.sleep(RETRY_S)
+        if one is not None:
+            one.drop()
+
+
+class _EndedItselfError(Exception):
+    """The function raised what ends programs; that is its cause."""
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What the caller is told of an exception; whose fault it is, where we know better than the function."""
+    if isinstance(error, _EndedItselfError):
+        error = error.__cause__ or error
+    outcome = Outcome.FUNCTION_FAILED
+    for cause in _causes(error):
+        if isinstance(cause, FetchError):
+            outcome = cause.outcome
+            break
+        if isinstance(cause, httpx.HTTPStatusError):
+            response = cause.response
+            outcome = outcome_of_status(response.status_code, retry_after="retry-after" in response.headers)
+            break
+        if isinstance(cause, DeferredError):  # no browser, or it was lost
+            outcome = Outcome.DEFERRED
+            break
+        if isinstance(cause, FunctionRefusedError):
+            outcome = Outcome.CRASHED
+            break
+    if outcome is Outcome.FETCHED:
+        outcome = Outcome.FUNCTION_FAILED
+    told = "".join(traceback.format_exception(error, limit=-8)) if isinstance(error, Exception) else ""
+    message = str(error) or type(error).__name__
+    return Failure(
+        type(error).__name__, message[:MESSAGE_CHARS], outcome.blame.value, outcome.value, told[-TRACEBACK_CHARS:]
+    )
+
+
+def _causes(error: BaseException) -> Sequence[BaseException]:
+    found: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(found) < 10:
+        found.append(cause)
+        cause = cause.__cause__
+    return found
+
+
+def _sendable(text: str) -> str:
+    """Lone surrogates are no JSON."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

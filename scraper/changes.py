@@ -1,0 +1,299 @@
+"""The feed for Python: every new, changed, delisted and relisted product, once and in order.
+
+    from scraper import changes
+    from scraper.stores.database import make_engine
+
+    engine = make_engine("postgresql+psycopg://…")
+    for change in changes.read(engine, since=cursor):       # what is there; `follow` waits for more
+        if change.event == "changed" and "price" in change.changed:
+            print(change.id, change.before["price"], "->", change.data["price"])
+        cursor = change.cursor
+
+Who stores `change.cursor` in the same transaction as what it made of the change has every change exactly once. Reading
+changes nothing and holds nobody up; how the order comes about: `scraper.stores.changes`.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+import orjson
+import sqlalchemy as sa
+
+from scraper import away
+from scraper.errors import CursorError, NotFoundError
+from scraper.stores import changes as store
+from scraper.stores import sites
+from scraper.stores.changes import Horizon
+from scraper.stores.database import dumps
+
+ROWS = 1000  # read at once
+IDLE_S = 1.0  # between two looks where nothing comes
+WAITING_S = 0.005, 0.2  # between two looks where transactions are under way: at first, at the most
+AWAY_S = 1.0, 10.0  # between two tries where PostgreSQL does not answer
+BLOCKED_S = 15.0  # a transaction that holds the feed up for so long is told of
+
+T = TypeVar("T")
+Event = Literal["new", "changed", "delisted", "relisted"]
+Since = int | datetime | Literal["oldest", "now"]
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of a product. `data` is the whole product as of that version, `changed` the names of the fields that are
+    other than before, `before` what these were (None: not there); both are empty unless its content changed, which a
+    product that is listed again may have done too. Numbers are Decimals where they have a point."""
+
+    cursor: int
+    event: Event
+    site: str
+    id: str
+    url: str
+    version: int
+    crawl: int
+    at: datetime
+    changed: tuple[str, ...]
+    before_json: str
+    data_json: str
+
+    @cached_property
+    def data(self) -> dict[str, Any]:
+        return _parsed(self.data_json)
+
+    @cached_property
+    def before(self) -> dict[str, Any]:
+        return _parsed(self.before_json)
+
+    def json(self) -> str:
+        """One line, as `scraper changes` prints it."""
+        return dumps(
+            {
+                "cursor": self.cursor,
+                "event": self.event,
+                "site": self.site,
+                "id": self.id,
+                "url": self.url,
+                "version": self.version,
+                "crawl": self.crawl,
+                "at": self.at.isoformat(),
+                "changed": self.changed,
+                "before": orjson.Fragment(self.before_json),
+                "data": orjson.Fragment(self.data_json),
+            }
+        )
+
+
+class Reader:
+    """Goes through the feed from a cursor on. `cursor` is that of the last change it has given, or of a later one of a site
+    that was not asked for: nothing before it is left to read.
+
+    One thread's. It holds one connection of an engine's, and opens another after an outage, in which nothing is lost or
+    read twice; or it reads on a connection of yours, in autocommit or READ COMMITTED."""
+
+    def __init__(
+        self, database: sa.Engine | sa.Connection, cursor: int, *, site: str | None = None, rows: int = ROWS
+    ) -> None:
+        self.cursor = cursor
+        self._database = database
+        self.rows = rows
+        self._connection: sa.Connection | None = None
+        self._horizon = Horizon()
+        self._read_to = 0  # nothing is left up to here, on this connection
+        connection = self._opened()
+        try:
+            store.require_primary(connection)
+            self._site_id = _site_id(connection, site)
+            store.require_kept(connection, cursor)
+            last = store.last_position(connection)
+        finally:
+            self.close()
+        if cursor > last:
+            raise CursorError(
+                f"cursor {cursor} is ahead of the feed, which has come to {last}: it is another database's, or this one was "
+                "restored from a backup (mend: take a whole `scraper export`, and go on from the cursor that it names)"
+            )
+
+    def next(self) -> list[Change]:
+        """The next changes, some at a time; none where there are none yet, or (`waits`) it is not decided what comes next."""
+        try:
+            return self._next(self._opened())
+        except Exception:
+            self.close()
+            raise
+
+    @property
+    def waits(self) -> bool:
+        """Whether transactions are under way that may have written to the feed."""
+        return self._horizon.waits
+
+    @property
+    def waited_s(self) -> float:
+        return time.monotonic() - self._horizon.since if self._horizon.waits else 0.0
+
+    def blocker(self) -> str:
+        return self._horizon.blocker(self._opened())
+
+    def close(self) -> None:
+        """Lets a connection of its own go; `next` opens another."""
+        connection, self._connection = self._connection, None
+        self._horizon, self._read_to = Horizon(), 0
+        if connection is not None:
+            connection.close()
+
+    def _opened(self) -> sa.Connection:
+        if isinstance(self._database, sa.Connection):
+            return self._database
+        if self._connection is None:
+            self._connection = self._database.connect().execution_options(isolation_level="AUTOCOMMIT")
+        return self._connection
+
+    def _next(self, connection: sa.Connection) -> list[Change]:
+        upto = self._horizon.look(connection)
+        if upto <= max(self.cursor, self._read_to):
+            return []
+        found = store.read(connection, self.cursor, upto, self._site_id, self.rows)
+        if len(found) == self.rows:
+            self.cursor = found[-1].id
+        else:
+            self.cursor = max(self.cursor, store.last_row(connection, upto))
+            self._read_to = upto
+        return [_change(row) for row in found]
+
+
+def read(engine: sa.Engine, since: Since = "oldest", *, site: str | None = None, rows: int = ROWS) -> Iterator[Change]:
+    """The changes after `since` (a cursor, a time, "oldest" of those kept, "now"), up to those that are decided when it has
+    come to the end. `site`: only this one's.
+
+    Raises `CursorError` where the feed has forgotten what comes after `since`, `NotFoundError` for an unknown site."""
+    reader = Reader(engine, resolved(engine, since), site=site, rows=rows)
+    end = store.now(engine)
+    try:
+        pauses = _pauses(*WAITING_S)
+        while reader.cursor < end:
+            found = reader.next()
+            yield from found
+            if not found:
+                time.sleep(next(pauses))
+    finally:
+        reader.close()
+
+
+def follow(
+    engine: sa.Engine,
+    since: Since = "now",
+    *,
+    site: str | None = None,
+    stop: threading.Event | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Iterator[Change]:
+    """As `read`, and then those that come, until `stop` is set. It outlives PostgreSQL's restarts; `say` gets a line when it
+    waits for something else than changes."""
+    reader = Reader(engine, resolved(engine, since), site=site)
+    with closing(batches(reader, stop or threading.Event(), say)) as found:
+        for batch in found:
+            yield from batch
+
+
+def batches(
+    reader: Reader, stop: threading.Event, say: Callable[[str], None], *, bear: bool = True
+) -> Generator[list[Change], None, None]:
+    """Batches of changes as they come, until `stop` is set; an empty one where it has read all there is. `bear`: an outage of
+    PostgreSQL is waited out."""
+    waiting, told = _pauses(*WAITING_S), False
+    try:
+        while not stop.is_set():
+            for found in attempts(reader.next, stop, say, bear=bear):
+                if found or not reader.waits:
+                    waiting, told = _pauses(*WAITING_S), False
+                    yield found
+                    if not found:
+                        stop.wait(IDLE_S)
+                    continue
+                if reader.waited_s > BLOCKED_S and not told:
+                    say(f"waits for {reader.blocker()}")
+                    told = True
+                stop.wait(next(waiting))
+    finally:
+        reader.close()
+
+
+def attempts(work: Callable[[], T], stop: threading.Event, say: Callable[[str], None], *, bear: bool) -> Iterator[T]:
+    """What `work` returns, once; nothing where `stop` was set meanwhile. While PostgreSQL is away it is tried again."""
+    outage, is_away = _pauses(*AWAY_S), False
+    while True:
+        try:
+            result = work()
+        except Exception as error:
+            if not bear or not away.postgres_away(error):
+                raise
+            if not is_away:
+                say("PostgreSQL does not answer; goes on when it does")
+            is_away = True
+            if stop.wait(next(outage)):
+                return
+            continue
+        if is_away:
+            say("PostgreSQL answers again")
+        yield result
+        return
+
+
+def resolved(engine: sa.Engine, since: Since) -> int:
+    """The cursor that is meant."""
+    if isinstance(since, int):
+        return since
+    if since == "now":
+        return store.now(engine)
+    with engine.connect() as connection:
+        store.require_primary(connection)
+        if isinstance(since, datetime):
+            at = since if since.tzinfo else since.replace(tzinfo=UTC)
+            found = store.position_at(connection, at)
+        else:
+            found = store.kept(connection).trimmed
+    return store.now(engine) if found is None else found
+
+
+def _site_id(connection: sa.Connection, name: str | None) -> int | None:
+    if name is None:
+        return None
+    found = sites.find(connection, name)
+    if found is None:
+        raise NotFoundError(f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there")
+    return found[0]
+
+
+def _change(row: sa.Row[Any]) -> Change:
+    return Change(
+        cursor=row.id,
+        event=row.event,
+        site=row.site,
+        id=row.external_id,
+        url=row.url,
+        version=row.version,
+        crawl=row.crawl_id,
+        at=row.at,
+        changed=tuple(row.names or ()),
+        before_json=row.before or "{}",
+        data_json=row.data,
+    )
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text, parse_float=Decimal)
+    return found
+
+
+def _pauses(first: float, most: float) -> Iterator[float]:
+    while True:
+        yield first
+        first = min(first * 2, most)

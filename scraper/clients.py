@@ -1,0 +1,101 @@
+"""What a user's function gets as its first argument: an httpx client, or what SCRAPER_CLIENT_INIT makes.
+
+The httpx client is one input's own, so that no cookie of one input is sent with another. What an operator's init makes is one
+a process: made when first needed, closed with the process. It is given the transport that keeps to the budgets; a client that
+does without answers to nobody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import httpx
+import structlog
+
+from scraper.errors import FunctionRefusedError
+from scraper.fetch.http import FetchPolicy
+from scraper.functions import resolve_init
+
+log = structlog.get_logger()
+
+AGAIN_S = 30.0  # after an init that failed
+
+Init = Callable[[httpx.AsyncBaseTransport], Any]
+
+
+class Clients:
+    """One a process, on its loop. `init` names what is called with the transport: an async function that returns the client,
+    or an async context manager (`contextlib.asynccontextmanager`) that yields it."""
+
+    def __init__(self, transport: httpx.AsyncBaseTransport, init: str | None = None) -> None:
+        self._transport = transport
+        self._init = init
+        self._making = asyncio.Lock()
+        self._stack = AsyncExitStack()
+        self._made: Any = None
+        self._failed: FunctionRefusedError | None = None
+        self._failed_at = 0.0
+
+    @asynccontextmanager
+    async def lent(self, policy: FetchPolicy) -> AsyncIterator[Any]:
+        """Raises `FunctionRefusedError` where the init fails."""
+        if self._init is not None:
+            yield self._made if self._made is not None else await self._own()
+            return
+        client = httpx.AsyncClient(
+            transport=self._transport,
+            follow_redirects=True,
+            max_redirects=policy.redirects_max,
+            timeout=httpx.Timeout(policy.read_timeout_s, connect=policy.connect_timeout_s),
+            trust_env=False,
+        )
+        client.headers.clear()  # ours are put in below, where it is known through which proxy a request leaves
+        async with client:
+            yield client
+
+    async def aclose(self) -> None:
+        """Closes what the init made. Raises nothing."""
+        try:
+            await self._stack.aclose()
+        except Exception:
+            log.exception("the client of SCRAPER_CLIENT_INIT could not be closed")
+
+    async def _own(self) -> Any:
+        async with self._making:
+            now = asyncio.get_running_loop().time()
+            if self._failed is not None and now - self._failed_at < AGAIN_S:
+                raise self._failed
+            if self._made is None:
+                try:
+                    self._made = await self._make()
+                except Exception as error:
+                    told = f"SCRAPER_CLIENT_INIT failed: {type(error).__name__}: {error}"
+                    self._failed, self._failed_at = FunctionRefusedError(told), now
+                    log.exception("the client of SCRAPER_CLIENT_INIT could not be made")
+                    raise self._failed from error
+            return self._made
+
+    async def _make(self) -> Any:
+        assert self._init is not None
+        init: Init = await asyncio.to_thread(resolve_init, self._init)
+        made = init(self._transport)
+        if isinstance(made, AbstractAsyncContextManager) and not isinstance(made, httpx.AsyncClient):
+            made = await self._stack.enter_async_context(made)
+        elif inspect.isawaitable(made):
+            made = await made
+            close = getattr(made, "aclose", None) or getattr(made, "close", None)
+            if close is not None:
+                self._stack.push_async_callback(_closed, close)
+        if made is None:
+            raise TypeError("it returned None in place of a client")
+        return made
+
+
+async def _closed(close: Callable[[], Any]) -> None:
+    result = close()
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,284 @@
+"""Carries a call's inputs to the workers and their results back: one thread a call, on the side of whoever called.
+
+The caller's own thread hands over inputs group by group (`feed`) and takes results (`Inbox`); this one sends messages, reads
+what comes back, says that the caller is still there, and sends again what was lost: groups whose worker fell silent, whose
+message nobody took up, or that a worker gave back. Each input's result is passed on once, whichever worker's came first.
+
+An input that workers are lost with, again and again, is sent in ever smaller groups, at last alone, and given up then; so one
+that kills workers does not kill all of them, and costs no other input its result.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from scraper.domain import Blame, Message, Outcome
+from scraper.errors import CallTimeoutError, FunctionRefusedError, ScraperError, ServerUnavailableError
+from scraper.policy.calls import LOSSES_MAX, Failure, Group, Options, size_after
+from scraper.stores.calls import Calls, Look
+
+LOOK_S = 1.0
+AWAY_S = 60.0  # without Redis or the broker for so long, the call fails
+RETRY_S = 0.5
+UNCLAIMED_S, UNCLAIMED_MAX_S = 20.0, 160.0  # a message that nobody took up by then is sent again, less often each time
+FORGOTTEN_S = 5.0  # after Redis was emptied: for workers to say what they have
+EXPIRES_S = 3600.0  # of a message; one that is no longer meant is refused by its token anyway
+CLOSE_S = 3.0
+
+Send = Callable[[Sequence[Message]], None]
+
+
+@dataclass(slots=True)
+class _Parcel:
+    """Inputs that go out together: those that have no result yet. `losses`: workers that were lost with them."""
+
+    open: dict[int, Any]
+    losses: int = 0
+    patience_s: float = UNCLAIMED_S
+    sent_at: float = 0.0
+    claimed: bool = False
+
+    @property
+    def suspect(self) -> bool:
+        return size_after(self.losses) == 1
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What has come, for the caller's thread or loop. `changed` is notified, and `wake` called, at each change."""
+
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    results: dict[int, Any] = field(default_factory=dict)  # index -> value, or Failure
+    order: deque[int] = field(default_factory=deque)  # as they came
+    error: BaseException | None = None
+    wake: Callable[[], None] | None = None
+
+    def put(self, index: int, value: Any) -> None:
+        self.results[index] = value
+        self.order.append(index)
+
+    def tell(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+            wake = self.wake
+        if wake is not None:
+            wake()
+
+
+class Courier:
+    """`unserved` is told for how long nobody has taken up any message that waits; it may do something about it, or raise."""
+
+    def __init__(
+        self,
+        *,
+        connect: Callable[[str], Calls],
+        send: Callable[[], Send],
+        unserved: Callable[[float], None],
+        function: str,
+        queue: str,
+        priority: int,
+        options: Options,
+        timeout_s: float | None,
+    ) -> None:
+        self.call = uuid4().hex
+        self.inbox = Inbox()
+        self.messages = 0
+        self._connect, self._sender, self._unserved = connect, send, unserved
+        self._function, self._queue, self._priority, self._options = function, queue, priority, options
+        self._timeout_s = timeout_s
+        self._latest = None if timeout_s is None else time.monotonic() + timeout_s
+        self._parcels: deque[_Parcel] = deque()  # to be sent
+        self._suspects: deque[_Parcel] = deque()  # to be sent one after the other
+        self._out: dict[int, _Parcel] = {}
+        self._stale: list[int] = []  # numbers of what is not meant any more
+        self._groups = 0
+        self._seen: set[int] = set()
+        self._all_fed = self._cancelled = False
+        self._idle_since = time.monotonic()  # since when nobody has taken up anything that waits
+        self._thread = threading.Thread(target=self._run, name=f"call {self.call[:8]}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def feed(self, inputs: dict[int, Any]) -> None:
+        self._parcels.append(_Parcel(inputs))
+
+    def fed(self) -> None:
+        """There are no more inputs."""
+        self._all_fed = True
+
+    def cancel(self) -> None:
+        """Nothing more is begun, nobody waits for results. Returns once workers can know it, or after some seconds."""
+        self._cancelled = True
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_S)
+
+    # --- the thread --------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._carry()
+        except BaseException as error:  # noqa: BLE001 - whoever waits for results has to know
+            self.inbox.error = error
+        self.inbox.tell()
+
+    def _carry(self) -> None:
+        calls, send = self._connect(self.call), self._sender()
+        looked_at, away_since = 0.0, None
+        try:
+            while not self._cancelled and not self._done():
+                self._heed_time()
+                now = time.monotonic()
+                try:
+                    self._send_what_waits(calls, send)
+                    if now - looked_at >= LOOK_S:
+                        looked_at = now
+                        look = calls.look(list(self._out))
+                        self._read(calls, 0.0)  # first what was sent before we looked
+                        self._judge(look, now)
+                    self._read(calls, min(LOOK_S, 0.2))
+                    away_since = None
+                except ScraperError:
+                    raise
+                except Exception as error:
+                    if not _away(error):
+                        raise
+                    away_since = away_since or now
+                    if now - away_since > AWAY_S:
+                        raise ServerUnavailableError(
+                            f"Redis or the broker has not answered for {AWAY_S:.0f} s: {type(error).__name__}: {error}"
+                        ) from error
+                    time.sleep(RETRY_S)
+        finally:
+            self._end(calls)
+
+    def _done(self) -> bool:
+        return self._all_fed and not (self._parcels or self._suspects or self._out)
+
+    def _heed_time(self) -> None:
+        if self._latest is not None and time.monotonic() > self._latest:
+            raise CallTimeoutError(f"the calls of {self._function} did not end within {self._timeout_s:g} s")
+
+    def _send_what_waits(self, calls: Calls, send: Send) -> None:
+        while not self._cancelled:
+            if self._parcels:
+                waiting = self._parcels
+            elif self._suspects and not any(parcel.suspect for parcel in self._out.values()):
+                waiting = self._suspects
+            else:
+                return
+            if not self._out:
+                self._idle_since = time.monotonic()
+            parcel = waiting[0]
+            self._groups += 1
+            number = self._groups
+            stale, self._stale = self._stale, [number]  # should it not be sent
+            calls.sent(number, stale)
+            send([self._message(number, parcel.open)])
+            self._stale.remove(number)
+            self.messages += 1
+            waiting.popleft()
+            parcel.sent_at, parcel.claimed = time.monotonic(), False
+            self._out[number] = parcel
+
+    def _message(self, number: int, inputs: dict[int, Any]) -> Message:
+        group = Group(
+            self.call, number, self._function, self._queue, self._priority, self._options, list(inputs.items())
+        )
+        kwargs = {"message": group.message()}
+        return Message("call_functions", self._queue, kwargs, self._priority, EXPIRES_S)
+
+    def _read(self, calls: Calls, wait_s: float) -> None:
+        while entries := calls.read(wait_s):
+            for entry in entries:
+                self._take(entry.told())
+            calls.heard(entries)
+            self.inbox.tell()
+            wait_s = 0.0
+
+    def _take(self, told: dict[str, Any]) -> None:
+        if "refused" in told:
+            raise FunctionRefusedError(f"{self._function} is refused by a worker of {self._queue}: {told['refused']}")
+        self._idle_since = time.monotonic()
+        for index, ok, value in told.get("r", ()):
+            self._settle(index, value if ok else Failure(**value))
+        parcel = self._out.get(told["g"])
+        if parcel is None:
+            return
+        self._strike_out(parcel)
+        back = {index: parcel.open.pop(index) for index in told.get("b", ()) if index in parcel.open}
+        if back:
+            self._parcels.append(_Parcel(back, parcel.losses))
+        if told.get("end"):
+            del self._out[told["g"]]
+            if parcel.open:  # what it did was lost on the way
+                self._parcels.append(_Parcel(parcel.open, parcel.losses))
+
+    def _strike_out(self, parcel: _Parcel) -> None:
+        """What another worker was faster with."""
+        for index in self._seen.intersection(parcel.open):
+            del parcel.open[index]
+
+    def _settle(self, index: int, value: Any) -> None:
+        if index not in self._seen:
+            self._seen.add(index)
+            self.inbox.put(index, value)
+
+    def _judge(self, look: Look, now: float) -> None:
+        """Finds groups that nobody works on any more, by Redis's clock."""
+        if look.forgotten:
+            for parcel in self._out.values():
+                parcel.claimed, parcel.sent_at, parcel.patience_s = False, now, FORGOTTEN_S
+        for number, parcel in list(self._out.items()):
+            self._strike_out(parcel)
+            until = look.until.get(number)
+            parcel.claimed = until is not None
+            if not parcel.open:
+                self._call_in(number)
+            elif until is not None and until < look.now:
+                self._call_in(number)
+                self._lost(parcel)
+            elif until is None and now - parcel.sent_at > parcel.patience_s:
+                self._call_in(number)
+                parcel.patience_s = min(UNCLAIMED_MAX_S, max(UNCLAIMED_S, 2 * parcel.patience_s))
+                self._parcels.append(parcel)
+        if any(parcel.claimed for parcel in self._out.values()) or not self._out:
+            self._idle_since = now
+        elif now - self._idle_since > LOOK_S:
+            self._unserved(now - self._idle_since)
+
+    def _call_in(self, number: int) -> None:
+        del self._out[number]
+        self._stale.append(number)
+
+    def _lost(self, parcel: _Parcel) -> None:
+        """A worker fell silent with it."""
+        losses = parcel.losses + 1
+        if losses >= LOSSES_MAX and parcel.suspect:
+            (index,) = parcel.open
+            told = f"{losses} workers were lost with it, the last by it alone: it kills them, or blocks their loop"
+            self._settle(index, Failure("WorkerLostError", told, Blame.US.value, Outcome.WORKER_LOST.value))
+            self.inbox.tell()
+            return
+        size, items = size_after(losses), list(parcel.open.items())
+        parts = [_Parcel(dict(items[at : at + size]), losses) for at in range(0, len(items), size)]
+        (self._suspects if size == 1 else self._parcels).extend(parts)
+
+    def _end(self, calls: Calls) -> None:
+        try:
+            calls.close()
+        except Exception as error:  # it ends by itself then
+            if not _away(error):
+                raise
+
+
+def _away(error: Exception) -> bool:
+    from scraper import away
+
+    return away.broker_away(error) or isinstance(error, (ConnectionError, TimeoutError))

@@ -1,0 +1,116 @@
+"""What is done with a page before it is read: waiting, clicking "load more", scrolling, a script of the definition's.
+
+Time is the page's own (`Visit.clock`), which stands still while its requests wait for their host. What does not come in time
+is left: the page is read as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from playwright.async_api import Error
+
+from scraper.domain import Outcome
+from scraper.errors import FetchError
+from scraper.fetch.faults import plain
+from scraper.sites.browser import WAIT_FOR_IDLE, WAIT_FOR_LOAD, Click
+
+if TYPE_CHECKING:
+    from scraper.fetch.browser_page import Visit
+
+QUIET_S = 0.5  # nothing on its way for so long: the page has what it wants
+SETTLED_S = 0.2  # the same, after one click
+REFUSAL_WAIT_S = 5.0  # a challenge may let the browser in by itself, and goes on to the page then
+CLICK_S = 2.0  # until a button is where it can be clicked; then it is told that it was
+GROWS_S = 2.0  # until a page that was scrolled begins to grow
+STILL_ROUNDS = 2  # scrolls without anything new: it has ended
+_SIZE = """[document.getElementsByTagName('*').length,
+  (document.scrollingElement || document.body || {}).scrollHeight || 0].join()"""
+_SCROLL = "window.scrollTo(0, (document.scrollingElement || document.body).scrollHeight)"
+
+
+async def prepare(visit: Visit) -> None:
+    """All of it, in this order. Raises FetchError(FUNCTION_FAILED) where the script does."""
+    rendering = visit.rendering
+    await visit.until(lambda: _parsed(visit), math.inf)  # half a document is none: the page's deadline ends this
+    if visit.main is not None and visit.main.status >= 400:
+        await visit.idle(QUIET_S, min(rendering.wait_s, REFUSAL_WAIT_S))
+        if visit.main.status >= 400:
+            return
+    await _arrive(visit)
+    if rendering.click is not None:
+        await _click(visit, rendering.click)
+    if rendering.scroll:
+        await _scroll(visit, rendering.scroll)
+    if rendering.script is not None:
+        await _run(visit, rendering.script)
+
+
+async def _arrive(visit: Visit) -> None:
+    wanted, wait_s = visit.rendering.wait_for, visit.rendering.wait_s
+    if wanted in (WAIT_FOR_IDLE, WAIT_FOR_LOAD):
+        if await visit.until(lambda: _loaded(visit), wait_s) and wanted == WAIT_FOR_IDLE:
+            await visit.idle(QUIET_S, wait_s)
+        return
+    found = visit.page.locator(f"css={wanted}").first
+
+    async def there() -> bool:
+        return await found.count() > 0
+
+    await visit.until(there, wait_s)
+
+
+async def _parsed(visit: Visit) -> bool:
+    return bool(await visit.evaluate("document.readyState !== 'loading'"))
+
+
+async def _loaded(visit: Visit) -> bool:
+    return bool(await visit.evaluate("document.readyState === 'complete'"))
+
+
+async def _click(visit: Visit, click: Click) -> None:
+    button = visit.page.locator(f"css={click.css}").first
+    for _ in range(click.max):
+        if not await button.count() or not await button.is_visible() or not await button.is_enabled():
+            return
+        before = await _size(visit)
+        try:
+            await button.click(timeout=CLICK_S * 1000, no_wait_after=True)
+        except Error:  # something lies over it, such as a notice about cookies
+            if not await button.count():
+                return
+            await button.dispatch_event("click", timeout=CLICK_S * 1000)
+        if not await visit.until(lambda before=before: _grown(visit, before), visit.rendering.wait_s):  # type: ignore[misc]
+            return
+        await visit.idle(SETTLED_S, visit.rendering.wait_s)
+
+
+async def _scroll(visit: Visit, most: int) -> None:
+    still = 0
+    for _ in range(most):
+        before = await _size(visit)
+        await visit.evaluate(_SCROLL)
+        await visit.until(lambda before=before: _grown(visit, before), min(GROWS_S, visit.rendering.wait_s))  # type: ignore[misc]
+        await visit.idle(SETTLED_S, visit.rendering.wait_s)
+        still = 0 if await _size(visit) != before else still + 1
+        if still >= STILL_ROUNDS:
+            return
+
+
+async def _grown(visit: Visit, before: str) -> bool:
+    return await _size(visit) != before
+
+
+async def _size(visit: Visit) -> str:
+    return str(await visit.evaluate(_SIZE))
+
+
+async def _run(visit: Visit, script: str) -> None:
+    try:
+        await visit.page.evaluate(f"async () => {{\n{script}\n}}")
+    except Error as error:
+        if visit.error is not None:
+            raise
+        raise FetchError(Outcome.FUNCTION_FAILED, f"browser.script: {plain(error)}", url=visit.url) from None
+    await visit.idle(SETTLED_S, visit.rendering.wait_s)

@@ -1,0 +1,120 @@
+"""One login of one account: by a form, for a token, or by a site's own function, through the account's own proxy.
+
+Its requests take the turns of their host like any other, before all pages, which wait for it. Whether it is to be made at
+all, and what becomes of it, is said elsewhere (`scraper.logins`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field, replace
+
+from scraper.crawl_context import CrawlContext
+from scraper.domain import Kind, ProxySignal
+from scraper.fetch.cookies import AccountJar
+from scraper.fetch.gate import Gate
+from scraper.fetch.gates import Gates
+from scraper.fetch.http import HttpFetcher
+from scraper.fetch.identity import Identity
+from scraper.fetch.login import Grant, LoginClient, LoginTrouble, log_in
+from scraper.fetch.trip import Trip
+from scraper.fetch.via import Via
+from scraper.policy.logins import Trouble
+from scraper.policy.urls import host_of
+from scraper.proxy_pool import ProxyPool
+from scraper.sites import functions
+from scraper.stores.account_file import Account
+from scraper.stores.proxies import EVERYWHERE
+
+LOGIN_S = 60.0  # a login in all, its turns included
+TURN_S = 15.0  # for one of its turns
+URGENCY = 1_000  # before all pages: they wait for it
+
+
+@dataclass(slots=True)
+class Made:
+    """A login that has just worked."""
+
+    identity: Identity
+    grant: Grant = field(repr=False)
+
+
+class LoginAttempts:
+    """One a process, on its loop."""
+
+    def __init__(self, fetcher: HttpFetcher, pool: ProxyPool, gates: Gates) -> None:
+        self._fetcher = fetcher
+        self._pool = pool
+        self._gates = gates
+
+    async def make(self, context: CrawlContext, account: Account) -> Made:
+        """The login itself. Raises `LoginTrouble` and `DeferredError`."""
+        assert context.login is not None
+        identity = somebody(context, account)
+        need = context.needs[Kind.PRODUCT]
+        policy = replace(context.policy, proxied=need is not None)
+        loop, trip, gates = asyncio.get_running_loop(), Trip(URGENCY), []
+        via: Via | None = None
+        first = first_url(context)
+        function = None
+        if context.login.login.function is not None:
+            try:
+                function = functions.resolve(context.login.login.function)
+            except ImportError as error:
+                raise LoginTrouble(Trouble.MISFIT, str(error)) from None
+
+        async def before(url: str) -> None:
+            gate: Gate = self._gates.of(host_of(url))
+            gate.budget(context.site_id, context.budget)
+            gate.pending += 1
+            gates.append(gate)
+            await trip.go(gate, loop.time() + TURN_S)
+
+        try:
+            async with asyncio.timeout(LOGIN_S):
+                if need is not None:
+                    via = await self._pool.lend(replace(need, account=identity.seed), host_of(first))
+                client = LoginClient(self._fetcher, policy, identity, before, via)
+                grant = await log_in(context.login, account.values, account, client, identity, function)
+        except TimeoutError:
+            raise LoginTrouble(Trouble.UNAVAILABLE, f"not done within {LOGIN_S:g} s") from None
+        except LoginTrouble as trouble:
+            if via is not None:
+                await self._tell_pool(via, host_of(first), trouble)
+            raise LoginTrouble(trouble.kind, account.hidden(str(trouble))) from None
+        finally:
+            trip.end()
+            for gate in gates:
+                gate.pending -= 1
+        identity.headers = grant.headers
+        return Made(identity, grant)
+
+    async def _tell_pool(self, via: Via, host: str, trouble: LoginTrouble) -> None:
+        self._pool.asked(via, host)
+        match trouble.signal:
+            case ProxySignal.UNUSABLE:
+                await self._pool.strike(via, EVERYWHERE, ProxySignal.UNUSABLE.value)
+            case ProxySignal.DENIED:
+                await self._pool.strike(via, host, ProxySignal.DENIED.value)
+            case _:
+                if trouble.kind is Trouble.UNAVAILABLE:
+                    self._pool.failed(via, host)
+
+
+def first_url(context: CrawlContext) -> str:
+    """Where the login begins, or would: what it names, else the site's start."""
+    site = context.site
+    assert context.login is not None
+    return context.login.login.url or [*site.start, *(site.sitemap.urls if site.sitemap else ())][0]
+
+
+def somebody(context: CrawlContext, account: Account) -> Identity:
+    """The account, with nothing yet."""
+    assert context.login is not None
+    login, site = context.login.login, context.site
+    first = first_url(context)
+    hosts = {host_of(first), *login.hosts}
+    if login.url is None:
+        hosts |= {host_of(url) for url in (*site.start, *(site.sitemap.urls if site.sitemap else ()))}
+    jar = AccountJar(secure_only=first.startswith("https:"))
+    return Identity(site.name, account.name, 0, jar, {}, frozenset(hosts))

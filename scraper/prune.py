@@ -1,0 +1,82 @@
+"""Forgets archived pages that are older than their sites' `keep`, and deletes the files of which no page is left.
+
+Rows go first, files after their commit, and then the files' own rows: whoever dies in between leaves something that the next
+call finds. A bounded piece at a time; any number of coordinators may prune at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import sqlalchemy as sa
+import structlog
+
+from scraper.errors import ScraperError
+from scraper.sites.archive import ArchiveUse
+from scraper.sites.scalars import seconds
+from scraper.stores import archive as store
+from scraper.stores import objects
+from scraper.stores.archive import Doomed
+from scraper.stores.database import retried
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Pruned:
+    """What one call came to. `more`: there may be more of it. `problems` say which files could not be deleted, and why."""
+
+    pages: int = 0
+    segments: int = 0
+    more: bool = False
+    problems: list[str] = field(default_factory=list)
+
+
+def prune(engine: sa.Engine) -> Pruned:
+    """One bounded piece."""
+    done = Pruned()
+    with engine.connect() as connection:
+        sites = store.keeping(connection)
+    for site in sites:
+        pages = retried(partial(_forget, engine, site.site_id, keep_s(site.keep)))
+        done.pages += pages
+        done.more = done.more or pages == store.PAGES_A_PRUNE
+    for doomed in retried(partial(_doom, engine)):
+        if _delete(engine, doomed, done):
+            done.more = done.more or len(doomed.ids) == store.SEGMENTS_A_PRUNE
+    if done.pages or done.segments:
+        log.info("archive pruned", pages=done.pages, segments=done.segments)
+    for problem in done.problems:
+        log.error("archived files cannot be deleted", reason=problem)
+    return done
+
+
+def keep_s(keep: str | None) -> float:
+    """As a stored definition says it; the default where it says nothing that can be read."""
+    try:
+        return seconds(keep or "") or ArchiveUse().keep_s
+    except ValueError:
+        return ArchiveUse().keep_s
+
+
+def _forget(engine: sa.Engine, site_id: int, keep: float) -> int:
+    with engine.begin() as connection:
+        return store.forget(connection, site_id, keep)
+
+
+def _doom(engine: sa.Engine) -> list[Doomed]:
+    with engine.begin() as connection:
+        return store.doom(connection)
+
+
+def _delete(engine: sa.Engine, doomed: Doomed, done: Pruned) -> bool:
+    try:
+        objects.place(doomed.place, "archive_segments.place").delete(doomed.keys)
+    except ScraperError as error:
+        done.problems.append(str(error))
+        return False
+    with engine.begin() as connection:
+        store.deleted(connection, doomed.ids)
+    done.segments += len(doomed.ids)
+    return True

@@ -1,0 +1,316 @@
+"""Today's definition over yesterday's pages: what it would change, and then the change itself. Nothing is fetched.
+
+First everything is read: the newest archived answer of each product page goes through the extractor that workers use, and
+what it gives is compared with what is stored. So the whole outcome is known before a row is written: products, fields, fill
+rates, and whether they are as usual for the site (`policy.quality`, as when a crawl ends). What is to be written waits in a
+file without a name, so that memory does not grow with the catalogue.
+
+Then it is written, in batches, by the upsert that crawls use: versions are kept, the feed of changes gets its entries. A
+product that was fetched later than its archived page stays as it is, and so does one that is delisted, or read from another
+page. None is delisted, listed or taken for fresher than its page.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import IO, Any, Self
+from uuid import UUID
+
+import orjson
+import sqlalchemy as sa
+
+from scraper.archived import Found, read_all
+from scraper.domain import Extracted, Fetched, Kind
+from scraper.errors import BusyError
+from scraper.extract import FunctionFailed, compile_site
+from scraper.policy import quality as policy
+from scraper.policy.differences import Change, Sums
+from scraper.policy.quality import Figures, Reason, Usual
+from scraper.settings import Settings
+from scraper.sites.definition import Site
+from scraper.stores import archive, quality
+from scraper.stores import reextract as store
+from scraper.stores.database import dumps, retried
+from scraper.stores.products import NewProduct, content_hash
+from scraper.stores.reextract import Extract
+
+BATCH = 500
+SAMPLED = 20_000  # values of a field that are compared with each other
+EXAMPLES = 5
+CRAWL_UNKNOWN = 0  # until one is opened
+ANY_LATER_CRAWL = 2**62
+
+Tick = Callable[[int, int], None]  # done, of how many
+
+
+@dataclass(slots=True)
+class Shown:
+    """A product that would change or be new, for people: `fields` is empty for a new one."""
+
+    external_id: str
+    url: str
+    fields: dict[str, Change]
+    new: bool = False
+
+
+@dataclass(slots=True)
+class Outlook:
+    """What a re-extraction came to, before anything is written. `left` counts products that stay as they are, by reason;
+    `vanished` are known ones that their page does not give any more: they stay as well."""
+
+    pages: int = 0
+    oldest: datetime | None = None
+    newest: datetime | None = None
+    unreadable: int = 0
+    not_extracted: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)  # URL, problem
+    same: int = 0
+    changed: int = 0
+    new: int = 0
+    vanished: int = 0
+    vanished_examples: list[str] = field(default_factory=list)
+    left: Counter[str] = field(default_factory=Counter)
+    sums: Sums = field(default_factory=Sums)
+    shown: list[Shown] = field(default_factory=list)
+    reasons: list[Reason] = field(default_factory=list)
+
+    @property
+    def to_write(self) -> int:
+        return self.changed + self.new
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    crawl_id: int
+    new: int
+    changed: int
+
+
+class Reextraction:
+    """One site's. Use as a context: it holds temporary files."""
+
+    def __init__(self, engine: sa.Engine, settings: Settings, site: Site) -> None:
+        self._engine = engine
+        self._site = site
+        self._extractor = compile_site(site)
+        self._body_max = site.limits.body or settings.body_max_bytes
+        folder = settings.home_dir / "tmp"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._records: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed in __exit__
+        self._extracts: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
+        self._names = list(site.product.fields)
+        self._figures: dict[str, list[int]] = {}  # field -> found, mistyped
+        self._looked_for = 0
+        self._values: dict[str, tuple[set[int], list[int]]] = {}
+        self._given: set[UUID] = set()  # hashes of ids: of a new product the first page counts
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._records.close()
+        self._extracts.close()
+
+    def read(
+        self, site_id: int, *, since: datetime | None = None, limit: int | None = None, show: int = 0, tick: Tick
+    ) -> Outlook:
+        """Reads every page, and says what would change. Writes nothing."""
+        outlook = Outlook(pages=self._collect(site_id, since, limit))
+        waiting: list[tuple[Found, Extracted]] = []
+        for number, found in enumerate(read_all(self._collected(), self._body_max), 1):
+            extracted = self._extract(found, outlook)
+            if extracted is not None:
+                waiting.append((found, extracted))
+            if len(waiting) >= BATCH:
+                self._compare(site_id, waiting, outlook, show)
+                waiting = []
+            tick(number, outlook.pages)
+        self._compare(site_id, waiting, outlook, show)
+        outlook.reasons = self._judged(site_id)
+        return outlook
+
+    def write(self, site_id: int, tick: Tick) -> Written:
+        """Writes what `read` found, in the name of a crawl of its own. Raises `BusyError` where a crawl by another definition
+        runs."""
+
+        def begin() -> int:
+            with self._engine.begin() as connection:
+                running = store.busy_with(connection, site_id, self._site)
+                if running is not None:
+                    raise BusyError(
+                        f"crawl {running} of {self._site.name} runs by another definition and would write over this: wait "
+                        f"for its end, or end it with `scraper stop {running}`"
+                    )
+                return store.open_crawl(connection, site_id, self._site)
+
+        crawl_id = retried(begin)
+        total, done, new, changed = self._lines(), 0, 0, 0
+        for batch in self._batches(site_id, crawl_id):
+            counts = retried(partial(self._write, site_id, crawl_id, batch))
+            new, changed, done = new + counts[0], changed + counts[1], done + len(batch)
+            tick(done, total)
+        with self._engine.begin() as connection:
+            store.done(connection, crawl_id, f"archived pages re-extracted: {new:,} products new, {changed:,} changed")
+        return Written(crawl_id, new, changed)
+
+    def _collect(self, site_id: int, since: datetime | None, limit: int | None) -> int:
+        """Which records there are, into a file: the extraction takes longer than a transaction should."""
+        count = 0
+        with self._engine.connect() as connection:
+            for row in archive.newest(connection, site_id, since, limit):
+                self._records.write(orjson.dumps(row._asdict()) + b"\n")
+                count += 1
+        return count
+
+    def _collected(self) -> Iterator[dict[str, Any]]:
+        self._records.seek(0)
+        for line in self._records:
+            yield orjson.loads(line)
+
+    def _extract(self, found: Found, outlook: Outlook) -> Extracted | None:
+        at = datetime.fromisoformat(found.row["fetched_at"])
+        outlook.oldest = min(at, outlook.oldest or at)
+        outlook.newest = max(at, outlook.newest or at)
+        if found.answer is None:
+            outlook.unreadable += 1
+            self._problem(outlook, found.row["url"], found.problem)
+            return None
+        answer = found.answer
+        page = Fetched(answer.url, answer.status, answer.headers, answer.body, captured=answer.captured)
+        try:
+            extracted = self._extractor.extract(Kind.PRODUCT, page, page_url=found.row["url"], depth=1)
+        except FunctionFailed as error:
+            extracted = Extracted(problems=[str(error)], complete=False)
+        self._count(extracted)
+        if not extracted.complete:
+            outlook.not_extracted += 1
+            self._problem(outlook, found.row["url"], "; ".join(extracted.problems[:5]))
+            return Extracted(complete=False)
+        return extracted
+
+    @staticmethod
+    def _problem(outlook: Outlook, url: str, problem: str) -> None:
+        if len(outlook.problems) < EXAMPLES:
+            outlook.problems.append((url, problem))
+
+    def _count(self, extracted: Extracted) -> None:
+        """As `scraper.readings` counts for a crawl's figures."""
+        self._looked_for += len(extracted.products) or int(not extracted.complete)
+        for name in extracted.found:
+            self._figures.setdefault(name, [0, 0])[0] += 1
+        for name in extracted.mistyped:
+            self._figures.setdefault(name, [0, 0])[1] += 1
+        for product in extracted.products:
+            for name, value in product.data.items():
+                if value is not None:
+                    different, sampled = self._values.setdefault(name, (set(), [0]))
+                    if sampled[0] < SAMPLED:
+                        sampled[0] += 1
+                        different.add(hash(dumps(value)))
+
+    def _compare(self, site_id: int, waiting: Sequence[tuple[Found, Extracted]], outlook: Outlook, show: int) -> None:
+        if not waiting:
+            return
+        ids = [product.external_id for _, extracted in waiting for product in extracted.products]
+        pages = [found.row["page_id"] for found, _ in waiting]
+        with self._engine.connect() as connection:
+            rows = store.known(connection, site_id, ids, pages)
+        stored = {row.external_id: row for row in rows}
+        of_pages: dict[int, list[Any]] = {}
+        for row in rows:
+            of_pages.setdefault(row.page_id, []).append(row)
+        for found, extracted in waiting:
+            given = {product.external_id for product in extracted.products}
+            for row in of_pages.get(found.row["page_id"], ()):
+                if row.external_id not in given and row.delisted_at is None:
+                    outlook.vanished += 1
+                    if len(outlook.vanished_examples) < EXAMPLES:
+                        outlook.vanished_examples.append(row.external_id)
+            for product in extracted.products:
+                new = self._product(site_id, found, product.external_id, product.data)
+                shown = self._look(new, stored.get(product.external_id), outlook)
+                if shown is not None and len(outlook.shown) < show:
+                    outlook.shown.append(shown)
+
+    def _product(self, site_id: int, found: Found, external_id: str, data: Any) -> Extract:
+        assert found.answer is not None
+        product = NewProduct(
+            site_id, external_id, found.row["page_id"], CRAWL_UNKNOWN, found.answer.url, data, content_hash(data)
+        )
+        return Extract(product, datetime.fromisoformat(found.row["fetched_at"]))
+
+    def _look(self, new: Extract, stored: Any, outlook: Outlook) -> Shown | None:
+        """One product compared with what is stored. None: it stays as it is."""
+        product = new.product
+        key = content_hash({"id": product.external_id})
+        if key in self._given:
+            outlook.left["given by several pages"] += 1
+            return None
+        data = quality.parsed(dumps(product.data))
+        if stored is None:
+            self._given.add(key)
+            outlook.new += 1
+            outlook.sums.new(data)
+            self._keep(new)
+            return Shown(product.external_id, product.url, {}, new=True)
+        reason = store.left_alone(stored, product.page_id, new.fetched_at)
+        if reason is not None:
+            outlook.left[reason] += 1
+            return None
+        self._given.add(key)
+        changes = outlook.sums.compare(product.external_id, quality.parsed(stored.data), data)
+        if stored.content_hash == product.content_hash:
+            outlook.same += 1
+            return None
+        outlook.changed += 1
+        self._keep(new)
+        return Shown(product.external_id, product.url, changes)
+
+    def _keep(self, new: Extract) -> None:
+        product = new.product
+        row = [product.external_id, product.page_id, product.url, dumps(product.data), str(product.content_hash)]
+        self._extracts.write(orjson.dumps([*row, new.fetched_at]) + b"\n")
+
+    def _lines(self) -> int:
+        self._extracts.seek(0)
+        return sum(1 for _ in self._extracts)
+
+    def _batches(self, site_id: int, crawl_id: int) -> Iterator[list[Extract]]:
+        self._extracts.seek(0)
+        batch: list[Extract] = []
+        for line in self._extracts:
+            external_id, page_id, url, data, hashed, at = orjson.loads(line)
+            product = NewProduct(site_id, external_id, page_id, crawl_id, url, quality.parsed(data), UUID(hashed))
+            batch.append(Extract(product, datetime.fromisoformat(at)))
+            if len(batch) == BATCH:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _write(self, site_id: int, crawl_id: int, batch: list[Extract]) -> tuple[int, int]:
+        with self._engine.begin() as connection:
+            return store.write(connection, site_id, crawl_id, batch)
+
+    def _judged(self, site_id: int) -> list[Reason]:
+        """What a crawl that had read these pages would be suspect for."""
+        tolerances = self._site.tolerances
+        with self._engine.connect() as connection:
+            usual = quality.history(connection, site_id, ANY_LATER_CRAWL).fields
+        reasons = []
+        for name in self._names or sorted(self._figures.keys() | usual.keys()):
+            found, mistyped = self._figures.get(name, (0, 0))
+            different, sampled = self._values.get(name, (set(), [0]))
+            now = Figures(self._looked_for, found, mistyped, len(different), sampled[0])
+            reason = policy.judge_field(name, now, usual.get(name, Usual()), tolerances)
+            if reason is not None:
+                reasons.append(reason)
+        return reasons

@@ -1,0 +1,49 @@
+"""How a site's pages are told apart from those that were fetched before: the `dedup:` of a definition. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from scraper.sites.fields import Model, wrong
+
+CAPACITY_MAX = 10_000_000  # of a filter, where the definition names none: it grows where that is too small
+
+
+class Dedup(Model):
+    """By each page's row in the frontier, for good; or, once pages are finished, by a Bloom filter."""
+
+    by: Literal["exact", "bloom"] = Field(
+        description="exact: pages stay in the frontier; bloom: finished ones leave it"
+    )
+    capacity: int | None = Field(
+        None,
+        ge=1000,
+        le=10_000_000_000,
+        description="product pages of the shop, for which the filter is made; default: limits.products, at most 10,000,000",
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Dedup:
+        if self.by == "exact" and self.capacity is not None:
+            raise wrong(("capacity", "there is no filter to make (mend: remove it, or `by: bloom`)"))
+        return self
+
+    def capacity_for(self, products: int) -> int:
+        """The URLs a filter is made for, where a crawl may have so many product pages."""
+        return self.capacity or max(1000, min(products, CAPACITY_MAX))
+
+
+def as_dedup(value: Any) -> Any:
+    """`dedup: bloom` in place of `{by: bloom}`."""
+    return {"by": value} if isinstance(value, str) else value
+
+
+def check_dedup(dedup: Dedup, revisit_s: float) -> list[tuple[str, str]]:
+    """What does not go together: (key, problem)."""
+    if dedup.by == "bloom" and revisit_s <= 0:
+        return [
+            ("dedup", "a filter remembers pages for as long as `revisit` says, and that is 0 (mend: `revisit: 7d`)")
+        ]
+    return []

@@ -1,0 +1,74 @@
+"""When a product page is fetched again, and how it is asked: the `revisit:` and `conditional:` of a definition. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property, partial
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from scraper.policy.revisit import Bounds
+from scraper.sites import scalars
+from scraper.sites.fields import Model, checked, to_text, wrong
+
+ADAPTIVE_LEAST_S = 60.0  # an interval is halved and grows by half: of 0 it would stay 0
+BELIEVED = "30d"
+
+Duration = Annotated[
+    str,
+    BeforeValidator(to_text, json_schema_input_type=str | int | float),
+    AfterValidator(partial(checked, scalars.seconds)),
+]
+
+
+class Bounded(Model):
+    """How old a product's data may be. One time for all pages, or an interval for each, by how often it changes."""
+
+    min: Duration = Field(description="of a page that changes often: 6h")
+    max: Duration = Field(description="of a page that never changes: 14d")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        least_s, most_s = scalars.seconds(self.min), scalars.seconds(self.max)
+        if least_s > most_s:
+            raise wrong(("min", f"{self.min} is longer than max, {self.max} (mend: the other way round)"))
+        if least_s != most_s and least_s < ADAPTIVE_LEAST_S:
+            raise wrong(("min", "an interval that adapts is a minute or more (mend: `min: 1h`, or `revisit: 0`)"))
+        return self
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        return Bounds(scalars.seconds(self.min), scalars.seconds(self.max))
+
+    def __str__(self) -> str:
+        return f"{self.min} to {self.max}" if self.bounds.adaptive else self.min
+
+
+def _as_bounds(value: Any) -> Any:
+    """`7d` is from 7d to 7d."""
+    if isinstance(value, Mapping | Bounded):
+        return value
+    text = to_text(value)
+    if not isinstance(text, str):
+        raise ValueError("must be a length of time or a mapping (mend: `7d`, or `{min: 6h, max: 14d}`)")
+    scalars.seconds(text)  # whose message is about what was written
+    return {"min": text, "max": text}
+
+
+def _as_duration(value: Any) -> Any:
+    if isinstance(value, bool):
+        return BELIEVED if value else "0"
+    text = to_text(value)
+    try:
+        scalars.seconds(text)
+    except (ValueError, AttributeError):
+        raise ValueError(
+            f"{str(value)[:60]!r} is neither true, false nor a length of time (mend: `true`, `false`, or for how long 304 is "
+            f"believed, as in `{BELIEVED}`)"
+        ) from None
+    return text
+
+
+Revisit = Annotated[Bounded, BeforeValidator(_as_bounds, json_schema_input_type=str | int | float | Bounded)]
+Conditional = Annotated[Duration, BeforeValidator(_as_duration, json_schema_input_type=bool | str | int | float)]

@@ -1,0 +1,296 @@
+"""The feed: every product that is new, changed, delisted or listed again, once, in one order that stays.
+
+A row is written by the statement that changes the product (`products.UPSERT`, `crawls.DELIST`), so that both are there or
+neither. It names versions and holds no data: what a version was is in `products` and `product_versions`. Products found as
+they were cost nothing.
+
+**The order, and its gap.** A position is the row's id, which a sequence gives out before the transaction commits. Of two
+transactions the one with the lower ids may become visible later; who has read on by then (`WHERE id > cursor`) never sees
+it. So nobody reads beyond a position of which everything below has been decided (`Horizon`): take the sequence's last value,
+note which transactions hold the lock that writing to `changes` takes (in `pg_locks`; it is taken before the statement's
+first id, and let go after the commit is visible), and once these have ended, everything up to that value is there or
+will never be. Nothing is written for that, nobody waits but the reader, and any number of readers do it each for itself.
+
+- Rejected: `xid < pg_snapshot_xmin(…)`. It waits for every transaction that writes anything in any database of the server,
+  an index that is built for an hour included. Here only those count that have written to `changes` themselves: a backup or
+  a report holds nothing up. It would also order by the time when transactions began, not by versions.
+- Rejected: positions given out after the commit by a coordinator: each row would be written twice, and the feed would
+  stand still with the coordinator.
+
+Versions of a product are in order, since its row is locked from before the id is taken until the commit. Positions leave
+gaps where a transaction was rolled back. A cursor is always the position of a row that is there, never one that was only
+given out: a crash may take a sequence back to where the last commit left it. A standby has no locks to look at: read from
+the primary.
+
+Known weakness: who deletes a site with a million products from the shop's catalogue holds everybody up until the end of the
+crawl is committed, some seconds; a person who leaves a transaction open in psql after writing to `changes`, for as long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from scraper.errors import CursorError, ScraperError
+
+TRIM_ROWS = 20_000  # at a time
+BEYOND = 2**62  # a position above all
+LOCK_TRIES, LOCK_MS = 50, 250  # to stop all writers for the instant in which an export's view is taken
+NOT_ALLOWED, LOCK_NOT_AVAILABLE, DEADLOCK = "42501", "55P03", "40P01"
+
+LAST = sa.text("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM changes_id_seq")
+
+# Weaker locks than the one that INSERT takes do not write. A prepared transaction has no process.
+WRITERS = sa.text("""
+SELECT DISTINCT virtualtransaction FROM pg_locks
+ WHERE locktype = 'relation' AND relation = CAST('changes' AS regclass) AND granted AND mode = 'RowExclusiveLock'
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+   AND pid IS DISTINCT FROM pg_backend_pid()
+""")
+
+WHO = sa.text("""
+SELECT a.pid, a.application_name, a.usename, EXTRACT(EPOCH FROM now() - a.xact_start) AS open_s
+  FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.locktype = 'relation' AND l.relation = CAST('changes' AS regclass) AND l.mode = 'RowExclusiveLock'
+   AND l.virtualtransaction = ANY (:found)
+ ORDER BY a.xact_start LIMIT 1
+""")
+
+# Texts are compared, as content hashes are: 9.90 and 9.9 are two versions.
+READ = sa.text("""
+SELECT c.id, c.event, s.name AS site, p.external_id, p.url, c.version, c.crawl_id, c.at,
+       CAST(coalesce(v.data, p.data) AS text) AS data, d.names, CAST(d.before AS text) AS before
+  FROM changes c
+  JOIN sites s ON s.id = c.site_id
+  JOIN products p ON p.id = c.product_id
+  LEFT JOIN product_versions v ON v.product_id = c.product_id AND v.version = c.version
+  LEFT JOIN product_versions b ON b.product_id = c.product_id AND b.version = c.previous_version
+  LEFT JOIN LATERAL (
+       SELECT array_agg(key ORDER BY key) AS names, jsonb_object_agg(key, o.value) AS before
+         FROM jsonb_each(coalesce(v.data, p.data)) n FULL JOIN jsonb_each(b.data) o USING (key)
+        WHERE CAST(n.value AS text) IS DISTINCT FROM CAST(o.value AS text)) d ON b.data IS NOT NULL
+ WHERE c.id > :after AND c.id <= :upto AND (CAST(:site_id AS int) IS NULL OR c.site_id = :site_id)
+ ORDER BY c.id LIMIT :rows
+""")
+
+KEPT = sa.text("SELECT trimmed, trimmed_at FROM feed")
+FIRST_AT = sa.text("SELECT min(id) FROM changes WHERE at >= :at")
+LAST_ROW = sa.text("""
+SELECT greatest((SELECT max(id) FROM changes WHERE id <= :upto), (SELECT trimmed FROM feed), 0)
+""")
+NEWEST = sa.text("SELECT min(id) FROM (SELECT id FROM changes ORDER BY id DESC LIMIT :rows) AS newest")
+
+OLDEST_IS_OLD = sa.text("SELECT at < now() - make_interval(days => :days) FROM changes ORDER BY id LIMIT 1")
+# From the first on, up to one that is young enough: what is kept has no gap.
+TRIM = sa.text("""
+WITH oldest AS (
+    SELECT id, at FROM changes ORDER BY id LIMIT :rows
+), cut AS (
+    SELECT coalesce(min(id) FILTER (WHERE at >= now() - make_interval(days => :days)) - 1, max(id)) AS id FROM oldest
+), gone AS (
+    DELETE FROM changes c USING cut WHERE c.id <= cut.id RETURNING c.id, c.at
+)
+UPDATE feed SET trimmed = greatest(trimmed, (SELECT max(id) FROM gone)),
+                trimmed_at = greatest(trimmed_at, (SELECT max(at) FROM gone))
+ WHERE EXISTS (SELECT FROM gone)
+""")
+ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: trim changes'))")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the feed has forgotten: positions up to `trimmed`, whose last one was made at `trimmed_at` (None: nothing was
+    ever made there, the feed began later than the products)."""
+
+    trimmed: int
+    trimmed_at: datetime | None
+
+
+class Horizon:
+    """Up to where the feed is decided. It keeps what it waits for, so that transactions that overlap for ever do not hold it
+    up for ever.
+
+    One connection's, in autocommit, and gone with it: what was given out and not committed before a crash is given out
+    again after it."""
+
+    def __init__(self) -> None:
+        self.decided = 0
+        self.since = 0.0  # monotonic: since when it waits for the same transactions
+        self._asked: int | None = None
+        self._writers: set[str] = set()
+
+    @property
+    def waits(self) -> bool:
+        return self._asked is not None
+
+    def look(self, connection: sa.Connection) -> int:
+        """Asks once, and waits for nothing. Returns `decided`."""
+        if self._asked is None:
+            last = last_position(connection)
+            if last == self.decided:
+                return self.decided
+            self._asked = last  # before the locks: who takes a lower one later does not exist
+            self._writers = set(connection.execute(WRITERS).scalars())
+            self.since = time.monotonic()
+        elif self._writers:
+            self._writers &= set(connection.execute(WRITERS).scalars())
+        if not self._writers:
+            self.decided, self._asked = self._asked, None
+        return self.decided
+
+    def blocker(self, connection: sa.Connection) -> str:
+        """Whom it waits for, in words."""
+        row = connection.execute(WHO, {"found": list(self._writers)}).first()
+        if row is None:
+            return "a prepared transaction that has written to the table changes (pg_prepared_xacts)"
+        return (
+            f"process {row.pid} of {row.application_name or row.usename!r}, whose transaction has written to the table "
+            f"changes and is open for {row.open_s:.0f} s (mend: SELECT pg_terminate_backend({row.pid}))"
+        )
+
+
+def last_position(connection: sa.Connection) -> int:
+    """The newest position that was given out; its row may not be there yet, or never be."""
+    return int(connection.execute(LAST).scalar_one())
+
+
+def require_primary(connection: sa.Connection) -> None:
+    if _in_recovery(connection):
+        raise ScraperError("this PostgreSQL is a standby, from which changes cannot be read (mend: name the primary)")
+
+
+def kept(connection: sa.Connection) -> Kept:
+    row = connection.execute(KEPT).first()
+    return Kept(row.trimmed, row.trimmed_at) if row else Kept(0, None)
+
+
+def read(connection: sa.Connection, after: int, upto: int, site_id: int | None, rows: int) -> list[sa.Row[Any]]:
+    """Changes with positions above `after`, up to `upto`, which must be decided. `data` and `before` are JSON texts.
+
+    Raises `CursorError` where what comes after `after` is not kept any more."""
+    found = connection.execute(READ, {"after": after, "upto": upto, "site_id": site_id, "rows": rows}).all()
+    require_kept(connection, after)  # after reading, so that nothing is forgotten in between
+    return list(found)
+
+
+def require_kept(connection: sa.Connection, after: int) -> None:
+    trimmed = kept(connection).trimmed
+    if after < trimmed:
+        raise CursorError(
+            f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} (mend: take a whole `scraper "
+            "export`, and go on from the cursor that it names; SCRAPER_CHANGES_DAYS says how long changes are kept)"
+        )
+
+
+def last_row(connection: sa.Connection, upto: int) -> int:
+    """The cursor of who has read everything up to that position."""
+    return int(connection.execute(LAST_ROW, {"upto": upto}).scalar_one())
+
+
+def position_at(connection: sa.Connection, at: datetime) -> int | None:
+    """The position before the first change made at `at` or later; None: there is none. `CursorError` where some are
+    forgotten."""
+    state = kept(connection)
+    if state.trimmed:
+        began = state.trimmed_at or connection.execute(sa.text("SELECT min(at) FROM changes")).scalar()
+        if began is None or at <= began:
+            begins = f"after {began.isoformat()}" if began else "now"
+            raise CursorError(
+                f"the feed does not reach back to {at.isoformat()}: it begins {begins} (mend: take a whole "
+                "`scraper export`, and go on from the cursor that it names)"
+            )
+    first = connection.execute(FIRST_AT, {"at": at}).scalar()
+    return None if first is None else first - 1
+
+
+def newest(connection: sa.Connection, rows: int) -> int:
+    """The position before the newest so many changes."""
+    first = connection.execute(NEWEST, {"rows": rows}).scalar()
+    return max(kept(connection).trimmed, (first or 1) - 1)
+
+
+def trim(connection: sa.Connection, days: int) -> None:
+    """Forgets a bounded piece of what is older than so many days."""
+    if not connection.execute(OLDEST_IS_OLD, {"days": days}).scalar() or not connection.execute(ALONE).scalar():
+        return
+    connection.execute(TRIM, {"days": days, "rows": TRIM_ROWS})
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """All products as they are at one moment, and the feed's position then. `exact`: what follows after `cursor` is just
+    what is not in the view; otherwise it may be some of what is, too. None: a standby, which knows no position."""
+
+    connection: sa.Connection
+    cursor: int | None
+    exact: bool
+
+
+@contextmanager
+def view(engine: sa.Engine, sleep: Callable[[float], None] = time.sleep) -> Iterator[View]:
+    """A transaction that sees one moment. All who write to the feed are stopped for that instant: a lock is taken on another
+    connection that waits for those under way for a quarter of a second at the most, and tried again; then the first statement
+    of the transaction is made, and it is let go. Who may not lock, or meets only long transactions, gets a cursor that is
+    a little early."""
+    with engine.connect().execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True) as connection:
+        connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '1h'"))  # who reads may be slow
+        exact = _first_statement_at_rest(engine, connection, sleep)
+        early = None if exact else _early(engine, sleep)
+        if exact:
+            yield View(connection, last_row(connection, BEYOND), True)
+        else:
+            last_position(connection)
+            yield View(connection, early, False)
+
+
+def _first_statement_at_rest(engine: sa.Engine, connection: sa.Connection, sleep: Callable[[float], None]) -> bool:
+    for attempt in range(LOCK_TRIES):
+        try:
+            with engine.begin() as gate:
+                if _in_recovery(gate):
+                    return False
+                gate.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_MS}ms'"))
+                gate.execute(sa.text("LOCK TABLE changes IN SHARE MODE"))
+                last_position(connection)
+                return True
+        except DBAPIError as error:
+            state = getattr(error.orig, "sqlstate", None)
+            if state == NOT_ALLOWED:
+                return False
+            if state not in (LOCK_NOT_AVAILABLE, DEADLOCK):
+                raise
+        sleep(min(0.01 * 2**attempt, 0.5))
+    return False
+
+
+def _early(engine: sa.Engine, sleep: Callable[[float], None]) -> int | None:
+    with engine.connect() as connection:
+        if _in_recovery(connection):
+            return None
+    return now(engine, sleep=sleep)
+
+
+def _in_recovery(connection: sa.Connection) -> bool:
+    return bool(connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar())
+
+
+def now(engine: sa.Engine, patience_s: float = 60.0, sleep: Callable[[float], None] = time.sleep) -> int:
+    """Waits until everything is decided that has been written by now, and returns the cursor of who has read it all."""
+    horizon, pause_s = Horizon(), 0.002
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        require_primary(connection)
+        while True:
+            decided = horizon.look(connection)
+            if not horizon.waits:
+                return last_row(connection, decided)
+            if time.monotonic() - horizon.since > patience_s:
+                raise ScraperError(f"the feed waits for {horizon.blocker(connection)}")
+            sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.2)

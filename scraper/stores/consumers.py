@@ -1,0 +1,82 @@
+"""How far named consumers have read the feed of changes: one position each, for one site or for all.
+
+A consumer is read on by one process at a time. Who begins takes a lock (`held`) that goes with its connection; should that be
+lost in an outage and another process begin meanwhile, the position moves for one of the two only (`advance`), and the other
+one ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.errors import BusyError
+from scraper.stores import changes
+
+LOCK = sa.text("SELECT pg_try_advisory_lock(hashtextextended('scraper: consumer ' || :name || ' ' || :site, 0))")
+
+ADVANCE = sa.text("""
+UPDATE consumers SET position = :position, read_at = now()
+ WHERE name = :name AND site = :site AND position = :before
+""")
+
+# Sets it, whatever it was.
+PUT = sa.text("""
+INSERT INTO consumers (name, site, position) VALUES (:name, :site, :position)
+ON CONFLICT (name, site) DO UPDATE SET position = excluded.position, read_at = now()
+""")
+
+# Counted up to a bound: nobody needs to know it more exactly.
+LIST = sa.text("""
+SELECT c.name, c.site, c.position, c.created_at, c.read_at, f.trimmed > c.position AS expired,
+       (SELECT count(*) FROM (
+           SELECT FROM changes e WHERE e.id > c.position
+              AND (c.site = '' OR e.site_id = (SELECT id FROM sites s WHERE s.name = c.site))
+            LIMIT 1000000) AS unread) AS behind
+  FROM consumers c CROSS JOIN feed f ORDER BY c.name, c.site
+""")
+
+
+@contextmanager
+def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
+    """Nobody else reads as this consumer meanwhile. Raises `BusyError` where somebody does."""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        try:
+            changes.require_primary(connection)
+            if not connection.execute(LOCK, {"name": name, "site": site or ""}).scalar():
+                raise BusyError(
+                    f"another process reads as consumer {name!r} (mend: end it, or choose another name: each consumer has "
+                    "every change)"
+                )
+            yield
+        finally:
+            connection.invalidate()  # the lock goes with the connection, which must not go back to the pool with it
+
+
+def position(connection: sa.Connection, name: str, site: str | None) -> int | None:
+    query = sa.text("SELECT position FROM consumers WHERE name = :name AND site = :site")
+    found = connection.execute(query, {"name": name, "site": site or ""}).scalar()
+    return None if found is None else int(found)
+
+
+def put(connection: sa.Connection, name: str, site: str | None, position: int) -> None:
+    connection.execute(PUT, {"name": name, "site": site or "", "position": position})
+
+
+def advance(connection: sa.Connection, name: str, site: str | None, before: int, position: int) -> None:
+    """Raises `BusyError` where the consumer is not at `before` any more."""
+    values = {"name": name, "site": site or "", "before": before, "position": position}
+    if connection.execute(ADVANCE, values).rowcount != 1:
+        raise BusyError(f"consumer {name!r} was read on, set back or forgotten by another process meanwhile")
+
+
+def listed(connection: sa.Connection) -> list[sa.Row[Any]]:
+    return list(connection.execute(LIST))
+
+
+def forget(connection: sa.Connection, name: str) -> int:
+    """Returns how many there were: one a site."""
+    return connection.execute(sa.text("DELETE FROM consumers WHERE name = :name"), {"name": name}).rowcount

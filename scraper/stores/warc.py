@@ -1,0 +1,244 @@
+"""WARC 1.1 records (ISO 28500), as they are in a segment: written and read, each compressed by itself.
+
+A segment is a file that any reader of WARC opens: a `warcinfo` record, then a `response` a page, and behind that of a page
+whose browser captured JSON answers a `metadata` record with these. Each record is a gzip
+member or a zstd frame of its own (IIPC's "Zstandard Compression for WARC Files 1.0": one record a frame, no dictionary),
+so that its offset and length are all that is needed to read it alone.
+
+What is in a record: the answer as it was extracted, which is after its content coding was undone; so `Content-Encoding` and
+what else described the transfer is left out, and `Content-Length` is the body's. Cookies are never among the headers. There
+are no `request` records: requests carry the identity, and the login, of whoever asks.
+
+warcio writes and reads the records, in plain; compressing them is done here, since warcio knows no zstd
+(webrecorder/warcio#118) and no level of gzip but 9. gzip is the default because everything reads it; zstd takes half the CPU
+for large pages, and no less room.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from http.client import responses
+from io import BytesIO
+from types import ModuleType
+from typing import Any, Literal
+
+from scraper.errors import ConfigError
+
+Codec = Literal["gzip", "zstd"]
+SUFFIXES: Mapping[Codec, str] = {"gzip": ".warc.gz", "zstd": ".warc.zst"}
+MISSING = "archives need an extra that is not installed (mend: pip install 'scraper[archive]')"
+GZIP_LEVEL = 6
+ZSTD_LEVEL = 3
+ZSTD_WINDOW_LOG_MAX = 27  # zstd's own default: a frame that wants more memory is not ours
+HEADERS_MAX, HEADER_CHARS = 100, 4000
+HEAD_MAX = 1_000_000  # bytes of a record beside its body, at the most
+PAGE_URL = "WARC-Scraper-Page-URL"  # the page's own, where it was answered somewhere else
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch  # RFC 9110, 5.1
+# Of the transfer, not of what is stored.
+_DROPPED = frozenset(
+    {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "trailer", "set-cookie"}
+)
+
+
+class RecordError(Exception):
+    """A record that is not what was written: cut off, altered, or another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A page's answer as it is kept. `url` is where it was answered, `page_url` the page's own; `at` is UTC by the
+    worker's clock; header names are in lower case."""
+
+    url: str
+    page_url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    at: datetime
+    captured: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+
+
+def require(codec: Codec = "gzip") -> None:
+    """Raises `ConfigError` where what archives need is not installed."""
+    _warcio()
+    if codec == "zstd":
+        _zstd()
+
+
+def warcinfo(name: str, codec: Codec) -> bytes:
+    """The first record of the segment with that file name."""
+    writer, out = _writer()
+    about = {
+        "software": "scraper",
+        "format": "WARC File Format 1.1",
+        "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+        "description": "answers of pages, their content coding undone; no cookies, no requests",
+    }
+    writer.write_record(writer.create_warcinfo_record(name, about))
+    return _pack(out.getvalue(), codec)
+
+
+def response(answer: Answer, codec: Codec) -> bytes:
+    """The record of one answer."""
+    from warcio.statusandheaders import StatusAndHeaders
+
+    size = len(answer.body)
+    phrase = responses.get(answer.status, "Unknown")
+    head = [*_kept(answer.headers), ("content-length", str(size))]
+    about = {"WARC-Date": answer.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
+    if answer.page_url != answer.url:
+        about[PAGE_URL] = _line(answer.page_url)
+    writer, out = _writer()
+    record = writer.create_warc_record(
+        _line(answer.url),
+        "response",
+        payload=BytesIO(answer.body),
+        length=size,
+        http_headers=StatusAndHeaders(f"{answer.status} {phrase}", head, protocol="HTTP/1.1"),
+        warc_headers_dict=about,
+    )
+    writer.write_record(record)
+    return _pack(out.getvalue(), codec)
+
+
+def pack_captured(captured: Mapping[str, tuple[bytes, ...]]) -> bytes:
+    """Captured answers as one JSON object, name -> texts; b"" for none."""
+    if not captured:
+        return b""
+    texts = {name: [body.decode("utf-8", "replace") for body in bodies] for name, bodies in captured.items()}
+    return json.dumps(texts, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def captured(answer: Answer, packed: bytes, codec: Codec) -> bytes:
+    """The record of what was captured beside an answer, as `pack_captured` gives it."""
+    writer, out = _writer()
+    record = writer.create_warc_record(
+        _line(answer.url),
+        "metadata",
+        payload=BytesIO(packed),
+        length=len(packed),
+        warc_content_type="application/json",
+        warc_headers_dict={"WARC-Date": answer.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
+    )
+    writer.write_record(record)
+    return _pack(out.getvalue(), codec)
+
+
+def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[bytes, ...]]:
+    """What is in such a record, which is unpacked to no more than `max_bytes`. Raises `RecordError`."""
+    _warcio()
+    from warcio.archiveiterator import ArchiveIterator
+    from warcio.exceptions import ArchiveLoadFailed
+
+    plain = _unpack(data, codec, max_bytes + HEAD_MAX)
+    try:
+        record = next(iter(ArchiveIterator(BytesIO(plain), check_digests="raise")), None)
+        if record is None or record.rec_type != "metadata":
+            raise RecordError("no record of captured answers")
+        texts = json.loads(record.content_stream().read())
+        return {str(name): tuple(text.encode("utf-8", "replace") for text in each) for name, each in texts.items()}
+    except (ArchiveLoadFailed, ValueError, TypeError, AttributeError, EOFError) as error:
+        raise RecordError(f"not a record of captured answers ({str(error)[:200] or type(error).__name__})") from error
+
+
+def read(data: bytes, codec: Codec, body_max_bytes: int) -> Answer:
+    """The answer in one record, which is unpacked to no more than its body may have. Its digests are compared. Raises
+    `RecordError`."""
+    _warcio()
+    from warcio.archiveiterator import ArchiveIterator
+    from warcio.exceptions import ArchiveLoadFailed
+
+    plain = _unpack(data, codec, body_max_bytes + HEAD_MAX)
+    try:
+        record = next(iter(ArchiveIterator(BytesIO(plain), check_digests="raise")), None)
+        if record is None or record.rec_type != "response" or record.http_headers is None:
+            raise RecordError("no response record")
+        body = record.raw_stream.read()
+        while more := record.raw_stream.read():
+            body += more
+        about, head = record.rec_headers, record.http_headers
+        if len(body) != int(head.get_header("content-length", "-1")):
+            raise RecordError("the body is cut off")
+        url = about.get_header("WARC-Target-URI")
+        return Answer(
+            url=url,
+            page_url=about.get_header(PAGE_URL) or url,
+            status=int(head.get_statuscode()),
+            headers={name.lower(): value for name, value in head.headers},
+            body=body,
+            at=datetime.fromisoformat(about.get_header("WARC-Date")),
+        )
+    except (ArchiveLoadFailed, ValueError, TypeError, AttributeError, EOFError) as error:
+        raise RecordError(
+            f"not a WARC record as it was written ({str(error)[:200] or type(error).__name__})"
+        ) from error
+
+
+def _kept(headers: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    kept = [each for each in headers.items() if _TOKEN(each[0]) and each[0].lower() not in _DROPPED]
+    return [(name, _line(value[:HEADER_CHARS])) for name, value in kept[:HEADERS_MAX]]
+
+
+def _line(text: str) -> str:
+    """On one line, so that no header of a shop's becomes two of ours."""
+    return "".join(char if char.isprintable() else " " for char in text).strip()
+
+
+def _warcio() -> None:
+    try:
+        import warcio  # noqa: F401 - only those who archive need it
+    except ImportError:
+        raise ConfigError(MISSING) from None
+
+
+def _zstd() -> ModuleType:
+    try:
+        from backports import zstd
+    except ImportError:
+        raise ConfigError(MISSING) from None
+    module: ModuleType = zstd
+    return module
+
+
+def _writer() -> tuple[Any, BytesIO]:
+    _warcio()
+    from warcio.warcwriter import WARCWriter
+
+    out = BytesIO()
+    return WARCWriter(out, gzip=False, warc_version="1.1"), out
+
+
+def _pack(plain: bytes, codec: Codec) -> bytes:
+    if codec == "gzip":
+        return zlib.compress(plain, GZIP_LEVEL, wbits=31)
+    zstd: Any = _zstd()
+    parameter = zstd.CompressionParameter
+    packed: bytes = zstd.compress(plain, options={parameter.compression_level: ZSTD_LEVEL, parameter.checksum_flag: 1})
+    return packed
+
+
+def _unpack(data: bytes, codec: Codec, max_bytes: int) -> bytes:
+    """One member or frame, and nothing behind it."""
+    if codec == "gzip":
+        inflate: Any = zlib.decompressobj(wbits=31)
+        failed: type[Exception] = zlib.error
+    else:
+        zstd: Any = _zstd()
+        inflate = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX})
+        failed = zstd.ZstdError
+    try:
+        plain: bytes = inflate.decompress(data, max_bytes)
+    except (failed, EOFError) as error:
+        raise RecordError(f"it does not unpack ({error})") from error
+    if len(plain) >= max_bytes and not inflate.eof:
+        raise RecordError("it unpacks to more than it may")
+    if not inflate.eof:
+        raise RecordError("it is cut off")
+    if inflate.unused_data:
+        raise RecordError("more than one record")
+    return plain

@@ -1,0 +1,103 @@
+"""Browser workers as an operator starts them: real servers, a coordinator, `celery … worker -Q browser`, Chromium."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+import psutil
+import pytest
+import sqlalchemy as sa
+
+from scraper.settings import Settings
+from tests.acceptance.commands import Commands, assert_counted, until
+from tests.browser import need_chromium
+from tests.js_shop import ForBrowsersOnly, JsShop
+
+
+@pytest.fixture
+def shop(environment: Settings) -> Iterator[JsShop]:
+    need_chromium()
+    with JsShop() as found:
+        found.open()
+        (environment.sites_dir / "shop.yaml").write_text(found.definition())
+        yield found
+
+
+def below(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def gone(processes: list[psutil.Process]) -> bool:
+    return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes)
+
+
+def stored(engine: sa.Engine) -> dict[str, tuple[str, str, int]]:
+    query = (
+        "SELECT external_id, data ->> 'name' AS name, data ->> 'price' AS price, data -> 'stock' AS stock FROM products"
+    )
+    with engine.connect() as connection:
+        return {row.external_id: (row.name, row.price, row.stock) for row in connection.execute(sa.text(query))}
+
+
+def test_a_shop_of_javascript_alone_is_crawled_and_no_browser_stays(
+    run: Commands, shop: JsShop, engine: sa.Engine
+) -> None:
+    run.coordinator()
+    worker = run.worker("browser", env={"SCRAPER_BROWSER_PAGES": "2"})
+    run.until_ready(worker)
+    crawl = run.crawl(engine, "shop")
+    assert crawl["status"] == "completed", crawl
+    assert_counted(engine, crawl)
+    assert stored(engine) == shop.truth
+    assert shop.asked_for("/picture.png") == [], "images are not loaded"
+    started = below(worker.pid)
+    assert any("chrom" in each.name() for each in started)
+    assert run.end(worker) == 0
+    until(lambda: gone(started), 15)
+
+    # The same for a worker that is killed, with pages open.
+    worker = run.worker("browser", env={"SCRAPER_BROWSER_PAGES": "2"})
+    run.until_ready(worker)
+    run.scraper("crawl", "shop", "--refetch")
+    until(lambda: any("type=renderer" in " ".join(each.cmdline()) for each in alive(worker.pid)), 60)
+    started = below(worker.pid)
+    worker.send_signal(signal.SIGKILL)  # it alone: nobody ends its children but they themselves
+    worker.wait()
+    until(lambda: gone(started), 15)
+
+
+def alive(pid: int) -> list[psutil.Process]:
+    found = []
+    for each in below(pid):
+        try:
+            each.cmdline()
+        except psutil.Error:
+            continue
+        found.append(each)
+    return found
+
+
+@pytest.mark.parametrize("word", ["is no program", "no Chromium on this machine"])
+def test_a_browser_worker_without_a_browser_says_so_and_ends(run: Commands, environment: Settings, word: str) -> None:
+    env = {"SCRAPER_CHROMIUM": "/no/such/chromium"} if "program" in word else {"PATH": "/nowhere"}
+    worker = run.worker("browser.eu", env=env)
+    assert worker.wait(60) == 2
+    assert word in run.log(worker) and "mend:" in run.log(worker)
+
+
+def test_a_shop_that_blocks_is_crawled_by_a_browser_in_the_end(
+    run: Commands, environment: Settings, engine: sa.Engine
+) -> None:
+    need_chromium()
+    with ForBrowsersOnly(products=5) as shop:
+        shop.open()
+        text = shop.definition().replace("queue: browser", "queue: residential\nescalate: browser")
+        (environment.sites_dir / "shop.yaml").write_text(text)
+        run.coordinator()
+        run.worker("residential")
+        run.until_ready(run.worker("browser", env={"SCRAPER_BROWSER_PAGES": "2"}))
+        crawl = run.crawl(engine, "shop")
+        assert crawl["status"] == "completed", crawl
+        assert_counted(engine, crawl)
+        assert stored(engine) == shop.truth

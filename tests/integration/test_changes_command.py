@@ -1,0 +1,134 @@
+"""`scraper changes` and `scraper consumers` in this process: what they print and exit with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner, Result
+
+from scraper.cli.main import main
+from scraper.settings import Settings
+from tests.integration.test_products import Shop
+from tests.making import rows
+
+# `scraper.cli.changes` is a module, and in `scraper.cli.main` a command of that name
+changes, products = import_module("scraper.cli.changes"), import_module("scraper.cli.products")
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(environment: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
+    for module in (changes, products):  # a process that ends lets its connections go; this one does not end
+        monkeypatch.setattr(module, "open_engine", lambda: engine)
+
+    def command(*words: str, code: int = 0) -> Result:
+        done = CliRunner().invoke(main, list(words), catch_exceptions=False)
+        assert done.exit_code == code, done.output
+        return done
+
+    return command
+
+
+@pytest.fixture
+def shop(engine: sa.Engine) -> Shop:
+    """A site with five products, and so many changes."""
+    shop = Shop(engine)
+    urls = [f"https://shop.example/p/{n}" for n in range(5)]
+    pages = shop.begin(*urls)
+    for number, url in enumerate(urls):
+        shop.give(pages[url], str(number), title=f"no. {number}", price=Decimal(number))
+    shop.end()
+    return shop
+
+
+def records(done: Result) -> list[dict[str, Any]]:
+    return [json.loads(line, parse_float=Decimal) for line in done.stdout.splitlines()]
+
+
+def stored(shop: Shop) -> list[object]:
+    return [row[0] for row in rows(shop.engine, "SELECT id FROM changes ORDER BY id")]
+
+
+def change(shop: Shop, count: int = 1) -> None:
+    query = """INSERT INTO changes (site_id, product_id, crawl_id, version, event)
+               SELECT site_id, id, crawl_id, version, 'relisted' FROM products, generate_series(1, :count)
+                WHERE external_id = '1'"""
+    with shop.engine.begin() as connection:
+        connection.execute(sa.text(query), {"count": count})
+
+
+def test_once_limited_and_from_somewhere(run: Run, shop: Shop) -> None:
+    every = records(run("changes"))
+    assert [one["cursor"] for one in every] == stored(shop) and {one["event"] for one in every} == {"new"}
+    assert list(every[0]) == [
+        "cursor", "event", "site", "id", "url", "version", "crawl", "at", "changed", "before", "data"
+    ]  # fmt: skip
+    assert records(run("changes", "shop", "--limit", "2")) == every[:2]
+    assert records(run("changes", "--since", str(every[2]["cursor"]))) == every[3:]
+    assert records(run("changes", "--since", "1h")) == every
+    assert run("changes", "--since", "now").stdout == ""
+    assert records(run("changes", "--follow", "--limit", "5")) == every
+    assert "no site named 'nowhere'" in run("changes", "nowhere", code=2).stderr
+    assert "neither a cursor nor a time" in run("changes", "--since", "soon", code=2).stderr
+    assert "ahead of the feed" in run("changes", "--since", "999999", code=6).stderr
+
+
+def test_a_consumer_goes_on_where_it_was(run: Run, shop: Shop) -> None:
+    every = records(run("changes"))
+    assert records(run("changes", "--consumer", "one", "--limit", "3")) == every[:3]
+    assert records(run("changes", "--consumer", "one")) == every[3:]
+    assert run("changes", "--consumer", "one").stdout == ""
+    assert records(run("changes", "shop", "--consumer", "one")) == every, "of one site it is another place"
+    change(shop, 2)
+    assert len(records(run("changes", "--consumer", "one"))) == 2
+    assert records(run("changes", "--consumer", "one", "--since", str(every[3]["cursor"])))[0] == every[4], "set back"
+    listed = json.loads(run("consumers", "--json").stdout)
+    assert [(one["name"], one["site"], one["behind"], one["expired"]) for one in listed] == [
+        ("one", None, 0, False), ("one", "shop", 2, False)
+    ]  # fmt: skip
+    assert "one\tshop\t" in run("consumers").stdout
+
+
+def test_lines_that_were_not_written_are_not_noted(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    from scraper.commands import changes as showing
+
+    def broken(*_: object) -> None:
+        raise BrokenPipeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(showing, "_write", broken)
+        run("changes", "--consumer", "one")
+    assert len(records(run("changes", "--consumer", "one"))) == 5
+
+
+def test_more_than_a_batch(run: Run, shop: Shop) -> None:
+    change(shop, 2500)
+    assert [one["cursor"] for one in records(run("changes", "shop", "--consumer", "one"))] == stored(shop)
+    assert len(records(run("changes", "--limit", "1700"))) == 1700
+
+
+def test_what_is_forgotten_is_exit_code_6(run: Run, shop: Shop, tmp_path: Path) -> None:
+    first, *_ = stored(shop)
+    run("changes", "shop", "--consumer", "late", "--limit", "1")
+    with shop.engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM changes WHERE id IN (SELECT id FROM changes ORDER BY id LIMIT 3)"))
+        connection.execute(sa.text("UPDATE feed SET trimmed = (SELECT min(id) - 1 FROM changes), trimmed_at = now()"))
+    for words in (("--since", "1"), ("--consumer", "late"), ("--consumer", "new")):
+        errors = run("changes", "shop", *words, code=6).stderr
+        assert "has forgotten what came after cursor" in errors and "`scraper export`" in errors.replace("\n", " ")
+    (late,) = json.loads(run("consumers", "--json").stdout)
+    assert (late["name"], late["site"], late["cursor"], late["expired"]) == ("late", "shop", first, True)
+    out = str(tmp_path / "all.jsonl")
+    told = json.loads(run("export", "shop", "-o", out, "--consumer", "late", "--json").stdout)
+    assert (told["products"], told["exact"], told["since"]) == (5, True, None)
+    change(shop)
+    assert [one["event"] for one in records(run("changes", "shop", "--consumer", "late"))] == ["relisted"]
+    run("consumers", "--forget", "late")
+    assert json.loads(run("consumers", "--json").stdout) == [] and run("consumers", "--forget", "late", code=2).stderr

@@ -1,0 +1,202 @@
+"""Calls of users' functions, as far as they are pure: what may be called, groups, messages; and a courier without servers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper.calls import failure_of
+from scraper.courier import Courier, _Parcel
+from scraper.domain import Message, Outcome
+from scraper.errors import FetchError, FunctionRefusedError
+from scraper.functions import resolve
+from scraper.policy.calls import Failure, Group, Options, group_size, input_size, parts_of, size_after
+from scraper.settings import Settings
+from scraper.stores.calls import Look
+
+ALLOWED = ("tests.called",)
+
+
+@given(st.text())
+def test_only_whole_names_of_allowed_modules_are_parts(text: str) -> None:
+    for function in (text, f"{text}:echo", f"tests.called:{text}", f"tests.called{text}:echo"):
+        try:
+            module, name = parts_of(function, ALLOWED)
+        except ValueError:
+            continue
+        assert module == "tests.called" and name.isascii() and name.isidentifier() and not name.startswith("_")
+        assert function == f"{module}:{name}"
+
+
+def test_nothing_is_imported_that_is_not_allowed() -> None:
+    assert "antigravity" not in sys.modules
+    with pytest.raises(FunctionRefusedError, match="allows tests.called"):
+        resolve("antigravity:fly", ALLOWED)
+    with pytest.raises(FunctionRefusedError, match="no module at all"):
+        resolve("tests.called:echo", ())
+    assert "antigravity" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["Walk", "Path", "imported", "not_async", "make", "nothing", "POLL_S", "annotations"])
+def test_only_async_functions_of_the_module_itself_are_called(name: str) -> None:
+    assert resolve("tests.called:echo", ALLOWED).__name__ == "echo"
+    with pytest.raises(FunctionRefusedError, match="mend"):
+        resolve(f"tests.called:{name}", ALLOWED)
+
+
+@pytest.mark.parametrize("value", ["a;b", "os.system()", "a,..b", "1a", "a:b"])
+def test_the_allow_list_names_modules(value: str) -> None:
+    with pytest.raises(ValueError, match="not a module's name"):
+        Settings(functions=value)
+    assert Settings(functions="a, b.c d").function_modules == ("a", "b.c", "d")
+
+
+@given(st.integers(1, 5000))
+def test_few_messages(inputs: int) -> None:
+    size = group_size(min(inputs, 1000))
+    assert 1 <= size <= 100
+    assert -(-inputs // size) <= max(10, inputs / 100 + 1)
+
+
+def test_a_group_comes_out_as_it_went_in() -> None:
+    group = Group("c", 3, "a:b", "browser.eu", 10, Options(site="x", concurrency=2), [(7, {"ä": [1, None]}), (9, "u")])
+    assert Group.of(group.message()) == group
+    for wrong in ("", "[]", "{}", group.message().replace('"number"', '"n"')):
+        with pytest.raises(ValueError, match="not a group|unexpected|Input"):
+            Group.of(wrong)
+
+
+def test_inputs_are_json_of_some_size() -> None:
+    assert input_size(0, "äb") == 5
+    with pytest.raises(TypeError, match="input 4 is not JSON"):
+        input_size(4, {1, 2})
+    with pytest.raises(ValueError, match="input 5 is"):
+        input_size(5, "x" * 600_000)
+
+
+def test_failures_say_whose_fault_it_is() -> None:
+    try:
+        raise RuntimeError("above") from FetchError(Outcome.TIMEOUT, "below")
+    except RuntimeError as error:
+        failure = failure_of(error)
+    assert (failure.type, failure.message, failure.blame, failure.outcome) == (
+        "RuntimeError",
+        "above",
+        "host",
+        "timeout",
+    )
+    assert failure_of(KeyError("x")).blame == "parser"
+
+
+class World:
+    """Redis, the broker and workers as a courier meets them; `look` and `send` may be changed."""
+
+    def __init__(self) -> None:
+        self.sent: list[Group] = []
+
+    def courier(self, unserved: Callable[[float], None] = lambda _: None) -> Courier:
+        return Courier(
+            connect=lambda _: self,  # type: ignore[arg-type, return-value]
+            send=lambda: self.publish,
+            unserved=unserved,
+            function="a:b",
+            queue="q",
+            priority=10,
+            options=Options(),
+            timeout_s=None,
+        )
+
+    def publish(self, messages: Sequence[Message]) -> None:
+        self.sent += [Group.of(message.kwargs["message"]) for message in messages]
+
+    def answer(self, number: int, **told: Any) -> dict[str, Any]:
+        return dict(orjson.loads(orjson.dumps({"g": number, **told})))
+
+
+def parcel(*indexes: int, losses: int = 0) -> _Parcel:
+    return _Parcel({index: f"in {index}" for index in indexes}, losses)
+
+
+def test_a_lost_group_goes_out_again_without_what_it_gave() -> None:
+    world = World()
+    courier = world.courier()
+    courier._out = {1: parcel(0, 1, 2)}
+    courier._take(world.answer(1, r=[[1, 1, "one"]]))
+    courier._judge(Look(False, 100.0, {1: 99.0}), 0.0)
+    assert courier._out == {} and courier._stale == [1]
+    assert [(list(each.open), each.losses) for each in courier._parcels] == [([0, 2], 1)]
+    courier._take(world.answer(1, r=[[0, 1, "late"], [1, 1, "again"]], end=True))
+    assert courier.inbox.results == {1: "one", 0: "late"}, "each once, whoever brings it"
+
+
+def test_what_workers_are_lost_with_gets_smaller_and_goes_alone_at_last() -> None:
+    courier = World().courier()
+    for losses, sizes in ((0, [25]), (1, [10, 10, 5]), (2, [1] * 25)):
+        courier._parcels.clear()
+        courier._lost(parcel(*range(25), losses=losses))
+        out = courier._suspects if losses == 2 else courier._parcels
+        assert [len(each.open) for each in out] == sizes
+    courier._lost(parcel(7, losses=3))
+    assert isinstance(courier.inbox.results[7], Failure) and courier.inbox.results[7].outcome == "worker_lost"
+    assert size_after(3) == 1
+
+
+def test_suspects_go_one_after_the_other() -> None:
+    world = World()
+    courier = world.courier()
+    courier._suspects.extend([parcel(0, losses=3), parcel(1, losses=3)])
+    calls: Any = type("C", (), {"sent": lambda *_: None})()
+    courier._send_what_waits(calls, world.publish)
+    courier._send_what_waits(calls, world.publish)
+    assert [group.inputs for group in world.sent] == [[(0, "in 0")]]
+    courier._take(world.answer(1, r=[[0, 1, 5]], end=True))
+    courier._send_what_waits(calls, world.publish)
+    assert [group.inputs for group in world.sent] == [[(0, "in 0")], [(1, "in 1")]]
+
+
+def test_what_is_handed_back_or_ends_without_results_goes_out_again() -> None:
+    world = World()
+    courier = world.courier()
+    courier._out = {1: parcel(0, 1), 2: parcel(2, 3)}
+    courier._take(world.answer(1, b=[1]))
+    courier._take(
+        world.answer(
+            2, r=[[2, 0, {"type": "E", "message": "m", "blame": "us", "outcome": "o", "traceback": ""}]], end=True
+        )
+    )
+    assert [list(each.open) for each in courier._parcels] == [[1], [3]]
+    assert list(courier._out) == [1]
+    assert courier.inbox.results == {2: Failure("E", "m", "us", "o")}
+
+
+def test_a_message_that_nobody_takes_up_is_sent_again_and_somebody_asks_why() -> None:
+    asked: list[float] = []
+    courier = World().courier(asked.append)
+    courier._out = {1: parcel(0)}
+    courier._idle_since = courier._out[1].sent_at = 0.0
+    courier._judge(Look(False, 0.0, {1: None}), 10.0)
+    assert list(courier._out) == [1] and asked == [10.0]
+    courier._judge(Look(False, 0.0, {1: None}), 21.0)
+    assert courier._out == {} and courier._stale == [1] and courier._parcels[0].patience_s == 40.0
+
+
+def test_after_redis_was_emptied_workers_have_a_moment_to_say_what_they_have() -> None:
+    courier = World().courier()
+    courier._out = {1: parcel(0), 2: parcel(1)}
+    courier._judge(Look(True, 0.0, {1: None, 2: None}), 100.0)
+    courier._judge(Look(False, 50.0, {1: 60.0, 2: None}), 106.0)
+    assert list(courier._out) == [1] and [list(each.open) for each in courier._parcels] == [[1]]
+
+
+def test_importing_the_client_costs_next_to_nothing() -> None:
+    heavy = {"celery", "redis", "sqlalchemy", "pydantic", "httpx"}
+    program = f"import sys, scraper.client; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,79 @@
+"""Settings that come from files, as secrets do in containers and from systemd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from scraper import settings as settings_module
+from scraper.errors import ConfigError
+from scraper.settings import Settings
+
+Give = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def give(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Give:
+    """Puts a text into a file, and names it for a setting."""
+
+    def give(name: str, text: str) -> Path:
+        path = tmp_path / name.lower()
+        path.write_text(text)
+        monkeypatch.setenv(f"{name}_FILE", str(path))
+        return path
+
+    return give
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_any_setting_may_come_from_a_file(give: Give, end: str) -> None:
+    give("DATABASE_URL", "postgresql://ann:s3cret%2F@db/shop" + end)
+    give("SCRAPER_FLOWER_PASSWORD", "a b" + end)
+    give("SCRAPER_LEASE_S", "30" + end)
+    settings = settings_module.load()
+    assert settings.database_url == "postgresql+psycopg://ann:s3cret%2F@db/shop"
+    assert settings.flower_password == "a b" and settings.lease_s == 30
+
+
+def test_what_a_program_asks_for_comes_first(give: Give) -> None:
+    give("SCRAPER_LEASE_S", "30")
+    assert Settings(lease_s=20).lease_s == 20
+
+
+def test_an_empty_variable_beside_a_file(give: Give, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "")
+    give("REDIS_URL", "redis://redis/0")
+    assert settings_module.load().redis_url == "redis://redis/0"
+
+
+def test_no_file_where_the_name_is_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docker-compose.yml gives it where .env has none."""
+    monkeypatch.setenv("BROKER_URL_FILE", "")
+    assert settings_module.load().broker_url is None
+
+
+def test_both_at_once_are_refused(give: Give, monkeypatch: pytest.MonkeyPatch) -> None:
+    give("REDIS_URL", "redis://:s3cret@redis/0")
+    monkeypatch.setenv("REDIS_URL", "redis://:0ther@redis/0")
+    with pytest.raises(ConfigError, match="REDIS_URL and REDIS_URL_FILE: one of them only"):
+        settings_module.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "is empty"), ("http://ann:s3cret@db", "must start with postgresql"), ("s3cret" * 9999, "larger than")],
+)
+def test_errors_show_no_value(give: Give, text: str, message: str) -> None:
+    give("DATABASE_URL", text)
+    with pytest.raises(ConfigError, match=message) as caught:
+        settings_module.load()
+    assert "s3cret" not in str(caught.value) and "DATABASE_URL" in str(caught.value)
+
+
+def test_a_file_that_is_not_there(give: Give) -> None:
+    path = give("DATABASE_URL", "x")
+    path.unlink()
+    with pytest.raises(ConfigError, match=r"No such file.*\(DATABASE_URL_FILE\)"):
+        settings_module.load()
