@@ -2,6 +2,7 @@
 #
 # PYTHON=…   the interpreter to build .venv with (default: the first python3 >= 3.11)
 # KEEP=1     with demo: leave the servers running afterwards
+# FOLDER=…   with secrets: another one than ./secrets; POSTGRES=…, REDIS=… the hosts in the addresses
 # MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again
 # UPGRADE=1  with lock: move to the newest releases
 # ROUNDS=…   with bench: runs of each contender (default: 1); PRODUCTS=… in the shop (default: 10000); ONLY=ours,scrapy some
@@ -16,11 +17,13 @@ PEERS := benchmarks/peers/.venv
 PEERS_STAMP := $(PEERS)/.ready-$(shell (pwd; cat Makefile benchmarks/peers/requirements.txt) | cksum | cut -d ' ' -f 1)
 COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
 	$(if $(UPGRADE),--upgrade)
+IN_IMAGES := --extra embedded --extra archive --extra s3 --extra login
+EVERY_EXTRA := $(IN_IMAGES) --extra parquet --extra browser --extra impersonate --extra tracing
 UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check chaos lock bench clean
+.PHONY: help setup demo test check secrets chaos lock bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -63,14 +66,19 @@ check: setup ## what CI runs: format, lint, types, import rules, migrations, tes
 	$(BIN)/python -m tests.migrations
 	$(BIN)/pytest
 
+# Needs no .venv: a machine that runs containers may have none.
+secrets: ## write the passwords that docker-compose.yml reads (FOLDER= POSTGRES= REDIS=), unless they are there
+	@python3 deploy/make_secrets.py $(FOLDER) $(if $(POSTGRES),--postgres $(POSTGRES)) $(if $(REDIS),--redis $(REDIS))
+
 chaos: setup ## kill everything again and again during a crawl, and check that nothing is lost (MINUTES=30 SEED=…)
 	@$(BIN)/python -m tests.acceptance.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep)
 
 # setuptools is locked with the rest, so that installing the checkout itself fetches nothing that is not.
 lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)
-	echo 'setuptools>=77' | $(COMPILE) pyproject.toml - --extra embedded --extra impersonate --extra tracing --group dev -o requirements/dev.txt
-	$(COMPILE) pyproject.toml --extra embedded -c requirements/dev.txt -o requirements/runtime.txt
+	echo 'setuptools>=77' | $(COMPILE) pyproject.toml - $(EVERY_EXTRA) --group dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml $(IN_IMAGES) -c requirements/dev.txt -o requirements/runtime.txt
+	$(COMPILE) pyproject.toml $(IN_IMAGES) --extra browser -c requirements/dev.txt -o requirements/browser.txt
 	echo uv | $(COMPILE) - -o requirements/uv.txt
 	$(COMPILE) benchmarks/peers/requirements.in -o benchmarks/peers/requirements.txt
 

@@ -181,6 +181,11 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each size (default: 5)")
     parser.add_argument("--recrawls", type=int, metavar="N", help="instead: one site, crawled so often")
     parser.add_argument("--site", type=int, default=50_000, metavar="N", help="with --recrawls: its pages")
+    parser.add_argument(
+        "--conditional",
+        action="store_true",
+        help="with --recrawls: pages have validators, and answer 304 unless changed",
+    )
     parser.add_argument("--home", type=Path, metavar="FOLDER", help="keep the inserted frontiers there for other runs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured there as well")
     parser.add_argument("--explain", type=Path, metavar="FILE", help="EXPLAIN (ANALYZE, BUFFERS) of each statement"
@@ -205,7 +210,7 @@ def _run(args: argparse.Namespace) -> None:
     with servers(args.home) as config, daily():
         logs.configure(config)
         if args.recrawls:
-            found = recrawls.measure(config, args.site, args.recrawls, say)
+            found = recrawls.measure(config, args.site, args.recrawls, say, conditional=args.conditional)
             print(recrawls.table(found))
             about["recrawls"] = recrawls.as_json(found)
         else:

@@ -47,12 +47,14 @@ class Crawl:
     indexes: dict[str, int]
 
 
-def measure(config: Settings, pages: int, times: int, say: Callable[[str], None]) -> list[Crawl]:
+def measure(
+    config: Settings, pages: int, times: int, say: Callable[[str], None], *, conditional: bool = False
+) -> list[Crawl]:
     server = next(state.pid for state in embedded.status(config) if state.name == "postgres")
     with psycopg.connect(config.postgres_url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute(f"ALTER SYSTEM SET autovacuum_naptime = {NAPTIME_S}")
         connection.execute("SELECT pg_reload_conf()")
-    crawler = Crawler(config, config.postgres_url)
+    crawler = Crawler(config, config.postgres_url, conditional=conditional)
     try:
         migrations.upgrade(crawler.engine)
         definition = site(NAME, "unlimited")

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,10 @@ class ServersCpu:
 class Rig:
     """Made by `rig()`. `contender_cores[0]` is the contenders' core, `server_cores` the servers'."""
 
-    def __init__(self, config: Settings, shop: subprocess.Popen[str], products: int, concurrency: int) -> None:
+    def __init__(
+        self, config: Settings, shop: subprocess.Popen[str], products: int, concurrency: int, cores: Sequence[int]
+    ) -> None:
+        """`cores`: all that may be used; this process itself is kept to some of them by now."""
         self.config, self.shop, self.concurrency = config, shop, concurrency
         assert shop.stdout is not None
         self.shop_url = shop.stdout.readline().removeprefix("listening on ").strip()
@@ -59,9 +62,8 @@ class Rig:
         self.pages = len(truth.listing_paths(self.generation)) + len(truth.linked_paths(self.generation))
         self.truth: dict[str, dict[str, Any]] = {row["id"]: row for row in self.ask("truth")}
         self.servers = {state.name: state.pid or 0 for state in embedded.status(config)}
-        every = cores()
-        self.contender_cores = every
-        self.server_cores = set(every[1:] or every)
+        self.contender_cores = list(cores)
+        self.server_cores = set(cores[1:] or cores)
 
     def ask(self, control: str) -> Any:
         with urllib.request.urlopen(f"{self.shop_url}/_control/{control}", timeout=60) as answer:
@@ -131,7 +133,7 @@ def rig(products: int, latency_ms: float, concurrency: int) -> Iterator[Rig]:
         ]
         shop = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT)
         stack.callback(_end, shop)
-        yield Rig(config, shop, products, concurrency)
+        yield Rig(config, shop, products, concurrency, every)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

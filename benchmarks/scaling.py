@@ -48,6 +48,10 @@ def table(measured: Measured) -> str:
     if not any(run.problem for run in (*one, *many)):
         faster = _middle(many, _pages_per_s) / _middle(one, _pages_per_s)
         lines.append(f"{max(measured)} workers: {faster:.2f} times the pages of one.")
+        each = _middle(many, _per_worker_cpu_s) / _middle(one, _per_worker_cpu_s)
+        lines.append(
+            f"Were the servers elsewhere, so that each had a core: {max(measured) * each:.2f} times, by the CPU they used."
+        )
     return "\n".join(lines)
 
 
@@ -61,7 +65,7 @@ def _row(runs: Sequence[Run]) -> str:
 
     return (
         f"{_middle(runs, _pages_per_s):>10,.0f}"
-        f"{_middle(runs, lambda run: run.per_worker_cpu_s or 0):>20,.0f}"
+        f"{_middle(runs, _per_worker_cpu_s):>20,.0f}"
         f"{_middle(runs, lambda run: (run.worker_cpu_s or 0) / run.wall_s):>10.2f}"
         f"{_middle(runs, servers):>10.2f}"
         f"{_middle(runs, lambda run: run.postgres_cpu_s / run.wall_s):>12.2f}"
@@ -71,6 +75,10 @@ def _row(runs: Sequence[Run]) -> str:
 
 def _middle(runs: Sequence[Run], value: Callable[[Run], float]) -> float:
     return float(median(value(run) for run in runs))
+
+
+def _per_worker_cpu_s(run: Run) -> float:
+    return run.per_worker_cpu_s or 0.0
 
 
 def _pages_per_s(run: Run) -> float:

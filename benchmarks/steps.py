@@ -21,10 +21,10 @@ import sqlalchemy as sa
 from benchmarks.frontiers import QUEUE, fingerprint_of
 from scraper import dispatch as dispatching
 from scraper import finish, reap
-from scraper.domain import Kind, LeasedPage, Outcome, Settled, Status, Verdict
+from scraper.domain import Kind, LeasedPage, NextVisit, Outcome, Settled, Status, Validators, Verdict
 from scraper.policy.routing import page_priority
 from scraper.settings import Settings
-from scraper.stores import frontier, products
+from scraper.stores import frontier, products, revisits
 from scraper.stores.database import make_engine, retried
 from scraper.stores.frontier import NewPage
 from scraper.stores.products import NewProduct
@@ -35,11 +35,13 @@ from scraper.writer import GROUP_PAGES
 CHANGED_EVERY = 10  # products: one whose content is another than before
 LIMITS = CrawlLimits(listings=100_000_000, products=100_000_000)
 OK = Verdict(Status.OK, 0.0, True)
+SAME = Verdict(Status.UNCHANGED, 0.0, True)
 AT_ONCE = 2  # batches a simulated worker takes between two dispatches: as many as make room for the next
 
 # A daily crawl finds every product older than the hour within which an unchanged one is not rewritten. Here crawls follow
 # each other at once; so that hour is taken out, or the upsert would have less to do than it has.
 DAILY_UPSERT = sa.text(str(products.UPSERT).replace(f"interval '{products.GUARD}'", "interval '0'"))
+DAILY_SEEN = sa.text(str(revisits.SEEN).replace(f"interval '{products.GUARD}'", "interval '0'"))
 
 Answer = Callable[[LeasedPage], tuple[Sequence[NewPage], NewProduct | None]]
 
@@ -67,8 +69,10 @@ def cpu_of(pid: int) -> float:
 class Crawler:
     """Coordinator and worker in one, on one database. One connection, so one PostgreSQL process does all of its work."""
 
-    def __init__(self, config: Settings, url: str) -> None:
+    def __init__(self, config: Settings, url: str, *, conditional: bool = False) -> None:
+        """`conditional`: pages have validators, and one that has not changed since answers 304."""
         self.config = config
+        self.conditional = conditional
         self.engine = make_engine(url, pool_size=1)
         with self.engine.connect() as connection:
             self.backend = int(connection.execute(sa.text("SELECT pg_backend_pid()")).scalar() or 0)
@@ -137,11 +141,20 @@ class Crawler:
     def settle(self, lease_id: UUID, pages: Sequence[LeasedPage], answer: Answer) -> Stored:
         group = []
         for page in pages:
+            if self.conditional and page.known is not None and page.id % CHANGED_EVERY:
+                same = Settled(page.id, page.crawl_id, lease_id, Outcome.NOT_MODIFIED, SAME, 304)
+                group.append(SettledPage(same, effort=Effort(QUEUE, page.host, "", 0.2)))
+                continue
             links, product = answer(page)
             one = Settled(page.id, page.crawl_id, lease_id, Outcome.FETCHED, OK, 200)
             hashed = product.content_hash if product else None
             effort = Effort(QUEUE, page.host, "", 0.2, 7000)
-            group.append(SettledPage(one, list(links), [product] if product else [], hashed, effort=effort))
+            visit = (
+                NextVisit(Validators(f'"{fingerprint_of(page.url).hex}"'), 7) if product and self.conditional else None
+            )
+            group.append(
+                SettledPage(one, list(links), [product] if product else [], hashed, effort=effort, next_visit=visit)
+            )
         limits = {page.crawl_id: LIMITS for page in pages}
 
         def work() -> Stored:
@@ -184,7 +197,8 @@ def new_product(site_id: int, page: LeasedPage) -> NewProduct:
 def daily() -> Iterator[None]:
     """Products are written as by a crawl a day after the last one."""
     usual, products.UPSERT = products.UPSERT, DAILY_UPSERT
+    seen, revisits.SEEN = revisits.SEEN, DAILY_SEEN
     try:
         yield
     finally:
-        products.UPSERT = usual
+        products.UPSERT, revisits.SEEN = usual, seen
