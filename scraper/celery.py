@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, bootsteps, signals
+from kombu.transport import TRANSPORT_ALIASES
 
 from scraper import logs, servers, settings
 from scraper.errors import ScraperError, ServerUnavailableError
@@ -21,6 +22,8 @@ FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
 if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))  # its login must not depend on the folder one is in
 
+# By name: kombu imports it, and Redis's client, when a connection is made.
+TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "scraper.redis_transport:Transport"))
 app = Celery("scraper", include=["scraper.tasks"], events="scraper.consumer:Events", amqp="scraper.consumer:AMQP")
 app.config_from_object("scraper.celeryconfig")
 
@@ -93,12 +96,12 @@ def _require_browser(**_: Any) -> None:
 
 
 @signals.worker_ready.connect
-def _import_what_fetches(**_: Any) -> None:
+def _import_the_rest(**_: Any) -> None:
     """A third of what there is to import, of which a worker that is about to be ready needs nothing."""
     from scraper import current
 
-    if set(app.amqp.queues.consume_from) - {COORDINATOR}:
-        threading.Thread(target=current.prepare, name="imports", daemon=True).start()
+    fetches = bool(set(app.amqp.queues.consume_from) - {COORDINATOR})
+    threading.Thread(target=current.prepare, args=(fetches,), name="imports", daemon=True).start()
 
 
 @signals.beat_embedded_init.connect

@@ -30,6 +30,8 @@ RETRY_STEP_S = 0.5
 RETRY_MAX_S = 5.0
 # RabbitMQ's, both ways: two missed in a row, and the connection is given up. (Redis has its health_check_interval.)
 HEARTBEAT_S = 10
+# Task events go out together, once in so long: a message costs a millisecond, and there were three a task.
+EVENTS_S = 0.25
 
 
 class Queues(amqp.Queues):  # type: ignore[misc] # Celery has no types
@@ -43,6 +45,8 @@ class AMQP(amqp.AMQP):  # type: ignore[misc]
 
 
 class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
+    _events_due = False
+
     def __init__(self, *args: Any, worker_options: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
         options = {**(worker_options or {}), "without_mingle": True, "without_gossip": True}
         super().__init__(*args, worker_options=options, **kwargs)
@@ -88,6 +92,17 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
             super().on_connection_error_after_connected(exc)
         except Exception:
             log.warning("the broken connection could not be closed", exc_info=True)
+
+    def on_send_event_buffered(self) -> None:
+        """Called by the threads of tasks, too. The timer takes entries from any thread; it looks for them once a second at
+        the least."""
+        if self.hub is not None and not self._events_due:
+            self._events_due = True
+            self.timer.call_after(EVENTS_S, self._send_events)
+
+    def _send_events(self) -> None:
+        self._events_due = False
+        self._flush_events()
 
     @staticmethod
     def _between_tries() -> None:

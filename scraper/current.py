@@ -21,9 +21,14 @@ _current: dict[int, Worker] = {}
 _targets: dict[int, Target] = {}
 
 
-def prepare() -> None:
-    """Imports what fetches, before the first batch has to wait for it."""
-    import scraper.worker  # noqa: F401
+def prepare(fetches: bool) -> None:
+    """Imports what the first batch would have to wait for, or in a coordinator the first crawl."""
+    if fetches:
+        import scraper.worker
+    else:
+        import scraper.crawl_context
+        import scraper.effects  # noqa: F401
+    _spare_the_collector()
 
 
 def current(send: Send) -> Worker:

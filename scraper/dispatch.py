@@ -29,7 +29,9 @@ BROWSER_BATCH_PAGES = (
 )
 BATCHES_A_LEASE = 2  # one lease makes a batch of listings and one of products at the most
 LEASED_AHEAD = 0.6  # of a horizon: a host's pages by its rate
-ROUNDS = 12  # batches that one unlimited host may have out, for each worker that is busy with its queue
+ROUNDS = (
+    16  # batches that one unlimited host may have out, for each worker that is busy with its queue: 8 claimed, 8 ahead
+)
 TOP_UP = 4  # of these are leased at once, or more: a dispatch costs as much for one
 
 Depth = Callable[[str], int]
@@ -67,7 +69,13 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
 
     with engine.connect() as connection:
         queues = frontier.due_queues(connection)
-    depths = {queue: depth(queue) for queue in queues}  # before the transaction: the broker may take its time
+        waiting = frontier.waiting_levels(connection) if queues else {}
+        busy = frontier.busy_workers(connection, settings.lease_s) if queues else {}
+    spaces = {queue: Space.of(waiting[queue], 0, busy.get(queue, 1)) for queue in queues}
+    # Before the transaction: the broker may take its time. What is full by our own account is not asked for.
+    depths = {queue: depth(queue) for queue, space in spaces.items() if max(space.rooms()) >= BATCHES_A_LEASE}
+    if not depths:
+        return []
 
     def work() -> list[LeasedBatch]:
         with engine.begin() as connection:
@@ -75,7 +83,6 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                 return []  # another coordinator is at it
             paused = crawls.paused(connection)
             waiting = frontier.waiting_levels(connection)
-            busy = frontier.busy_workers(connection, settings.lease_s)
             spaces = {queue: Space.of(waiting[queue], depths[queue], busy.get(queue, 1)) for queue in depths}
             batches = _suspects(connection, spaces, paused, settings)
             hosts: dict[str, list[DueHost]] = defaultdict(list)

@@ -78,7 +78,8 @@ STUCK_MARGIN_S = 30.0
 ALONE_WAIT_S = 15.0  # for others to end: less than an unclaimed lease lives
 GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
-LOW_WATER = 4  # unclaimed batches for each busy worker: from there on it asks for more
+LOW_WATER = 2  # unclaimed batches for each busy worker: from there on it asks for more. It holds some more claimed
+HUNGRY = 4  # batches under way: with more of them, pages that were found wait for the next tick
 ASK_PAUSE_S = 0.25  # between such questions, unless there are next to none
 CONTEXTS_MAX = 2000
 WEIGH_S = 0.2
@@ -492,7 +493,7 @@ class Worker:
             crashed = [_crashed(pages[0], error)]
             stored = retried(lambda: self._settle(crashed))
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
-        if stored.added:
+        if stored.added and len(self._batches) <= HUNGRY:
             messages.append(dispatch_message())
         away.postgres().answered()
         if messages:
