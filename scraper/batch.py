@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from scraper.archive import Spool
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Extracted, Lease, LeasedPage, NextVisit, Outcome, Reading
+from scraper.domain import Extracted, Lease, LeasedPage, NextVisit, Outcome, Reading, value
 from scraper.fetch.gate import Gate
 from scraper.places import Place
 from scraper.stores.archive import Spooled
 from scraper.writer import Pending
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Tried:
     """One try of a page: what happened, and what came of it."""
 

@@ -8,8 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
 from uuid import UUID
+
+T = TypeVar("T")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def value(cls: type[T]) -> type[T]:
+    """A frozen dataclass, of the sort that is made for each page. That it is frozen is for mypy to see: Python's own guard
+    makes each of them five times as dear to create, and a page comes to a dozen."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
 class Kind(StrEnum):
@@ -192,7 +201,7 @@ class Validators(NamedTuple):
     last_modified: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Fetched:
     """One answered page, all bounds already enforced.
 
@@ -211,7 +220,7 @@ class Fetched:
     captured: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Link:
     """A page found on a page: an absolute http(s) URL without fragment and tracking parameters, ready to request."""
 
@@ -219,7 +228,7 @@ class Link:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Product:
     """What a product page gave: `data` maps field names to JSON-able values (Decimal for exact numbers).
 
@@ -235,7 +244,7 @@ def filled(data: Mapping[str, Any]) -> list[str]:
     return [key for key, value in data.items() if value is not None and value not in ("", [], {})]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Extracted:
     """Everything one page gave. `problems` are short sentences for people: what is missing or malformed.
 
@@ -266,7 +275,7 @@ class Example:
     excerpt: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Reading:
     """What a product page said of its fields, for the crawl's figures. `records` is how many products were looked for on it;
     `found` and `mistyped` name a field once a record."""
@@ -277,7 +286,7 @@ class Reading:
     examples: tuple[Example, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Known:
     """What is known of a product page that was read before, and whose product is stored as it was then. `read_by` names what
     read it (`CrawlContext.read_by`), `read_s` is how long ago."""
@@ -287,7 +296,7 @@ class Known:
     read_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeasedPage:
     """A page in a lease, with what a worker needs to fetch and judge it.
 
@@ -354,7 +363,7 @@ class Move:
 NO_VALIDATORS = Validators()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NextVisit:
     """What a page that was good keeps for its next visit: its validators and what has read it (None: it is asked without);
     its interval, by whether its content turns out to have changed (None: the definition's)."""
@@ -365,7 +374,7 @@ class NextVisit:
     if_unchanged_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Settled:
     """A page with its verdict, waiting for the writer. The lease id fences it.
 

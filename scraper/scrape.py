@@ -11,7 +11,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import structlog
@@ -20,7 +20,7 @@ from scraper import away
 from scraper.archive import Archive
 from scraper.batch import Batch, Tried
 from scraper.crawl_context import CrawlContext
-from scraper.domain import Fetched, Kind, LeasedPage, Move, Outcome, Settled, Status, Verdict
+from scraper.domain import Fetched, Kind, LeasedPage, Move, Outcome, Settled, Status, Verdict, value
 from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
@@ -58,7 +58,7 @@ _NOT_MODIFIED = 304
 _FREE = Verdict(Status.DUE, 0.0, charged=False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Judged:
     """What is done about a try: the verdict, where the page goes on, and what its host's route learns."""
 

@@ -56,12 +56,12 @@ class Visits:
         logins: Logins,
         browsers: Browsers | None = None,
     ) -> None:
-        self._browsers = browsers
-        self._fetcher = fetcher
-        self._trips = trips
-        self._gates = gates
-        self._robots = robots
-        self._logins = logins
+        self.browsers = browsers
+        self.fetcher = fetcher
+        self.trips = trips
+        self.gates = gates
+        self.robots = robots
+        self.logins = logins
 
     async def fetch(
         self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip, way: Way
@@ -69,150 +69,97 @@ class Visits:
         """The page's answer, whatever its status. `gate` is the page's host's; `trip` holds a turn when this ends with an
         error, and knows when the last request left. Raises FetchError, NoProxyError, and DeferredError where the page is
         to go back untried."""
-        if way.level == BROWSER and page.kind is not Kind.SITEMAP and self._browsers is not None:
-            async with self._browsers.slot(batch.latest, page.id):  # before the host's turn, which it would hold up
-                return await self._visit(batch, gate, page, context, trip, way, self._browsers)
-        return await self._visit(batch, gate, page, context, trip, way, None)
-
-    async def _visit(
-        self,
-        batch: Batch,
-        gate: Gate,
-        page: LeasedPage,
-        context: CrawlContext,
-        trip: Trip,
-        way: Way,
-        browsers: Browsers | None,
-    ) -> Fetched:
-        if context.login is None:
-            return await self._fetch(batch, gate, page, context, trip, way, browsers)
-
-        async def as_somebody(identity: Identity) -> Fetched:
-            trip.identity = identity
-            return await self._fetch(batch, gate, page, context, trip, way, browsers)
-
-        return await self._logins.visit(page, context, batch.latest, trip, as_somebody)
-
-    async def _fetch(
-        self,
-        batch: Batch,
-        gate: Gate,
-        page: LeasedPage,
-        context: CrawlContext,
-        trip: Trip,
-        way: Way,
-        browsers: Browsers | None,
-    ) -> Fetched:
-        need = context.need(page, way.level)
-        if need is None:
-            return await self._get(batch, gate, page, context, trip, None, browsers)
-        if trip.identity is not None:
-            need = replace(need, account=trip.identity.seed)
-        return await self._trips.fetch(
-            page,
-            need,
-            lambda via: self._get(batch, gate, page, context, trip, via, browsers),
-            block_of=context.block_of,
-            above=way.above is not None,
-            alone=way.alone,
-        )
+        if way.level == BROWSER and page.kind is not Kind.SITEMAP and self.browsers is not None:
+            async with self.browsers.slot(batch.latest, page.id):  # before the host's turn, which it would hold up
+                return await _Visit(self, batch, gate, page, context, trip, way, self.browsers).answer()
+        return await _Visit(self, batch, gate, page, context, trip, way, None).answer()
 
     def suspect(self, page: LeasedPage, via: Via) -> None:
         """What came through `via` lacked what the page used to have."""
-        self._trips.suspect(page, via)
+        self.trips.suspect(page, via)
 
     async def resolve(self, page: LeasedPage, via: Via, *, there: bool) -> None:
         """A page that was suspected to be blocked has been looked at again."""
-        await self._trips.resolve(page, via, there=there)
+        await self.trips.resolve(page, via, there=there)
 
-    async def _get(
+
+class _Visit:
+    """One page on its way, and what it needs there. Holds nothing that another page might see."""
+
+    __slots__ = ("_all", "_batch", "_browsers", "_context", "_gate", "_page", "_trip", "_way")
+
+    def __init__(
         self,
+        visits: Visits,
         batch: Batch,
         gate: Gate,
         page: LeasedPage,
         context: CrawlContext,
         trip: Trip,
-        via: Via | None,
+        way: Way,
         browsers: Browsers | None,
-    ) -> Fetched:
+    ) -> None:
+        self._all = visits
+        self._batch = batch
+        self._gate = gate
+        self._page = page
+        self._context = context
+        self._trip = trip
+        self._way = way
+        self._browsers = browsers
+
+    async def answer(self) -> Fetched:
+        if self._context.login is None:
+            return await self._by_its_way()
+        return await self._all.logins.visit(
+            self._page, self._context, self._batch.latest, self._trip, self._as_somebody
+        )
+
+    async def _as_somebody(self, identity: Identity) -> Fetched:
+        self._trip.identity = identity
+        return await self._by_its_way()
+
+    async def _by_its_way(self) -> Fetched:
+        need = self._context.need(self._page, self._way.level)
+        if need is None:
+            return await self._get(None)
+        if self._trip.identity is not None:
+            need = replace(need, account=self._trip.identity.seed)
+        return await self._all.trips.fetch(
+            self._page,
+            need,
+            self._get,
+            block_of=self._context.block_of,
+            above=self._way.above is not None,
+            alone=self._way.alone,
+        )
+
+    async def _get(self, via: Via | None) -> Fetched:
         """One try, all of it through `via`. A redirect to a known challenge is FetchError(BLOCKED)."""
+        page, context, trip = self._page, self._context, self._trip
         trip.via = via
-
-        def still_to_do() -> None:
-            if batch.over(page):  # while it waited
-                raise DeferredError(0.0)
-
-        def still_ours() -> None:
-            if not batch.ours:
-                raise DeferredError(0.0)
-
-        @asynccontextmanager
-        async def turn() -> AsyncIterator[None]:
-            async with gate.turn(batch.latest, page.priority):
-                still_to_do()
-                yield
-
-        identity = trip.identity
-
-        async def before_hop(url: str) -> None:
-            if identity is not None and context.login is not None and url != page.url:
-                sign = context.login.leads_out(url)
-                if sign is not None:  # before robots.txt is asked, which disallows such pages as a rule
-                    raise FetchError(Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url)
-            hop_gate = self._gates.of(host_of(url))
-            latest = asyncio.get_running_loop().time() + context.policy.page_timeout_s
-
-            @asynccontextmanager
-            async def hop_turn() -> AsyncIterator[None]:
-                """A slot within the turn that is held already, or one of the host that it leads to."""
-                if trip.gate is hop_gate:
-                    await hop_gate.another(latest, page.priority)
-                    still_ours()
-                    yield
-                else:
-                    trip.end()
-                    async with hop_gate.turn(latest, page.priority):
-                        still_ours()
-                        yield
-
-            hop_gate.pending += 1  # it is not idle meanwhile
-            try:
-                await self._heed_robots(url, hop_gate, context, hop_turn, still_ours, via)
-                await trip.go(hop_gate, latest)
-            finally:
-                hop_gate.pending -= 1
-            still_ours()
-
-        async def before_sub(url: str) -> None:
-            sub_gate = self._gates.of(host_of(url))
-            sub_gate.budget(context.site_id, context.budget)
-            await sub_gate.another(asyncio.get_running_loop().time() + context.policy.page_timeout_s, page.priority)
-            still_ours()
-
         try:
-            await self._heed_robots(page.url, gate, context, turn, still_ours, via)
-            await self._first_turn(batch, gate, trip)
-            still_to_do()
-            if browsers is not None:
-                policy, rendering, turns = context.policy_of(page), context.site.browser, Turns(before_hop, before_sub)
-                return await browsers.fetch(
+            await self._heed_robots(page.url, self._gate, self._turn)
+            await self._first_turn()
+            self._still_to_do()
+            if self._browsers is not None:
+                return await self._browsers.fetch(
                     page.url,
-                    policy,
-                    rendering,
-                    turns=turns,
+                    context.policy_of(page),
+                    context.site.browser,
+                    turns=Turns(self._before_hop, self._before_sub),
                     via=via,
                     page_id=page.id,
-                    visitor=identity,
+                    visitor=trip.identity,
                 )
-            headers = None if identity is None else identity.headers_for(page.url)
-            return await self._fetcher.fetch(
+            return await self._all.fetcher.fetch(
                 page.url,
                 context.policy_of(page),
                 validators=context.validators_of(page),
-                before_hop=before_hop,
-                extra_headers=headers,
+                before_hop=self._before_hop,
+                extra_headers=None if trip.identity is None else trip.identity.headers_for(page.url),
                 via=via,
-                visitor=identity,
+                visitor=trip.identity,
             )
         except FetchError as error:
             block = detect_redirect(error.url) if error.outcome is Outcome.OFF_SITE and error.url else None
@@ -229,38 +176,73 @@ class Visits:
         finally:
             trip.end()
 
-    @staticmethod
-    async def _first_turn(batch: Batch, gate: Gate, trip: Trip) -> None:
-        paced = gate.limits.interval_s > 0
-        batch.at_gates += paced
-        try:
-            await trip.go(gate, batch.latest)
-        finally:
-            batch.at_gates -= paced
+    def _still_to_do(self) -> None:
+        """Whether it is, after it waited for a turn."""
+        if self._batch.over(self._page):
+            raise DeferredError(0.0)
 
-    async def _heed_robots(
-        self,
-        url: str,
-        gate: Gate,
-        context: CrawlContext,
-        turn: Turn,
-        still_ours: Callable[[], None],
-        via: Via | None,
-    ) -> None:
+    def _still_ours(self) -> None:
+        if not self._batch.ours:
+            raise DeferredError(0.0)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        async with self._gate.turn(self._batch.latest, self._page.priority):
+            self._still_to_do()
+            yield
+
+    @asynccontextmanager
+    async def _hop_turn(self, gate: Gate, latest: float) -> AsyncIterator[None]:
+        """A slot within the turn that is held already, or one of the host that a redirect leads to."""
+        if self._trip.gate is gate:
+            await gate.another(latest, self._page.priority)
+            self._still_ours()
+            yield
+        else:
+            self._trip.end()
+            async with gate.turn(latest, self._page.priority):
+                self._still_ours()
+                yield
+
+    async def _first_turn(self) -> None:
+        paced = self._gate.limits.interval_s > 0
+        self._batch.at_gates += paced
+        try:
+            await self._trip.go(self._gate, self._batch.latest)
+        finally:
+            self._batch.at_gates -= paced
+
+    async def _before_hop(self, url: str) -> None:
+        if self._trip.identity is not None and self._context.login is not None and url != self._page.url:
+            sign = self._context.login.leads_out(url)
+            if sign is not None:  # before robots.txt is asked, which disallows such pages as a rule
+                raise FetchError(Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url)
+        gate, latest = self._all.gates.of(host_of(url)), self._patience()
+        gate.pending += 1  # it is not idle meanwhile
+        try:
+            await self._heed_robots(url, gate, lambda: self._hop_turn(gate, latest))
+            await self._trip.go(gate, latest)
+        finally:
+            gate.pending -= 1
+        self._still_ours()
+
+    async def _before_sub(self, url: str) -> None:
+        """A browser's sub-request."""
+        gate = self._all.gates.of(host_of(url))
+        gate.budget(self._context.site_id, self._context.budget)
+        await gate.another(self._patience(), self._page.priority)
+        self._still_ours()
+
+    async def _heed_robots(self, url: str, gate: Gate, turn: Turn) -> None:
         """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt disallows.
 
-        Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one. `still_ours`
-        raises where a redirect of it is not to be followed any more.
+        Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one.
         """
+        context = self._context
         gate.budget(context.site_id, context.budget)
         if not context.site.robots:
             return
-
-        async def before_hop(to: str) -> None:
-            await self._robots_hop(to, context)
-            still_ours()
-
-        rules = await self._robots.rules(url, context, turn, before_hop, via)
+        rules = await self._all.robots.rules(url, context, turn, self._robots_hop, self._trip.via)
         if rules is None:
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,
@@ -272,8 +254,13 @@ class Visits:
             raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url)
         gate.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
-    async def _robots_hop(self, url: str, context: CrawlContext) -> None:
+    async def _robots_hop(self, url: str) -> None:
         """robots.txt redirects: a request like any other to the host it leads to."""
-        gate = self._gates.of(host_of(url))
-        gate.budget(context.site_id, context.budget)
-        await gate.another(asyncio.get_running_loop().time() + context.policy.page_timeout_s)
+        gate = self._all.gates.of(host_of(url))
+        gate.budget(self._context.site_id, self._context.budget)
+        await gate.another(self._patience())
+        self._still_ours()
+
+    def _patience(self) -> float:
+        """Until when a further request of the page waits for its turn, by the loop's clock."""
+        return asyncio.get_running_loop().time() + self._context.policy.page_timeout_s

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
@@ -166,7 +167,8 @@ class HttpFetcher:
         except MissingExtraError as error:
             raise FetchError(Outcome.CRASHED, f"this worker cannot fetch it: {error}", url=url) from None
         headers, asked = request_headers(base, extra_headers), conditions(validators)
-        async with self._slots:
+        await self._slots.acquire()  # `async with` would make two coroutines more
+        try:
             page = _Page(transport, policy, before_hop, via, jar, body)
             try:
                 async with asyncio.timeout(policy.page_timeout_s) as page.deadline:
@@ -179,6 +181,8 @@ class HttpFetcher:
                     f"not complete within {policy.page_timeout_s:g} s (page timeout: SCRAPER_PAGE_TIMEOUT_S)",
                     url=page.url,
                 ) from None
+        finally:
+            self._slots.release()
 
     async def aclose(self) -> None:
         """Closes every connection. The fetcher may be used again and then opens new ones."""
@@ -219,7 +223,10 @@ class _Page:
         hop = self._parsed(url)
         jar = self._jar
         first = [*headers, *asked] if asked else headers
-        answer = await self._request(hop, first if jar is None else with_cookies(first, jar, hop))
+        if jar is None and not asked:
+            answer = await self._request(hop, _known_headers(tuple(headers)))
+        else:
+            answer = await self._request(hop, first if jar is None else with_cookies(first, jar, hop))
         chain: Chain | None = None
         while isinstance(answer, _Redirect):
             chain = chain or Chain(hop, headers, self._policy.redirects_max, jar)
@@ -282,7 +289,7 @@ class _Page:
         self._waited_s += waited_s
         self.deadline.reschedule(None if when is None else when + waited_s)
 
-    async def _request(self, hop: httpx.URL, headers: Pairs) -> _Answer | _Redirect:
+    async def _request(self, hop: httpx.URL, headers: Pairs | httpx.Headers) -> _Answer | _Redirect:
         try:
             return await self._send(hop, headers)
         except StaleConnectionError:  # nobody has answered: once more, as one more request of the host's budget
@@ -293,14 +300,14 @@ class _Page:
         except StaleConnectionError as error:
             raise fault(error, url=self.url, host=host_of(hop), limits=self._policy) from error
 
-    async def _send(self, hop: httpx.URL, headers: Pairs) -> _Answer | _Redirect:
+    async def _send(self, hop: httpx.URL, headers: Pairs | httpx.Headers) -> _Answer | _Redirect:
         status: int | None = None
         try:
             if self._body is None:
                 request = httpx.Request("GET", hop, headers=headers, stream=_EMPTY, extensions=self._extensions)
             else:
                 content, kind = self._body
-                sent = [*headers, ("Content-Type", kind), ("Content-Length", str(len(content)))]
+                sent = [*_pairs(headers), ("Content-Type", kind), ("Content-Length", str(len(content)))]
                 extensions = {**self._extensions, "body": content}
                 request = httpx.Request("POST", hop, headers=sent, stream=_EMPTY, extensions=extensions)
             response = await self._transport.handle_async_request(request)
@@ -341,6 +348,16 @@ class _Page:
             truncate=policy.truncate,
         )
         return _Answer(status, headers, body)
+
+
+@lru_cache(maxsize=256)
+def _known_headers(pairs: tuple[tuple[str, str], ...]) -> httpx.Headers:
+    """What a site's pages send, encoded once."""
+    return httpx.Headers(list(pairs))
+
+
+def _pairs(headers: Pairs | httpx.Headers) -> Pairs:
+    return headers.multi_items() if isinstance(headers, httpx.Headers) else headers
 
 
 @dataclass(slots=True)

@@ -130,14 +130,21 @@ Fields = Sequence[tuple[bytes, bytes]]
 
 def request_head(target: bytes, host: str, fields: Fields, method: str = "GET") -> bytes:
     """The request as it is sent. Raises httpx.LocalProtocolError where a field would break out of its line."""
-    lines = [b"%b %b HTTP/1.1" % (method.encode("ascii"), target)]
-    if not any(name.lower() == b"host" for name, _ in fields):
-        lines.append(b"Host: " + host.encode("ascii"))
-    lines += [b"%b: %b" % field for field in fields]
-    head = b"\r\n".join([*lines, b"", b""])
-    if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1 or b"\0" in head:
+    return _lines((b"%b %b HTTP/1.1" % (method.encode("ascii"), target),)) + _field_lines(host, tuple(fields)) + b"\r\n"
+
+
+@lru_cache(maxsize=256)  # most pages of a site send the same
+def _field_lines(host: str, fields: tuple[tuple[bytes, bytes], ...]) -> bytes:
+    named = any(name.lower() == b"host" for name, _ in fields)
+    ours = () if named else (b"Host: " + host.encode("ascii"),)
+    return _lines((*ours, *(b"%b: %b" % field for field in fields)))
+
+
+def _lines(lines: Sequence[bytes]) -> bytes:
+    text = b"\r\n".join((*lines, b""))
+    if text.count(b"\n") != len(lines) or text.count(b"\r") != len(lines) or b"\0" in text:
         raise httpx.LocalProtocolError("a line break or NUL in a request header")
-    return head
+    return text
 
 
 async def _asked(

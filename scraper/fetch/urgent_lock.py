@@ -22,7 +22,10 @@ class UrgentLock:
     def __init__(self, returned: Callable[[], None] = lambda: None) -> None:
         self._held = False
         self._came = count()
-        self._waiting: list[tuple[int, int, asyncio.Future[_Turn]]] = []
+        self._waiting: list[tuple[int, int, asyncio.Future[_Turn], float]] = []
+        self._look: asyncio.TimerHandle | None = (
+            None  # for those who are late: one for all, since there may be hundreds
+        )
         self._returned = returned
 
     def locked(self) -> bool:
@@ -46,8 +49,8 @@ class UrgentLock:
             return True
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[_Turn] = loop.create_future()
-        heapq.heappush(self._waiting, (-urgency, next(self._came), turn))
-        in_time = loop.call_at(latest, _settle, turn, _Turn.LATE)
+        heapq.heappush(self._waiting, (-urgency, next(self._came), turn, latest))
+        self._look_at(latest)
         try:
             came = await turn
         except asyncio.CancelledError:
@@ -57,8 +60,6 @@ class UrgentLock:
                 elif turn.result() is _Turn.PAST:
                     self._returned()
             raise
-        finally:
-            in_time.cancel()
         if came is _Turn.LATE:
             raise DeferredError(0.0)
         return came is _Turn.HELD
@@ -77,19 +78,32 @@ class UrgentLock:
 
     def _next(self, turn: _Turn) -> bool:
         while self._waiting:
-            *_, waiting = heapq.heappop(self._waiting)
+            _, _, waiting, _ = heapq.heappop(self._waiting)
             if not waiting.done():
                 waiting.set_result(turn)
                 return True
         return False
+
+    def _look_at(self, when: float) -> None:
+        if self._look is not None:
+            if self._look.when() <= when:
+                return
+            self._look.cancel()
+        self._look = asyncio.get_running_loop().call_at(when, self._send_the_late)
+
+    def _send_the_late(self) -> None:
+        self._look = None
+        now = asyncio.get_running_loop().time()
+        self._waiting = [each for each in self._waiting if not each[2].done()]
+        heapq.heapify(self._waiting)
+        for _, _, waiting, latest in self._waiting:
+            if latest <= now:
+                waiting.set_result(_Turn.LATE)
+            else:
+                self._look_at(latest)
 
 
 class _Turn(Enum):
     HELD = auto()
     PAST = auto()
     LATE = auto()
-
-
-def _settle(waiting: asyncio.Future[_Turn], turn: _Turn) -> None:
-    if not waiting.done():
-        waiting.set_result(turn)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from scraper.domain import NO_VALIDATORS, LeasedPage, Validators
 
@@ -22,6 +23,7 @@ _DATE = re.compile(
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (\d\d) (Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (\d{4}) (\d\d:\d\d:\d\d) GMT",
     re.ASCII,
 ).fullmatch
+_DATE_CHARS = len("Sun, 06 Nov 1994 08:49:37 GMT")
 _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
@@ -56,5 +58,10 @@ def validators_to_send(page: LeasedPage, read_by: int | None, believed_s: float)
 
 
 def _order(date: str) -> tuple[str, int, str, str] | None:
+    return _parsed(date) if len(date) == _DATE_CHARS else None
+
+
+@lru_cache(maxsize=512)  # a shop's pages have few dates of change, and those of one second one date
+def _parsed(date: str) -> tuple[str, int, str, str] | None:
     found = _DATE(date)
     return (found[3], _MONTHS.index(found[2]), found[1], found[4]) if found else None

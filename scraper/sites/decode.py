@@ -7,11 +7,13 @@ body is valid UTF-8, else windows-1252. Labels of latin-1 mean windows-1252; unk
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from lxml import etree
 from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, to_unicode
 
+TYPE_CHARS = 200  # of a Content-Type header; what is longer says nothing more
 _NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
 _NOT_TEXT_CODECS = frozenset({"hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode",
@@ -30,7 +32,7 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
     if encoding is not None and bom is not None:
         body = body[len(bom) :]
     else:
-        encoding = (http_content_type_encoding(content_type) if content_type else None) or _declared(body)
+        encoding = (_of_header(content_type[:TYPE_CHARS]) if content_type else None) or _declared(body)
     if encoding in (None, "utf-8"):
         try:
             return Decoded(body.decode("utf-8"), body)
@@ -38,6 +40,12 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
             encoding = encoding or "cp1252"
     text = _decoded(body, encoding or "cp1252")
     return Decoded(text, text.encode("utf-8", "replace"))
+
+
+@lru_cache(maxsize=256)
+def _of_header(content_type: str) -> str | None:
+    encoding: str | None = http_content_type_encoding(content_type)
+    return encoding
 
 
 def _declared(body: bytes) -> str | None:

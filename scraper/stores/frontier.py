@@ -19,7 +19,7 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
+from scraper.domain import Kind, Known, Lease, LeasedPage, Validators, value
 from scraper.policy.routing import level_of
 from scraper.sites.scalars import per_second
 from scraper.stores.database import dumps
@@ -276,7 +276,7 @@ RETURNING crawl_id, kind, status
 """)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewPage:
     """A page to add. `queue` is the full queue name, `priority` the frontier's sort key."""
 
@@ -300,7 +300,7 @@ class Room:
     products: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PageChange:
     """One page's move, as the crawl counters need it."""
 

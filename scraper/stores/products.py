@@ -16,6 +16,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from scraper.domain import value
 from scraper.stores.database import dumps
 
 GUARD = "1 hour"  # an unchanged product is not rewritten more often than this
@@ -92,7 +93,7 @@ SELECT version, valid_from, valid_to, CAST(data AS text) AS data FROM product_hi
 """)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class NewProduct:
     """A product as a page gave it; `data` is JSON-able, `content_hash` that of `data`."""
 

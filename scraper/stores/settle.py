@@ -14,7 +14,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.domain import Blame, Kind, NextVisit, Outcome, Reading, Settled, Status
+from scraper.domain import Blame, Kind, NextVisit, Outcome, Reading, Settled, Status, value
 from scraper.stores import crawls, frontier, host_routes, products, quality, revisits, throughput
 from scraper.stores.archive import Spooled
 from scraper.stores.bloom import Filter
@@ -66,7 +66,7 @@ RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 NOW = sa.text("SELECT now()")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SettledPage:
     """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok.
     A `partial` one counts as a link that was cut: nobody knows how many there were. `news` is what it says of its host's
