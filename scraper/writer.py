@@ -18,7 +18,7 @@ from scraper.stores.settle import SettledPage
 
 log = structlog.get_logger()
 
-GROUP_PAGES = 100
+GROUP_PAGES = 250  # its nine statements cost 3 to 4 ms of CPU, however many pages they are for
 GROUP_AGE_S = 0.3
 BACKOFF_MAX_S = 4.0
 FAILURES_MAX = 3

@@ -119,6 +119,9 @@ class Stored:
     at: datetime | None = None
 
 
+Kept = Sequence[tuple[SettledPage, sa.Row[Any]]]  # whose lease was held, and what the fence says of them
+
+
 def settle(
     connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapping[int, CrawlLimits], worker: str = ""
 ) -> Stored:
@@ -128,57 +131,53 @@ def settle(
     held = {
         (row.id, row.lease): row for row in rows
     }  # a group may have a page twice: of a lost lease and of a living one
-    kept = [page for page in pages if _key(page.settled) in held and page.settled.crawl_id in live]
+    kept = [
+        (page, row)
+        for page in pages
+        if page.settled.crawl_id in live
+        and (row := held.get((page.settled.page_id, page.settled.lease_id))) is not None
+    ]
     counts = CountsByCrawl()
-    for page in kept:
-        _count_page(counts, page.settled, held[_key(page.settled)])
-        counts[page.settled.crawl_id].links_cut += page.partial
-    watch = quality.watch(connection, _read(kept, held))
-    found = watch.guarded(connection, [product for page in kept for product in page.products])
+    for page, row in kept:
+        _count_page(counts, page, row)
+    watch = quality.watch(connection, _read(kept))
+    found = watch.guarded(connection, [product for page, _ in kept for product in page.products])
     revisits.forget(connection, watch.keeping)
-    same = [page.settled for page in kept if page.settled.outcome is Outcome.NOT_MODIFIED]
+    same = [page.settled for page, _ in kept if page.settled.outcome is Outcome.NOT_MODIFIED]
     revisits.seen(connection, same)
     for written in products.upsert(connection, found):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
-    added = frontier.add(connection, [link for page in kept for link in page.links], _room(live, limits))
+    added = frontier.add(connection, [link for page, _ in kept for link in page.links], _room(live, limits))
     for change in added.pages:
         counts[change.crawl_id].added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
-    host_routes.tell(connection, [page.news for page in kept if page.news is not None])
-    throughput.add(connection, worker, _settlings(kept, held))
+    host_routes.tell(connection, [page.news for page, _ in kept if page.news is not None])
+    throughput.add(connection, worker, _settlings(kept))
     connection.execute(frontier.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
     watch.count(connection)
     drained = crawls.count(connection, counts)
     archived = [
-        (page.spooled, held[_key(page.settled)].status == Status.OK, page.content_hash)
-        for page in kept
-        if page.spooled is not None
+        (page.spooled, row.status == Status.OK, page.content_hash) for page, row in kept if page.spooled is not None
     ]
     at = connection.execute(NOW).scalar_one() if archived else None
-    finished = _finished(kept, held)
+    finished = _finished(kept)
     return Stored(len(kept), len(added.pages), drained, finished=finished, archived=archived, at=at)
 
 
-def _finished(kept: Sequence[SettledPage], held: Mapping[tuple[int, UUID], sa.Row[Any]]) -> list[Finished]:
+def _finished(kept: Kept) -> list[Finished]:
     return [
         Finished(page.filter, page.settled.page_id, page.fingerprint)
-        for page in kept
-        if page.filter is not None
-        and page.fingerprint is not None
-        and held[_key(page.settled)].status in (Status.OK, Status.UNCHANGED)
+        for page, row in kept
+        if page.filter is not None and page.fingerprint is not None and row.status in (Status.OK, Status.UNCHANGED)
     ]
 
 
-def _read(kept: Sequence[SettledPage], held: Mapping[tuple[int, UUID], sa.Row[Any]]) -> Iterator[quality.Read]:
-    for page in kept:
-        if page.reading is not None and held[_key(page.settled)].status in quality.COUNTED:
+def _read(kept: Kept) -> Iterator[quality.Read]:
+    for page, row in kept:
+        if page.reading is not None and row.status in quality.COUNTED:
             yield quality.Read(page.settled.crawl_id, page.settled.page_id, page.reading)
-
-
-def _key(settled: Settled) -> tuple[int, UUID]:
-    return settled.page_id, settled.lease_id
 
 
 def _row(page: SettledPage) -> dict[str, Any]:
@@ -211,8 +210,10 @@ def _row(page: SettledPage) -> dict[str, Any]:
     return row
 
 
-def _count_page(counts: CountsByCrawl, settled: Settled, row: sa.Row[Any]) -> None:
+def _count_page(counts: CountsByCrawl, page: SettledPage, row: sa.Row[Any]) -> None:
+    settled = page.settled
     mine = counts[settled.crawl_id]
+    mine.links_cut += page.partial
     mine.settled(PageChange(settled.crawl_id, Kind(row.kind), row.status))
     if settled.outcome.tried:
         mine.fetches += 1
@@ -220,13 +221,11 @@ def _count_page(counts: CountsByCrawl, settled: Settled, row: sa.Row[Any]) -> No
         mine.retries += row.status == Status.DUE
 
 
-def _settlings(
-    kept: Sequence[SettledPage], held: Mapping[tuple[int, UUID], sa.Row[Any]]
-) -> Iterator[tuple[int, Outcome, bool, Effort]]:
-    for page in kept:
+def _settlings(kept: Kept) -> Iterator[tuple[int, Outcome, bool, Effort]]:
+    for page, row in kept:
         settled, effort = page.settled, page.effort
         if effort is not None:
-            yield settled.crawl_id, settled.outcome, held[_key(settled)].status != Status.DUE, effort
+            yield settled.crawl_id, settled.outcome, row.status != Status.DUE, effort
 
 
 def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:

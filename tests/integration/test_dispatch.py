@@ -230,7 +230,7 @@ def test_unclaimed_low_priority_takes_no_room_from_high(engine: sa.Engine) -> No
     assert send(engine) == []
 
 
-@pytest.mark.parametrize(("rate", "low"), [("4/s", 24), ("unlimited", 1600)])
+@pytest.mark.parametrize(("rate", "low"), [("4/s", 24), ("unlimited", 1400)])
 def test_pages_of_low_priority_that_are_out_take_nothing_of_their_hosts_budget_from_high(
     engine: sa.Engine, rate: str, low: int
 ) -> None:
