@@ -44,14 +44,22 @@ TRACKING_PREFIXES = ("utm_", "mtm_", "matomo_", "pk_")  # Google's campaign tags
 
 _JUNK = "".join(map(chr, range(0x21)))  # C0 controls and space: WHATWG URL, "basic URL parser", steps 1–3
 _TABS = str.maketrans("", "", "\t\n\r")
-_PLAIN = re.compile(  # origin, path, query; each such that every normalisation below leaves it as it is
+_ORIGIN = (
     r"(https?://(?:(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
     r"|(?:(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(?:\.(?!/|:|$)|(?=[/:]|$))){4})"
     r"(?::(?!(?:80|443)(?![0-9]))(?:[1-5][0-9]{4}|[1-9][0-9]{0,3}))?)"
-    r"(/(?:[A-Za-z0-9_~-]+(?:[./][A-Za-z0-9_~-]+)*/?)?)"
-    r"(?:\?([A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*(?:&[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*)*))?",
-).fullmatch
-_PLAIN_RELATIVE = re.compile(r"((?:\.\./)*)([A-Za-z0-9_~-]+(?:[./][A-Za-z0-9_~-]+)*/?)").fullmatch
+)
+_SEGMENTS = r"[A-Za-z0-9_~-]+(?:[./][A-Za-z0-9_~-]+)*/?"
+_QUERY = r"(?:\?([A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*(?:&[A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*)*))?"
+# What is escaped stays so in a query that is cleaned: only comparing may spell it anew.
+_ESCAPED = r"(?:[A-Za-z0-9_.~-]|%[0-9A-Fa-f]{2})"
+_LINK_QUERY = rf"(?:\?([A-Za-z0-9_.~-]+={_ESCAPED}*(?:&[A-Za-z0-9_.~-]+={_ESCAPED}*)*))?"
+# Origin, path, query; each such that every normalisation below leaves it as it is, or as it is but for the fragment.
+_PLAIN = re.compile(f"{_ORIGIN}(/(?:{_SEGMENTS})?){_QUERY}").fullmatch
+_PLAIN_LINK = re.compile(f"{_ORIGIN}(/(?:{_SEGMENTS})?){_LINK_QUERY}").fullmatch
+_PLAIN_REFERENCE = re.compile(rf"(/|(?:\.\./)*)({_SEGMENTS}){_LINK_QUERY}").fullmatch
+_ROOT = URL_MAX_CHARS  # levels above any folder
+_KEPT_CHARS = 300  # longer ones are parsed anew each time
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*").fullmatch
 _IPV6 = re.compile(r"[0-9a-f:.]{2,45}").fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
@@ -79,14 +87,10 @@ def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) ->
     >>> clean("../b.html?utm_source=x&id=7#top", "https://shop.example/a/c/")
     'https://shop.example/a/b.html?id=7'
     """
-    if base is not None:
-        url = _join(url, base)
-    plain = _PLAIN(url) if len(url) <= URL_MAX_CHARS else None
-    if plain is None:
-        return _clean_slowly(url, rules)
-    origin, path, query = plain.groups()
-    if len(origin) > 200:  # close to the 253 characters of a host name: the slow path counts them
-        return _clean_slowly(url, rules)
+    parts = _plain_parts(url.partition("#")[0], base)
+    if parts is None:
+        return _clean_slowly(url if base is None else _join(url, base), rules)
+    origin, path, query = parts
     if query is not None:
         query = _strip_params(query, rules)
     if rules.strip_slash and path[-1] == "/":
@@ -94,24 +98,50 @@ def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) ->
     return f"{origin}{path}?{query}" if query else origin + path
 
 
+def _plain_parts(url: str, base: str | None) -> tuple[str, str, str | None] | None:
+    """Origin, path and query of a link, absolute or not, that asks for no more than being put together; else None."""
+    if len(url) > URL_MAX_CHARS // 2:  # both halves of one that is joined: the slow path counts the characters
+        return None
+    found = _PLAIN_LINK(url)
+    if found is not None:
+        origin, path, query = found.groups()
+    else:
+        found = _PLAIN_REFERENCE(url) if base is not None and len(base) <= URL_MAX_CHARS // 2 else None
+        if found is None or base is None:
+            return None
+        above, segments, query = found.groups()
+        folder = _folder_above(base, _ROOT if above == "/" else len(above) // 3)
+        if folder is None:
+            return None
+        origin, path = folder[0], folder[1] + segments
+    # Close to the 253 characters of a host name: the slow path counts these, too.
+    return (origin, path, query) if len(origin) <= 200 else None
+
+
 def plain(url: str) -> tuple[str, str, str | None] | None:
     """Origin, path and query of a URL that every normalisation leaves as it is; None where it may not be one."""
+    return _plain_of_few(url) if len(url) <= _KEPT_CHARS else _parts(url)
+
+
+def _parts(url: str) -> tuple[str, str, str | None] | None:
     found = _PLAIN(url)
     return None if found is None or len(found[1]) > 200 else (found[1], found[2], found[3])
 
 
+# A link is asked for its host, for its fingerprint and for its host again, all within a millisecond.
+_plain_of_few = lru_cache(maxsize=1024)(_parts)
+
+
 def canonical(url: str) -> str:
     """The form to compare: sorted query, normal percent-encodings. Idempotent; of a URL that cannot be parsed, itself."""
-    plain = _PLAIN(url)
-    if plain is None or len(plain[1]) > 200:
+    parts = plain(url)
+    if parts is None:
         return _canonical_slowly(url)
-    query = plain[3]
-    if query is None:
-        return url
-    if "&" not in query:
+    origin, path, query = parts
+    if query is None or "&" not in query:
         return url
     pairs = sorted(pair.split("=", 1) for pair in query.split("&"))
-    return f"{plain[1]}{plain[2]}?{'&'.join(map('='.join, pairs))}"
+    return f"{origin}{path}?{'&'.join(map('='.join, pairs))}"
 
 
 def fingerprint(url: str) -> UUID:
@@ -121,9 +151,9 @@ def fingerprint(url: str) -> UUID:
 
 def host_of(url: str) -> str:
     """`hostname:port` in lower case, the port only where it is not the scheme's own; empty where there is none."""
-    plain = _PLAIN(url)
-    if plain is not None:
-        return plain[1].partition("://")[2]
+    plainly = plain(url)
+    if plainly is not None:
+        return plainly[0].partition("://")[2]
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
@@ -156,11 +186,6 @@ def _without_port(host: str) -> str:
 
 def _join(url: str, base: str) -> str:
     """The reference resolved against `base`; `url` itself where that cannot be done."""
-    simple = _PLAIN_RELATIVE(url)
-    if simple is not None:
-        folder = _folder_above(base, len(simple[1]) // 3)
-        if folder is not None:
-            return folder + simple[2]
     url = url.strip(_JUNK).translate(_TABS)
     if len(url) > 4 * URL_MAX_CHARS:
         return ""
@@ -173,14 +198,15 @@ def _join(url: str, base: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _folder_above(base: str, levels: int) -> str | None:
-    """The folder `levels` above the base's own, with its final slash; None where the base is not a plain URL."""
+def _folder_above(base: str, levels: int) -> tuple[str, str] | None:
+    """Origin, and path of the folder `levels` above the base's own, with its final slash; None where the base is not a
+    plain URL."""
     plain = _PLAIN(base)
     if plain is None:
         return None
     folders = plain[2].split("/")[1:-1]
     kept = folders[: max(0, len(folders) - levels)]
-    return "/".join([plain[1], *kept, ""])
+    return plain[1], "/".join(["", *kept, ""])
 
 
 def _clean_slowly(url: str, rules: UrlRules) -> str | None:

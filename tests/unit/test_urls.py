@@ -214,7 +214,17 @@ def test_the_fast_path_answers_as_the_slow_path(url: str, rules: UrlRules) -> No
     assert canonical(url) == urls._canonical_slowly(url)
 
 
-@given(st.from_regex(r"(\.\./){0,3}[A-Za-z0-9_~./-]{0,14}", fullmatch=True), nearly_plain)
-@example("0", "http://a//")
-def test_the_fast_join_answers_as_urljoin(link: str, base: str) -> None:
+tails = st.from_regex(r"(\?[a-z]{1,3}=[a-z%0-9AF&=+]{0,12})?(#[a-z %?\\]{0,4})?", fullmatch=True)
+
+
+@given(nearly_plain, tails, some_rules)
+def test_the_fast_path_of_queries_and_fragments_answers_as_the_slow_path(url: str, tail: str, rules: UrlRules) -> None:
+    assert clean(url + tail, rules=rules) == urls._clean_slowly(url + tail, rules)
+
+
+@given(st.from_regex(r"(/|(\.\./){0,3})[A-Za-z0-9_~./-]{0,14}", fullmatch=True), tails, nearly_plain)
+@example("0", "", "http://a//")
+@example("/p", "?a=%2f&utm_x=%20#b", "http://a/b/c?d=e")
+def test_the_fast_join_answers_as_urljoin(link: str, tail: str, base: str) -> None:
+    link += tail
     assert clean(link, base) == urls._clean_slowly(urljoin(base, link), urls.DEFAULT_RULES)
