@@ -50,10 +50,11 @@ class CrawlContext:
     limits: CrawlLimits
     budget: Budget
     reader: Reader
+    ways: dict[Kind, Route]  # of a site without rules of its own, where every page of a kind goes the same way; else empty
     filter: Filter | None = None
 
     def route(self, kind: Kind, url: str) -> Route:
-        return route(self.site.wishes, kind, url)
+        return self.ways.get(kind) or route(self.site.wishes, kind, url)
 
     def need(self, page: LeasedPage, level: str) -> Need | None:
         """The proxies that a page goes through at a level; a route's region is theirs too."""
@@ -166,6 +167,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         limits=CrawlLimits(site.limits.listings, site.limits.products),
         budget=budget_of(site),
         reader=Reader(site),
+        ways={} if site.routes else {kind: route(site.wishes, kind, "") for kind in Kind},
     )
 
 

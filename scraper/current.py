@@ -71,7 +71,7 @@ def _spare_the_collector() -> None:
     objects, as Python does by default, took 40 us a page."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(50_000, 20, 20)
 
 
 def close() -> None:
