@@ -31,7 +31,6 @@ from tests.browser import need_chromium
 MODULE = called.__name__
 
 
-
 @pytest.fixture
 def shop(
     calling: Settings, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
