@@ -110,8 +110,9 @@ class Trips:
                     return await self._agreed(page, visit, visit.last, doubts)
                 raise self._faulty(page, visit) from None
             visit.tried.add(via.proxy.id)
+            met: Fetched | FetchError
             try:
-                fetched = await get(via)
+                met = fetched = await get(via)
             except DeferredError as deferred:
                 if not visit.told:
                     raise
@@ -122,6 +123,7 @@ class Trips:
                     self._pool.asked(via, page.host)
                 if signal is ProxySignal.NEUTRAL:
                     raise
+                met = error
                 visit.last = error if error.outcome is not Outcome.PROXY_FAILED else visit.last
                 visit.blocked = signal is ProxySignal.BLOCKED
                 visit.told.append(_said(via, str(error)))
@@ -138,11 +140,11 @@ class Trips:
                 visit.blocked = block is not None
                 visit.told.append(_said(via, str(block) if block else f"the answer was {fetched.status}"))
             await self._note(page, via, signal, doubts)
-            if visit.last is not None and final(visit.last):
+            if final(met):
                 self._doubts.pop(page.id, None)
-                if isinstance(visit.last, FetchError):
-                    raise visit.last
-                return visit.last
+                if isinstance(met, FetchError):
+                    raise met
+                return met
             enough = AGREE if (above or alone) and visit.blocked else self._enough(page.host)
             if len(doubts) >= enough and visit.last is not None:
                 return await self._agreed(page, visit, visit.last, doubts)
