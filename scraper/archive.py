@@ -129,16 +129,22 @@ class Archive:
         self.lost = 0
 
     def spool(self) -> Spool | None:
-        """For a batch that is going to need one; None where there is no place to keep pages."""
+        """For a batch that is going to need one for a page. None where there is no place to keep it: it counts as lost."""
         if self._objects is None and not self._unusable:
             self._open()
-        return None if self._unusable else Spool(self._folder)
+        if self._unusable:
+            self.lost += 1
+            return None
+        return Spool(self._folder)
 
     async def add(
         self, spool: Spool, page: LeasedPage, fetched: Fetched, site_id: int, use: ArchiveUse
     ) -> Spooled | None:
         """Puts a good answer aside, and waits where much of the batch is in memory. None where it is not wanted."""
-        if spool.failed or not use.wants(page.kind):
+        if not use.wants(page.kind):
+            return None
+        if spool.failed:
+            self.lost += 1
             return None
         spooled = spool.add(page, fetched, site_id, changed_only=use.answers == "changed")
         if spool.waiting_bytes >= WAITING_BYTES:

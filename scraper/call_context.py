@@ -52,8 +52,8 @@ class CallContexts:
         self._making = threading.Lock()
 
     def of(self, options: Options, connection: sa.Connection) -> CallContext:
-        """From any thread. Raises `FunctionRefusedError` for options that make no sense, and for a site that is not there or
-        is paused."""
+        """From any thread. Raises `FunctionRefusedError` for options that make no sense, for a site that is not there or is
+        paused, and for proxies where this worker has no list of them."""
         with self._making:
             return self._of(options, connection)
 
@@ -75,6 +75,8 @@ class CallContexts:
         return self._made.get(key) or self._keep(key, self._of_site(options, connection))
 
     def _keep(self, key: object, made: CallContext) -> CallContext:
+        if made.need is not None and self._settings.proxy_list is None:  # to wait for a proxy would be in vain
+            raise FunctionRefusedError("it is to go through proxies, and this worker has no PROXY_LIST (mend: set it)")
         while len(self._made) >= CONTEXTS_MAX:
             del self._made[next(iter(self._made))]
         return self._made.setdefault(key, made)

@@ -100,7 +100,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 "a request outside of any call: nothing says how it is to be made (mend: make it in the function)"
             )
         try:
-            check(request, proxied=by.context.need is not None)
+            check(request)
             if by.context.need is None:
                 return await self._got(request, by, None)
             return await self._proxied(request, by)
@@ -108,32 +108,46 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             raise as_httpx(error, request) from error
 
     async def _proxied(self, request: httpx.Request, by: Asker) -> httpx.Response:
-        """Through one proxy after the other, as pages go (`scraper.proxy_trips`)."""
+        """Through one proxy after the other, as pages go (`scraper.proxy_trips`). A POST that has left is not sent again: who
+        knows what it has done (RFC 9110 9.2.2)? Another proxy is asked only after one that has passed nothing on."""
         need, loop = by.context.need, asyncio.get_running_loop()
         assert need is not None
         url, latest = str(request.url), loop.time() + PATIENCE_S
         page = LeasedPage(-next(self._numbers), 0, url, Kind.PRODUCT, host_of(url), 0, 0, 0, by.urgency)
         answers: list[httpx.Response] = []
+        left = False
+
+        def leaves() -> None:
+            nonlocal left
+            left = True
 
         async def get(via: Via) -> Fetched:
-            began = loop.time()
-            answers.append(response := await self._got(request, by, via))
+            nonlocal left
+            began, left = loop.time(), False
+            answers.append(response := await self._got(request, by, via, leaves))
             headers = headers_dict(response.headers.raw)
             return Fetched(url, response.status_code, headers, response.content, loop.time() - began)
 
+        def final(met: Fetched | FetchError) -> bool:
+            passed_on = left and (isinstance(met, Fetched) or met.signal is None)
+            return request.method != "GET" and passed_on
+
         while True:
             try:
-                await self._trips.fetch(page, need, get, block_of=by.context.block_of)
+                await self._trips.fetch(page, need, get, block_of=by.context.block_of, final=final)
                 return answers[-1]
             except NoProxyError as none:
                 if loop.time() + none.delay_s > latest:
                     raise FetchError(Outcome.NO_PROXY, none.reason, url=url) from None
                 with by.clock.still():
-                    await asyncio.sleep(none.delay_s)
+                    await asyncio.sleep(min(none.delay_s, PAUSE_MAX_S))  # the list may have another one sooner
             except DeferredError as away:  # Redis does not answer
                 await self._wait(by, away.delay_s, latest, f"no proxy within {PATIENCE_S:g} s", url)
 
-    async def _got(self, request: httpx.Request, by: Asker, via: Via | None) -> httpx.Response:
+    async def _got(
+        self, request: httpx.Request, by: Asker, via: Via | None, leaves: Callable[[], None] = lambda: None
+    ) -> httpx.Response:
+        """`leaves` is called when the request itself does."""
         url, context = str(request.url), by.context
         gate = self.gates.of(host_of(url))
         gate.pending += 1
@@ -141,6 +155,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             await self.heed_robots(url, gate, by, via)
             await self.in_turn(gate, by, lambda latest: gate.enter(latest, by.urgency))
             began = asyncio.get_running_loop().time()
+            leaves()
 
             async def again() -> None:
                 await self.in_turn(gate, by, lambda latest: gate.another(latest, by.urgency))

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, overload
 
 from scraper.errors import CallError, CallTimeoutError, FunctionRefusedError, ServerUnavailableError
 
@@ -41,6 +41,21 @@ ASK_S = 2.0
 T = TypeVar("T")
 
 
+class _Options(TypedDict, total=False):
+    """Those of `Client.map` that say nothing of the type of what it gives."""
+
+    queue: str
+    region: str | None
+    return_exceptions: bool
+    timeout_s: float | None
+    input_timeout_s: float | None
+    site: str | None
+    proxy: str | None
+    rate: str | None
+    concurrency: int | None
+    priority: str
+
+
 class Client:
     """Calls functions on the workers that the environment's settings lead to (DATABASE_URL, REDIS_URL, BROKER_URL).
 
@@ -57,39 +72,11 @@ class Client:
 
     @overload
     def map(
-        self,
-        function: str,
-        inputs: Iterable[Any],
-        *,
-        queue: str = ...,
-        region: str | None = ...,
-        ordered: Literal[True] = ...,
-        return_exceptions: bool = ...,
-        timeout_s: float | None = ...,
-        input_timeout_s: float | None = ...,
-        site: str | None = ...,
-        proxy: str | None = ...,
-        rate: str | None = ...,
-        concurrency: int | None = ...,
-        priority: str = ...,
+        self, function: str, inputs: Iterable[Any], *, ordered: Literal[True] = ..., **options: Unpack[_Options]
     ) -> Call[Any]: ...
     @overload
     def map(
-        self,
-        function: str,
-        inputs: Iterable[Any],
-        *,
-        queue: str = ...,
-        region: str | None = ...,
-        ordered: Literal[False],
-        return_exceptions: bool = ...,
-        timeout_s: float | None = ...,
-        input_timeout_s: float | None = ...,
-        site: str | None = ...,
-        proxy: str | None = ...,
-        rate: str | None = ...,
-        concurrency: int | None = ...,
-        priority: str = ...,
+        self, function: str, inputs: Iterable[Any], *, ordered: Literal[False], **options: Unpack[_Options]
     ) -> Call[tuple[int, Any]]: ...
     def map(
         self,

@@ -60,7 +60,7 @@ def _meters() -> WorkerMeters | None:
 def _serve(worker: Worker, meters: WorkerMeters) -> None:
     from scraper import targets
 
-    meters.watch(batches=lambda: worker.batches, silent_s=lambda: worker.silent_s)
+    meters.watch(batches=lambda: worker.batches, silent_s=lambda: worker.silent_s, archived=lambda: worker.archived)
     target = targets.serve_worker(settings.load(), meters.registry)
     if target is not None:
         _targets[os.getpid()] = target

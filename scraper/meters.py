@@ -6,12 +6,14 @@ hosts is in PostgreSQL and Redis, and is exported once for the whole fleet (`scr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
 
 from scraper.domain import Outcome
 
@@ -63,10 +65,17 @@ class WorkerMeters:
         self._of_pages: dict[tuple[str, str, Outcome], Counter] = {}
         self._of_fetches: dict[str, Histogram] = {}
 
-    def watch(self, *, batches: Callable[[], float], silent_s: Callable[[], float]) -> None:
+    def watch(
+        self,
+        *,
+        batches: Callable[[], float],
+        silent_s: Callable[[], float],
+        archived: Callable[[], tuple[int, int]],
+    ) -> None:
         """What is read when somebody asks, from the thread that answers."""
         self._under_way.set_function(batches)
         self._silent.set_function(silent_s)
+        self.registry.register(_Archived(archived))
 
     def page(self, site: str, queue: str, outcome: Outcome) -> None:
         key = (site, queue, outcome)
@@ -87,3 +96,20 @@ class WorkerMeters:
     def group(self, pages: int, seconds: float) -> None:
         self._store.observe(seconds)
         self._stored.inc(pages)
+
+
+class _Archived(Collector):
+    """Counted where it happens, read when somebody asks."""
+
+    def __init__(self, archived: Callable[[], tuple[int, int]]) -> None:
+        self._archived = archived
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(
+            "scraper_worker_archived_pages",
+            "Good answers of sites with `archive`, by whether they could be kept",
+            labels=["result"],
+        )
+        for result, pages in zip(("stored", "lost"), self._archived(), strict=True):
+            family.add_metric([result], pages)
+        yield family

@@ -47,6 +47,7 @@ _NOT_SENT = frozenset({Outcome.ROBOTS_DISALLOWED, Outcome.ROBOTS_UNAVAILABLE, Ou
 T = TypeVar("T")
 Get = Callable[[Via], Awaitable[Fetched]]
 BlockOf = Callable[[Fetched], Block | None]
+Final = Callable[[Fetched | FetchError], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,20 @@ class Trips:
         self._suspected: OrderedDict[int, dict[str, Via]] = OrderedDict()
 
     async def fetch(
-        self, page: LeasedPage, need: Need, get: Get, *, block_of: BlockOf, above: bool = False, alone: bool = False
+        self,
+        page: LeasedPage,
+        need: Need,
+        get: Get,
+        *,
+        block_of: BlockOf,
+        above: bool = False,
+        alone: bool = False,
+        final: Final = lambda _: False,
     ) -> Fetched:
         """The page by `get`, through one proxy after the other. Raises what `get` raises where that is not a proxy's
         fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`. `above`: a page that is blocked has another way to
         go, so nobody waits for certainty whether it or its proxies are meant. `alone`: its host serves others by a cheaper
-        way, so it is the page that is meant."""
+        way, so it is the page that is meant. `final`: what no other proxy is asked after, whoever is to blame."""
         doubts = self._doubts.get(page.id, {})
         suspected = self._suspected.get(page.id, {})
         visit = _Visit(monotonic(), {*doubts, *suspected}, above, alone)
@@ -101,8 +110,9 @@ class Trips:
                     return await self._agreed(page, visit, visit.last, doubts)
                 raise self._faulty(page, visit) from None
             visit.tried.add(via.proxy.id)
+            met: Fetched | FetchError
             try:
-                fetched = await get(via)
+                met = fetched = await get(via)
             except DeferredError as deferred:
                 if not visit.told:
                     raise
@@ -113,6 +123,7 @@ class Trips:
                     self._pool.asked(via, page.host)
                 if signal is ProxySignal.NEUTRAL:
                     raise
+                met = error
                 visit.last = error if error.outcome is not Outcome.PROXY_FAILED else visit.last
                 visit.blocked = signal is ProxySignal.BLOCKED
                 visit.told.append(_said(via, str(error)))
@@ -129,6 +140,11 @@ class Trips:
                 visit.blocked = block is not None
                 visit.told.append(_said(via, str(block) if block else f"the answer was {fetched.status}"))
             await self._note(page, via, signal, doubts)
+            if final(met):
+                self._doubts.pop(page.id, None)
+                if isinstance(met, FetchError):
+                    raise met
+                return met
             enough = AGREE if (above or alone) and visit.blocked else self._enough(page.host)
             if len(doubts) >= enough and visit.last is not None:
                 return await self._agreed(page, visit, visit.last, doubts)

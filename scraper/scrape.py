@@ -297,13 +297,14 @@ class Scraper:
     async def _put_aside(
         self, batch: Batch, page: LeasedPage, fetched: Fetched, context: CrawlContext
     ) -> Spooled | None:
-        if self._archive is None or context.site.archive is None:
+        use = context.site.archive
+        if self._archive is None or use is None or not use.wants(page.kind):
             return None
         if batch.spool is None:
             batch.spool = self._archive.spool()
         if batch.spool is None:
             return None
-        return await self._archive.add(batch.spool, page, fetched, context.site_id, context.site.archive)
+        return await self._archive.add(batch.spool, page, fetched, context.site_id, use)
 
     def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip) -> Tried:
         with self._telling.extract(page):

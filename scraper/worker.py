@@ -218,6 +218,11 @@ class Worker:
         return True
 
     @property
+    def archived(self) -> tuple[int, int]:
+        """Pages that this process has archived, and those it could not."""
+        return self._archive.stored, self._archive.lost
+
+    @property
     def batches(self) -> int:
         """Batches under way."""
         return len(self._batches)

@@ -89,6 +89,14 @@ async def posts(client: httpx.AsyncClient, url: str) -> list[Any]:
     return [answer.status_code, answer.json()["latency_ms"]]
 
 
+async def orders(client: httpx.AsyncClient, given: list[Any]) -> str:
+    """Posts once; gives back what came."""
+    url, content = given
+    answer = await client.post(url, content=content)
+    answer.raise_for_status()
+    return answer.text
+
+
 async def puts(client: httpx.AsyncClient, url: str) -> int:
     return (await client.put(url, json={})).status_code
 

@@ -35,11 +35,14 @@ class Hit:
     peer: str
     target: str
     headers: dict[str, str]
+    method: str = "GET"
+    body: bytes = b""
 
 
 @dataclass
 class TestProxy:
-    """`mode`: good, slow (a second more), hang (never answers), 502 and 403 (its answer to everything), closed."""
+    """`mode`: good, slow (a second more), hang (never answers), 502 and 403 (its answer to everything), closed, cut (passes a
+    request on, and breaks off before the answer)."""
 
     __test__ = False
 
@@ -159,9 +162,10 @@ class Field(Threaded):
     async def _shop(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer = str(writer.get_extra_info("peername")[0])
         while True:
-            target, headers = _head(await reader.readuntil(b"\r\n\r\n"))[1:]
-            self.hits.append(Hit(time.monotonic(), peer, target, headers))
-            writer.write(self._answer(target, peer, headers))
+            method, target, headers = _head(await reader.readuntil(b"\r\n\r\n"))
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            self.hits.append(Hit(time.monotonic(), peer, target, headers, method, body))
+            writer.write(_raw(body) if method == "POST" else self._answer(target, peer, headers))
             await writer.drain()
 
     async def _proxy(self, proxy: TestProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -174,6 +178,7 @@ class Field(Threaded):
         while True:
             raw = await reader.readuntil(b"\r\n\r\n")
             method, target, headers = _head(raw)
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
             proxy.asked.append(f"{method} {target}")
             token = base64.b64encode(f"{proxy.user}{proxy.number}:{proxy.password}".encode()).decode()
             if proxy.user and headers.get("proxy-authorization") != f"Basic {token}":
@@ -187,17 +192,22 @@ class Field(Threaded):
                 await _pipe(proxy, (reader, writer), there)
                 return
             else:
-                await self._forward(proxy, raw, target, writer)
+                await self._forward(proxy, raw, body, target, writer)
+                if proxy.mode == "cut":
+                    return
 
-    async def _forward(self, proxy: TestProxy, raw: bytes, url: str, writer: asyncio.StreamWriter) -> None:
+    async def _forward(self, proxy: TestProxy, raw: bytes, body: bytes, url: str, writer: asyncio.StreamWriter) -> None:
         if proxy.mode == "slow":
             await asyncio.sleep(1.0)
         parts = urlsplit(url)
         there, back = await asyncio.open_connection(parts.hostname, parts.port, local_addr=(proxy.address, 0))
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         lines = [line for line in raw.split(b"\r\n")[1:] if not line.lower().startswith(b"proxy-")]
-        back.write(f"GET {target} HTTP/1.1\r\n".encode() + b"\r\n".join(lines))
+        back.write(raw.split(b" ", 1)[0] + f" {target} HTTP/1.1\r\n".encode() + b"\r\n".join(lines) + body)
         head = await there.readuntil(b"\r\n\r\n")
+        if proxy.mode == "cut":
+            back.close()
+            return
         length = int(_lines(head)["content-length"])
         writer.write(head + await there.readexactly(length))
         back.close()
@@ -240,6 +250,8 @@ async def _pipe(
     async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await source.read(65_536):
+                if proxy.mode == "cut" and source is there[0]:
+                    break
                 if proxy.mode == "slow":
                     await asyncio.sleep(0.2)
                 sink.write(data)

@@ -46,9 +46,7 @@ def accounts(settings: Settings, name: str | None) -> list[dict[str, Any]]:
         known = [one for one in logins.known_accounts(client) if one not in names]
         standings = {one: logins.read_now(client, *one) for one in [*names, *known] if name in (None, one[0])}
         found = [
-            _told(*one, one in names, standing)
-            for one, standing in standings.items()
-            if one in names or standing.generation or standing.failures
+            _told(*one, one in names, standing) for one, standing in standings.items() if one in names or standing.known
         ]
     if name is not None and not found:
         _site(settings, name)
@@ -93,21 +91,11 @@ def print_attempts(told: list[dict[str, Any]]) -> None:
 
 
 def _told(site: str, account: str, listed: bool, standing: Standing) -> dict[str, Any]:
-    if standing.quarantined:
-        state = "quarantine"
-    elif standing.locked_s:
-        state = "logging in"
-    elif standing.rest_s:
-        state = "resting"
-    elif standing.generation:
-        state = "logged in"
-    else:
-        state = "not yet"
     return {
         "site": site,
         "account": account,
         "listed": listed,
-        "state": state,
+        "state": standing.state,
         "age_s": None if standing.age_s is None else round(standing.age_s, 1),
         "expires_in_s": None if standing.expires_in_s is None else round(standing.expires_in_s, 1),
         "seen_working": standing.proven,

@@ -1,4 +1,5 @@
-"""What PostgreSQL knows of the fleet, as metrics: queues, leases, dead pages, fresh sites, crawls and what they came to."""
+"""What PostgreSQL knows of the fleet, as metrics: queues, leases, dead pages, fresh sites, crawls and what they came to,
+consumers of the feed, the archive."""
 
 from __future__ import annotations
 
@@ -19,6 +20,8 @@ from scraper.stores.state import QueueState
 LATE_IDS = 50  # a row may be committed after one with a higher id
 CRAWLS_MAX = 10_000
 READ_MS = 20_000
+CONSUMERS_MAX = 500
+BEHIND_MAX = 10_000  # changes after a consumer's position that are looked at: 5 ms
 
 STATUSES = [status for status in Status if status.final]
 ENDINGS = [status for status in CrawlStatus if not status.active]
@@ -33,6 +36,24 @@ SELECT c.id, s.name AS site, c.status, c.fetches, c.retries, c.links_cut, c.ok, 
 
 DEFINITIONS = sa.text("""
 SELECT definition_hash, definition FROM sites WHERE enabled AND definition_hash <> ALL (:known)
+""")
+
+
+CONSUMERS = sa.text("""
+SELECT c.name, c.site, f.trimmed > c.position AS expired, unread.changes,
+       coalesce(EXTRACT(EPOCH FROM now() - (SELECT at FROM changes WHERE id > c.position ORDER BY id LIMIT 1)), 0) AS age_s
+  FROM consumers c CROSS JOIN feed f LEFT JOIN sites s ON s.name = c.site
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS changes
+         FROM (SELECT site_id FROM changes WHERE id > c.position ORDER BY id LIMIT :most) AS next
+        WHERE c.site = '' OR next.site_id = s.id) AS unread
+ ORDER BY c.name, c.site LIMIT :consumers
+""")
+
+# Announced, and neither stored nor swept: longer ago than a worker takes. By the index of segments without pages.
+UNFINISHED = sa.text("""
+SELECT count(*) FROM archive_segments
+ WHERE pages = 0 AND stored_at IS NULL AND doomed_at IS NULL AND created_at < now() - interval '10 minutes'
 """)
 
 
@@ -58,6 +79,8 @@ class Postgres:
                 *_sites(connection),
                 *_dead(connection),
                 *_active(connection),
+                *_consumers(connection),
+                *_archive(connection),
                 *self._counters(connection),
             ]
 
@@ -173,6 +196,33 @@ def _active(connection: sa.Connection) -> list[Metric]:
     for phase, count in phases.items():
         active.add_metric([phase], count)
     return [active, pages]
+
+
+def _consumers(connection: sa.Connection) -> list[Metric]:
+    labels = ["consumer", "site"]
+    behind = gauge(
+        "scraper_consumer_behind_changes", f"Changes that a consumer has yet to read, {BEHIND_MAX} at the most", labels
+    )
+    age = gauge(
+        "scraper_consumer_position_age_seconds",
+        "Since the first change after a consumer's position was made, of whatever site; 0: there is none",
+        labels,
+    )
+    expired = gauge("scraper_consumer_expired", "Whether changes were forgotten before a consumer read them", labels)
+    for row in connection.execute(CONSUMERS, {"most": BEHIND_MAX, "consumers": CONSUMERS_MAX}):
+        behind.add_metric([row.name, row.site], row.changes)
+        age.add_metric([row.name, row.site], float(row.age_s))
+        expired.add_metric([row.name, row.site], row.expired)
+    return [behind, age, expired]
+
+
+def _archive(connection: sa.Connection) -> list[Metric]:
+    unfinished = gauge(
+        "scraper_archive_unfinished_segments",
+        "Segments of the archive that a worker began and did not store: it was killed, or could not. Swept after a day",
+    )
+    unfinished.add_metric([], connection.execute(UNFINISHED).scalar_one())
+    return [unfinished]
 
 
 def _labels(name: str, sites: Sequence[str]) -> list[Labels]:

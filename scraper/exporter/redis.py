@@ -1,4 +1,5 @@
-"""What Redis knows of the fleet, as metrics: hosts that rest or are slowed, proxies. Names only few hosts, and no proxy."""
+"""What Redis knows of the fleet, as metrics: hosts that rest or are slowed, proxies, accounts. Names only few hosts, no proxy
+and no account."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from redis import Redis
 from scraper.exporter.counters import Growing, Labels
 from scraper.exporter.postgres import counter, gauge
 from scraper.policy.proxies import Health
-from scraper.stores import hosts, proxies, proxy_file
+from scraper.stores import hosts, logins, proxies, proxy_file
 
 HOSTS_NAMED = 20  # of thousands: those that rest longest, and those that are slowed most
 STATES = ("free", "quarantine", "dead")
@@ -24,7 +25,7 @@ class RedisState:
         self._requests = Growing()
 
     def read(self) -> list[Metric]:
-        return [*self._hosts(), *self._proxies()]
+        return [*self._hosts(), *self._proxies(), *self._accounts()]
 
     def _hosts(self) -> list[Metric]:
         troubled = gauge("scraper_hosts_troubled", "Hosts that rest, or are slowed below their budget", ["state"])
@@ -80,6 +81,14 @@ class RedisState:
             ["pool", "result"], self._requests,
         )  # fmt: skip
         return [by_state, pairs, requests]
+
+    def _accounts(self) -> list[Metric]:
+        accounts = gauge("scraper_accounts", "Accounts of sites with a login, by how they stand", ["site", "state"])
+        found = Counter((site, one.state) for (site, _), one in logins.read_all(self._client).items() if one.known)
+        for site in sorted({site for site, _ in found}):
+            for state in logins.STATES:
+                accounts.add_metric([site, state.replace(" ", "_")], found[site, state])
+        return [accounts]
 
 
 def _results(pool: str, health: Health) -> dict[Labels, float]:

@@ -48,7 +48,7 @@ class Hops:
         """Its answer, whatever the status, unpacked. Raises FetchError alone, and what `again` raises: that is awaited before
         a GET is sent a second time, since a kept-alive connection was closed. A POST is not: who knows what it has done
         (RFC 9110 9.2.2)."""
-        check(request, proxied=via is not None)
+        check(request)
         url = request.url
         if via is None and policy.proxied:
             raise RuntimeError("a request that is to go through a proxy would leave without one")
@@ -153,14 +153,12 @@ async def _content(request: httpx.Request) -> bytes:
     return content
 
 
-def check(request: httpx.Request, *, proxied: bool = False) -> None:
-    """Raises FetchError for what cannot be sent from here. Through proxies a request may be sent several times."""
+def check(request: httpx.Request) -> None:
+    """Raises FetchError for what cannot be sent from here."""
     if request.url.scheme not in ("http", "https") or not request.url.host:
         raise FetchError(Outcome.MALFORMED, "not an http or https URL with a host", url=str(request.url))
-    if request.method not in METHODS or (proxied and request.method != "GET"):
-        allowed = "GET" if proxied else " and ".join(METHODS)
-        through = "through proxies " if proxied else ""
-        told = f"{through}only {allowed} can be sent from here, not {request.method[:20]}"
+    if request.method not in METHODS:
+        told = f"only {' and '.join(METHODS)} can be sent from here, not {request.method[:20]}"
         raise FetchError(Outcome.MALFORMED, told, url=str(request.url))
 
 

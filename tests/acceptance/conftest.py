@@ -10,9 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from kombu import pools
 
+from scraper import celeryconfig
+from scraper import settings as settings_module
 from scraper.demo import definition
 from scraper.settings import Settings
+from tests import called
 from tests.acceptance.commands import Commands, commands
 
 
@@ -75,3 +79,28 @@ def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
     """The commands, with the test's own PostgreSQL database and Valkey."""
     with commands(tmp_path / "logs") as found:
         yield found
+
+
+@pytest.fixture
+def calling(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """The environment of callers of `tests.called` and workers alike; this process's Celery application speaks to the
+    test's broker."""
+    monkeypatch.setenv("SCRAPER_FUNCTIONS", called.__name__)
+    monkeypatch.setenv("SCRAPER_LEASE_S", "5")
+    monkeypatch.setenv("SCRAPER_STOP_S", "3")
+    settings_module.load.cache_clear()
+    settings = settings_module.load()
+    from scraper.celery import app
+
+    before = {name: app.conf[name] for name in ("broker_url", "broker_transport_options")}
+
+    def use(**conf: Any) -> None:
+        app.conf.update(conf)
+        pools.reset()
+        app._pool = None
+        app.amqp._producer_pool = None
+
+    options = celeryconfig._RABBITMQ if settings.broker_is_amqp else celeryconfig._REDIS
+    use(broker_url=settings.celery_broker_url, broker_transport_options=options)
+    yield settings
+    use(**before)

@@ -12,9 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
+from scraper.client import Client
 from scraper.domain import Message
 from scraper.settings import Settings
-from tests import rabbitmq
+from tests import called, rabbitmq
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_processes import assert_quiet, said
@@ -83,3 +84,22 @@ def test_rabbitmq_is_killed_in_mid_crawl(
     assert all(each.poll() is None for each in processes)
     for process in processes:
         assert_quiet(run, process)
+
+
+def test_rabbitmq_is_killed_in_mid_call(
+    own_node: rabbitmq.Node, calling: Settings, run: Commands, tmp_path: Path
+) -> None:
+    """A call's messages are gone with it, but for those that the worker has taken: their inputs are sent again."""
+    worker = run.worker("datacenter", "-c", "1", "--prefetch-multiplier", "1")
+    run.until_ready(worker)
+    there = tmp_path / "there"
+    call = Client().map(f"{called.__name__}:when_there", [[n, str(there)] for n in range(500)], timeout_s=120)
+    until(lambda: call.messages == 10, 10)
+    own_node.down(signal.SIGKILL)
+    until(lambda: said(run, worker, "the broker is away"), 30)
+    own_node.up()
+    until(lambda: said(run, worker, "the broker is back"), 30)
+    there.touch()
+    assert [value for value, _ in call] == list(range(500))
+    assert call.messages > 10
+    assert_quiet(run, worker)

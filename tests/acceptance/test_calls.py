@@ -18,9 +18,7 @@ from typing import Any
 import pytest
 import redis
 import sqlalchemy as sa
-from kombu import pools
 
-from scraper import settings as settings_module
 from scraper.client import CallError, CallTimeoutError, Client, FunctionRefusedError, ServerUnavailableError
 from scraper.settings import Settings
 from scraper.sites import loader
@@ -30,31 +28,7 @@ from tests.acceptance.commands import BIN, ROOT, Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import need_chromium
 
-MODULE = "tests.called"
-LEASE_S = "5"
-
-
-@pytest.fixture
-def calling(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    """The environment of callers and workers alike; this process's Celery application speaks to the test's broker."""
-    monkeypatch.setenv("SCRAPER_FUNCTIONS", MODULE)
-    monkeypatch.setenv("SCRAPER_LEASE_S", LEASE_S)
-    monkeypatch.setenv("SCRAPER_STOP_S", "3")
-    settings_module.load.cache_clear()
-    settings = settings_module.load()
-    from scraper.celery import app
-
-    before = app.conf.broker_url
-
-    def use(url: str) -> None:
-        app.conf.broker_url = url
-        pools.reset()
-        app._pool = None
-        app.amqp._producer_pool = None
-
-    use(settings.celery_broker_url)
-    yield settings
-    use(before)
+MODULE = called.__name__
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import json
 import re
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scraper.policy.budget import Budget
 from scraper.settings import Settings
+from scraper.stores.logins import LoginStore
 from scraper.stores.proxies import ProxyHealth, Tally
 from scraper.stores.throttle import Throttle
 from tests import promql
@@ -83,7 +85,7 @@ def without_variables(expression: str) -> str:
 
 
 async def trouble(settings: Settings) -> None:
-    """A host that rests, and proxies, one of which rests for it."""
+    """A host that rests, and proxies, one of which rests for it; an account that is about to log in."""
     async with aredis.Redis.from_url(settings.valkey_url) as client:
         throttle = Throttle(client, "test")
         await throttle.reserve("slow.example", Budget(0.1, 2, 1), slots=1, share=1, inflight=0)
@@ -93,6 +95,7 @@ async def trouble(settings: Settings) -> None:
             "slow.example", {"residential-de-aa": Tally(5, 4, 1, 2.0), "residential-de-bb": Tally(1, 1)}
         )
         await health.strike("slow.example", "residential-de-aa", "blocked", 600)
+        await LoginStore(client).begin("shop", "ann", "t", seen=0, lock_s=600, every_s=0, marks=["k:s"])
 
 
 def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
@@ -141,10 +144,13 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
     assert tried == first["fetches"]
     assert sum(value(each, "scraper_worker_fetch_seconds_count") for each in map(_plain, own)) == first["fetches"]
 
+    run.scraper("changes", shop.name, "--consumer", "lake", "--limit", "5")
     waits = open_crawl(engine, a_site(queue="nobody"))
     add(engine, [new_page(waits, url, queue="nobody") for url in urls(3)])
     until(lambda: "scraper_crawl_pages" in samples(scraped(exporter)), 30, every_s=0.5)
     until(lambda: value(scraped(exporter), "scraper_hosts_troubled", state="resting") == 1, 30, every_s=0.5)
+    left = first["products_new"] - 5
+    until(lambda: value(scraped(exporter), "scraper_consumer_behind_changes", consumer="lake") == left, 30, every_s=0.5)
     there = samples(scraped(exporter), *own)
     for expression in expressions():
         wanted = promql.asked(without_variables(expression))
@@ -173,6 +179,33 @@ def _after(address: str, site: str, fetches: int) -> dict[str, Metric] | None:
     aged = found["scraper_complete_crawl_age_seconds"].samples
     done = value(found, "scraper_fetches_total", site=site) == fetches and aged
     return found if done and value(found, "scraper_crawls_ended_total", status="completed") == 1 else None
+
+
+def test_pages_that_could_not_be_archived_are_counted(
+    run: Commands, engine: sa.Engine, environment: Settings, tmp_path: Path, sample_shop: Callable[..., SampleShop]
+) -> None:
+    """One worker keeps all, the next one has a folder that is none."""
+    shop = sample_shop("--products", "12", changes={"queue: residential": "queue: datacenter"})
+    definition = environment.sites_dir / f"{shop.name}.yaml"
+    definition.write_text(definition.read_text() + "\narchive: true\n")
+    run.coordinator()
+    counted = []
+    for place in ("archive", "archive/file/archive"):
+        worker = run.worker("datacenter", env={"SCRAPER_METRICS_PORT": "0", "SCRAPER_ARCHIVE": str(tmp_path / place)})
+        run.until_ready(worker)
+        run.crawl(engine, shop.name, "--refetch")
+        ((target,),) = [json.loads(path.read_text()) for path in environment.targets_dir.glob("*.json")]
+        counted.append(until(partial(_archived, target["targets"][0], 12), 10))
+        assert run.end(worker) == 0
+        (tmp_path / "archive" / "file").touch()
+    assert counted == [(12, 0), (0, 12)]
+
+
+def _archived(address: str, pages: int) -> tuple[float, float] | None:
+    """Stored and lost, once they are so many."""
+    found = scraped(address)
+    stored, lost = (value(found, "scraper_worker_archived_pages_total", result=each) for each in ("stored", "lost"))
+    return (stored, lost) if stored + lost == pages else None
 
 
 def test_a_server_that_is_away_takes_its_metrics_with_it_and_not_the_target(

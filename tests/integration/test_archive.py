@@ -204,7 +204,7 @@ def test_nowhere_to_keep_pages_is_said_once(
     engine: sa.Engine, environment: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shop = Shop(engine, environment, a_site(archive=True))  # a PostgreSQL of one's own, and no SCRAPER_ARCHIVE
-    assert shop.archive.spool() is shop.archive.spool() is None
+    assert shop.archive.spool() is shop.archive.spool() is None and shop.archive.lost == 2
     assert capsys.readouterr().out.count("SCRAPER_ARCHIVE, a folder that all workers") == 1
     embedded = environment.model_copy(update={"database_url": None})
     assert embedded.archive_place == str(environment.home_dir / "archive")
