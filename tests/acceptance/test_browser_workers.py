@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -12,7 +13,7 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.browser import need_chromium
-from tests.js_shop import ForBrowsersOnly, JsShop
+from tests.js_shop import PRODUCT, ForBrowsersOnly, HungryShop, JsShop
 
 
 @pytest.fixture
@@ -78,6 +79,15 @@ def alive(pid: int) -> list[psutil.Process]:
     return found
 
 
+def oldest_browser(pid: int) -> psutil.Process:
+    found = []
+    for each in below(pid):
+        with suppress(psutil.Error):
+            if "chrom" in each.name():
+                found.append((each.create_time(), each.pid, each))
+    return min(found)[2]
+
+
 @pytest.mark.parametrize("word", ["is no program", "no Chromium on this machine"])
 def test_a_browser_worker_without_a_browser_says_so_and_ends(run: Commands, environment: Settings, word: str) -> None:
     env = {"SCRAPER_CHROMIUM": "/no/such/chromium"} if "program" in word else {"PATH": "/nowhere"}
@@ -101,3 +111,30 @@ def test_a_shop_that_blocks_is_crawled_by_a_browser_in_the_end(
         assert crawl["status"] == "completed", crawl
         assert_counted(engine, crawl)
         assert stored(engine) == shop.truth
+
+
+def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
+    run: Commands, environment: Settings, engine: sa.Engine
+) -> None:
+    need_chromium()
+    with HungryShop(products=8) as shop:
+        shop.open()
+        shop.hungry("p/3", 550, PRODUCT.replace("{", "{{").replace("}", "}}"))
+        text = shop.definition().replace("click: button.more", "click: button.more\n  wait: 30s")
+        (environment.sites_dir / "shop.yaml").write_text(text)
+        run.coordinator()
+        worker = run.worker("browser", env={"SCRAPER_BROWSER_PAGES": "2", "SCRAPER_BROWSER_MEMORY_MAX_MB": "800"})
+        run.until_ready(worker)
+        run.scraper("crawl", "shop")
+        until(lambda: "its processes have grown to" in run.log(worker), 60)
+        started, first = below(worker.pid), oldest_browser(worker.pid)
+        shop.done.set()
+        until(lambda: run.crawls("shop")[0]["status"] == "completed", 120, every_s=0.5)
+        assert_counted(engine, run.crawls("shop")[0])
+        assert stored(engine) == shop.truth
+        assert len(shop.asked_for("/filled?")) == 1, "the page that filled it was shown once"
+        assert run.log(worker).count("browser started") == 2
+        until(lambda: gone([first]), 15)
+        started += below(worker.pid)
+        assert run.end(worker) == 0
+        until(lambda: gone(started), 15)
