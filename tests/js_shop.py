@@ -127,6 +127,21 @@ def a_json(value: object) -> Answer:
     return Answer(json.dumps(value).encode(), kind="application/json")
 
 
+class Heard(OddShop):
+    """Keeps the heads of all requests: fields by their names in small letters, and `path`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads: list[dict[str, str]] = []
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        while not writer.transport.is_closing():
+            first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            self.heads.append({**fields, "path": first.split(" ")[1]})
+            await self._answer(first.split(" ")[1], writer, port)
+
+
 class Echo(OddShop):
     """Answers each document with the cookies and the token that its request had, and sets a cookie more."""
 

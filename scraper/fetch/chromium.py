@@ -36,7 +36,6 @@ ARGUMENTS = (
     "--dns-prefetch-disable",
     "--disable-domain-reliability",
     "--disable-client-side-phishing-detection",
-    "--disable-notifications",
     "--disable-speech-api",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its older name
@@ -52,6 +51,7 @@ _NO_NAMESPACES = (
 )
 _NO_SANDBOX = ("No usable sandbox", "Failed to move to new namespace")  # the latter: of some kinds, and not of all
 STEALTH_ARGUMENT = "--disable-blink-features=AutomationControlled"
+PLAIN_ARGUMENT = "--disable-notifications"  # which a page can see: everybody's browser has a `Notification`
 # The browser runs strangers' code: it is told no address, password or key that we were given.
 _ENVIRONMENT = (
     "PATH",
@@ -101,7 +101,7 @@ async def launch(playwright: Playwright, settings: Settings, proxy: str | None, 
         executable_path=program(settings),
         headless=True,
         chromium_sandbox=sandboxed(),
-        args=[*ARGUMENTS, STEALTH_ARGUMENT] if stealth else list(ARGUMENTS),
+        args=[*ARGUMENTS, STEALTH_ARGUMENT if stealth else PLAIN_ARGUMENT],
         proxy={"server": proxy} if proxy else None,
         env=_environment(os.environ),
         handle_sigint=False,  # how this process ends is decided elsewhere (`scraper.ending`)
