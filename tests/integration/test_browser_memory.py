@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -22,7 +23,8 @@ from tests.js_shop import HungryShop
 
 LIMIT_MB = 800
 LARGE_MB, FAR_TOO_LARGE_MB = 550, 1250  # above the limit, and below half as much again; above that
-UNTIL_DONE = Rendering(wait_for=".done", wait="20s")
+UNTIL_DONE = Rendering(wait_for=".done", wait="60s")
+PATIENT = replace(POLICY, page_timeout_s=60)
 
 
 @pytest.fixture
@@ -45,8 +47,8 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def fetched(b: Browsers, page_id: int, url: str, rendering: Rendering = UNTIL_DONE) -> Fetched:
-    async with b.slot(asyncio.get_running_loop().time() + 30, page_id):
-        return await b.fetch(url, POLICY, rendering, page_id=page_id)
+    async with b.slot(asyncio.get_running_loop().time() + 60, page_id):
+        return await b.fetch(url, PATIENT, rendering, page_id=page_id)
 
 
 def ended(running: _Running) -> bool:
