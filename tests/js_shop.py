@@ -117,10 +117,10 @@ class HungryShop(JsShop):
         writer.write(a_json({}).raw())
         await writer.drain()
 
-    def hungry(self, name: str, mb: int, page: str = "<!doctype html><h1>{}</h1>") -> str:
-        """A page at /NAME that fills so many MB, whatever else it is."""
+    def hungry(self, name: str, mb: int, page: str = "") -> str:
+        """A page at /NAME that fills so many MB, whatever else it shows: its name, unless `page` is given."""
         self.serve(f"/filled?{name}", a_json({}))
-        return self.serve(f"/{name}", (page.format(name) + HUNGRY % (mb, name)).encode())
+        return self.serve(f"/{name}", ((page or f"<!doctype html><h1>{name}</h1>") + HUNGRY % (mb, name)).encode())
 
 
 def a_json(value: object) -> Answer:

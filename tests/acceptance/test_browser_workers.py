@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.browser import need_chromium
-from tests.js_shop import PRODUCT, ForBrowsersOnly, HungryShop, JsShop
+from tests.js_shop import LISTING, ForBrowsersOnly, HungryShop, JsShop
 from tests.login_shop import PASSWORD, SESSION, ScriptedShop
 from tests.making import rows
 
@@ -122,7 +122,7 @@ def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
     need_chromium()
     with HungryShop(products=8) as shop:
         shop.open()
-        shop.hungry("p/3", 550, PRODUCT.replace("{", "{{").replace("}", "}}"))
+        shop.hungry("all", 550, LISTING)
         text = shop.definition().replace("click: button.more", "click: button.more\n  wait: 30s")
         (environment.sites_dir / "shop.yaml").write_text(text)
         run.coordinator()
@@ -135,8 +135,8 @@ def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
         until(lambda: run.crawls("shop")[0]["status"] == "completed", 120, every_s=0.5)
         assert_counted(engine, run.crawls("shop")[0])
         assert stored(engine) == shop.truth
-        assert len(shop.asked_for("/filled?")) == 1, "the page that filled it was shown once"
-        assert run.log(worker).count("browser started") == 2
+        assert len(shop.asked_for("/filled?")) == 1, "the listing that filled it was shown once"
+        assert run.log(worker).count("browser started") == 2, "all products are another one's"
         until(lambda: gone([first]), 15)
         started += below(worker.pid)
         assert run.end(worker) == 0

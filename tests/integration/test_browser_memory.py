@@ -87,7 +87,7 @@ def test_one_far_too_large_is_killed_and_only_the_page_that_fills_it_is_charged(
         await opened(shop, "small")
         (old,) = b._all
         assert [type(each) for each in await asyncio.gather(*pages, return_exceptions=True)] == [DeferredError] * 2
-        assert ended(old)
+        await until(lambda: ended(old))
         shop.done.set()
         page = await fetched(b, 2, small)
         assert page.status == 200 and b'class="done"' in page.body, "whoever was beside it goes on"
