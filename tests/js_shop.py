@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 
 from tests.odd_shop import Answer, OddShop
@@ -45,6 +46,14 @@ fetch('/api/product/' + location.pathname.split('/').pop()).then(r => r.json()).
   document.querySelector('h1').textContent = one.name;
   document.querySelector('.price').textContent = one.price + ' €';
 });</script></body></html>"""
+
+# Fills real memory, says so, and is done when the shop lets it.
+HUNGRY = """<script>
+const kept = [];
+for (let mb = 0; mb < %d; mb += 50) kept.push(new Uint8Array(50 << 20).fill(1));
+fetch('/filled?%s').then(() => fetch('/until')).then(() => {
+  document.body.append(Object.assign(document.createElement('p'), {className: 'done', textContent: kept.length})); });
+</script>"""
 
 
 class JsShop(OddShop):
@@ -91,8 +100,46 @@ product:
         return [target for _, _, target in self.requests if word in target]
 
 
+class HungryShop(JsShop):
+    """Has pages that fill memory, each for as long as `done` is not set. They ask for /filled?NAME when they have."""
+
+    def __init__(self, products: int = 20) -> None:
+        super().__init__(products)
+        self.done = threading.Event()
+
+    def open(self) -> str:
+        self.serve("/until", self._until)
+        return super().open()
+
+    async def _until(self, writer: asyncio.StreamWriter) -> None:
+        while not self.done.is_set():
+            await asyncio.sleep(0.05)
+        writer.write(a_json({}).raw())
+        await writer.drain()
+
+    def hungry(self, name: str, mb: int, page: str = "") -> str:
+        """A page at /NAME that fills so many MB, whatever else it shows: its name, unless `page` is given."""
+        self.serve(f"/filled?{name}", a_json({}))
+        return self.serve(f"/{name}", ((page or f"<!doctype html><h1>{name}</h1>") + HUNGRY % (mb, name)).encode())
+
+
 def a_json(value: object) -> Answer:
     return Answer(json.dumps(value).encode(), kind="application/json")
+
+
+class Heard(OddShop):
+    """Keeps the heads of all requests: fields by their names in small letters, and `path`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads: list[dict[str, str]] = []
+
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        while not writer.transport.is_closing():
+            first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            self.heads.append({**fields, "path": first.split(" ")[1]})
+            await self._answer(first.split(" ")[1], writer, port)
 
 
 class Echo(OddShop):

@@ -2,6 +2,7 @@
 
 Logged-out pages answer 200 with the login form (`style` "page"), or redirect to it ("redirect"). A session ends after `lasts`
 pages (0: never), whatever it is: then it is one expiry, and the shop counts it. `logins` and `refused` are what it saw.
+`ScriptedShop` draws its prices by script, which asks for them with the session's cookie, and sets a cookie of its own.
 A second port is a foreign host: `foreign` holds the heads of all requests that it got.
 """
 
@@ -13,6 +14,7 @@ import secrets
 import ssl
 import time
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.odd_shop import Answer, listing, product
@@ -212,3 +214,34 @@ class LoginShop(Threaded):
             self.foreign.append(head)
             writer.write(Answer(b"<h1>got you</h1>").raw())
             await writer.drain()
+
+
+PRICE = """<p class="price"></p><script>
+document.cookie = 'drawn=1; path=/';
+fetch('/api/price/%s').then(async got => {
+  if (got.ok) document.querySelector('.price').textContent = (await got.json()).price;
+  else document.body.innerHTML = '<form id="login"></form>';
+});</script>"""
+
+
+class ScriptedShop(LoginShop):
+    """`cookies`: the names of those that came with each page shown to somebody."""
+
+    def __init__(self, products: int = 40, **options: Any) -> None:
+        super().__init__(products, **options)
+        self.cookies: list[set[str]] = []
+
+    def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str) -> Answer:
+        answer = super()._answer(method, target, headers, body, peer)
+        path, _, number = urlsplit(target).path.rpartition("/")
+        if answer.status != 200 or b"id=login" in answer.body:
+            return answer
+        if path == "/api/price":
+            return Answer(json.dumps({"price": f"{number}.50 €"}).encode(), kind=JSON)
+        if path == "/p":
+            self.cookies.append({pair.partition("=")[0] for pair in headers.get("cookie", "").split("; ")})
+            page = product(
+                number, f"Product {number}", None, more=PRICE % number + "<a class=logout href=/logout>out</a>"
+            )
+            return Answer(page.encode(), headers=answer.headers)
+        return answer

@@ -339,7 +339,7 @@ class Browsers:
                 if jar is not None and (cookies := jar.all()):
                     await context.context.add_cookies(cookies)  # type: ignore[arg-type] # a TypedDict of theirs
                 context.visit, context.guest.now = visit, visit.permit()
-                await visit.open(await context.context.new_page())
+                await visit.open(await context.context.new_page(), _languages(visit.policy, visit.rendering))
             running.failures = 0
             return context
         except BaseException as error:
@@ -424,16 +424,22 @@ class Browsers:
 def _options(running: _Running, policy: FetchPolicy, rendering: Rendering) -> dict[str, Any]:
     """How a context presents itself: as the site wishes, or as the browser that it is."""
     width, height = rendering.size
-    itself = rendering.stealth or policy.impersonate is not None or policy.user_agent == profiles.BROWSER
-    languages = profiles.languages(policy.region) if itself else dict(policy.base_headers)["Accept-Language"]
+    languages = _languages(policy, rendering)
+    wanted = languages or dict(policy.base_headers)["Accept-Language"]
     return {
-        "user_agent": running.user_agent if itself else policy.user_agent,
-        "locale": languages.partition(",")[0].partition(";")[0],
-        "extra_http_headers": {"Accept-Language": languages},
+        "user_agent": running.user_agent if languages else policy.user_agent,
+        "locale": wanted.partition(",")[0].partition(";")[0],
+        "extra_http_headers": {"Accept-Language": wanted},
         "viewport": {"width": width, "height": height},
         "service_workers": "block",
         "accept_downloads": False,
     }
+
+
+def _languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
+    """Those of the region, where a browser presents itself as what it is; else None."""
+    itself = rendering.stealth or policy.impersonate is not None or policy.user_agent == profiles.BROWSER
+    return profiles.languages(policy.region) if itself else None
 
 
 async def _quietly(work: Awaitable[None]) -> None:

@@ -136,8 +136,9 @@ class Visit:
 
     # Setting up.
 
-    async def open(self, page: Page) -> None:
-        """Takes a new page into its charge, before anything is loaded in it."""
+    async def open(self, page: Page, languages: str | None = None) -> None:
+        """Takes a new page into its charge, before anything is loaded in it. `languages`: an Accept-Language, of which
+        Playwright would send the first with documents, and all with what these load."""
         self.page = page
         page.set_default_timeout(self.policy.page_timeout_s * 1000)
         page.on("dialog", lambda dialog: self._soon(dialog.dismiss()))
@@ -153,6 +154,9 @@ class Visit:
         await self._cdp.send("Network.enable", {"maxTotalBufferSize": self.policy.body_max_bytes * 2})
         pattern = {"urlPattern": "*", "resourceType": "Document", "requestStage": "Request"}
         await self._cdp.send("Fetch.enable", {"patterns": [pattern]})
+        if languages is not None:
+            names = ",".join(name.partition(";")[0] for name in languages.split(","))
+            await self._cdp.send("Emulation.setUserAgentOverride", {"userAgent": "", "acceptLanguage": names})
         tree = await self._cdp.send("Page.getFrameTree")
         self._main_frame = tree["frameTree"]["frame"]["id"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,6 @@ ARGUMENTS = (
     "--dns-prefetch-disable",
     "--disable-domain-reliability",
     "--disable-client-side-phishing-detection",
-    "--disable-notifications",
     "--disable-speech-api",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its older name
@@ -43,7 +43,15 @@ ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     f"--js-flags=--max-old-space-size={HEAP_MAX_MB}",
 )
+# What keeps user namespaces from whoever is not root, below /proc/sys: setting, value, and what to type.
+_NO_NAMESPACES = (
+    ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),  # Debian's kernels
+    ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
+    ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),  # Ubuntu's
+)
+_NO_SANDBOX = ("No usable sandbox", "Failed to move to new namespace")  # the latter: of some kinds, and not of all
 STEALTH_ARGUMENT = "--disable-blink-features=AutomationControlled"
+PLAIN_ARGUMENT = "--disable-notifications"  # which a page can see: everybody's browser has a `Notification`
 # The browser runs strangers' code: it is told no address, password or key that we were given.
 _ENVIRONMENT = (
     "PATH",
@@ -93,7 +101,7 @@ async def launch(playwright: Playwright, settings: Settings, proxy: str | None, 
         executable_path=program(settings),
         headless=True,
         chromium_sandbox=sandboxed(),
-        args=[*ARGUMENTS, STEALTH_ARGUMENT] if stealth else list(ARGUMENTS),
+        args=[*ARGUMENTS, STEALTH_ARGUMENT if stealth else PLAIN_ARGUMENT],
         proxy={"server": proxy} if proxy else None,
         env=_environment(os.environ),
         handle_sigint=False,  # how this process ends is decided elsewhere (`scraper.ending`)
@@ -120,20 +128,30 @@ async def check(settings: Settings) -> str:
             await browser.close()
             return version
     except Error as error:
-        raise ConfigError(f"{path} does not start: {reason(error)}{_remedy(str(error))}") from None
+        raise ConfigError(f"{path} does not start: {reason(error)}") from None
 
 
 def reason(error: BaseException) -> str:
-    """The first line that says something: Playwright's own are long."""
+    """Why no browser started, or the first line that says something: Playwright's own texts are long."""
+    if any(sign in str(error) for sign in _NO_SANDBOX):
+        return no_sandbox()
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     telling = [line for line in lines if "ERROR" in line or "FATAL" in line or "error while" in line]
     return (telling or lines or [type(error).__name__])[0][:300]
 
 
-def _remedy(text: str) -> str:
-    if "sandbox" in text.lower():
-        return " (mend: allow user namespaces, `sysctl kernel.unprivileged_userns_clone=1`; in a container by seccomp)"
-    return ""
+def no_sandbox(kernel: Path = Path("/proc/sys")) -> str:
+    """Who keeps the user namespaces from it that its sandbox is made of, as far as the kernel tells, and what to type."""
+    text = "its sandbox needs user namespaces, which user {} does not get on this machine: {}"
+    for name, value, mend in _NO_NAMESPACES:
+        with suppress(OSError):
+            if (kernel / name).read_text(encoding="ascii").strip() == value:
+                return text.format(os.geteuid(), f"{kernel / name} is {value} (mend: `sysctl -w {mend}`)")
+    return text.format(
+        os.geteuid(),
+        "no setting of the kernel forbids them, so it is a container's seccomp profile (mend: one that allows them, such as "
+        "deploy/seccomp/chromium.json), or its systemd unit (mend: RestrictNamespaces=user pid net)",
+    )
 
 
 def pages_at_once(settings: Settings, *, cores: int, memory_mb: float) -> int:

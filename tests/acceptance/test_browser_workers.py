@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,7 +14,9 @@ import sqlalchemy as sa
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.browser import need_chromium
-from tests.js_shop import ForBrowsersOnly, JsShop
+from tests.js_shop import LISTING, ForBrowsersOnly, HungryShop, JsShop
+from tests.login_shop import PASSWORD, SESSION, ScriptedShop
+from tests.making import rows
 
 
 @pytest.fixture
@@ -78,6 +82,15 @@ def alive(pid: int) -> list[psutil.Process]:
     return found
 
 
+def oldest_browser(pid: int) -> psutil.Process:
+    found = []
+    for each in below(pid):
+        with suppress(psutil.Error):
+            if "chrom" in each.name():
+                found.append((each.create_time(), each.pid, each))
+    return min(found)[2]
+
+
 @pytest.mark.parametrize("word", ["is no program", "no Chromium on this machine"])
 def test_a_browser_worker_without_a_browser_says_so_and_ends(run: Commands, environment: Settings, word: str) -> None:
     env = {"SCRAPER_CHROMIUM": "/no/such/chromium"} if "program" in word else {"PATH": "/nowhere"}
@@ -101,3 +114,72 @@ def test_a_shop_that_blocks_is_crawled_by_a_browser_in_the_end(
         assert crawl["status"] == "completed", crawl
         assert_counted(engine, crawl)
         assert stored(engine) == shop.truth
+
+
+def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
+    run: Commands, environment: Settings, engine: sa.Engine
+) -> None:
+    need_chromium()
+    with HungryShop(products=8) as shop:
+        shop.open()
+        shop.hungry("all", 550, LISTING)
+        text = shop.definition().replace("click: button.more", "click: button.more\n  wait: 30s")
+        (environment.sites_dir / "shop.yaml").write_text(text)
+        run.coordinator()
+        worker = run.worker("browser", env={"SCRAPER_BROWSER_PAGES": "2", "SCRAPER_BROWSER_MEMORY_MAX_MB": "800"})
+        run.until_ready(worker)
+        run.scraper("crawl", "shop")
+        until(lambda: "its processes have grown to" in run.log(worker), 60)
+        started, first = below(worker.pid), oldest_browser(worker.pid)
+        shop.done.set()
+        until(lambda: run.crawls("shop")[0]["status"] == "completed", 120, every_s=0.5)
+        assert_counted(engine, run.crawls("shop")[0])
+        assert stored(engine) == shop.truth
+        assert len(shop.asked_for("/filled?")) == 1, "the listing that filled it was shown once"
+        assert run.log(worker).count("browser started") == 2, "all products are another one's"
+        until(lambda: gone([first]), 15)
+        started += below(worker.pid)
+        assert run.end(worker) == 0
+        until(lambda: gone(started), 15)
+
+
+def test_pages_of_an_account_are_one_login_an_expiry(
+    run: Commands, environment: Settings, engine: sa.Engine, tmp_path: Path
+) -> None:
+    """Logged out twice on the way: pages show the form, at first, and later redirect to it."""
+    need_chromium()
+    with ScriptedShop(products=16) as shop:
+        accounts = tmp_path / "accounts.yaml"
+        accounts.touch(0o600)
+        accounts.write_text(shop.accounts("ann@shop.example"))
+        text = shop.definition(more="queue: browser\n").replace("type: price}", "type: price, required: true}")
+        (environment.sites_dir / "shop.yaml").write_text(text)
+        run.env["SCRAPER_ACCOUNTS"] = str(accounts)
+        run.coordinator()
+        worker = run.worker("browser", env={"SCRAPER_BROWSER_PAGES": "2"})
+        run.until_ready(worker)
+        run.scraper("crawl", "shop")
+        for times, (products, style) in enumerate(((4, "page"), (9, "redirect")), 1):
+            until(lambda products=products: len(stored(engine)) >= products, 120)
+            assert len(shop.logins) == times, "one for all pages"
+            shop.style = style
+            shop.expire_all()
+        until(lambda: run.crawls("shop")[0]["status"] == "completed", 120, every_s=0.5)
+        crawl = run.crawls("shop")[0]
+        assert_counted(engine, crawl)
+        assert (crawl["dead"], crawl["invalid"]) == (0, 0)
+        prices = dict(rows(engine, "SELECT external_id, data ->> 'price' FROM products"))
+        assert prices == {str(n): f"{n}.50" for n in range(16)}
+        assert shop.expired == 2 and len(shop.logins) == 3 and shop.refused == [] and shop.forged == 0
+        assert 2 <= shop.logged_out <= 12, "what was open, and no more"
+        assert all("sid" in names for names in shop.cookies), "the login's, which was made without a browser"
+        carried = [names >= {"seen", "drawn"} for names in shop.cookies]
+        assert sum(carried) >= 6, "what pages and their scripts set comes back, but for the first pages of each login"
+        assert all("Chrome" not in agent for session in shop.sessions.values() for agent in session.agents)
+        (told,) = run.json("login", "list", "shop")
+        assert told["state"] == "logged in" and told["seen_working"]
+        kept = run.logs(whole=True)
+        assert PASSWORD not in kept and SESSION not in kept
+        started = below(worker.pid)
+        assert run.end(worker) == 0
+        until(lambda: gone(started), 15)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import psutil
@@ -28,7 +30,7 @@ from scraper.settings import Settings
 from scraper.sites.browser import Rendering
 from tests.browser import need_chromium
 from tests.integration.test_fetch import GUARDED, POLICY, FakeResolver
-from tests.js_shop import Echo, JsShop
+from tests.js_shop import Echo, Heard, JsShop
 from tests.odd_shop import Answer, bomb, drip, endless, garbage, redirect, reset, reset_in_body
 from tests.proxies import Field, TestProxy
 
@@ -376,6 +378,48 @@ def test_stealth_is_off_unless_asked_for(shop: JsShop) -> None:
         assert b"false Mozilla/5.0 (X11" in hidden.body and b"Headless" not in hidden.body
 
     using(case)
+
+
+def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
+    """What everybody's browser has is there, written by nobody: the document, its scripts and its frames see the same."""
+    need_chromium()
+    with Heard() as shop:
+        shop.serve(
+            "/me",
+            b"""<body><script>(async () => {
+            const frame = document.body.appendChild(document.createElement('iframe')).contentWindow;
+            const getter = name => Object.getOwnPropertyDescriptor(Navigator.prototype, name).get.toString();
+            const told = {
+              webdriver: [navigator.webdriver, frame.navigator.webdriver], own: Object.getOwnPropertyNames(navigator),
+              agent: [navigator.userAgent, frame.navigator.userAgent], platform: navigator.platform,
+              brands: navigator.userAgentData.brands.map(one => one.brand), system: navigator.userAgentData.platform,
+              languages: navigator.languages, locale: Intl.DateTimeFormat().resolvedOptions().locale,
+              chrome: typeof chrome, plugins: navigator.plugins.length, asks: Notification.permission,
+              may: (await navigator.permissions.query({name: 'notifications'})).state,
+              getters: ['webdriver', 'platform', 'languages', 'plugins', 'userAgent'].map(getter) };
+            await fetch('/xhr');
+            document.title = JSON.stringify(told); })()</script>""",
+        )
+
+        async def case(b: Browsers) -> dict[str, Any]:
+            page = await b.fetch(shop.url("/me"), replace(POLICY, region="de"), Rendering(wait="5s", stealth=True))
+            found: dict[str, Any] = json.loads(
+                unescape(page.body.decode().partition("<title>")[2].partition("</title>")[0])
+            )
+            return found
+
+        told = using(case)
+        assert told["webdriver"] == [False, False] and told["own"] == []
+        assert told["agent"][0] == told["agent"][1] and "Headless" not in "".join([*told["agent"], *told["brands"]])
+        assert told["system"] in told["platform"] and told["system"] in told["agent"][0]
+        assert told["languages"] == ["de-DE", "de", "en"] and told["locale"] == "de-DE"
+        assert told["chrome"] == "object" and told["plugins"] > 0
+        assert (told["asks"], told["may"]) == ("default", "prompt"), "headless browsers of old had denied, and prompt"
+        assert all("[native code]" in text for text in told["getters"])
+        heads = {head["path"]: head for head in shop.heads}
+        for path in ("/me", "/xhr"):
+            assert heads[path]["accept-language"] == "de-DE,de;q=0.9,en;q=0.8"
+            assert heads[path]["user-agent"] == told["agent"][0] and "Headless" not in heads[path]["sec-ch-ua"]
 
 
 def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
