@@ -7,8 +7,9 @@ one ends.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +17,10 @@ import sqlalchemy as sa
 from scraper.errors import BusyError
 from scraper.stores import changes
 
-LOCK = sa.text("SELECT pg_try_advisory_lock(hashtextextended('scraper: consumer ' || :name || ' ' || :site, 0))")
+_LOCK = "hashtextextended('scraper: consumer ' || :name || ' ' || :site, 0)"
+LOCK = sa.text(f"SELECT pg_try_advisory_lock({_LOCK})")
+UNLOCK = sa.text(f"SELECT pg_advisory_unlock({_LOCK})")
+LET_GO_S = 1.0  # of a process that was killed: PostgreSQL ends its session a moment later
 
 ADVANCE = sa.text("""
 UPDATE consumers SET position = :position, read_at = now()
@@ -46,12 +50,18 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         try:
             changes.require_primary(connection)
-            if not connection.execute(LOCK, {"name": name, "site": site or ""}).scalar():
-                raise BusyError(
-                    f"another process reads as consumer {name!r} (mend: end it, or choose another name: each consumer has "
-                    "every change)"
-                )
+            values = {"name": name, "site": site or ""}
+            until = time.monotonic() + LET_GO_S
+            while not connection.execute(LOCK, values).scalar():
+                if time.monotonic() >= until:
+                    raise BusyError(
+                        f"another process reads as consumer {name!r} (mend: end it, or choose another name: each consumer "
+                        "has every change)"
+                    )
+                time.sleep(LET_GO_S / 10)
             yield
+            with suppress(sa.exc.DBAPIError):  # an outage: it has let go by itself
+                connection.execute(UNLOCK, values)  # whoever comes right after need not wait for the session's end
         finally:
             connection.invalidate()  # the lock goes with the connection, which must not go back to the pool with it
 
