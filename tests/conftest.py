@@ -150,7 +150,15 @@ def valkey_url(servers: Settings, worker_id: str) -> str:
     return url
 
 
-@pytest.fixture(params=list(Form))
+NO_BLOOM = f"{BLOOM} names no server with a Bloom module (docker run -p 6399:6379 redis:8; redis://127.0.0.1:6399)"
+
+
+@pytest.fixture(
+    params=[
+        Form.BITMAP,
+        pytest.param(Form.BF, marks=[] if BLOOM in os.environ else [pytest.mark.skip(reason=NO_BLOOM)]),
+    ]
+)
 def form(request: pytest.FixtureRequest) -> Form:
     """What Bloom filters are made of: each in turn."""
     return Form(request.param)

@@ -137,22 +137,6 @@ if not cur or now >= cur.began + life / 2 then
 end
 local made, new, p = {}, 0, #cur.parts
 local part = cur.parts[p]
-local function set(i)
-  local shard, start, step = hash(i, cur.n)
-  shard = shard % part.shards
-  local name, bits, fresh = key(cur.n, p, shard), part.bytes * 8, 0
-  if not made[shard] then
-    if redis.call('EXISTS', name) == 0 then
-      redis.call('SETBIT', name, bits - 1, 0)
-      expire(name, cur)
-    end
-    made[shard] = true
-  end
-  for h = 0, part.hashes - 1 do
-    if redis.call('SETBIT', name, (start + h * step) % bits, 1) == 0 then fresh = 1 end
-  end
-  return fresh
-end
 local function give(name, items)
   if not made[name] then
     if redis.call('EXISTS', name) == 0 and not reserve(name, cur, part) then return nil end
@@ -183,7 +167,19 @@ while i <= size do
     part.added = part.added + fresh
     if not part.full then i, new = i + 16 * #some, new + fresh end
   else
-    local fresh = set(i)
+    local shard, start, step = hash(i, cur.n)
+    shard = shard % part.shards
+    local name, bits, fresh = key(cur.n, p, shard), part.bytes * 8, 0
+    if not made[name] then
+      if redis.call('EXISTS', name) == 0 then
+        redis.call('SETBIT', name, bits - 1, 0)
+        expire(name, cur)
+      end
+      made[name] = true
+    end
+    for h = 0, part.hashes - 1 do
+      if redis.call('SETBIT', name, (start + h * step) % bits, 1) == 0 then fresh = 1 end
+    end
     part.added, new, i = part.added + fresh, new + fresh, i + 16
   end
 end

@@ -116,11 +116,12 @@ def test_two_full_generations_are_wrong_less_than_once_in_a_thousand(filters: Fi
     assert share_known(filters, one, prints("new", 100_000)) < 0.0015  # five deviations above
 
 
-def test_past_its_capacity_it_grows_and_stays_right(filters: Filters) -> None:
+def test_past_its_capacity_it_grows_and_stays_right(filters: Filters, form: Form) -> None:
     one = a_filter(50_000)
     filters.add(one, prints("old", 400_000))
     state = filters.state(one)
     assert len(state.parts) >= 3 and state.false_positives < 0.001
+    assert {part.form for part in state.parts} == {form}, "no shard was full before its part"
     assert all(filters.known(one, prints("old", 400_000, 0)[::7])[0])
     assert share_known(filters, one, prints("new", 60_000)) < 0.0015
     assert state.memory_bytes / state.urls < 7  # the last part is as large as all before it, and may be nearly empty
