@@ -1,5 +1,8 @@
 """`python -m benchmarks.bloom`: what a site's Bloom filter costs, and how often it is wrong, on a Valkey of its own.
 
+With `--url` on another server, such as one with a Bloom module; the filter is deleted again. What else that server does is
+counted as Redis's time.
+
 Finished URLs are added, to one generation or to several, as if half of the time that they are remembered had passed before
 each; then URLs that were never added are asked for, and some that were. With three generations two are full at the end and
 the first is forgotten: the most that a filter is ever wrong. The arithmetic's figures stand beside what was measured.
@@ -15,10 +18,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import redis
 
@@ -28,6 +32,7 @@ from scraper.stores.bloom import Filter, Filters
 
 LIFE_S = 7 * 86_400.0
 GROUP = 200
+NO_SITE = 0  # sites are numbered from 1
 SURE = 1.96  # 95 %
 
 
@@ -41,6 +46,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
+    form: str
     urls: int
     asked: int
     generations: int
@@ -63,24 +69,33 @@ def main() -> None:
     parser.add_argument("--ask", type=int, default=2_000_000, metavar="N", help="new ones asked for")
     parser.add_argument("--generations", type=int, choices=(1, 2, 3), default=1, help="into which they are added")
     parser.add_argument("--capacity", type=int, metavar="N", help="that the filter is made for (default: --urls)")
+    parser.add_argument("--url", metavar="URL", help="of a Redis or Valkey to measure in place of one of its own")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     args = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="scraper-bloom-"))
-    settings = Settings(home=home)
-    try:
-        embedded.up(settings)
-        with redis.Redis.from_url(settings.valkey_url, socket_timeout=120) as client:
-            figures = measure(client, args.urls, args.ask, args.generations, args.capacity or args.urls)
-    finally:
-        embedded.down(settings)
-        shutil.rmtree(home, ignore_errors=True)
+    with _server(args.url) as url, redis.Redis.from_url(url, socket_timeout=120) as client:
+        figures = measure(client, args.urls, args.ask, args.generations, args.capacity or args.urls)
     print(told(figures))
     if args.json:
         args.json.write_text(json.dumps(asdict(figures), indent=2) + "\n")
 
 
+@contextmanager
+def _server(url: str | None) -> Iterator[str]:
+    if url is not None:
+        yield url
+        return
+    home = Path(tempfile.mkdtemp(prefix="scraper-bloom-"))
+    settings = Settings(home=home)
+    try:
+        embedded.up(settings)
+        yield settings.valkey_url
+    finally:
+        embedded.down(settings)
+        shutil.rmtree(home, ignore_errors=True)
+
+
 def measure(client: redis.Redis, urls: int, ask: int, generations: int, capacity: int) -> Figures:
-    one, filters = Filter(1, UUID(int=1), LIFE_S, capacity), Filters(client)
+    one, filters = Filter(NO_SITE, uuid4(), LIFE_S, capacity), Filters(client)
     clock, done = Clock(client), 0
     for generation in range(1, generations + 1):
         until = urls * generation // generations
@@ -101,8 +116,10 @@ def measure(client: redis.Redis, urls: int, ask: int, generations: int, capacity
     found = sum(sum(filters.known(one, again[at : at + GROUP])[0]) for at in range(0, len(again), GROUP))
     known = clock.a_url(len(again))
     state = filters.state(one)
+    filters.forget(NO_SITE)
     rate = wrong / ask
     return Figures(
+        form="+".join(sorted({part.form for part in state.parts})),
         urls=urls - first,
         asked=ask,
         generations=len(state.generations),
@@ -155,7 +172,7 @@ def _age(client: redis.Redis, one: Filter, by_s: float) -> None:
 
 def told(figures: Figures) -> str:
     lines = [
-        f"{figures.urls:,} URLs remembered in {figures.generations} generation(s), {figures.keys} keys",
+        f"{figures.urls:,} URLs remembered in {figures.generations} generation(s), {figures.keys} keys ({figures.form})",
         f"memory            {figures.memory_bytes / 1e6:,.1f} MB, {figures.bytes_a_url:.3f} bytes a URL",
         f"false positives   {figures.wrong:,} of {figures.asked:,}: {figures.false_positives:.4%} "
         f"(95 %: at most {figures.at_most:.4%}; expected {figures.expected:.4%})",

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from scraper import servers
 from scraper.commands.tables import print_table
 from scraper.errors import NotFoundError, ServerUnavailableError
+from scraper.policy.bloom import Form
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 from scraper.stores import crawls, sites
@@ -22,6 +23,7 @@ from scraper.stores import dedup as store
 from scraper.stores.bloom import Filter, Filters, FilterState
 
 KEEPS = "noeviction"
+SHARDS = {Form.BITMAP: "bitmaps", Form.BF: "BF"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
                 "urls": sum(part.added for part in each.parts),
                 "parts": [
                     {
+                        "form": part.form,
                         "shards": part.shards,
                         "shard_bytes": part.shard_bytes,
                         "hashes": part.hashes,
@@ -125,7 +128,7 @@ def print_state(shown: Shown) -> None:
                 f"{generation.left_s / 3600:.1f} h",
                 f"{part.added:,}",
                 f"{part.capacity:,}",
-                str(part.shards),
+                f"{part.shards} {SHARDS[part.form]}",
                 f"{part.bytes / 1e6:.1f} MB",
                 f"{part.false_positives:.4%}",
             ]

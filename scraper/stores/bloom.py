@@ -1,4 +1,4 @@
-"""A site's finished URLs, remembered for a while: Bloom filters in Redis, made of bitmaps and Lua, on Redis's clock.
+"""A site's finished URLs, remembered for a while: Bloom filters in Redis, by Lua and on Redis's clock.
 
 What is remembered is forgotten as a whole, by generations; a filter cannot forget one URL. A generation takes what is added
 for half of the time that a URL is remembered, and is dropped when all of that time has passed since it began: so two of
@@ -8,12 +8,16 @@ ones would be more exact, and would not do with two bytes a URL: each that is as
 The keys of a filter, SITE being the site's number and ID `sites.filter_id`; all of them expire by themselves:
 
     scraper:dedup:SITE:ID               its generations, as JSON: see `Generation`; times in milliseconds
-    scraper:dedup:SITE:ID:GEN:PART:N    shard N of a part of a generation: a bitmap of at most a megabyte
+    scraper:dedup:SITE:ID:GEN:PART:N    shard N of a part of a generation: a bitmap or a module's filter, at most a megabyte
     scraper:dedup:SITE:ID:crawl:CRAWL   a HyperLogLog: how many different product URLs a crawl's listings have named
 
+A part is made of filters of the server's Bloom module (RedisBloom in Redis 8 and Redis Stack, valkey-bloom) where BF.RESERVE
+makes one, and of bitmaps everywhere else; it says which, and stays so. Both have as many bits and hashes, so that they are
+wrong as often. A part whose module is gone counts as forgotten, and the next one is made of bitmaps.
+
 A URL's 128-bit fingerprint is four numbers: the shard, start and step of the bits in it (double hashing: Kirsch and
-Mitzenmacher, 2006), and how far the start is moved in each generation. So a URL that one generation takes for another
-one is judged anew by the next.
+Mitzenmacher, 2006), and how far the start is moved in each generation. A module hashes the fingerprint with the generation's
+number behind it. So a URL that one generation takes for another one is judged anew by the next.
 
 Only hints live here. A Redis that loses its memory, evicts a shard or is set back to yesterday makes pages be fetched again;
 nothing is ever added before its page is finished (`scraper.dedup`), so that nothing can be left out but false positives.
@@ -29,10 +33,16 @@ from uuid import UUID
 
 import redis
 
-from scraper.policy.bloom import Part, false_positives
+from scraper.policy.bloom import FIRST, FURTHER, Form, Part, Shape, false_positives
 
 PREFIX = "scraper:dedup:"
 AT_ONCE = 200  # URLs a call: two milliseconds of Redis's time, in which nobody else gets an answer
+
+
+def _in_lua(shape: Shape) -> str:
+    reserved = f"error = '{shape.error_rate!r}', reserved = {shape.reserved!r}"
+    return f"{{bits = {shape.bits}, hashes = {shape.hashes}, {reserved}}}"
+
 
 # Generations are numbered from a time on, so that a filter whose state was lost never reads the bitmaps that it had before.
 # A string of a megabyte takes one of the allocator's sizes, and not the next one, if some bytes are left for its header.
@@ -45,21 +55,19 @@ local text = redis.call('GET', KEYS[1])
 local state = text and cjson.decode(text) or {last = t[1] % 1000000000, most = 0, gens = {}}
 local function key(gen, part, shard) return KEYS[1] .. ':' .. gen .. ':' .. part .. ':' .. shard end
 local function live(gen) return now < math.min(gen.ends, gen.began + life) end
-local function held()
-  local sum = 0
-  for _, gen in ipairs(state.gens) do for _, part in ipairs(gen.parts) do sum = sum + part.added end end
-  return sum
-end
-local function shape(capacity, bits, hashes)
-  local bytes, unit = capacity * bits / 8, UNIT
-  while unit > LEAST and bytes / (unit - HEAD) < 16 do unit = unit / 2 end
-  unit = unit - HEAD
-  local shards = math.max(1, math.ceil(bytes / unit))
-  return {shards = shards, bytes = unit, hashes = hashes, capacity = math.floor(shards * unit * 8 / bits), added = 0}
-end
 local function hash(i, gen)
   local shard, start, step, move = struct.unpack('>I4I4I4I4', ARGV[2], i)
   return shard, (start + gen % 65536 * move) % 4294967296, step
+end
+local function by_shard(gen, part, positions)
+  local tail, items, where = struct.pack('>I4', gen.n % 4294967296), {}, {}
+  for _, i in ipairs(positions) do
+    local shard = struct.unpack('>I4', ARGV[2], i) % part.shards
+    if not items[shard] then items[shard], where[shard] = {}, {} end
+    local n = #where[shard] + 1
+    items[shard][n], where[shard][n] = string.sub(ARGV[2], i, i + 15) .. tail, i
+  end
+  return items, where
 end
 """
 
@@ -68,11 +76,44 @@ end
 #
 # A new generation is made for what is not remembered yet: the capacity (or what was really held at once, if that was more)
 # without what the generation before it has. Where it proves too small it gets a further part as large as all before it, with
-# bits enough to be hardly ever wrong.
+# bits enough to be hardly ever wrong. A part of which a module's filter takes nothing more (it is full, or the module is
+# gone) is full, and bitmaps follow it.
+#
+# What a new part finds under its names is of a filter whose state was lost in the second that made it. Where nothing is,
+# nothing is deleted: a script that has written once is never refused memory.
 ADD = (
     _COMMON
+    + f"local FIRST, FURTHER = {_in_lua(FIRST)}, {_in_lua(FURTHER)}"
     + """
 local capacity = tonumber(ARGV[3])
+local function held()
+  local sum = 0
+  for _, gen in ipairs(state.gens) do for _, part in ipairs(gen.parts) do sum = sum + part.added end end
+  return sum
+end
+local function expire(name, gen) redis.call('PEXPIRE', name, math.max(1, gen.ends - now)) end
+local function reserve(name, gen, part)
+  local of = part.hashes == FIRST.hashes and FIRST or FURTHER
+  local most = math.floor(part.bytes * 8 / of.reserved)
+  if redis.pcall('BF.RESERVE', name, of.error, most, 'NONSCALING').err then return false end
+  expire(name, gen)
+  return true
+end
+local function make(gen, p, urls, of, bitmaps)
+  local bytes, unit = urls * of.bits / 8, UNIT
+  while unit > LEAST and bytes / (unit - HEAD) < 16 do unit = unit / 2 end
+  unit = unit - HEAD
+  local shards = math.max(1, math.ceil(bytes / unit))
+  local most = math.floor(shards * unit * 8 / of.bits)
+  local part = {shards = shards, bytes = unit, hashes = of.hashes, capacity = most, added = 0}
+  for shard = 0, shards - 1 do
+    local name = key(gen.n, p, shard)
+    if redis.call('EXISTS', name) == 1 then redis.call('UNLINK', name) end
+  end
+  if not bitmaps and reserve(key(gen.n, p, 0), gen, part) then part.bf = true end
+  gen.parts[p] = part
+  return part
+end
 local gens = {}
 local before = held()
 for _, gen in ipairs(state.gens) do
@@ -90,32 +131,57 @@ if not cur or now >= cur.began + life / 2 then
   local want = math.max(capacity, math.ceil(1.1 * math.max(state.most, before)))
   local size = math.max(want - held(), math.ceil(want / 16))
   state.last, state.most = state.last + 1, held()
-  cur = {n = state.last, began = now, ends = now + life, parts = {shape(size, 15.93, 11)}}
+  cur = {n = state.last, began = now, ends = now + life, parts = {}}
+  make(cur, 1, size, FIRST)
   gens[#gens + 1] = cur
 end
 local made, new, p = {}, 0, #cur.parts
 local part = cur.parts[p]
-for i = 1, #ARGV[2], 16 do
-  if part.added >= part.capacity then
+local function give(name, items)
+  if not made[name] then
+    if redis.call('EXISTS', name) == 0 and not reserve(name, cur, part) then return nil end
+    made[name] = true
+  end
+  local said, fresh = redis.pcall('BF.MADD', name, unpack(items)), 0
+  for n = 1, #items do
+    if type(said[n]) ~= 'number' then return nil end
+    fresh = fresh + said[n]
+  end
+  return fresh
+end
+local i, size = 1, #ARGV[2]
+while i <= size do
+  if part.full or part.added >= part.capacity then
     local all = 0
     for _, each in ipairs(cur.parts) do all = all + each.capacity end
-    part, p, made = shape(all, 26, 18), p + 1, {}
-    cur.parts[p] = part
+    p, made = p + 1, {}
+    part = make(cur, p, all, FURTHER, part.full)
   end
-  local shard, start, step = hash(i, cur.n)
-  shard = shard % part.shards
-  local name, bits, fresh = key(cur.n, p, shard), part.bytes * 8, 0
-  if not made[shard] then
-    if redis.call('EXISTS', name) == 0 then
-      redis.call('SETBIT', name, bits - 1, 0)
-      redis.call('PEXPIRE', name, math.max(1, cur.ends - now))
+  if part.bf then
+    local some, fresh = {}, 0
+    for at = i, math.min(size, i + 16 * (part.capacity - part.added) - 1), 16 do some[#some + 1] = at end
+    for shard, items in pairs((by_shard(cur, part, some))) do
+      local taken = give(key(cur.n, p, shard), items)
+      if taken then fresh = fresh + taken else part.full = true end
     end
-    made[shard] = true
+    part.added = part.added + fresh
+    if not part.full then i, new = i + 16 * #some, new + fresh end
+  else
+    local shard, start, step = hash(i, cur.n)
+    shard = shard % part.shards
+    local name, bits, fresh = key(cur.n, p, shard), part.bytes * 8, 0
+    if not made[name] then
+      if redis.call('EXISTS', name) == 0 then
+        redis.call('SETBIT', name, bits - 1, 0)
+        expire(name, cur)
+      end
+      made[name] = true
+    end
+    for h = 0, part.hashes - 1 do
+      if redis.call('SETBIT', name, (start + h * step) % bits, 1) == 0 then fresh = 1 end
+    end
+    part.added, new, i = part.added + fresh, new + fresh, i + 16
   end
-  for h = 0, part.hashes - 1 do
-    if redis.call('SETBIT', name, (start + h * step) % bits, 1) == 0 then fresh = 1 end
-  end
-  part.added, new = part.added + fresh, new + fresh
 end
 state.most = math.max(state.most, held())
 redis.call('SET', KEYS[1], cjson.encode(state), 'PX', math.max(1, cur.ends - now))
@@ -125,29 +191,42 @@ return new
 
 # KEYS[1] the filter  KEYS[2] the crawl's HyperLogLog, or none. ARGV as above, without the capacity.
 # Returns a 1 or 0 for each, and about how many different ones the crawl has asked for (-1: nobody knows). The newest
-# generation is asked first; of one that does not have a URL, two bits are read on average.
+# generation is asked first; of a bitmap that does not have a URL, two bits are read on average.
 KNOWN = (
     _COMMON
     + """
-local said, listed = {}, -1
-for i = 1, #ARGV[2], 16 do
-  local found = '0'
-  for g = #state.gens, 1, -1 do
-    local gen = state.gens[g]
-    if live(gen) then
-      local index, start, step = hash(i, gen.n)
-      for p, part in ipairs(gen.parts) do
-        local name, bits, all = key(gen.n, p, index % part.shards), part.bytes * 8, true
-        for h = 0, part.hashes - 1 do
-          if redis.call('GETBIT', name, (start + h * step) % bits) == 0 then all = false break end
-        end
-        if all then found = '1' break end
-      end
+local found, asked, said, listed = {}, {}, {}, -1
+for i = 1, #ARGV[2], 16 do asked[#asked + 1] = i end
+local function in_module(gen, p, part)
+  local left = {}
+  local items, where = by_shard(gen, part, asked)
+  for shard, some in pairs(items) do
+    local yes = redis.pcall('BF.MEXISTS', key(gen.n, p, shard), unpack(some))
+    for n, i in ipairs(where[shard]) do
+      if yes[n] == 1 then found[i] = true else left[#left + 1] = i end
     end
-    if found == '1' then break end
   end
-  said[#said + 1] = found
+  return left
 end
+local function in_bitmaps(gen, p, part)
+  local left, bits = {}, part.bytes * 8
+  for _, i in ipairs(asked) do
+    local shard, start, step = hash(i, gen.n)
+    local name, all = key(gen.n, p, shard % part.shards), true
+    for h = 0, part.hashes - 1 do
+      if redis.call('GETBIT', name, (start + h * step) % bits) == 0 then all = false break end
+    end
+    if all then found[i] = true else left[#left + 1] = i end
+  end
+  return left
+end
+for g = #state.gens, 1, -1 do
+  local gen = state.gens[g]
+  if live(gen) then
+    for p, part in ipairs(gen.parts) do asked = (part.bf and in_module or in_bitmaps)(gen, p, part) end
+  end
+end
+for i = 1, #ARGV[2], 16 do said[#said + 1] = found[i] and '1' or '0' end
 if KEYS[2] then
   local all = {}
   for i = 1, #ARGV[2], 16 do all[#all + 1] = string.sub(ARGV[2], i, i + 15) end
@@ -246,7 +325,14 @@ class Filters:
                 age_s=(now_ms - gen["began"]) / 1000,
                 left_s=(_end(gen, one) - now_ms) / 1000,
                 parts=tuple(
-                    Part(each["shards"], each["bytes"], each["hashes"], each["capacity"], each["added"])
+                    Part(
+                        each["shards"],
+                        each["bytes"],
+                        each["hashes"],
+                        each["capacity"],
+                        each["added"],
+                        Form.BF if each.get("bf") else Form.BITMAP,
+                    )
                     for each in gen["parts"]
                 ),
             )

@@ -53,6 +53,7 @@ def test_a_shop_whose_pages_leave_the_frontier(
 
     told = run.json("dedup", "show", "demo")
     assert PRODUCTS - 3 <= told["urls"] <= PRODUCTS + 3 and told["false_positives"] < 0.001 and told["warning"] is None
+    assert {part["form"] for generation in told["generations"] for part in generation["parts"]} == {"bitmap"}
     assert "URLs remembered" in run.scraper("dedup", "show", "demo").stdout
 
     shop.forget()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from hashlib import blake2b
 from uuid import UUID, uuid4
@@ -12,11 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import RedisError
 
-from scraper.policy.bloom import Part, false_positives
+from scraper.policy.bloom import FIRST, Form, Part, false_positives
 from scraper.stores.bloom import AT_ONCE, PREFIX, Filter, Filters
 from tests.aging import age_filters
 
 LIFE_S = 7 * 86_400.0
+
+
+@pytest.fixture
+def valkey_url(form: Form, valkey_url: str, request: pytest.FixtureRequest) -> str:
+    """Each test on a server without a Bloom module, and on one with it."""
+    return valkey_url if form is Form.BITMAP else str(request.getfixturevalue("bloom_url"))
 
 
 @pytest.fixture
@@ -39,6 +46,19 @@ def prints(sort: str, count: int, start: int = 0) -> list[UUID]:
         UUID(bytes=blake2b(f"{sort}/{number}".encode(), digest_size=16).digest())
         for number in range(start, start + count)
     ]
+
+
+def change(client: redis.Redis, one: Filter, **parts: object) -> None:
+    """Sets keys of all its parts."""
+    state = json.loads(client.get(one.key) or b"")
+    for gen in state["gens"]:
+        for part in gen["parts"]:
+            part.update(parts)
+    client.set(one.key, json.dumps(state), keepttl=True)
+
+
+def forms(filters: Filters, one: Filter) -> list[Form]:
+    return [part.form for part in filters.state(one).parts]
 
 
 def share_known(filters: Filters, one: Filter, asked: list[UUID]) -> float:
@@ -96,11 +116,12 @@ def test_two_full_generations_are_wrong_less_than_once_in_a_thousand(filters: Fi
     assert share_known(filters, one, prints("new", 100_000)) < 0.0015  # five deviations above
 
 
-def test_past_its_capacity_it_grows_and_stays_right(filters: Filters) -> None:
+def test_past_its_capacity_it_grows_and_stays_right(filters: Filters, form: Form) -> None:
     one = a_filter(50_000)
     filters.add(one, prints("old", 400_000))
     state = filters.state(one)
     assert len(state.parts) >= 3 and state.false_positives < 0.001
+    assert {part.form for part in state.parts} == {form}, "no shard was full before its part"
     assert all(filters.known(one, prints("old", 400_000, 0)[::7])[0])
     assert share_known(filters, one, prints("new", 60_000)) < 0.0015
     assert state.memory_bytes / state.urls < 7  # the last part is as large as all before it, and may be nearly empty
@@ -185,6 +206,71 @@ def test_a_lost_shard_is_forgotten_and_breaks_nothing(filters: Filters, client: 
     assert share_known(filters, one, old) == 0
     filters.add(one, old)
     assert share_known(filters, one, old) == 1
+
+
+def test_it_is_made_of_what_the_server_has(filters: Filters, client: redis.Redis, form: Form) -> None:
+    one = a_filter(300_000)
+    filters.add(one, prints("old", 5000))
+    assert forms(filters, one) == [form]
+    shards = {client.type(key) for key in client.scan_iter(match=f"{one.key}:*")}
+    assert (shards == {b"string"}) == (form is Form.BITMAP) and len(shards) == 1
+
+
+def test_a_module_that_is_gone_counts_as_forgotten(filters: Filters, client: redis.Redis) -> None:
+    """Nothing is refused for that, and bitmaps follow. With a module, its filters are not what they should be."""
+    one = a_filter()
+    old, new = prints("old", 500), prints("new", 500)
+    filters.add(one, old)
+    for key in client.scan_iter(match=f"{one.key}:*"):
+        client.set(key, b"", keepttl=True)
+    change(client, one, bf=True)
+    assert share_known(filters, one, old) == 0
+    assert filters.add(one, old) == 500
+    filters.add(one, new)
+    assert share_known(filters, one, [*old, *new]) == 1
+    assert forms(filters, one) == [Form.BF, Form.BITMAP]
+
+
+def test_bitmaps_live_on_when_the_server_gets_a_module(
+    filters: Filters, client: redis.Redis, valkey_url: str, form: Form
+) -> None:
+    one = a_filter()
+    early, late = prints("early", 500), prints("late", 500)
+    filters.add(one, early)
+    client.delete(*client.scan_iter(match=f"{one.key}:*"))
+    change(client, one, bf=False, added=0)
+    filters.add(one, early)
+    assert forms(filters, one) == [Form.BITMAP] and share_known(filters, one, early) == 1
+    age_filters(valkey_url, LIFE_S / 2)
+    filters.add(one, late)
+    assert forms(filters, one) == [Form.BITMAP, form] and share_known(filters, one, [*early, *late]) == 1
+
+
+def test_a_modules_filter_that_is_full_is_followed_by_bitmaps(bloom_url: str) -> None:
+    """Shards fill evenly enough for that never to be, unless the list of generations is older than they are."""
+    one = a_filter()
+    with redis.Redis.from_url(bloom_url) as client:
+        filters = Filters(client)
+        filters.add(one, prints("old", 10))
+        change(client, one, capacity=1_000_000)
+        filters.add(one, prints("old", 60_000))
+        assert forms(filters, one) == [Form.BF, Form.BITMAP]
+        assert share_known(filters, one, prints("old", 60_000)) == 1
+
+
+def test_a_module_takes_as_much_as_a_bitmap(bloom_url: str) -> None:
+    one = a_filter(300_000)
+    with redis.Redis.from_url(bloom_url) as client:
+        filters = Filters(client)
+        filters.add(one, prints("old", 300_000))
+        (part,) = filters.state(one).parts
+        assert part.form is Form.BF
+        for shard in client.scan_iter(match=f"{one.key}:*"):
+            info = client.execute_command("BF.INFO", shard)
+            told = dict(zip(info[::2], info[1::2], strict=True)) if isinstance(info, list) else info
+            told = {bytes(key).lower() if isinstance(key, bytes) else key: value for key, value in told.items()}
+            assert told[b"capacity"] == int(part.shard_bytes * 8 / FIRST.reserved)
+            assert part.shard_bytes - 256 < told[b"size"] < part.shard_bytes + 512
 
 
 def test_it_counts_about_how_many_different_ones_a_crawl_asked_for(filters: Filters) -> None:

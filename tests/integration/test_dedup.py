@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from scraper import dedup as step
 from scraper import plan, reap
 from scraper.domain import Kind, Message
+from scraper.policy.bloom import Form
 from scraper.policy.urls import fingerprint
 from scraper.settings import Settings
 from scraper.sites import loader
@@ -93,6 +94,12 @@ class Crawling:
 
     def known(self) -> list[int]:
         return sorted(int(str(key)) for (key,) in rows(self.engine, "SELECT external_id FROM products"))
+
+
+@pytest.fixture
+def valkey_url(form: Form, valkey_url: str, request: pytest.FixtureRequest) -> str:
+    """Each test on a server without a Bloom module, and on one with it."""
+    return valkey_url if form is Form.BITMAP else str(request.getfixturevalue("bloom_url"))
 
 
 @pytest.fixture
