@@ -64,7 +64,7 @@ check: setup ## what CI runs: format, lint, types, import rules, migrations, tes
 	$(BIN)/mypy --strict scraper
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.migrations
-	$(BIN)/pytest
+	$(BIN)/pytest || $(BIN)/python -m tests.again $$?
 
 # Needs no .venv: a machine that runs containers may have none.
 secrets: ## write the passwords that docker-compose.yml reads (FOLDER= POSTGRES= REDIS=), unless they are there
