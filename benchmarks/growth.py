@@ -1,6 +1,6 @@
 """Does a page cost the same in a large frontier? And does one site that is crawled again and again leave bloat?
 
-    python -m benchmarks.growth                                      frontiers of 10,000, 1 M and 5 M pages: 15 minutes, 10 GB
+    python -m benchmarks.growth                                      frontiers of 10,000, 1 M and 5 M pages: 5 minutes, 10 GB
     python -m benchmarks.growth --pages 10000,100000 --rounds 3      smaller, in a minute
     python -m benchmarks.growth --recrawls 10 --site 50000           the same site ten times over
 
