@@ -59,6 +59,10 @@ class Space:
         """How many more batches, by level."""
         return rooms(self.waiting, self.stale, self.most)
 
+    def room(self, due: Sequence[DueHost]) -> int:
+        """How many more batches of the most urgent of these hosts' pages."""
+        return self.rooms()[level_of(max(host.priority for host in due))]
+
     def take(self, made: Sequence[LeasedBatch]) -> None:
         self.waiting.update(level_of(batch.priority) for batch in made)
 
@@ -67,13 +71,21 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
     """Leases and commits; the messages are to be sent after that. `depth(queue)` is the broker's own count, which also
     knows the messages whose leases have run out unread. Does nothing while another coordinator is at it."""
 
+    hosts: dict[str, list[DueHost]] = defaultdict(list)
     with engine.connect() as connection:
-        queues = frontier.due_queues(connection)
-        waiting = frontier.waiting_levels(connection) if queues else {}
-        busy = frontier.busy_workers(connection, settings.lease_s) if queues else {}
-    spaces = {queue: Space.of(waiting[queue], 0, busy.get(queue, 1)) for queue in queues}
-    # Before the transaction: the broker may take its time. What is full by our own account is not asked for.
-    depths = {queue: depth(queue) for queue, space in spaces.items() if max(space.rooms()) >= BATCHES_A_LEASE}
+        paused = crawls.paused(connection)
+        for host in frontier.due_hosts(connection, paused):
+            hosts[host.queue].append(host)
+        if not hosts:
+            return []
+        waiting = frontier.waiting_levels(connection)
+        busy = frontier.busy_workers(connection, settings.lease_s)
+    # Before the transaction: the broker may take its time. It is not asked about a queue that is full by our own account.
+    depths = {
+        queue: depth(queue)
+        for queue, due in hosts.items()
+        if Space.of(waiting[queue], 0, busy.get(queue, 1)).room(due) >= BATCHES_A_LEASE
+    }
     if not depths:
         return []
 
@@ -81,22 +93,18 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
         with engine.begin() as connection:
             if not connection.execute(ALONE).scalar():
                 return []  # another coordinator is at it
-            paused = crawls.paused(connection)
             waiting = frontier.waiting_levels(connection)
             spaces = {queue: Space.of(waiting[queue], depths[queue], busy.get(queue, 1)) for queue in depths}
             batches = _suspects(connection, spaces, paused, settings)
-            hosts: dict[str, list[DueHost]] = defaultdict(list)
-            for host in frontier.due_hosts(connection, paused):
-                hosts[host.queue].append(host)
             held = frontier.held(connection, settings.lease_s)
-            for queue, due in hosts.items():
-                room = max(spaces[queue].rooms()) if queue in spaces else 0
+            for queue, space in spaces.items():
+                due, room = hosts[queue], space.room(hosts[queue])
                 if room >= BATCHES_A_LEASE:
                     workers = busy.get(queue, 1)
                     may = {host.host: allowances(host.rate_per_s, held[host.host], settings, workers) for host in due}
                     most = {host.host: may[host.host][level_of(host.priority)] for host in due}
                     pages = _due(connection, queue, most, may, room * batch_pages_of(queue, settings), paused)
-                    batches += _fill(connection, queue, pages, spaces[queue], settings, held, paused)
+                    batches += _fill(connection, queue, pages, space, settings, held, paused)
             return batches
 
     return [message_of(batch, settings) for batch in retried(work)]

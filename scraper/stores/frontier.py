@@ -407,10 +407,6 @@ def _alive_s(lease_s: float) -> float:
     return lease_s - min(SILENT_S, lease_s / 2)
 
 
-def due_queues(connection: sa.Connection) -> list[str]:
-    return list(connection.execute(DUE_QUEUES).scalars())
-
-
 def due_pages(
     connection: sa.Connection, queue: str, allowances: Mapping[str, int], paused: Sequence[int]
 ) -> dict[int, Counter[str]]:

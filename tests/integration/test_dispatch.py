@@ -245,6 +245,19 @@ def test_pages_of_low_priority_that_are_out_take_nothing_of_their_hosts_budget_f
     assert send(engine) == [], "pages of low priority get no more than they had"
 
 
+def test_the_broker_is_not_asked_about_a_queue_that_is_full_already(engine: sa.Engine) -> None:
+    for n in range(3):
+        shop(engine, f"host{n}", 1000)
+    asked: list[str] = []
+
+    def depth(queue: str) -> int:
+        asked.append(queue)
+        return 0
+
+    assert len(dispatch(engine, SETTINGS, depth)) == BATCHES_AHEAD - 1 and asked == ["datacenter"]
+    assert dispatch(engine, SETTINGS, depth) == [] and asked == ["datacenter"]
+
+
 def test_messages_that_nobody_reads_fill_the_room_of_every_priority(engine: sa.Engine) -> None:
     shop(engine, "high", 10, priority=19)
     assert dispatch(engine, SETTINGS, lambda _: BATCHES_AHEAD) == []

@@ -75,6 +75,30 @@ def test_who_gets_it_too_late_is_deferred_and_takes_it_from_nobody() -> None:
     asyncio.run(work())
 
 
+def test_each_of_many_who_wait_has_a_time_of_his_own() -> None:
+    async def work() -> None:
+        lock, loop = UrgentLock(), asyncio.get_running_loop()
+        ended: dict[int, float] = {}
+
+        async def late(mark: int, latest: float) -> None:
+            with pytest.raises(DeferredError):
+                await lock.acquire(0, latest)
+            ended[mark] = loop.time() - latest
+
+        async with lock.held(0, float("inf")):
+            now = loop.time()  # some sooner than those who came before, some later, some together
+            waits = (0.15, 0.05, 0.1, 0.05, 0.2, 0.1)
+            cancelled = asyncio.ensure_future(late(-1, now + 0.01))
+            tasks = [asyncio.ensure_future(late(mark, now + wait_s)) for mark, wait_s in enumerate(waits)]
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            await asyncio.gather(*tasks)
+        assert sorted(ended) == [0, 1, 2, 3, 4, 5] and all(seconds >= 0 for seconds in ended.values())
+        assert not lock.locked()
+
+    asyncio.run(work())
+
+
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 14))
 def test_who_is_let_past_goes_on_without_it_the_most_urgent_first(urgencies: list[int], most: int) -> None:
     async def work() -> None:
