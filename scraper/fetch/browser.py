@@ -45,6 +45,7 @@ from scraper.fetch.identity import Identity
 from scraper.fetch.via import Via
 from scraper.policy import browsers as profiles
 from scraper.settings import Settings
+from scraper.sites import functions
 from scraper.sites.browser import PLAIN, Rendering
 
 if TYPE_CHECKING:
@@ -357,7 +358,9 @@ class Browsers:
     async def _context(self, running: _Running, visit: Visit, jar: CookieJar | None) -> _Context:
         """One that the identity has used before, or a new one."""
         options = _options(running, visit.policy, visit.rendering)
-        key = None if jar is None else (id(jar), visit.proxy_id, repr(sorted(options.items())))
+        key = None
+        if jar is not None:
+            key = id(jar), visit.proxy_id, visit.rendering.setup, repr(sorted(options.items()))
         if key is not None and (kept := running.idle.pop(key, None)) is not None:
             return kept
         guest = self._proxy.admit()
@@ -371,6 +374,13 @@ class Browsers:
         except BaseException:
             self._proxy.dismiss(guest)
             raise
+        if visit.rendering.setup is not None:
+            try:
+                await _set_up(made, visit.rendering.setup)
+            except BaseException:
+                self._proxy.dismiss(guest)
+                self._later(_quietly(made.close()))
+                raise
         return context
 
     async def _leave(self, running: _Running, context: _Context | None, visit: Visit, jar: CookieJar | None) -> None:
@@ -419,6 +429,17 @@ class Browsers:
             text = f"{lost}, again and again, at last with no other page open"
             return FetchError(Outcome.CRASHED, text, url=url)
         return DeferredError(float(count))
+
+
+async def _set_up(context: BrowserContext, name: str) -> None:
+    """Hands a new context to the site's own function."""
+    try:
+        await functions.resolve(name)(context)
+    except Exception as error:
+        if isinstance(error, TimeoutError):
+            raise
+        told = f"browser.setup: {type(error).__name__}: {str(error)[:300]}"
+        raise FetchError(Outcome.FUNCTION_FAILED, told) from error
 
 
 def _options(running: _Running, policy: FetchPolicy, rendering: Rendering) -> dict[str, Any]:

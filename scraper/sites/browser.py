@@ -20,7 +20,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from scraper.policy.escalation import ladder
 from scraper.policy.routing import BROWSER
 from scraper.sites import scalars, selectors
-from scraper.sites.fields import Css, Model, Regex, checked, to_text
+from scraper.sites.fields import Css, Function, Model, Regex, checked, to_text
 
 WAIT_FOR_IDLE, WAIT_FOR_LOAD = "networkidle", "load"
 Block = Literal["image", "font", "media", "stylesheet", "script", "texttrack", "websocket", "other"]
@@ -85,6 +85,9 @@ class Rendering(Model):
     viewport: Annotated[str, AfterValidator(_check_viewport)] = Field("1280x800", description="the window's size")
     timeout: Seconds | None = Field(None, description="a page in all; default, and at the most: SCRAPER_PAGE_TIMEOUT_S")
     stealth: bool = Field(False, description="hides that nobody sits in front of the browser")
+    setup: Function | None = Field(
+        None, description="`module:function`, async: prepares each new browser context, with a stealth plug-in, say"
+    )
     responses: dict[ResponseName, Regex] = Field(
         default_factory=dict, max_length=20, description="name -> regular expression: JSON answers that fields read"
     )

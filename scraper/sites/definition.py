@@ -26,7 +26,19 @@ from scraper.sites.blocked import Markers
 from scraper.sites.browser import Rendering
 from scraper.sites.browser import problems as browser_problems
 from scraper.sites.dedup import Dedup, as_dedup, check_dedup
-from scraper.sites.fields import FieldSpec, IdSource, Links, Model, Pages, Regex, as_css, checked, to_text, wrong
+from scraper.sites.fields import (
+    FieldSpec,
+    Function,
+    IdSource,
+    Links,
+    Model,
+    Pages,
+    Regex,
+    as_css,
+    checked,
+    to_text,
+    wrong,
+)
 from scraper.sites.login import Login, problems_of
 from scraper.sites.quality import Quality, judges_nothing
 from scraper.sites.revisit import BELIEVED, Bounded, Conditional, Revisit
@@ -40,7 +52,6 @@ _NOT_READING = ("title", "enabled", "start", "sitemap", "hosts", "listing", "pri
 NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
-Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
 Queue = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$"), AfterValidator(scalars.check_queue)]
 Region = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 Priority = Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))]

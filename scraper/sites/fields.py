@@ -47,6 +47,7 @@ def as_css(value: Any) -> Any:
     return {"css": value} if isinstance(value, str) else value
 
 
+Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
 Css = Annotated[str, AfterValidator(partial(checked, selectors.compile_css))]
 XPath = Annotated[str, AfterValidator(partial(checked, selectors.compile_xpath))]
 Regex = Annotated[str, BeforeValidator(to_text), AfterValidator(partial(checked, selectors.compile_regex))]

@@ -20,7 +20,7 @@ from scraper.sites.page import Page
 PageFunction = Callable[[Page], Iterable[Any] | None]
 
 
-def resolve(name: str) -> PageFunction:
+def resolve(name: str) -> Callable[..., Any]:
     """The function `module:function` means. Raises `ImportError` with a mend."""
     module_name, _, attribute = name.partition(":")
     try:
@@ -55,6 +55,7 @@ def check_functions(site: Site) -> list[tuple[str, str]]:
         "product.function": site.product.function,
         "listing.function": site.listing.function if site.listing else None,
         "login.function": site.login.function if site.login else None,
+        "browser.setup": site.browser.setup if site.browser else None,
     }
     problems = []
     for key, name in named.items():

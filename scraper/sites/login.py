@@ -26,7 +26,7 @@ from scraper.policy.urls import host_of
 from scraper.sites import scalars
 from scraper.sites.blocked import MARKERS_MAX, Blocked
 from scraper.sites.decode import decode, parse_html
-from scraper.sites.fields import Css, Model, checked, to_text, wrong
+from scraper.sites.fields import Css, Function, Model, checked, to_text, wrong
 from scraper.sites.selectors import compile_css
 
 EVERY = "10s"
@@ -42,7 +42,6 @@ Duration = Annotated[
 Template = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float), Field(max_length=2000)]
 LoginUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
 JsonPath = Annotated[str, Field(pattern=r"^[\w-]+(\.[\w-]+)*$", max_length=200)]
-Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
 
 
 class Sign(Blocked):

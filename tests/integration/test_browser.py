@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -376,6 +377,31 @@ def test_stealth_is_off_unless_asked_for(shop: JsShop) -> None:
         assert b"true Mozilla/5.0 (compatible; testbot/1.0)" in plain.body
         hidden = await b.fetch(shop.url("/me"), POLICY, Rendering(wait="2s", stealth=True))
         assert b"false Mozilla/5.0 (X11" in hidden.body and b"Headless" not in hidden.body
+
+    using(case)
+
+
+def test_a_function_of_the_sites_own_prepares_each_context(
+    shop: JsShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.serve("/me", b"<script>document.title = navigator.hardwareConcurrency + ' ' + window.mark</script>")
+    (tmp_path / "plugged.py").write_text(
+        "async def setup(context):\n"
+        "    await context.add_init_script(\"Object.defineProperty(Navigator.prototype, 'hardwareConcurrency', \"\n"
+        "                                  \"{get: () => 77}); window.mark = 'plugged'\")\n"
+        "async def broken(context):\n"
+        "    raise LookupError('no such plug-in')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    async def case(b: Browsers) -> None:
+        plugged = await b.fetch(shop.url("/me"), POLICY, Rendering(wait="2s", setup="plugged:setup"))
+        assert b"77 plugged" in plugged.body
+        for name, told in (("broken", "no such plug-in"), ("absent", "has no function 'absent'")):
+            with pytest.raises(FetchError, match=told) as failed:
+                await b.fetch(shop.url("/me"), POLICY, Rendering(wait="2s", setup=f"plugged:{name}"))
+            assert failed.value.outcome is Outcome.FUNCTION_FAILED
+        assert b"plugged" not in (await b.fetch(shop.url("/me"), POLICY, QUICK)).body
 
     using(case)
 
