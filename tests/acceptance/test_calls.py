@@ -324,8 +324,9 @@ def test_the_budget_of_the_host_and_its_pause(
     for worker in [run.worker("datacenter"), run.worker("datacenter")]:
         run.until_ready(worker)
     assert len(list(Client().map(f"{MODULE}:title", urls[:30], site="demo"))) == 30
-    times = sorted(at for at, _, _ in found.log())
-    assert len(times) == 31
+    asked = sorted(found.log())
+    times, robots = [at for at, _, _ in asked], [target for _, target, _ in asked].count("/robots.txt")
+    assert len(asked) == 30 + robots and 1 <= robots <= 2, "both workers may ask for it at the same moment"
     assert min(late - early for early, late in zip(times, times[10:], strict=False)) > 0.7, "1 s, as they left"
     host = found.url.removeprefix("http://")
     run.scraper("host", "pause", host)
