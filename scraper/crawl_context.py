@@ -50,9 +50,7 @@ class CrawlContext:
     limits: CrawlLimits
     budget: Budget
     reader: Reader
-    ways: dict[
-        Kind, Route
-    ]  # of a site without rules of its own, where every page of a kind goes the same way; else empty
+    ways: dict[Kind, Route]  # of a site without rules of its own, whose pages of a kind all go one way; else empty
     filter: Filter | None = None
 
     def route(self, kind: Kind, url: str) -> Route:

@@ -29,9 +29,7 @@ BROWSER_BATCH_PAGES = (
 )
 BATCHES_A_LEASE = 2  # one lease makes a batch of listings and one of products at the most
 LEASED_AHEAD = 0.6  # of a horizon: a host's pages by its rate
-ROUNDS = (
-    16  # batches that one unlimited host may have out, for each worker that is busy with its queue: 8 claimed, 8 ahead
-)
+ROUNDS = 16  # batches that one unlimited host may have out, for each worker that is busy: 8 claimed, 8 ahead
 TOP_UP = 4  # of these are leased at once, or more: a dispatch costs as much for one
 
 Depth = Callable[[str], int]
@@ -80,11 +78,12 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
             return []
         waiting = frontier.waiting_levels(connection)
         busy = frontier.busy_workers(connection, settings.lease_s)
+    workers = {queue: busy.get(queue, 1) for queue in hosts}
     # Before the transaction: the broker may take its time. It is not asked about a queue that is full by our own account.
     depths = {
         queue: depth(queue)
         for queue, due in hosts.items()
-        if Space.of(waiting[queue], 0, busy.get(queue, 1)).room(due) >= BATCHES_A_LEASE
+        if Space.of(waiting[queue], 0, workers[queue]).room(due) >= BATCHES_A_LEASE
     }
     if not depths:
         return []
@@ -94,14 +93,14 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
             if not connection.execute(ALONE).scalar():
                 return []  # another coordinator is at it
             waiting = frontier.waiting_levels(connection)
-            spaces = {queue: Space.of(waiting[queue], depths[queue], busy.get(queue, 1)) for queue in depths}
+            spaces = {queue: Space.of(waiting[queue], depths[queue], workers[queue]) for queue in depths}
             batches = _suspects(connection, spaces, paused, settings)
             held = frontier.held(connection, settings.lease_s)
             for queue, space in spaces.items():
                 due, room = hosts[queue], space.room(hosts[queue])
                 if room >= BATCHES_A_LEASE:
-                    workers = busy.get(queue, 1)
-                    may = {host.host: allowances(host.rate_per_s, held[host.host], settings, workers) for host in due}
+                    many = workers[queue]
+                    may = {host.host: allowances(host.rate_per_s, held[host.host], settings, many) for host in due}
                     most = {host.host: may[host.host][level_of(host.priority)] for host in due}
                     pages = _due(connection, queue, most, may, room * batch_pages_of(queue, settings), paused)
                     batches += _fill(connection, queue, pages, space, settings, held, paused)

@@ -436,8 +436,8 @@ async def _set_up(context: BrowserContext, name: str) -> None:
     try:
         await functions.resolve(name)(context)
     except Exception as error:
-        if isinstance(error, TimeoutError):
-            raise
+        if context.browser is not None and not context.browser.is_connected():
+            raise  # no fault of the function's
         told = f"browser.setup: {type(error).__name__}: {str(error)[:300]}"
         raise FetchError(Outcome.FUNCTION_FAILED, told) from error
 

@@ -222,11 +222,12 @@ class _Page:
         self.url = url
         hop = self._parsed(url)
         jar = self._jar
-        first = [*headers, *asked] if asked else headers
+        first: Pairs | httpx.Headers
         if jar is None and not asked:
-            answer = await self._request(hop, _known_headers(tuple(headers)))
+            first = _known_headers(tuple(headers))
         else:
-            answer = await self._request(hop, first if jar is None else with_cookies(first, jar, hop))
+            first = [*headers, *asked] if jar is None else with_cookies([*headers, *asked], jar, hop)
+        answer = await self._request(hop, first)
         chain: Chain | None = None
         while isinstance(answer, _Redirect):
             chain = chain or Chain(hop, headers, self._policy.redirects_max, jar)

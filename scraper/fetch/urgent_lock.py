@@ -23,9 +23,8 @@ class UrgentLock:
         self._held = False
         self._came = count()
         self._waiting: list[tuple[int, int, asyncio.Future[_Turn], float]] = []
-        self._look: asyncio.TimerHandle | None = (
-            None  # for those who are late: one for all, since there may be hundreds
-        )
+        # For those who are late: one timer for all, since there may be hundreds.
+        self._look: asyncio.TimerHandle | None = None
         self._returned = returned
 
     def locked(self) -> bool:
@@ -99,8 +98,9 @@ class UrgentLock:
         for _, _, waiting, latest in self._waiting:
             if latest <= now:
                 waiting.set_result(_Turn.LATE)
-            else:
-                self._look_at(latest)
+        in_time = [latest for *_, latest in self._waiting if latest > now]
+        if in_time:
+            self._look_at(min(in_time))
 
 
 class _Turn(Enum):

@@ -132,15 +132,6 @@ SELECT p.host, first.priority, count(*) AS pages
  GROUP BY p.host, first.priority
 """)
 
-DUE_QUEUES = sa.text("""
-WITH RECURSIVE q AS (
-    (SELECT queue FROM pages WHERE status = 'due' ORDER BY queue LIMIT 1)
-    UNION ALL
-    SELECT (SELECT queue FROM pages WHERE status = 'due' AND queue > q.queue ORDER BY queue LIMIT 1) FROM q
-     WHERE q.queue IS NOT NULL
-) SELECT queue FROM q WHERE queue IS NOT NULL
-""")
-
 # As many as may be leased, not all there are: the index is read no further than that.
 DUE_PAGES = sa.text(f"""
 WITH may AS (

@@ -15,7 +15,15 @@ import sqlalchemy as sa
 
 from scraper.policy.budget import Override
 from scraper.sites import scalars
-from scraper.stores.frontier import DUE_QUEUES
+
+DUE_QUEUES = sa.text("""
+WITH RECURSIVE q AS (
+    (SELECT queue FROM pages WHERE status = 'due' ORDER BY queue LIMIT 1)
+    UNION ALL
+    SELECT (SELECT queue FROM pages WHERE status = 'due' AND queue > q.queue ORDER BY queue LIMIT 1) FROM q
+     WHERE q.queue IS NOT NULL
+) SELECT queue FROM q WHERE queue IS NOT NULL
+""")
 
 OVERRIDES = sa.text("SELECT host, paused, rate, concurrency, burst FROM hosts")
 
