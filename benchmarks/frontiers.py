@@ -1,11 +1,12 @@
 """Frontiers of any size, inserted in bulk: sites, crawls, pages and products as years of crawls would have left them.
 
-Every site has the same share of the pages: one in 25 a listing, the others products, on two hosts. Of most sites the
-present crawl has just begun. So of a hundred of their products
+Every site has the same share of the pages: one in 25 a listing, the others products, on two hosts. The present crawl goes
+through most sites in the order of their listings, as the crawls before did, and has just begun. So of a hundred of their
+pages, in that order
 
-     20 are due
-     10 are settled by the present crawl
-     70 wait for the present crawl to reach them: they are ok, unchanged, and some gone or dead, by the crawl before
+    the first 10 are settled by the present crawl
+    the next 20 have been found by it: listings are settled, products are due
+    the last 70 wait for it to reach them: they are ok, unchanged, and some gone or dead, by the crawl before
 
 The last few sites have been read whole by their present crawl: what is left to do is to end it.
 """
@@ -32,7 +33,7 @@ RATE = "10/s"
 QUEUE = "datacenter"
 PRIORITY = 5
 
-# As `url_of` and `external_id_of` say it. Ids follow the order in which a crawl would find the pages: site by site.
+# As `url_of` says it. Ids, rows and the times since which pages are due follow the order in which a crawl finds the pages.
 # The last columns are what a page of its place holds: the crawl before has left one of a hundred products gone or dead.
 PAGES = sa.text(f"""
 INSERT INTO pages (id, site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, status, attempts,
@@ -44,15 +45,15 @@ SELECT :first_id + n, :site, CASE WHEN reached THEN CAST(:present AS bigint) ELS
        CASE WHEN kind = 'product' THEN CAST(md5(url) AS uuid) END,
        CASE status WHEN 'gone' THEN 'not_found' WHEN 'dead' THEN 'refused' ELSE 'fetched' END,
        CASE status WHEN 'gone' THEN 404 WHEN 'dead' THEN 403 ELSE 200 END, now() - interval '30 days', at, at, at
-  FROM (SELECT n, kind, host, place, now() - interval '1 day' - n * interval '1 millisecond' AS at,
+  FROM (SELECT n, kind, host, now() - interval '1 day' + n * interval '1 millisecond' AS at,
                format('https://%s/%s/%s', host, CASE WHEN kind = 'product' THEN 'p' ELSE 'l' END, n) AS url,
-               :whole OR (kind = 'product' AND place < 6) AS reached,
+               :whole OR n < :reached AS reached,
                CASE WHEN kind <> 'product' THEN 'ok'
-                    WHEN NOT :whole AND place < 4 THEN 'due'
+                    WHEN NOT :whole AND n >= :settled AND n < :reached THEN 'due'
                     WHEN n % 200 = 199 THEN 'gone' WHEN n % 200 = 99 THEN 'dead'
-                    WHEN place % 2 = 0 THEN 'ok' ELSE 'unchanged' END AS status
+                    WHEN n % 4 < 2 THEN 'ok' ELSE 'unchanged' END AS status
           FROM (SELECT n, CASE WHEN n % {PRODUCTS_A_LISTING + 1} = 0 THEN 'listing' ELSE 'product' END AS kind,
-                       :host || (n % 2) || '.example' AS host, n % 20 AS place
+                       :host || (n % 2) || '.example' AS host
                   FROM generate_series(0, :pages - 1) n) numbered) described
 """)
 
@@ -64,7 +65,7 @@ SELECT site_id, 'sku-' || id, id, crawl_id, url,
                           'sku', 'sku-' || id, 'stock', id % 50, 'available', id % 7 <> 0, 'category', 'Kitchen',
                           'description', repeat(md5(url) || ' ', 12)),
        CAST(md5(url) AS uuid), discovered_at, discovered_at, settled_at
-  FROM pages WHERE site_id = :site AND kind = 'product' AND status <> 'dead'
+  FROM pages WHERE site_id = :site AND kind = 'product' AND status <> 'dead' ORDER BY id
 """)
 
 COUNTERS = sa.text("""
@@ -89,9 +90,14 @@ def fingerprint_of(url: str) -> UUID:
     return UUID(bytes=md5(url.encode(), usedforsecurity=False).digest())
 
 
-def unreached(number: int) -> bool:
-    """Whether the page of this number is a product that the present crawl has yet to reach, and that was good before."""
-    return number % (PRODUCTS_A_LISTING + 1) != 0 and number % 20 >= 6 and number % 100 != 99
+def settled(pages: int) -> int:
+    """How many of a site's pages, the first ones, are settled by the present crawl."""
+    return pages // 10
+
+
+def reached(pages: int) -> int:
+    """How many of a site's pages, the first ones, the present crawl has found."""
+    return 3 * pages // 10
 
 
 @dataclass(frozen=True)
@@ -108,12 +114,15 @@ class Filled:
         return f"{self.name}-{number % 2}.example"
 
     def listings(self) -> Iterator[int]:
-        """Numbers of its listings."""
-        return iter(range(0, self.pages, PRODUCTS_A_LISTING + 1))
+        """Numbers of the listings that its present crawl has yet to reach."""
+        return (number for number in self._unreached() if number % (PRODUCTS_A_LISTING + 1) == 0)
 
     def unreached(self) -> Iterator[int]:
-        """Numbers of the products that its present crawl has yet to reach."""
-        return (number for number in range(self.pages) if unreached(number))
+        """Numbers of the products that its present crawl has yet to reach, and that were good before."""
+        return (n for n in self._unreached() if n % (PRODUCTS_A_LISTING + 1) != 0 and n % 100 != 99)
+
+    def _unreached(self) -> range:
+        return range(reached(self.pages), self.pages)
 
 
 def site(name: str, rate: str) -> Site:
@@ -152,6 +161,8 @@ def _fill_site(engine: sa.Engine, place: int, pages: int) -> None:
             "listings": page_priority(PRIORITY, Kind.LISTING),
             "host": f"{definition.name}-",
             "whole": whole,
+            "settled": settled(pages),
+            "reached": reached(pages),
             "pages": pages,
         }
         connection.execute(PAGES, values)

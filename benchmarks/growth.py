@@ -1,12 +1,21 @@
 """Does a page cost the same in a large frontier? And does one site that is crawled again and again leave bloat?
 
-    python -m benchmarks.growth                                      frontiers of 10,000, 1 M and 5 M pages: 5 minutes, 10 GB
+    python -m benchmarks.growth                                      frontiers of 10,000, 1 M and 5 M pages: 10 minutes, 10 GB
     python -m benchmarks.growth --pages 10000,100000 --rounds 3      smaller, in a minute
     python -m benchmarks.growth --recrawls 10 --site 50000           the same site ten times over
 
 On an embedded PostgreSQL and Valkey of its own, in the system's folder for temporary files ($TMPDIR), removed at the end.
-Pages are inserted in bulk; from then on it is the crawler's own code that works on them (see `benchmarks/steps.py`), by
-turns on each size, so that what else the machine does meets all of them. Progress goes to stderr, the table to stdout.
+Pages are inserted in bulk, as a crawl in its first third leaves them (see `benchmarks/frontiers.py`); from then on it is the
+crawler's own code that works on them (see `benchmarks/steps.py`), by turns on each size, so that what else the machine does
+meets all of them. Progress goes to stderr, the table to stdout.
+
+First a fiftieth of each frontier is crawled unmeasured. Where a page's entry is in the unique index its hash says, and who is
+the first to write to a block after a checkpoint writes the whole block into the log: in a small frontier that is over after
+some hundred pages, in one of 5 M after 100,000, which are a few minutes of the quarter of an hour between two checkpoints.
+
+PostgreSQL gets the `shared_buffers` that docs/capacity.md advises, a quarter of the memory, but no more than 4 GB. With less
+than the unique index of `pages` takes, 54 bytes a page, a block has to be read and another evicted for each page that is
+leased: `--buffers 160MB` shows what that costs.
 """
 
 from __future__ import annotations
@@ -23,6 +32,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 from benchmarks import explained, frontiers, growth_table, recrawls
@@ -32,7 +42,7 @@ from benchmarks.growth_table import Size
 from benchmarks.rig import servers
 from benchmarks.sizes import sizes_of, wal_bytes
 from benchmarks.steps import Crawler, Meter, daily, new_page, new_product
-from scraper import logs, migrations
+from scraper import embedded, logs, migrations
 from scraper.domain import Kind, LeasedPage
 from scraper.settings import Settings
 from scraper.stores import crawls, frontier
@@ -42,8 +52,10 @@ from scraper.stores.frontier import NewPage, Room
 from scraper.stores.products import NewProduct
 
 SHARE = 0.5  # of the smallest frontier's pages that all rounds together settle
-SMALLEST = 5000
+SMALLEST = 10_000
 ROUND_PAGES = 1000  # at the most
+MOST_BUFFERS_MB = 4096
+WARM = 50  # one of so many pages of each frontier is crawled before anything is measured
 EMPTY_ROOM = 100_000_000
 
 
@@ -69,6 +81,16 @@ class Frontier:
         self._discover(max(1, pages // (PRODUCTS_A_LISTING + 1)))
         self.crawler.crawl(self._answer, pages)
         self.wal += wal_bytes(self.crawler.engine) - began
+
+    def warm(self, pages: int) -> None:
+        """Crawls some of it first, so many pages at a time: until statements are prepared, and most blocks of the indexes
+        that every page writes to have been written since the checkpoint."""
+        left = self.pages // WARM
+        while left > 0:
+            self.round(min(left, pages))
+            left -= pages
+        self.crawler.meter = Meter()
+        self.wal = 0
 
     def finish(self, number: int) -> None:
         """Ends the crawl of one of the sites that have been read whole."""
@@ -131,6 +153,18 @@ def _fill(config: Settings, connection: psycopg.Connection[Any], pages: int, nam
     connection.execute(f"ALTER DATABASE filling RENAME TO {name}")
 
 
+def _with_buffers(config: Settings, buffers: str) -> None:
+    """Starts PostgreSQL anew with such `shared_buffers`."""
+    with psycopg.connect(_plain(config.postgres_url), autocommit=True) as connection:
+        connection.execute(f"ALTER SYSTEM SET shared_buffers = '{buffers}'")
+    embedded.down(config)
+    embedded.up(config)
+
+
+def _advised() -> str:
+    return f"{min(MOST_BUFFERS_MB, psutil.virtual_memory().total // 4 // 2**20)}MB"
+
+
 def measure(config: Settings, sizes: Sequence[int], rounds: int, plans: Path | None, *, kept: bool) -> list[Size]:
     """Fills every frontier, then works on them in turn."""
     with ExitStack() as stack:
@@ -141,10 +175,9 @@ def measure(config: Settings, sizes: Sequence[int], rounds: int, plans: Path | N
             places.append(place)
         inserted = {place.pages: sizes_of(place.crawler.engine) for place in places}
         each = min(ROUND_PAGES, int(min(sizes) * SHARE) // rounds)
-        for place in places:  # statements prepared, connections open, caches as warm as they get
-            place.round(each // 5)
-            place.crawler.meter = Meter()
-            place.wal = 0
+        for place in places:
+            place.warm(each)
+            say(f"{place.pages:,} pages: crawled so far that its indexes have been written since the checkpoint")
         for round_ in range(rounds):
             for turn in range(len(places)):
                 places[(turn + round_) % len(places)].round(each)
@@ -179,6 +212,9 @@ def _arguments() -> argparse.Namespace:
         "--pages", default="10000,1000000,5000000", metavar="N,N", help="sizes (default: 10000,1000000,5000000)"
     )
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each size (default: 5)")
+    parser.add_argument(
+        "--buffers", default=_advised(), metavar="MB", help="PostgreSQL's shared_buffers (default: %(default)s)"
+    )
     parser.add_argument("--recrawls", type=int, metavar="N", help="instead: one site, crawled so often")
     parser.add_argument("--site", type=int, default=50_000, metavar="N", help="with --recrawls: its pages")
     parser.add_argument(
@@ -206,6 +242,7 @@ def _run(args: argparse.Namespace) -> None:
     about: dict[str, Any] = {
         "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
         "load_before": os.getloadavg()[0],
+        "shared_buffers": args.buffers,
     }
     with servers(args.home) as config, daily():
         logs.configure(config)
@@ -214,6 +251,7 @@ def _run(args: argparse.Namespace) -> None:
             print(recrawls.table(found))
             about["recrawls"] = recrawls.as_json(found)
         else:
+            _with_buffers(config, args.buffers)
             sizes = measure(config, args.sizes, args.rounds, args.explain, kept=args.home is not None)
             print(growth_table.table(sizes))
             about["sizes"] = [growth_table.as_json(size) for size in sizes]

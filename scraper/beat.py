@@ -18,6 +18,7 @@ from scraper.sending import depth
 log = structlog.get_logger()
 
 WAITING_MAX = 20  # messages in the coordinator queue above which ticks would only pile up
+HEARD_S = 0.5  # for so long one look at that queue is enough: several ticks come at once
 UNHEARD_S = 5.0  # for so long, before it is worth a line
 BACKOFF_MAX_S = 5.0
 
@@ -27,6 +28,7 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
         self._backoff_s = 0.0
         self._quiet_until = 0.0
         self._unheard_since: float | None = None
+        self._heard_until = 0.0
         self._said = False
         super().__init__(*args, **kwargs)
 
@@ -61,7 +63,10 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
 
     def _heard(self, now: float) -> bool:
         """Whether somebody takes the ticks."""
+        if now < self._heard_until:
+            return True
         if depth(COORDINATOR) <= WAITING_MAX:
+            self._heard_until = now + HEARD_S
             if self._said:
                 log.info("the coordinator queue is read again: ticks go on")
             self._unheard_since, self._said = None, False

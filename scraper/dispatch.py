@@ -33,7 +33,8 @@ ROUNDS = 16  # batches that one unlimited host may have out, for each worker tha
 TOP_UP = 4  # of these are leased at once, or more: a dispatch costs as much for one
 
 Depth = Callable[[str], int]
-Due = dict[int, Counter[str]]  # priority -> host -> pages due
+Due = dict[int, Counter[str]]  # priority -> host -> how many pages are due
+Ids = dict[int, dict[str, list[int]]]  # the same pages by their ids, in the order in which they are to be leased
 
 # A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody waits for it.
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
@@ -102,8 +103,8 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                     many = workers[queue]
                     may = {host.host: allowances(host.rate_per_s, held[host.host], settings, many) for host in due}
                     most = {host.host: may[host.host][level_of(host.priority)] for host in due}
-                    pages = _due(connection, queue, most, may, room * batch_pages_of(queue, settings), paused)
-                    batches += _fill(connection, queue, pages, space, settings, held, paused)
+                    ids = _due(connection, due, most, may, room * batch_pages_of(queue, settings), paused)
+                    batches += _fill(connection, queue, ids, within(counted(ids), may), space, settings, held)
             return batches
 
     return [message_of(batch, settings) for batch in retried(work)]
@@ -137,23 +138,35 @@ def _suspects(
 
 def _due(
     connection: sa.Connection,
-    queue: str,
+    hosts: Sequence[DueHost],
     most: Mapping[str, int],
     may: Mapping[str, Sequence[int]],
     wanted: int,
     paused: Sequence[int],
-) -> Due:
-    """What is due and may be leased, as far as the most urgent `wanted` pages need it. A little of each host is read first,
-    and only where that does not do more of those that have more: it costs as much as is leased, not as much as is due."""
+) -> Ids:
+    """What is due of one queue's hosts, as far as the most urgent `wanted` pages that may be leased need it. A little of each
+    host is read first, and only where that does not do more of those that have more: it costs as much as is leased, not
+    as much as is due."""
+    queue = hosts[0].queue
     most = {host: min(pages, wanted) for host, pages in most.items()}
     little = {host: min(pages, max(2, 2 * wanted // len(most))) for host, pages in most.items()}
-    found = frontier.due_pages(connection, queue, little, paused)
-    more = unread(found, little, most)
-    if more and not enough(within(found, may), boundary(found, more), wanted):
-        again = frontier.due_pages(connection, queue, {host: most[host] for host in more}, paused)
-        for priority, hosts in again.items():
-            found[priority] |= hosts
-    return within(found, may)
+    found = frontier.due_pages(connection, queue, hosts, little, paused)
+    due = counted(found)
+    more = unread(due, little, most)
+    if more and not enough(within(due, may), boundary(due, more), wanted):
+        again = frontier.due_pages(connection, queue, hosts, {host: most[host] for host in more}, paused)
+        for priority, pages in again.items():
+            found.setdefault(priority, {}).update(pages)
+    return found
+
+
+def counted(ids: Ids) -> Due:
+    """How many there are.
+
+    >>> counted({10: {"a": [4, 2], "b": [1]}})
+    {10: Counter({'a': 2, 'b': 1})}
+    """
+    return {priority: Counter({host: len(pages) for host, pages in hosts.items()}) for priority, hosts in ids.items()}
 
 
 def unread(found: Due, read: Mapping[str, int], most: Mapping[str, int]) -> set[str]:
@@ -185,14 +198,14 @@ def enough(due: Due, priority: int, wanted: int) -> bool:
 def _fill(
     connection: sa.Connection,
     queue: str,
+    ids: Ids,
     due: Due,
     space: Space,
     settings: Settings,
     held: dict[str, Counter[int]],
-    paused: Sequence[int],
 ) -> list[LeasedBatch]:
-    """Leases batch after batch, the pages of one level in each, the most urgent first; what it makes takes `space`, and what
-    it takes of each host is added to `held`."""
+    """Leases batch after batch of what is `due`, the pages of one level in each, the most urgent first; what it makes takes
+    `space`, and what it takes of each host is added to `held`."""
     batches: list[LeasedBatch] = []
     out = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
     levels: dict[int, Due] = defaultdict(dict)
@@ -203,15 +216,32 @@ def _fill(
             wanted = next_batch(levels[level], batch_pages_of(queue, settings), out)
             if not wanted:
                 break
-            made = frontier.lease(connection, queue, wanted, settings.lease_s, paused)
-            if not made:
-                break
+            made = frontier.lease(connection, queue, take(ids, level, wanted), settings.lease_s)
             batches += made
             space.take(made)
             out += wanted
             for host, taken in wanted.items():
                 held[host][level] += taken
     return batches
+
+
+def take(ids: Ids, level: int, wanted: Mapping[str, int]) -> list[int]:
+    """Takes so many pages of each host out of `ids`, the most urgent of the level first.
+
+    >>> ids = {11: {"a": [7]}, 10: {"a": [3, 5, 4], "b": [6]}, 8: {"b": [2]}}
+    >>> take(ids, 5, {"a": 2, "b": 1}), ids
+    ([7, 3, 6], {11: {'a': []}, 10: {'a': [5, 4], 'b': []}, 8: {'b': [2]}})
+    """
+    taken: list[int] = []
+    of_level = [ids[priority] for priority in sorted(ids, reverse=True) if level_of(priority) == level]
+    for host, pages in wanted.items():
+        for hosts in of_level:
+            some = hosts.get(host, [])[:pages]
+            if some:
+                del hosts[host][:pages]
+                taken += some
+                pages -= len(some)
+    return taken
 
 
 def next_batch(due: Due, size: int, out: Mapping[str, int]) -> Counter[str]:

@@ -21,6 +21,14 @@ class Channel(redis.Channel):
             self._kept = super()._create_client()  # type: ignore[no-untyped-call]
         return self._kept
 
+    def waiting(self, queue: str) -> int:
+        """Messages in a queue, of all its priorities; 0 for one that does not exist. (`queue_declare(passive=True)` asks the
+        same twice, in transactions: three times the CPU.)"""
+        with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
+            for priority in self.priority_steps:
+                pipe.llen(self._q_for_pri(queue, priority))  # type: ignore[no-untyped-call]
+            return sum(pipe.execute())
+
 
 class Transport(redis.Transport):
     Channel = Channel

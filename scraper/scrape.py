@@ -24,6 +24,7 @@ from scraper.domain import Fetched, Kind, LeasedPage, Move, Outcome, Settled, St
 from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
+from scraper.extract.stages import Stages
 from scraper.fetch.gate import Gate
 from scraper.fetch.gates import Gates
 from scraper.fetch.trip import Trip
@@ -254,7 +255,7 @@ class Scraper:
             with self._telling.fetch(batch, page, trip):
                 fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
             effort.seconds, effort.bytes = asyncio.get_running_loop().time() - trip.began, len(fetched.body)
-            tried = await self._together(page, fetched, context, way, trip)
+            tried = await self._together(len(fetched.body), page, fetched, context, way, trip)
             if page.blocked and trip.via is not None:
                 await self._visits.resolve(page, trip.via, there=tried.outcome is Outcome.FETCHED)
             if context.site.archive is not None and tried.outcome is Outcome.FETCHED:
@@ -306,11 +307,13 @@ class Scraper:
             return None
         return await self._archive.add(batch.spool, page, fetched, context.site_id, use)
 
-    def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip) -> Tried:
+    def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip) -> Stages[Tried]:
         with self._telling.extract(page):
-            return self._made_of(page, fetched, context, way, trip)
+            return (yield from self._made_of(page, fetched, context, way, trip))
 
-    def _made_of(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip) -> Tried:
+    def _made_of(
+        self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip
+    ) -> Stages[Tried]:
         block = context.block_of(fetched)
         if block is not None and (block.by != "status" or way.above is not None):  # else an ordinary refusal
             blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=trip.began)
@@ -323,7 +326,9 @@ class Scraper:
             unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""
             error = f"the server answered {fetched.status}{unasked}"
             return _useless(outcome, fetched, error, delay_s=wish_s, began=trip.began)
-        extracted = context.extractor.extract(page.kind, fetched, page_url=page.url, depth=page.depth)
+        yield
+        extracted = yield from context.extractor.stages(page.kind, fetched, page_url=page.url, depth=page.depth)
+        yield
         reading = self._readings.of(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])

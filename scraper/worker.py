@@ -20,7 +20,6 @@ from typing import NamedTuple
 from uuid import UUID, uuid4
 
 import redis.asyncio as aredis
-import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
 
@@ -47,18 +46,18 @@ from scraper.functions import Function, resolve
 from scraper.ladders import Ladders
 from scraper.logins import Logins
 from scraper.places import Place, Places
-from scraper.policy.budget import Override
 from scraper.policy.calls import Group
-from scraper.policy.escalation import HostRoute, Ladder
+from scraper.policy.escalation import Ladder
 from scraper.proxy_pool import ProxyPool
 from scraper.proxy_trips import Trips
 from scraper.robots_cache import RobotsCache
 from scraper.scrape import Scraper
 from scraper.settings import Settings
-from scraper.stores import crawls, dedup, frontier, host_routes, hosts
+from scraper.stores import crawls, dedup, frontier, host_routes
 from scraper.stores.account_file import AccountFile
 from scraper.stores.calls import Groups
 from scraper.stores.database import make_engine, retried
+from scraper.stores.heard import Said, hear
 from scraper.stores.host_routes import RouteKey
 from scraper.stores.logins import LoginStore
 from scraper.stores.proxies import ProxyHealth
@@ -99,14 +98,6 @@ class Claimed(NamedTuple):
     low: bool
     asked: float
     said: Said
-
-
-class Said(NamedTuple):
-    """What operators said of hosts, what the fleet remembers of their blocks, and PostgreSQL's time."""
-
-    overrides: dict[str, Override]
-    routes: dict[RouteKey, HostRoute]
-    now: float
 
 
 class Worker:
@@ -167,7 +158,7 @@ class Worker:
             try:
                 function = resolve(group.function, self.settings.function_modules)
                 with self.engine.begin() as connection:
-                    said, context = _said(connection), self._call_contexts.of(group.options, connection)
+                    said, context = hear(connection, ()).said, self._call_contexts.of(group.options, connection)
             except FunctionRefusedError as refused:
                 work = self._callers.refuse(group, str(refused))
             else:
@@ -204,10 +195,9 @@ class Worker:
             if lease is None:
                 return None
             crawl_ids = {page.crawl_id for page in lease.pages}
-            inactive = crawl_ids - crawls.running(connection, list(crawl_ids))
-            low = self._low(*frontier.unclaimed(connection, lease.queue))
-            said = _said(connection)
-        return Claimed(lease, ours_until, inactive, low, asked, said)
+            heard = hear(connection, crawl_ids, lease.queue)
+        low = self._low(heard.batches, heard.workers)
+        return Claimed(lease, ours_until, crawl_ids - heard.running, low, asked, heard.said)
 
     def _low(self, waiting: int, workers: int) -> bool:
         """Whether more is to be asked for. As long as there are some, now and then is enough: it costs the same for one."""
@@ -476,11 +466,9 @@ class Worker:
 
     def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int], Said]:
         with self.engine.begin() as connection:
-            return (
-                frontier.extend(connection, lease_ids, self.settings.lease_s),
-                crawls.running(connection, crawl_ids),
-                _said(connection),
-            )
+            mine = frontier.extend(connection, lease_ids, self.settings.lease_s)
+            heard = hear(connection, crawl_ids)
+        return mine, heard.running, heard.said
 
     def _store(self, pages: Sequence[SettledPage]) -> None:
         """Stores a group. A page that PostgreSQL rejects is found by halving and settled as crashed, alone."""
@@ -521,10 +509,6 @@ class Worker:
         except Exception:  # noqa: BLE001 - whatever keeps it from having a context
             return CrawlLimits(0, 0)  # its pages crash, and add nothing
         return context.limits
-
-
-def _said(connection: sa.Connection) -> Said:
-    return Said(hosts.overrides(connection), *host_routes.read(connection))
 
 
 def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingError) -> SettledPage:

@@ -65,7 +65,15 @@ def add(engine: sa.Engine, pages: list[NewPage], room: int = 1000) -> frontier.A
 
 def lease_all(engine: sa.Engine, host: str, pages: int = 100, lease_s: float = 60) -> list[frontier.LeasedBatch]:
     with engine.begin() as connection:
-        return frontier.lease(connection, "datacenter", {host: pages}, lease_s)
+        return lease_some(connection, host, pages, lease_s)
+
+
+def lease_some(
+    connection: sa.Connection, host: str, pages: int = 100, lease_s: float = 60
+) -> list[frontier.LeasedBatch]:
+    hosts = [one for one in frontier.due_hosts(connection) if (one.queue, one.host) == ("datacenter", host)]
+    due = frontier.due_pages(connection, "datacenter", hosts, {host: pages}, ())
+    return frontier.lease(connection, "datacenter", [one for each in due.values() for one in each[host]], lease_s)
 
 
 def claimed(engine: sa.Engine, batch: frontier.LeasedBatch | UUID, *, alone: bool = False) -> Lease | None:

@@ -11,7 +11,7 @@ from typing import Any
 from lxml import etree
 
 from scraper.domain import Fetched
-from scraper.extract.classes import Index, index_of
+from scraper.extract.css_index import CssIndex
 from scraper.policy import urls
 from scraper.sites.decode import Decoded, decode, parse_html
 
@@ -58,8 +58,12 @@ class Document:
         return parse_html(self.decoded.utf8)
 
     @cached_property
-    def classes(self) -> Index:
-        return index_of(self.root)
+    def index(self) -> CssIndex:
+        return CssIndex(self.root)
+
+    def parse(self) -> None:
+        """Reads the tree now."""
+        self.root  # noqa: B018
 
     @cached_property
     def base(self) -> str:
@@ -102,8 +106,14 @@ _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 def whole_text(element: etree._Element) -> str:
     """The text a reader sees: without scripts, and with a space between blocks, so that two paragraphs stay two words."""
+    tag = element.tag
+    if not isinstance(tag, str):
+        return ""
     if len(element) == 0:
-        return element.text or "" if isinstance(element.tag, str) else ""
+        return element.text or ""
+    if tag not in _HIDDEN and not any(map(len, element)):  # one level: the usual, at a third of what walking costs
+        space = " " if tag in _BLOCKS else ""
+        return "".join((space, element.text or "", *map(_with_tail, element), space))
     parts: list[str] = []
     hidden = 0
     for event, node in etree.iterwalk(element, events=("start", "end", "comment", "pi")):
@@ -123,6 +133,15 @@ def whole_text(element: etree._Element) -> str:
         if text and not hidden:
             parts.append(text)
     return "".join(parts)
+
+
+def _with_tail(child: etree._Element) -> str:
+    """Of an element without children, or a comment: its text, and what follows it."""
+    tag, tail = child.tag, child.tail or ""
+    if not isinstance(tag, str) or tag in _HIDDEN:
+        return tail
+    text = child.text or ""
+    return f" {text} {tail}" if tag in _BLOCKS else text + tail
 
 
 def _elements(found: Any) -> list[etree._Element]:

@@ -15,6 +15,7 @@ from scraper.extract.functions import FunctionReader
 from scraper.extract.listing import Gate, ListingReader
 from scraper.extract.product import ProductReader
 from scraper.extract.sitemap import SitemapReader
+from scraper.extract.stages import Stages, whole
 from scraper.sites.definition import Site
 from scraper.sites.page import Page
 
@@ -42,13 +43,19 @@ class Extractor:
         `page_url` is the URL the frontier has, `page.url` where it was answered; `depth` is 0 for a start page, which
         must give links. Raises `FunctionFailed`.
         """
+        return whole(self.stages(kind, page, page_url=page_url, depth=depth))
+
+    def stages(self, kind: Kind, page: Fetched, *, page_url: str, depth: int) -> Stages[Extracted]:
+        """As `extract`, stage by stage."""
         match kind:
             case Kind.SITEMAP:
                 return self._sitemap.read(page, page_url)
             case Kind.LISTING:
                 return self._read_listing(page, page_url, depth)
+            case Kind.PRODUCT if self._product_function is not None:
+                return self._by_function(self._product_function, page, page_url, depth)
             case Kind.PRODUCT:
-                return self._read_product(page, page_url, depth)
+                return (yield from self._product.read(Document(page, page_url)))
             case _:
                 assert_never(kind)
 
@@ -65,10 +72,8 @@ class Extractor:
             return Extracted(problems=[*problems, "listing.function: yielded no link"], complete=False)
         return Extracted(list(links.values()), by_function.products, problems, partial=by_selectors.partial)
 
-    def _read_product(self, page: Fetched, page_url: str, depth: int) -> Extracted:
-        if self._product_function is None:
-            return self._product.read(Document(page, page_url))
-        extracted = self._product_function.read(self._page(page, page_url, depth))
+    def _by_function(self, function: FunctionReader, page: Fetched, page_url: str, depth: int) -> Extracted:
+        extracted = function.read(self._page(page, page_url, depth))
         if extracted.products or extracted.links:
             return extracted
         return Extracted(problems=[*extracted.problems, "product.function: yielded no product"], complete=False)

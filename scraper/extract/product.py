@@ -12,6 +12,7 @@ from scraper.domain import Extracted, Product
 from scraper.extract import money, values
 from scraper.extract.document import Document
 from scraper.extract.sources import VALUES_MAX, Texts, compile_source
+from scraper.extract.stages import Stages
 from scraper.extract.values import Mistyped
 from scraper.policy import urls
 from scraper.sites import selectors
@@ -42,11 +43,16 @@ class ProductReader:
 
     def __init__(self, product: ProductPage, rules: urls.UrlRules) -> None:
         self._fields = [_Field(name, spec) for name, spec in product.fields.items()]
+        self._of_tree = any(field.of_tree for field in self._fields)
         self._id = _id_texts(product.id) if product.id is not None else None
         self._id_described = product.id.described if product.id is not None and not product.id.any else "any of `any:`"
         self._rules = rules
 
-    def read(self, document: Document) -> Extracted:
+    def read(self, document: Document) -> Stages[Extracted]:
+        """Its stages are the tree and each field, so that several pages can be read side by side."""
+        if self._of_tree:
+            document.parse()
+            yield
         data: dict[str, Any] = {}
         problems: list[str] = []
         complete = True
@@ -54,6 +60,7 @@ class ProductReader:
         mistyped: list[str] = []
         external_id = self._external_id(document, problems)
         for field in self._fields:
+            yield
             complete &= field.read(document, data, problems, found, mistyped)
         if complete and not any(field.tells(data.get(field.name)) for field in self._fields):
             # A challenge or error page that answers 200, for a definition that requires nothing.
@@ -98,6 +105,7 @@ class _Field:
         self.spec = spec
         self.readings = [_compile(reading, spec) for reading in spec.readings]
         self.listed = spec.many or spec.type == "list"
+        self.of_tree = any(reading.css is not None or reading.xpath is not None for reading in spec.readings)
 
     def read(
         self, document: Document, data: dict[str, Any], problems: list[str], found: list[str], mistyped: list[str]
@@ -113,7 +121,8 @@ class _Field:
                 continue
             if value is not None:
                 self._store(False if value is NOTHING_SHOWN else value, data)
-                problems += [fault for fault in faults if fault.endswith("cut")]
+                if faults:
+                    problems += [fault for fault in faults if fault.endswith("cut")]
                 if value is not NOTHING_SHOWN:
                     found.append(self.name)
                 return True
@@ -136,18 +145,17 @@ class _Field:
         texts = compiled.texts(document, self.listed)
         if not texts:
             return NOTHING_SHOWN if reading.when is not None and not self.listed else None
-        found = []
-        for text in self._split(texts, reading.split):
-            value = self._one(text, compiled, document, faults)
-            if value is not None:
-                found.append(value)
         if not self.listed:
-            return found[0] if found else None
+            for text in texts if reading.split is None else self._split(texts, reading.split):
+                value = self._one(text, compiled, document, faults)
+                if value is not None:
+                    return value
+            return None
+        parts = texts if reading.split is None else self._split(texts, reading.split)
+        found = [value for text in parts if (value := self._one(text, compiled, document, faults)) is not None]
         return found[:VALUES_MAX] or None
 
-    def _split(self, texts: list[str], separator: str | None) -> list[str]:
-        if separator is None:
-            return texts
+    def _split(self, texts: list[str], separator: str) -> list[str]:
         mark = separator.strip() or " "  # whitespace in texts is collapsed, so "\n" means a space
         return [part for text in texts for part in map(str.strip, text.split(mark)) if part]
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from lxml import etree
 
-from scraper.extract import classes, jsonld
+from scraper.extract import jsonld
+from scraper.extract.css_index import TooLong, css_path
 from scraper.extract.document import Document, whole_text
 from scraper.sites import selectors
 from scraper.sites.decode import clean_text
@@ -41,15 +42,15 @@ def compile_source(source: Source) -> Texts:
 
 def _on_css(css: str) -> Texts:
     by_xpath = _on_tree(selectors.compile_css(css))
-    path = classes.class_path(css)
+    path = css_path(css)
     if path is None:
         return by_xpath
 
     def texts(document: Document, every: bool) -> list[str]:
-        found = classes.find(path, document.classes)
-        if found is None:
+        try:
+            return _cleaned(path.found(document.index), every)
+        except TooLong:
             return by_xpath(document, every)
-        return _cleaned((item if isinstance(item, str) else whole_text(item) for item in found), every)
 
     return texts
 
@@ -59,7 +60,7 @@ def _on_tree(xpath: etree.XPath) -> Texts:
         found = document.find(xpath)
         if not isinstance(found, list):
             found = [_scalar(found)]
-        return _cleaned((item if isinstance(item, str) else whole_text(item) for item in found), every)
+        return _cleaned(found, every)
 
     return texts
 
@@ -106,10 +107,10 @@ def _within(raw: Texts, pattern: Any) -> Texts:
     return texts
 
 
-def _cleaned(raw: Iterable[str], every: bool) -> list[str]:
+def _cleaned(raw: Iterable[str | etree._Element], every: bool) -> list[str]:
     found: list[str] = []
-    for text in raw:
-        text = clean_text(text)
+    for item in raw:
+        text = clean_text(item if isinstance(item, str) else whole_text(item))
         if text:
             found.append(text)
             if not every or len(found) >= VALUES_MAX:

@@ -50,6 +50,8 @@ def to_decimal(text: str, decimal: str | None = None) -> Decimal:
 
 
 def _first_number(text: str, decimal: str | None, wanted: str) -> Decimal:
+    if len(text) <= DIGITS_MAX and text.isascii() and text.isdigit():
+        return Decimal(text)
     match = _NUMBER.search(text)
     if match is None or len(match[0]) > 60:
         raise Mistyped(text, wanted)

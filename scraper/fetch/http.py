@@ -23,6 +23,7 @@ from scraper.errors import FetchError
 from scraper.fetch import codings, profiles
 from scraper.fetch.body import ACCEPT_ENCODING, read_body
 from scraper.fetch.cookies import CookieJar, Jars
+from scraper.fetch.deadlines import Deadline, Deadlines
 from scraper.fetch.faults import fault
 from scraper.fetch.headers import Pairs, conditions, headers_dict, merged, request_headers
 from scraper.fetch.parsed import parsed
@@ -134,6 +135,7 @@ class HttpFetcher:
         self._slots = asyncio.Semaphore(max_connections)
         self._transports = Transports(max_connections=max_connections, resolver=resolver, dns_ttl_s=dns_ttl_s)
         self._jars = Jars()
+        self._deadlines = Deadlines()
 
     async def fetch(
         self,
@@ -171,10 +173,10 @@ class HttpFetcher:
         try:
             page = _Page(transport, policy, before_hop, via, jar, body)
             try:
-                async with asyncio.timeout(policy.page_timeout_s) as page.deadline:
+                async with self._deadlines.after(policy.page_timeout_s) as page.deadline:
                     return await page.fetch(url, headers, asked)
             except TimeoutError:
-                if not page.deadline.expired():
+                if not page.deadline.expired:
                     raise
                 raise FetchError(
                     Outcome.TIMEOUT,
@@ -194,7 +196,7 @@ class _Page:
 
     __slots__ = ("_before_hop", "_body", "_extensions", "_jar", "_policy", "_transport", "_waited_s", "deadline", "url")
 
-    deadline: asyncio.Timeout
+    deadline: Deadline
 
     def __init__(
         self,
@@ -283,12 +285,11 @@ class _Page:
     async def _wait(self, before_hop: BeforeHop, url: str) -> None:
         """The page's clock stands still while politeness makes it wait."""
         started = monotonic()
-        when = self.deadline.when()
-        self.deadline.reschedule(None)
+        self.deadline.suspend()
         await before_hop(url)
         waited_s = monotonic() - started
         self._waited_s += waited_s
-        self.deadline.reschedule(None if when is None else when + waited_s)
+        self.deadline.put_off(waited_s)
 
     async def _request(self, hop: httpx.URL, headers: Pairs | httpx.Headers) -> _Answer | _Redirect:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from functools import lru_cache
 
 import httpx
@@ -20,7 +19,7 @@ def parsed(url: str) -> httpx.URL:
         return httpx.URL(url)
     origin, path, query = plain
     root = _root(origin)
-    fast = copy(root)
+    fast = httpx.URL.__new__(httpx.URL)
     fast._uri_reference = root._uri_reference._replace(path=path, query=query)  # noqa: SLF001
     return fast
 

@@ -14,6 +14,7 @@ from lxml import etree
 from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, to_unicode
 
 TYPE_CHARS = 200  # of a Content-Type header; what is longer says nothing more
+_BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))  # what byte order marks begin with
 _NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
 _NOT_TEXT_CODECS = frozenset({"hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode",
@@ -28,7 +29,7 @@ class Decoded(NamedTuple):
 
 
 def decode(body: bytes, content_type: str | None) -> Decoded:
-    encoding, bom = read_bom(body)
+    encoding, bom = read_bom(body) if body[:1] in _BOMS else (None, None)
     if encoding is not None and bom is not None:
         body = body[len(bom) :]
     else:
@@ -94,7 +95,8 @@ def parse_html(utf8: bytes) -> etree._Element:
 
 def clean_text(text: str) -> str:
     """Without NUL and lone surrogates, which PostgreSQL and UTF-8 refuse; whitespace of all kinds collapsed."""
-    return " ".join(storable(text).split())
+    plain = text.isascii() and "\x00" not in text
+    return " ".join((text if plain else storable(text)).split())
 
 
 def storable(text: str) -> str:

@@ -7,7 +7,7 @@ a page to a crawl that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
@@ -90,15 +90,17 @@ UPDATE pages p SET status = 'dropped', lease_id = NULL, settled_at = now()
 """)
 
 # A minute counts once, however many coordinators look; and none counts in which nobody looked: an installation that was
-# down for a day has not watched its crawls stand still.
+# down for a day has not watched its crawls stand still. (Hosts are asked first: mostly none is paused, and no page
+# is read.)
 WATCH = sa.text("""
 UPDATE crawls c
    SET watched_at = now(),
        idle_minutes = CASE WHEN c.progressed_at >= c.watched_at THEN 0 ELSE c.idle_minutes + 1 END
   FROM sites s
  WHERE s.id = c.site_id AND NOT s.paused AND c.status = 'running' AND c.watched_at < now() - interval '1 minute'
-   AND NOT EXISTS (SELECT FROM hosts h JOIN pages p ON p.host = h.host
-                    WHERE h.paused AND p.crawl_id = c.id AND p.status IN ('due', 'leased'))
+   AND (NOT EXISTS (SELECT FROM hosts WHERE paused)
+        OR NOT EXISTS (SELECT FROM hosts h JOIN pages p ON p.host = h.host
+                        WHERE h.paused AND p.crawl_id = c.id AND p.status IN ('due', 'leased')))
 RETURNING c.id, c.idle_minutes
 """)
 
@@ -294,14 +296,6 @@ def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Ro
         SELECT id, discovery_total, product_total FROM crawls
          WHERE id = ANY (:ids) AND status = 'running' ORDER BY id FOR KEY SHARE""")
     return {row.id: row for row in connection.execute(query, {"ids": sorted(set(crawl_ids))})}
-
-
-def running(connection: sa.Connection, crawl_ids: Sequence[int]) -> set[int]:
-    """Those of the crawls whose pages are to be fetched now: running, and of a site that is not paused."""
-    query = sa.text("""
-        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
-         WHERE c.id = ANY (:ids) AND c.status = 'running' AND NOT s.paused""")
-    return set(connection.execute(query, {"ids": list(crawl_ids)}).scalars())
 
 
 def paused(connection: sa.Connection) -> list[int]:

@@ -23,7 +23,8 @@ GUARD = "1 hour"  # an unchanged product is not rewritten more often than this
 
 # `locked` takes the known rows first, in the order of their ids, so that the content that becomes a version is the
 # content that is replaced. A row that appears between the two (same id, another page) fails the last WHERE. What becomes
-# new, another one or listed again goes into the feed with the same statement (`scraper.stores.changes`).
+# new, another one or listed again goes into the feed with the same statement (`scraper.stores.changes`). The `owner` is
+# looked up only where it is another page than the one that was read.
 UPSERT = sa.text(f"""
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (site_id, external_id) *
@@ -39,7 +40,7 @@ WITH input AS MATERIALIZED (
     SELECT i.*, l.id, l.version, l.data AS old_data, l.content_hash AS old_hash, l.changed_at
       FROM input i
       LEFT JOIN locked l ON l.site_id = i.site_id AND l.external_id = i.external_id
-      LEFT JOIN pages owner ON owner.id = l.page_id
+      LEFT JOIN pages owner ON owner.id = CASE WHEN l.page_id <> i.page_id THEN l.page_id END
      WHERE l.id IS NULL
         OR (l.fetched_at <= now()
             AND (l.page_id = i.page_id OR l.missed_crawls > 0 OR owner.status IN ('gone', 'dead', 'invalid')
@@ -123,7 +124,7 @@ def upsert(connection: sa.Connection, products: Sequence[NewProduct]) -> list[Wr
     """Stores products in one statement. Returns a row for each product that was written, none for the others."""
     if not products:
         return []
-    return [Written(r.crawl_id, r.inserted, r.changed) for r in connection.execute(UPSERT, {"rows": dumps(products)})]
+    return [Written(*row) for row in connection.execute(UPSERT, {"rows": dumps(products)}).all()]
 
 
 def export(connection: sa.Connection, site: str, *, delisted: bool, since: int | None = None) -> Iterator[sa.Row[Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -119,7 +119,17 @@ class Stored:
     at: datetime | None = None
 
 
-Kept = Sequence[tuple[SettledPage, sa.Row[Any]]]  # whose lease was held, and what the fence says of them
+class Fenced(NamedTuple):
+    """What the fence says of a page whose lease was held. (A row of SQLAlchemy's takes 0.7 us to name a column.)"""
+
+    page_id: int
+    lease: UUID
+    crawl_id: int
+    kind: str
+    status: str
+
+
+Kept = Sequence[tuple[SettledPage, Fenced]]  # whose lease was held
 
 
 def settle(
@@ -127,10 +137,9 @@ def settle(
 ) -> Stored:
     """Stores a group of settled pages. `limits` has an entry for each of their crawls; `worker` is who settled them."""
     live = crawls.hold(connection, (page.settled.crawl_id for page in pages))
-    rows = connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])})
-    held = {
-        (row.id, row.lease): row for row in rows
-    }  # a group may have a page twice: of a lost lease and of a living one
+    rows = map(Fenced._make, connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])}).all())
+    # A group may have a page twice: of a lost lease and of a living one.
+    held = {(row.page_id, row.lease): row for row in rows}
     kept = [
         (page, row)
         for page in pages
@@ -210,7 +219,7 @@ def _row(page: SettledPage) -> dict[str, Any]:
     return row
 
 
-def _count_page(counts: CountsByCrawl, page: SettledPage, row: sa.Row[Any]) -> None:
+def _count_page(counts: CountsByCrawl, page: SettledPage, row: Fenced) -> None:
     settled = page.settled
     mine = counts[settled.crawl_id]
     mine.links_cut += page.partial

@@ -20,6 +20,7 @@ from scraper.settings import Settings
 from scraper.stores import crawls, frontier, sites
 from scraper.stores.crawls import DELISTED_AFTER, REPLAY
 from scraper.stores.database import retried
+from scraper.stores.heard import hear
 from scraper.stores.settle import SettledPage
 from tests.making import (
     AGAIN,
@@ -30,6 +31,7 @@ from tests.making import (
     claimed,
     expire,
     lease_all,
+    lease_some,
     new_page,
     open_crawl,
     rows,
@@ -75,7 +77,7 @@ def test_the_leases_of_a_stopped_crawl_are_gone_at_once(engine: sa.Engine, crawl
     assert claimed(engine, waiting) is None
     with engine.begin() as connection:
         assert frontier.extend(connection, [claimed_one.id, waiting.id], 60) == set()
-        assert frontier.unclaimed(connection, "datacenter")[0] == 0, "nothing keeps the queue from being filled"
+        assert hear(connection, (), "datacenter").batches == 0, "nothing keeps the queue from being filled"
     assert rows(engine, "SELECT DISTINCT status, lease_id FROM pages") == [("dropped", None)]
     assert rows(engine, "SELECT status, note, dropped, product_done, product_total FROM crawls") == [
         ("stopped", "by hand", 20, 20, 20)
@@ -109,7 +111,7 @@ def test_a_worker_in_the_middle_of_a_stopped_crawl_stores_the_others_pages_only(
     assert stop(engine, crawl)
     with engine.begin() as connection:
         assert frontier.extend(connection, [lease_id], 60) == {lease_id}
-        assert crawls.running(connection, [crawl[1], other[1]]) == {other[1]}
+        assert hear(connection, [crawl[1], other[1]]).running == {other[1]}
     for page in lease.pages:
         of = crawl if page.crawl_id == crawl[1] else other
         kept = store(engine, of, [with_product(settled(page.id, of, lease_id), of, "7", {"title": "A"})])
@@ -150,7 +152,7 @@ def test_a_page_that_is_leased_while_its_crawl_is_stopped_leaves_no_lease(
 
     thread = threading.Thread(target=stops, daemon=True)
     with engine.begin() as dispatching:
-        (batch,) = frontier.lease(dispatching, "datacenter", {"shop.example": 3}, 60)
+        (batch,) = lease_some(dispatching, "shop.example", 3)
         thread.start()
         assert stopping.wait(30)
         while rows(engine, f"SELECT FROM pg_stat_activity WHERE pid = {pid[0]} AND wait_event_type = 'Lock'") == []:

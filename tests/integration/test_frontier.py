@@ -55,12 +55,55 @@ def test_leases_do_not_overlap(engine: sa.Engine, crawl: tuple[int, int]) -> Non
     batches: list[frontier.LeasedBatch] = []
 
     def take() -> None:
-        batches.extend(lease_all(engine, "shop.example", 20))
+        while rows(engine, "SELECT FROM pages WHERE status = 'due'"):  # all of them read the same pages
+            batches.extend(lease_all(engine, "shop.example", 20))
 
     at_once([take] * 4)
     assert sum(batch.pages for batch in batches) == 50
     assert len(rows(engine, "SELECT FROM pages WHERE status = 'leased'")) == 50
     assert len(rows(engine, "SELECT DISTINCT lease_id FROM pages")) == len(batches)
+
+
+@pytest.mark.parametrize("most", [3, 7, 100])
+def test_due_pages_come_by_priority_then_by_the_time_they_are_due(
+    engine: sa.Engine, crawl: tuple[int, int], most: int
+) -> None:
+    for priority in (4, 10, 11):
+        add(engine, [new_page(crawl, f"https://shop.example/{priority}/{n}", priority=priority) for n in range(4)])
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE pages SET not_before = now() + (id % 3 - 2) * interval '1 hour' - id * interval '1 s'")
+        )
+        connection.execute(
+            sa.text("UPDATE pages SET not_before = now() + interval '1 hour' WHERE priority = 11 AND id % 4 < 3")
+        )
+        query = (
+            "SELECT priority, id FROM pages WHERE not_before <= now() ORDER BY priority DESC, not_before LIMIT :most"
+        )
+        expected = [tuple(row) for row in connection.execute(sa.text(query), {"most": most})]
+        found = frontier.due_pages(connection, "datacenter", frontier.due_hosts(connection), {"shop.example": most}, ())
+    assert [(priority, one) for priority, each in found.items() for one in each["shop.example"]] == expected
+
+
+def test_pages_are_leased_by_their_ids_however_few_seem_to_be_due(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    """Planned as at a crawl's beginning: a large table of which next to nothing is due."""
+    add(engine, [new_page(crawl, url) for url in urls(2000)], room=2000)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE pages SET status = 'ok' WHERE id % 500 <> 0"))
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text("ANALYZE pages"))
+        values = {
+            "ids": list(range(1, 101)),
+            "queue": "datacenter",
+            "lease_s": 20,
+            "products": uuid4(),
+            "listings": uuid4(),
+        }
+        statement = sa.text(f"EXPLAIN {frontier.LEASE.text}").bindparams(
+            sa.bindparam("products", type_=sa.Uuid), sa.bindparam("listings", type_=sa.Uuid)
+        )
+        plan = "\n".join(connection.execute(statement, values).scalars())
+    assert "pages_due_idx" not in plan and "pages_pkey" in plan, plan
 
 
 def test_high_priority_is_leased_first(engine: sa.Engine, crawl: tuple[int, int]) -> None:

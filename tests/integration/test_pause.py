@@ -15,6 +15,7 @@ from scraper.plan import open_now, plan
 from scraper.reap import reap
 from scraper.settings import Settings
 from scraper.stores import crawls, sites
+from scraper.stores.heard import hear
 from scraper.stores.settle import SettledPage
 from tests.making import OK, a_site, add, at_once, claimed, expire, new_page, open_crawl, rows, settled, store, urls
 
@@ -137,7 +138,7 @@ def test_a_lease_of_two_sites_loses_neither(engine: sa.Engine) -> None:
     lease = claimed(engine, lease_id)
     assert lease is not None
     with engine.begin() as connection:
-        assert crawls.running(connection, [first[1], second[1]]) == {second[1]}
+        assert hear(connection, [first[1], second[1]]).running == {second[1]}
     done = [page for page in lease.pages if page.crawl_id == second[1]]
     store(engine, second, [SettledPage(settled(page.id, second, lease_id)) for page in done])
     expire(engine, lease_id)

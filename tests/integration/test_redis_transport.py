@@ -30,6 +30,15 @@ def test_messages_share_a_client_until_its_pool_is_gone(connection: Connection) 
             assert anew is not first and anew.connection_pool is channel.pool and anew.ping()
 
 
+def test_messages_of_all_priorities_are_counted(connection: Connection) -> None:
+    with connection, connection.channel() as channel, connection.Producer(channel) as producer:
+        queue = connection.SimpleQueue("counted", channel=channel)
+        assert channel.waiting("counted") == 0 == channel.waiting("never heard of")
+        for priority in (0, 3, 9, 9):
+            producer.publish({}, routing_key="counted", exchange=queue.queue.exchange, priority=priority)
+        assert channel.waiting("counted") == 4 == channel.queue_declare("counted", passive=True).message_count
+
+
 def test_the_consumers_client_is_its_own(connection: Connection) -> None:
     with connection, connection.channel() as channel, channel.conn_or_acquire() as shared:
         assert channel._create_client(asynchronous=True).connection_pool is channel.async_pool

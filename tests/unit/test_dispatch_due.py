@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
@@ -11,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper import dispatch
-from scraper.dispatch import Due, boundary, enough, next_batch, unread
+from scraper.dispatch import Due, Ids, boundary, counted, enough, next_batch, take, unread, within
 from scraper.policy.routing import PRIORITY_LEVELS
 from scraper.stores import frontier
+from scraper.stores.frontier import DueHost
 
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = st.dictionaries(
     st.sampled_from([f"h{n}" for n in range(12)]),
     st.dictionaries(st.integers(0, 5), st.integers(1, 60), min_size=1, max_size=3),
@@ -29,13 +32,19 @@ class Table:
         self.hosts = hosts
         self.read = 0
 
-    def due_pages(self, _: object, __: str, allowances: Mapping[str, int], ___: Sequence[int]) -> Due:
-        found: dict[int, Counter[str]] = defaultdict(Counter)
+    def due_hosts(self) -> list[DueHost]:
+        return [DueHost("datacenter", host, max(pages), SINCE, None) for host, pages in self.hosts.items()]
+
+    def due_pages(
+        self, _: object, __: str, hosts: Sequence[DueHost], allowances: Mapping[str, int], ___: Sequence[int]
+    ) -> Ids:
+        found: Ids = defaultdict(dict)
         for host, left in allowances.items():
+            assert host in {one.host for one in hosts}
             for priority in sorted(self.hosts[host], reverse=True):
                 taken = min(left, self.hosts[host][priority])
                 if taken > 0:
-                    found[priority][host] = taken
+                    found[priority][host] = list(range(taken))
                     left -= taken
                     self.read += taken
         return found
@@ -46,7 +55,7 @@ def due(table: Table, allowed: int, wanted: int, patch: pytest.MonkeyPatch) -> D
     most = dict.fromkeys(table.hosts, allowed)
     may = {host: [allowed] * PRIORITY_LEVELS for host in most}
     connection: sa.Connection = object()  # type: ignore[assignment] # never asked
-    return dispatch._due(connection, "datacenter", most, may, wanted, ())
+    return within(counted(dispatch._due(connection, table.due_hosts(), most, may, wanted, ())), may)
 
 
 def by_priority(due: Due, wanted: int) -> Counter[int]:
@@ -66,7 +75,7 @@ def test_what_is_leased_is_as_urgent_and_as_much_as_if_all_were_read(
     hosts: Mapping[str, Mapping[int, int]], allowed: int, wanted: int
 ) -> None:
     table = Table(hosts)
-    every = table.due_pages(None, "", dict.fromkeys(hosts, allowed), ())
+    every = counted(table.due_pages(None, "", table.due_hosts(), dict.fromkeys(hosts, allowed), ()))
     with pytest.MonkeyPatch.context() as patch:
         some = due(table, allowed, wanted, patch)
     assert by_priority(some, wanted) == by_priority(every, wanted)
@@ -86,6 +95,35 @@ def test_a_large_host_among_small_ones_is_read_on(monkeypatch: pytest.MonkeyPatc
 def test_what_was_not_read_and_might_be_more_urgent_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     table = Table({"urgent": {19: 5000}} | {f"h{n}": {10: 5000} for n in range(99)})
     assert due(table, 800, 200, monkeypatch)[19]["urgent"] == 200
+
+
+@given(HOSTS, st.integers(1, 60))
+def test_batches_take_each_page_once_the_most_urgent_of_a_host_first(
+    hosts: Mapping[str, Mapping[int, int]], size: int
+) -> None:
+    table = Table(hosts)
+    ids = table.due_pages(None, "", table.due_hosts(), dict.fromkeys(hosts, 1000), ())
+    pages = {
+        (priority, host): [(priority, host, n) for n in those]
+        for priority, each in ids.items()
+        for host, those in each.items()
+    }
+    left: dict[int, dict[str, list[int]]] = {}
+    numbers = {}  # of pages, each its own
+    for (priority, host), named in pages.items():
+        left.setdefault(priority, {})[host] = list(range(len(numbers), len(numbers) + len(named)))
+        numbers |= dict(zip(left[priority][host], named, strict=True))
+    taken: list[int] = []
+    for level in sorted({priority // 2 for priority in left}, reverse=True):
+        due = counted({priority: each for priority, each in left.items() if priority // 2 == level})
+        while wanted := next_batch(due, size, Counter()):
+            batch = take(left, level, wanted)
+            assert Counter(numbers[page][1] for page in batch) == wanted
+            taken += batch
+    assert len(taken) == len(set(taken)) == len(numbers)
+    for host in hosts:
+        of_host = [numbers[page] for page in taken if numbers[page][1] == host]
+        assert of_host == sorted(of_host, key=lambda page: (-page[0], page[2]))
 
 
 def test_parts() -> None:

@@ -73,6 +73,23 @@ def test_text_between_blocks_is_kept_apart() -> None:
     assert " ".join(whole_text(div).split()) == "one two three four five"
 
 
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("Tea<b>pot</b>s", " Teapots "),
+        ("4<!-- not this -->2 <br>cm<script>var x</script>!", " 42   cm! "),
+        ("a<p>b</p>c<p></p>", " a b c   "),
+        ("a<style>b</style><i>c</i>", " ac "),
+        ("", ""),
+    ],
+)
+def test_text_of_one_level_is_as_of_several(inner: str, text: str) -> None:
+    flat = parse_html(f"<div>{inner}</div>".encode())[0][0]
+    deep = parse_html(f"<div>{inner}<b><i></i></b></div>".encode())[0][0]
+    assert whole_text(flat) == text
+    assert inner == "" or whole_text(deep) == text
+
+
 def test_a_missing_required_field_makes_the_page_incomplete_and_says_why() -> None:
     found = product("title: {css: 'h2::text', required: true}, price: {any: [{jsonld: a}, .b], required: true}", PAGE)
     assert (found.complete, found.products) == (False, [])
