@@ -78,7 +78,7 @@ def test_a_pause_and_a_rate_reach_a_running_worker(
     crawl.until_completed()
     crawl.assert_exact()
     asked = [target for _, target, _ in crawl.shop.log()]
-    assert len(asked) == len(set(asked)), "nothing is asked twice"
+    assert [t for t in set(asked) if asked.count(t) > 1] == [], "nothing is asked twice"
     assert crawl.rows("SELECT retries FROM crawls") == [(0,)], "and nothing is charged"
 
 
