@@ -24,7 +24,7 @@ from scraper import finish, reap
 from scraper.domain import Kind, LeasedPage, NextVisit, Outcome, Settled, Status, Validators, Verdict
 from scraper.policy.routing import page_priority
 from scraper.settings import Settings
-from scraper.stores import frontier, products, revisits
+from scraper.stores import leases, products, revisits
 from scraper.stores.database import make_engine, retried
 from scraper.stores.frontier import NewPage
 from scraper.stores.products import NewProduct
@@ -107,7 +107,7 @@ class Crawler:
                 return drained
             for lease_id in taken:
                 with self.timed("claim"), self.engine.begin() as connection:
-                    lease = frontier.claim(connection, lease_id, "benchmark", self.config.lease_s)
+                    lease = leases.claim(connection, lease_id, "benchmark", self.config.lease_s)
                 if lease is None:
                     continue
                 waiting -= len(lease.pages)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import version
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
 
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
@@ -25,10 +29,12 @@ from scraper.sites.blocked import markers_of
 from scraper.sites.definition import NO_PROXY, STICKY_REQUESTS, ProxyUse, Site
 from scraper.sites.functions import source_of
 from scraper.sites.login import Signs, signs_of
+from scraper.stores import crawls, dedup
 from scraper.stores.bloom import Filter
 from scraper.stores.settle import CrawlLimits
 
 OUR_VERSION = version("scraper")
+CONTEXTS_MAX = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,41 @@ class CrawlContext:
     @staticmethod
     def now() -> datetime:
         return datetime.fromtimestamp(time.time(), UTC)
+
+
+class CrawlContexts:
+    """Those of one process, by their crawls' ids: made when first asked for, the latest kept."""
+
+    def __init__(self, engine: sa.Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._made: dict[int, CrawlContext] = {}
+
+    async def of(self, crawl_id: int) -> CrawlContext:
+        """On the loop. Raises what PostgreSQL does, and whatever is wrong with the definition."""
+        context = self._made.get(crawl_id)
+        if context is None:
+            context = await asyncio.to_thread(self._make, crawl_id)
+            while len(self._made) >= CONTEXTS_MAX:
+                del self._made[next(iter(self._made))]
+            self._made[crawl_id] = context
+        return context
+
+    def limits(self, crawl_id: int) -> CrawlLimits:
+        """From any thread. Of a crawl without a context: no page of it adds anything."""
+        try:
+            context = self._made.get(crawl_id) or self._make(crawl_id)
+        except SQLAlchemyError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever keeps it from having a context
+            return CrawlLimits(0, 0)  # its pages crash, and add nothing
+        return context.limits
+
+    def _make(self, crawl_id: int) -> CrawlContext:
+        with self._engine.begin() as connection:
+            site_id, site = crawls.definition(connection, crawl_id)
+            one = dedup.filter_of(connection, crawl_id, site_id, site)
+        return replace(make_context(crawl_id, site_id, site, self._settings), filter=one)
 
 
 def budget_of(site: Site) -> Budget:

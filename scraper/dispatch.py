@@ -18,9 +18,10 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Message
 from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of, rooms
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier
+from scraper.stores import crawls, leases
 from scraper.stores.database import retried
-from scraper.stores.frontier import DueHost, LeasedBatch
+from scraper.stores.due import DueHost, due_hosts, due_pages, suspects
+from scraper.stores.leases import LeasedBatch
 
 BATCHES_AHEAD = 8  # unclaimed batches a queue may hold of a priority and above, for each worker that is busy with it
 FEEDS_MAX = 4  # and for so many of them at the most: it shall stay shallow
@@ -73,12 +74,12 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
     hosts: dict[str, list[DueHost]] = defaultdict(list)
     with engine.connect() as connection:
         paused = crawls.paused(connection)
-        for host in frontier.due_hosts(connection, paused):
+        for host in due_hosts(connection, paused):
             hosts[host.queue].append(host)
         if not hosts:
             return []
-        waiting = frontier.waiting_levels(connection)
-        busy = frontier.busy_workers(connection, settings.lease_s)
+        waiting = leases.waiting_levels(connection)
+        busy = leases.busy_workers(connection, settings.lease_s)
     workers = {queue: busy.get(queue, 1) for queue in hosts}
     # Before the transaction: the broker may take its time. It is not asked about a queue that is full by our own account.
     depths = {
@@ -93,10 +94,10 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
         with engine.begin() as connection:
             if not connection.execute(ALONE).scalar():
                 return []  # another coordinator is at it
-            waiting = frontier.waiting_levels(connection)
+            waiting = leases.waiting_levels(connection)
             spaces = {queue: Space.of(waiting[queue], depths[queue], workers[queue]) for queue in depths}
             batches = _suspects(connection, spaces, paused, settings)
-            held = frontier.held(connection, settings.lease_s)
+            held = leases.held(connection, settings.lease_s)
             for queue, space in spaces.items():
                 due, room = hosts[queue], space.room(hosts[queue])
                 if room >= BATCHES_A_LEASE:
@@ -124,10 +125,10 @@ def _suspects(
     """Leases of pages that several workers died with, a few at a time: so that one which does it again is found out, and
     the others are not taken for it. What it makes takes space."""
     batches: list[LeasedBatch] = []
-    for some in frontier.suspects(connection, paused):
+    for some in suspects(connection, paused):
         left = min(some.room, spaces[some.queue].rooms()[0]) if some.queue in spaces else 0
         while left > 0:
-            made = frontier.lease_suspects(connection, some, settings.lease_s, paused)
+            made = leases.lease_suspects(connection, some, settings.lease_s, paused)
             if not made:
                 break
             batches += made
@@ -150,11 +151,11 @@ def _due(
     queue = hosts[0].queue
     most = {host: min(pages, wanted) for host, pages in most.items()}
     little = {host: min(pages, max(2, 2 * wanted // len(most))) for host, pages in most.items()}
-    found = frontier.due_pages(connection, queue, hosts, little, paused)
+    found = due_pages(connection, queue, hosts, little, paused)
     due = counted(found)
     more = unread(due, little, most)
     if more and not enough(within(due, may), boundary(due, more), wanted):
-        again = frontier.due_pages(connection, queue, hosts, {host: most[host] for host in more}, paused)
+        again = due_pages(connection, queue, hosts, {host: most[host] for host in more}, paused)
         for priority, pages in again.items():
             found.setdefault(priority, {}).update(pages)
     return found
@@ -216,7 +217,7 @@ def _fill(
             wanted = next_batch(levels[level], batch_pages_of(queue, settings), out)
             if not wanted:
                 break
-            made = frontier.lease(connection, queue, take(ids, level, wanted), settings.lease_s)
+            made = leases.lease(connection, queue, take(ids, level, wanted), settings.lease_s)
             batches += made
             space.take(made)
             out += wanted
@@ -312,5 +313,5 @@ def message_of(batch: LeasedBatch, settings: Settings) -> Message:
     """The batch's message: the lease's id says it all, and expires when the lease does unless a worker claims it."""
     task = "fetch_products" if batch.kind is Kind.PRODUCT else "fetch_listings"
     kwargs: dict[str, object] = {"lease_id": str(batch.id)} | ({"alone": True} if batch.alone else {})
-    expires_s = frontier.unclaimed_s(settings.lease_s)
+    expires_s = leases.unclaimed_s(settings.lease_s)
     return Message(task, batch.queue, kwargs, priority=batch.priority, expires_s=expires_s)

@@ -12,7 +12,7 @@ from scraper.discover import dispatch_message
 from scraper.domain import CrawlStatus, Message
 from scraper.finish import finish_message
 from scraper.settings import Settings
-from scraper.stores import changes, crawls, frontier, throughput
+from scraper.stores import changes, crawls, leases, throughput
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import retried
 
@@ -25,7 +25,7 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
 
     def work() -> tuple[int, list[int]]:
         with engine.begin() as connection:
-            changes = frontier.take_back(connection)
+            changes = leases.take_back(connection)
             counts = CountsByCrawl()
             for change in changes:
                 counts[change.crawl_id].settled(change)

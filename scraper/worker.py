@@ -15,33 +15,31 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
-from dataclasses import replace
-from typing import NamedTuple
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import redis.asyncio as aredis
 import structlog
-from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from scraper import away, places
-from scraper.archive import Archive, confirm
+from scraper.archive import Archive
 from scraper.batch import Batch
 from scraper.call_context import CallContext, CallContexts
 from scraper.call_fetch import PoliteTransport
 from scraper.call_pages import CallPages
 from scraper.calls import Callers
+from scraper.claim import Claimed, Claims
 from scraper.clients import Clients
-from scraper.crawl_context import CrawlContext, make_context
+from scraper.crawl_context import CrawlContexts
 from scraper.dedup import Dedup
 from scraper.discover import dispatch_message
 from scraper.dispatch import batch_pages_of
-from scraper.domain import Lease, Message, Outcome, Settled, Status, Verdict
+from scraper.domain import Message
 from scraper.errors import FunctionRefusedError
 from scraper.fetch.browser import Browsers
 from scraper.fetch.gates import Gates
 from scraper.fetch.hop import Hops
 from scraper.fetch.http import HttpFetcher
-from scraper.finish import finish_message
 from scraper.functions import Function, resolve
 from scraper.ladders import Ladders
 from scraper.logins import Logins
@@ -53,17 +51,17 @@ from scraper.proxy_trips import Trips
 from scraper.robots_cache import RobotsCache
 from scraper.scrape import Scraper
 from scraper.settings import Settings
-from scraper.stores import crawls, dedup, frontier, host_routes
+from scraper.settle import Settler
+from scraper.stores import host_routes
 from scraper.stores.account_file import AccountFile
 from scraper.stores.calls import Groups
-from scraper.stores.database import make_engine, retried
+from scraper.stores.database import make_engine
 from scraper.stores.heard import Said, hear
 from scraper.stores.host_routes import RouteKey
 from scraper.stores.logins import LoginStore
 from scraper.stores.proxies import ProxyHealth
 from scraper.stores.proxy_file import ProxyFile
 from scraper.stores.robots import RobotsTexts
-from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
 from scraper.stores.throttle import Throttle
 from scraper.telling import Meters, Telling
 from scraper.tracing import make_spans
@@ -77,27 +75,12 @@ STUCK_MARGIN_S = 30.0
 ALONE_WAIT_S = 15.0  # for others to end: less than an unclaimed lease lives
 GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
 KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
-LOW_WATER = 2  # unclaimed batches for each busy worker: from there on it asks for more. It holds some more claimed
 HUNGRY = 4  # batches under way: with more of them, pages that were found wait for the next tick
-ASK_PAUSE_S = 0.25  # between such questions, unless there are next to none
-CONTEXTS_MAX = 2000
 WEIGH_S = 0.2
 REDIS_CONNECTIONS = 32  # of this process
 CLOSE_S = 10.0
 
 Send = Callable[[Sequence[Message]], None]
-
-
-class Claimed(NamedTuple):
-    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; whether its queue
-    runs low; and what is said of hosts, as it was after a time of our own clock."""
-
-    lease: Lease
-    ours_until: float
-    inactive: set[int]
-    low: bool
-    asked: float
-    said: Said
 
 
 class Worker:
@@ -115,11 +98,11 @@ class Worker:
         self._places = Places()
         self._asking: asyncio.Future[tuple[set[UUID], set[int], Said]] | None = None
         self._turned_at = time.monotonic()
-        self._contexts: dict[int, CrawlContext] = {}
+        self._claims = Claims(self.engine, self.name, settings)
+        self._contexts = CrawlContexts(self.engine, settings)
         self._call_contexts = CallContexts(settings)
         self._stopping = False
         self._steered_at = 0.0
-        self._asked_at = 0.0
         self._loop = asyncio.new_event_loop()
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), name="loop", daemon=True)
@@ -143,7 +126,7 @@ class Worker:
                     self._work(lease_id, alone)
 
     def _work(self, lease_id: UUID, alone: bool) -> None:
-        claimed = self._claim(lease_id, alone)
+        claimed = self._claims.take(lease_id, alone=alone, stopping=lambda: self._stopping)
         if claimed is None:
             return
         if claimed.low:
@@ -170,42 +153,6 @@ class Worker:
     ) -> None:
         self._steer(said, asked)
         await self._callers.run(group, context, function, place)
-
-    def _claim(self, lease_id: UUID, alone: bool) -> Claimed | None:
-        """Where PostgreSQL does not answer, asks again for as long as a batch may last: else the lease would have to wait
-        for somebody to take it back."""
-        claim_id, latest, pause_s = uuid4(), time.monotonic() + self.settings.horizon_s, 0.1
-        while True:
-            try:
-                return self._claim_once(lease_id, claim_id, alone)
-            except SQLAlchemyError as error:
-                if not away.postgres_away(error) or self._stopping or time.monotonic() + pause_s > latest:
-                    raise
-                away.postgres().failed(error)
-            time.sleep(pause_s)
-            pause_s = min(2 * pause_s, 1.0)
-
-    def _claim_once(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
-        asked = time.monotonic()
-        ours_until = asked + self.settings.lease_s
-        with self.engine.begin() as connection:
-            lease = frontier.claim(
-                connection, lease_id, self.name, self.settings.lease_s, claim_id=claim_id, alone=alone
-            )
-            if lease is None:
-                return None
-            crawl_ids = {page.crawl_id for page in lease.pages}
-            heard = hear(connection, crawl_ids, lease.queue)
-        low = self._low(heard.batches, heard.workers)
-        return Claimed(lease, ours_until, crawl_ids - heard.running, low, asked, heard.said)
-
-    def _low(self, waiting: int, workers: int) -> bool:
-        """Whether more is to be asked for. As long as there are some, now and then is enough: it costs the same for one."""
-        now = time.monotonic()
-        if waiting > LOW_WATER * workers or (waiting > workers and now < self._asked_at + ASK_PAUSE_S):
-            return False
-        self._asked_at = now
-        return True
 
     @property
     def archived(self) -> tuple[int, int]:
@@ -301,8 +248,17 @@ class Worker:
         self._fetcher = HttpFetcher()
         self._browsers = Browsers(self.settings)
         self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
-        self._writer = Writer(self._store)
         self._dedup = Dedup(self.settings)
+        self._settler = Settler(
+            engine=self.engine,
+            worker=self.name,
+            contexts=self._contexts,
+            dedup=self._dedup,
+            telling=self._telling,
+            send=self._send,
+            hungry=lambda: len(self._batches) <= HUNGRY,
+        )
+        self._writer = Writer(self._settler.store)
         self._proxies = ProxyPool(ProxyFile(self.settings.proxy_list), ProxyHealth(self._redis), random.Random())
         self._logins = Logins(
             fetcher=self._fetcher,
@@ -337,7 +293,7 @@ class Worker:
             ladders=self._ladders,
             gates=self._gates,
             writer=self._writer,
-            contexts=self._context,
+            contexts=self._contexts.of,
             rng=random.Random(),
             telling=self._telling,
             archive=self._archive,
@@ -371,21 +327,6 @@ class Worker:
         finally:
             self._batches.pop(lease.id, None)
             self._tasks.pop(lease.id, None)
-
-    async def _context(self, crawl_id: int) -> CrawlContext:
-        context = self._contexts.get(crawl_id)
-        if context is None:
-            context = await asyncio.to_thread(self._load_context, crawl_id)
-            while len(self._contexts) >= CONTEXTS_MAX:
-                del self._contexts[next(iter(self._contexts))]
-            self._contexts[crawl_id] = context
-        return context
-
-    def _load_context(self, crawl_id: int) -> CrawlContext:
-        with self.engine.begin() as connection:
-            site_id, site = crawls.definition(connection, crawl_id)
-            one = dedup.filter_of(connection, crawl_id, site_id, site)
-        return replace(make_context(crawl_id, site_id, site, self.settings), filter=one)
 
     async def _turn(self) -> None:
         while True:
@@ -427,7 +368,7 @@ class Worker:
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
-        self._asking = asyncio.ensure_future(asyncio.to_thread(self._prolong, list(batches), list(crawl_ids)))
+        self._asking = asyncio.ensure_future(asyncio.to_thread(self._claims.prolong, list(batches), list(crawl_ids)))
         mine, running, said = await asyncio.shield(self._asking)
         self._steer(said, began)
         away.postgres().answered()
@@ -463,60 +404,3 @@ class Worker:
             if not away.note(error):
                 log.exception("could not begin a probe", host=key.host)
             return False
-
-    def _prolong(self, lease_ids: list[UUID], crawl_ids: list[int]) -> tuple[set[UUID], set[int], Said]:
-        with self.engine.begin() as connection:
-            mine = frontier.extend(connection, lease_ids, self.settings.lease_s)
-            heard = hear(connection, crawl_ids)
-        return mine, heard.running, heard.said
-
-    def _store(self, pages: Sequence[SettledPage]) -> None:
-        """Stores a group. A page that PostgreSQL rejects is found by halving and settled as crashed, alone."""
-        try:
-            stored = retried(lambda: self._settle(pages))
-        except (DataError, IntegrityError, ProgrammingError) as error:
-            if away.schema_changed(error):
-                raise  # no page's fault
-            if len(pages) > 1:
-                middle = len(pages) // 2
-                self._store(pages[:middle])
-                self._store(pages[middle:])
-                return
-            log.error("page rejected by the database", page=pages[0].settled.page_id, error=str(error.orig)[:500])
-            crashed = [_crashed(pages[0], error)]
-            stored = retried(lambda: self._settle(crashed))
-        messages = [finish_message(crawl_id) for crawl_id in stored.drained]
-        if stored.added and len(self._batches) <= HUNGRY:
-            messages.append(dispatch_message())
-        away.postgres().answered()
-        if messages:
-            self._send(messages)
-
-    def _settle(self, pages: Sequence[SettledPage]) -> Stored:
-        limits = {page.settled.crawl_id: self._limits(page.settled.crawl_id) for page in pages}
-        pages = self._dedup.new_links(pages)
-        with self._telling.store(pages), self.engine.begin() as connection:
-            stored = settle(connection, pages, limits, self.name)
-        self._dedup.leave(self.engine, stored.finished)
-        confirm(stored)
-        return stored
-
-    def _limits(self, crawl_id: int) -> CrawlLimits:
-        try:
-            context = self._contexts.get(crawl_id) or self._load_context(crawl_id)
-        except SQLAlchemyError:
-            raise
-        except Exception:  # noqa: BLE001 - whatever keeps it from having a context
-            return CrawlLimits(0, 0)  # its pages crash, and add nothing
-        return context.limits
-
-
-def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingError) -> SettledPage:
-    s = page.settled
-    reason = f"the database rejects what was extracted: {type(error.orig).__name__}"
-    return SettledPage(
-        Settled(
-            s.page_id, s.crawl_id, s.lease_id, Outcome.CRASHED, Verdict(Status.DEAD, 0.0, True), s.http_status, reason
-        ),
-        effort=page.effort,
-    )

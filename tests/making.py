@@ -11,8 +11,9 @@ import sqlalchemy as sa
 from scraper.domain import Blame, Kind, Lease, Outcome, Settled, Status, Verdict
 from scraper.policy.urls import fingerprint, host_of
 from scraper.sites.definition import Site
-from scraper.stores import crawls, frontier, sites
+from scraper.stores import crawls, frontier, leases, sites
 from scraper.stores.crawls import CountsByCrawl
+from scraper.stores.due import due_hosts, due_pages
 from scraper.stores.frontier import NewPage, Room
 from scraper.stores.products import NewProduct, content_hash
 from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
@@ -63,22 +64,20 @@ def add(engine: sa.Engine, pages: list[NewPage], room: int = 1000) -> frontier.A
     return added
 
 
-def lease_all(engine: sa.Engine, host: str, pages: int = 100, lease_s: float = 60) -> list[frontier.LeasedBatch]:
+def lease_all(engine: sa.Engine, host: str, pages: int = 100, lease_s: float = 60) -> list[leases.LeasedBatch]:
     with engine.begin() as connection:
         return lease_some(connection, host, pages, lease_s)
 
 
-def lease_some(
-    connection: sa.Connection, host: str, pages: int = 100, lease_s: float = 60
-) -> list[frontier.LeasedBatch]:
-    hosts = [one for one in frontier.due_hosts(connection) if (one.queue, one.host) == ("datacenter", host)]
-    due = frontier.due_pages(connection, "datacenter", hosts, {host: pages}, ())
-    return frontier.lease(connection, "datacenter", [one for each in due.values() for one in each[host]], lease_s)
+def lease_some(connection: sa.Connection, host: str, pages: int = 100, lease_s: float = 60) -> list[leases.LeasedBatch]:
+    hosts = [one for one in due_hosts(connection) if (one.queue, one.host) == ("datacenter", host)]
+    due = due_pages(connection, "datacenter", hosts, {host: pages}, ())
+    return leases.lease(connection, "datacenter", [one for each in due.values() for one in each[host]], lease_s)
 
 
-def claimed(engine: sa.Engine, batch: frontier.LeasedBatch | UUID, *, alone: bool = False) -> Lease | None:
+def claimed(engine: sa.Engine, batch: leases.LeasedBatch | UUID, *, alone: bool = False) -> Lease | None:
     with engine.begin() as connection:
-        return frontier.claim(connection, batch if isinstance(batch, UUID) else batch.id, "test", 60, alone=alone)
+        return leases.claim(connection, batch if isinstance(batch, UUID) else batch.id, "test", 60, alone=alone)
 
 
 def settled(page_id: int, crawl: tuple[int, int], lease_id: UUID, verdict: Verdict = OK) -> Settled:

@@ -18,7 +18,8 @@ from scraper.domain import CrawlStatus, Kind, Status
 from scraper.sites.definition import Site
 from scraper.stores import dedup, throughput
 from scraper.stores.database import dumps
-from scraper.stores.frontier import END_LEASES, PageChange
+from scraper.stores.frontier import PageChange
+from scraper.stores.leases import END_LEASES
 
 REPLAY = "replay"  # the trigger of a crawl that takes up dead pages alone
 REEXTRACT = "reextract"  # of one that reads archived pages, and is never active

@@ -15,7 +15,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.domain import Blame, Kind, NextVisit, Outcome, Reading, Settled, Status, value
-from scraper.stores import crawls, frontier, host_routes, products, quality, revisits, throughput
+from scraper.stores import crawls, frontier, host_routes, leases, products, quality, revisits, throughput
 from scraper.stores.archive import Spooled
 from scraper.stores.bloom import Filter
 from scraper.stores.crawls import CountsByCrawl
@@ -164,7 +164,7 @@ def settle(
         counts[crawl_id].links_cut += cut
     host_routes.tell(connection, [page.news for page, _ in kept if page.news is not None])
     throughput.add(connection, worker, _settlings(kept))
-    connection.execute(frontier.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
+    connection.execute(leases.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
     watch.count(connection)
     drained = crawls.count(connection, counts)
     archived = [

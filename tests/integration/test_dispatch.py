@@ -18,8 +18,9 @@ from scraper.finish import finish, finish_message
 from scraper.plan import open_now
 from scraper.reap import reap
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier, sites
+from scraper.stores import crawls, leases, sites
 from scraper.stores.database import make_engine
+from scraper.stores.due import LOSSES_MAX
 from scraper.stores.heard import hear
 from scraper.stores.settle import SettledPage
 from tests.making import (
@@ -65,7 +66,7 @@ def take(engine: sa.Engine, lease_ids: list[UUID]) -> None:
     """Workers claim the batches."""
     with engine.begin() as connection:
         for lease_id in lease_ids:
-            assert frontier.claim(connection, lease_id, "test", 60) is not None
+            assert leases.claim(connection, lease_id, "test", 60) is not None
 
 
 def shop(engine: sa.Engine, name: str, pages: int, *, priority: int = 10, **more: object) -> tuple[int, int]:
@@ -139,7 +140,7 @@ def test_a_slow_host_is_topped_up_in_batches_not_in_single_pages(engine: sa.Engi
     crawl = shop(engine, "slow", 200, rate="2/s")
     (lease_id,) = send(engine)
     with engine.begin() as connection:
-        lease = frontier.claim(connection, lease_id, "test", 60)
+        lease = leases.claim(connection, lease_id, "test", 60)
     assert lease is not None
     for number, page in enumerate(lease.pages, 1):
         store(engine, crawl, [SettledPage(settled(page.id, crawl, lease_id))])
@@ -162,9 +163,9 @@ def test_a_host_does_not_wait_for_a_worker_that_is_probably_dead(engine: sa.Engi
     shop(engine, "slow", 200, rate="2/s")
     (lease_id,) = send(engine)
     take(engine, [lease_id])
-    silent_for(engine, lease_id, frontier.SILENT_S / 2)
+    silent_for(engine, lease_id, leases.SILENT_S / 2)
     assert send(engine) == []
-    silent_for(engine, lease_id, frontier.SILENT_S + 1)
+    silent_for(engine, lease_id, leases.SILENT_S + 1)
     assert [hosts_of(engine, more) for more in send(engine)] == [{"slow.example": 12}]
     assert leased(engine) == {"slow.example": 24}, "what it holds is its own until its lease runs out"
     assert send(engine) == []
@@ -285,13 +286,13 @@ def test_listings_and_products_go_to_tasks_of_their_own(engine: sa.Engine) -> No
     assert set(sent) == {"fetch_listings", "fetch_products"}
     assert sent["fetch_listings"].priority == 11
     for message in sent.values():
-        assert (message.queue, message.expires_s) == ("datacenter", frontier.CLAIM_S)
+        assert (message.queue, message.expires_s) == ("datacenter", leases.CLAIM_S)
         assert claimed_pages(engine, UUID(message.kwargs["lease_id"])) in (1, 5)
 
 
 def claimed_pages(engine: sa.Engine, lease_id: UUID) -> int:
     with engine.begin() as connection:
-        lease = frontier.claim(connection, lease_id, "test", 60)
+        lease = leases.claim(connection, lease_id, "test", 60)
     return len(lease.pages) if lease else 0
 
 
@@ -406,7 +407,7 @@ def test_a_queue_may_hold_more_for_several_workers_that_are_busy_with_it(engine:
     assert len(first) == BATCHES_AHEAD - 1
     for number, lease_id in enumerate(first[:6]):
         with engine.begin() as connection:
-            assert frontier.claim(connection, lease_id, f"worker {number}", 60)
+            assert leases.claim(connection, lease_id, f"worker {number}", 60)
     with engine.begin() as connection:
         assert hear(connection, (), "datacenter")[1:3] == (len(first) - 6, 6)
     waiting = len(first) - 6 + len(send(engine))
@@ -451,7 +452,7 @@ def test_reapers_at_once_take_back_once(engine: sa.Engine, crawl: tuple[int, int
 
 def test_a_crawl_whose_last_page_kills_its_workers_ends(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
-    for _ in range(frontier.LOSSES_MAX):
+    for _ in range(LOSSES_MAX):
         (sent,) = dispatch(engine, SETTINGS, empty)
         lease_id = UUID(sent.kwargs["lease_id"])
         assert claimed(engine, lease_id, alone=sent.kwargs.get("alone", False)) is not None

@@ -17,7 +17,7 @@ from scraper.finish import finish, finish_message
 from scraper.plan import plan
 from scraper.reap import reap
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier, sites
+from scraper.stores import crawls, leases, sites
 from scraper.stores.crawls import DELISTED_AFTER, REPLAY
 from scraper.stores.database import retried
 from scraper.stores.heard import hear
@@ -76,7 +76,7 @@ def test_the_leases_of_a_stopped_crawl_are_gone_at_once(engine: sa.Engine, crawl
     assert rows(engine, "SELECT FROM leases") == []
     assert claimed(engine, waiting) is None
     with engine.begin() as connection:
-        assert frontier.extend(connection, [claimed_one.id, waiting.id], 60) == set()
+        assert leases.extend(connection, [claimed_one.id, waiting.id], 60) == set()
         assert hear(connection, (), "datacenter").batches == 0, "nothing keeps the queue from being filled"
     assert rows(engine, "SELECT DISTINCT status, lease_id FROM pages") == [("dropped", None)]
     assert rows(engine, "SELECT status, note, dropped, product_done, product_total FROM crawls") == [
@@ -110,7 +110,7 @@ def test_a_worker_in_the_middle_of_a_stopped_crawl_stores_the_others_pages_only(
     assert lease is not None
     assert stop(engine, crawl)
     with engine.begin() as connection:
-        assert frontier.extend(connection, [lease_id], 60) == {lease_id}
+        assert leases.extend(connection, [lease_id], 60) == {lease_id}
         assert hear(connection, [crawl[1], other[1]]).running == {other[1]}
     for page in lease.pages:
         of = crawl if page.crawl_id == crawl[1] else other
@@ -358,7 +358,7 @@ def left_s(engine: sa.Engine) -> float:
     return float(str(seconds))
 
 
-@pytest.mark.parametrize(("lease_s", "unclaimed"), [(45.0, frontier.CLAIM_S), (600.0, frontier.CLAIM_S), (5.0, 5.0)])
+@pytest.mark.parametrize(("lease_s", "unclaimed"), [(45.0, leases.CLAIM_S), (600.0, leases.CLAIM_S), (5.0, 5.0)])
 def test_a_lease_nobody_claims_goes_back_soon_and_a_claimed_one_has_its_time(
     engine: sa.Engine, crawl: tuple[int, int], lease_s: float, unclaimed: float
 ) -> None:
@@ -368,23 +368,23 @@ def test_a_lease_nobody_claims_goes_back_soon_and_a_claimed_one_has_its_time(
     assert message.expires_s == unclaimed, "its message is worth no more than the lease"
     assert unclaimed - 3 <= left_s(engine) <= unclaimed
     with engine.begin() as connection:
-        assert frontier.claim(connection, UUID(message.kwargs["lease_id"]), "test", lease_s) is not None
+        assert leases.claim(connection, UUID(message.kwargs["lease_id"]), "test", lease_s) is not None
     assert lease_s - 3 <= left_s(engine) <= lease_s
     with engine.begin() as connection:
-        frontier.extend(connection, [UUID(message.kwargs["lease_id"])], lease_s + 100)
+        leases.extend(connection, [UUID(message.kwargs["lease_id"])], lease_s + 100)
     assert lease_s + 97 <= left_s(engine) <= lease_s + 100
 
 
 @pytest.fixture
 def postmaster(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Says how long ago PostgreSQL started."""
-    statement = frontier.EXPIRED.text
+    statement = leases.EXPIRED.text
 
     def started(seconds_ago: float) -> None:
         when = f"(now() - {seconds_ago} * interval '1 second')"
         replaced = sa.text(statement.replace("pg_postmaster_start_time()", when))
         assert when in replaced.text
-        monkeypatch.setattr(frontier, "EXPIRED", replaced)
+        monkeypatch.setattr(leases, "EXPIRED", replaced)
 
     return started
 
@@ -392,9 +392,9 @@ def postmaster(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 @pytest.mark.parametrize(
     ("started_ago_s", "claimed_ago_s", "back"),
     [
-        (frontier.SETTLE_IN_S - 5, 60, False),  # its worker has not had the time to prolong it
-        (frontier.SETTLE_IN_S + 1, 60, True),  # it has had, and did not
-        (frontier.SETTLE_IN_S - 5, 2, True),  # claimed since the start: PostgreSQL was there all the time
+        (leases.SETTLE_IN_S - 5, 60, False),  # its worker has not had the time to prolong it
+        (leases.SETTLE_IN_S + 1, 60, True),  # it has had, and did not
+        (leases.SETTLE_IN_S - 5, 2, True),  # claimed since the start: PostgreSQL was there all the time
         (3600, 60, True),
     ],
 )
@@ -416,7 +416,7 @@ def test_leases_from_before_a_restart_get_a_moment(
     assert rows(engine, "SELECT status, losses FROM pages") == ([("due", 1)] if back else [("leased", 0)])
     if not back:
         with engine.begin() as connection:
-            assert frontier.extend(connection, [lease_id], 60) == {lease_id}
+            assert leases.extend(connection, [lease_id], 60) == {lease_id}
 
 
 def test_an_unclaimed_lease_gets_no_such_moment(
@@ -446,7 +446,7 @@ def test_whoever_is_first_has_a_lease_that_ran_out(engine: sa.Engine, crawl: tup
     def prolong() -> None:
         for lease_id in ids:
             with engine.begin() as connection:
-                kept.update(frontier.extend(connection, [lease_id], 60))
+                kept.update(leases.extend(connection, [lease_id], 60))
 
     at_once([prolong, lambda: reap(engine, SETTINGS) and None, lambda: reap(engine, SETTINGS) and None])
     held = {lease_id for (lease_id,) in rows(engine, "SELECT lease_id FROM pages WHERE status = 'leased'")}

@@ -9,7 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Status, Verdict
-from scraper.stores import crawls, frontier
+from scraper.stores import crawls, leases
+from scraper.stores.due import due_hosts, due_pages
 from scraper.stores.settle import SettledPage
 from tests.making import (
     AGAIN,
@@ -52,7 +53,7 @@ def test_what_is_over_the_limit_is_cut_and_known_pages_take_no_room(engine: sa.E
 
 def test_leases_do_not_overlap(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     add(engine, [new_page(crawl, url) for url in urls(50)])
-    batches: list[frontier.LeasedBatch] = []
+    batches: list[leases.LeasedBatch] = []
 
     def take() -> None:
         while rows(engine, "SELECT FROM pages WHERE status = 'due'"):  # all of them read the same pages
@@ -81,7 +82,7 @@ def test_due_pages_come_by_priority_then_by_the_time_they_are_due(
             "SELECT priority, id FROM pages WHERE not_before <= now() ORDER BY priority DESC, not_before LIMIT :most"
         )
         expected = [tuple(row) for row in connection.execute(sa.text(query), {"most": most})]
-        found = frontier.due_pages(connection, "datacenter", frontier.due_hosts(connection), {"shop.example": most}, ())
+        found = due_pages(connection, "datacenter", due_hosts(connection), {"shop.example": most}, ())
     assert [(priority, one) for priority, each in found.items() for one in each["shop.example"]] == expected
 
 
@@ -99,7 +100,7 @@ def test_pages_are_leased_by_their_ids_however_few_seem_to_be_due(engine: sa.Eng
             "products": uuid4(),
             "listings": uuid4(),
         }
-        statement = sa.text(f"EXPLAIN {frontier.LEASE.text}").bindparams(
+        statement = sa.text(f"EXPLAIN {leases.LEASE.text}").bindparams(
             sa.bindparam("products", type_=sa.Uuid), sa.bindparam("listings", type_=sa.Uuid)
         )
         plan = "\n".join(connection.execute(statement, values).scalars())
@@ -143,7 +144,7 @@ def test_a_worker_that_lost_its_lease_changes_nothing(engine: sa.Engine, crawl: 
     (page,) = claimed(engine, batch).pages
     expire(engine, batch.id)
     with engine.begin() as connection:
-        assert len(frontier.take_back(connection)) == 1
+        assert len(leases.take_back(connection)) == 1
     zombie = with_product(settled(page.id, crawl, batch.id), crawl, "7", {"title": "stale"})
     assert store(engine, crawl, [zombie]).held == 0
     assert rows(engine, "SELECT FROM products") == []
@@ -179,7 +180,7 @@ def test_a_message_nobody_read_is_charged_to_nobody(engine: sa.Engine, crawl: tu
     (batch,) = lease_all(engine, "shop.example")
     expire(engine, batch.id)
     with engine.begin() as connection:
-        frontier.take_back(connection)
+        leases.take_back(connection)
     assert rows(engine, "SELECT status, losses FROM pages") == [("due", 0)]
 
 
@@ -229,7 +230,7 @@ def test_two_listings_that_link_to_each_other_do_not_lock_up(engine: sa.Engine, 
     add(engine, listings)
     batches = [lease_all(engine, "shop.example", 10)[0] for _ in range(2)]
 
-    def writer(batch: frontier.LeasedBatch) -> Callable[[], None]:
+    def writer(batch: leases.LeasedBatch) -> Callable[[], None]:
         pages = claimed(engine, batch).pages
         found = [*listings, *(new_page(crawl, url) for url in urls(200))]
 
@@ -262,8 +263,8 @@ def test_an_extended_lease_lives_and_a_lost_one_is_missing(engine: sa.Engine, cr
     kept, lost = lease_all(engine, "shop.example", 1)[0], lease_all(engine, "shop.example", 1)[0]
     expire(engine, lost.id)
     with engine.begin() as connection:
-        frontier.take_back(connection)
-        assert frontier.extend(connection, [kept.id, lost.id, uuid4()], 60) == {kept.id}
+        leases.take_back(connection)
+        assert leases.extend(connection, [kept.id, lost.id, uuid4()], 60) == {kept.id}
 
 
 def test_a_lease_that_ran_out_is_its_workers_until_it_is_taken_back(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -273,8 +274,8 @@ def test_a_lease_that_ran_out_is_its_workers_until_it_is_taken_back(engine: sa.E
     claimed(engine, batch)
     expire(engine, batch.id)
     with engine.begin() as connection:
-        assert frontier.extend(connection, [batch.id], 60) == {batch.id}
-        assert frontier.take_back(connection) == []
+        assert leases.extend(connection, [batch.id], 60) == {batch.id}
+        assert leases.take_back(connection) == []
 
 
 @pytest.mark.parametrize("lease_s", [5.0, 15.0, 60.0, 600.0])
@@ -286,13 +287,13 @@ def test_a_host_holds_what_is_waiting_or_with_a_living_worker(
     unclaimed, living, silent = (lease_all(engine, "shop.example", pages, lease_s)[0] for pages in (4, 8, 16))
     for batch in (living, silent):
         with engine.begin() as connection:
-            frontier.claim(connection, batch.id, "test", lease_s)
+            leases.claim(connection, batch.id, "test", lease_s)
     with engine.begin() as connection:
-        grace_s = min(frontier.SILENT_S, lease_s / 2)
+        grace_s = min(leases.SILENT_S, lease_s / 2)
         query = sa.text("UPDATE leases SET until = until - :s * interval '1 second' WHERE id = :id")
         connection.execute(query, {"id": silent.id, "s": grace_s})
         connection.execute(query, {"id": living.id, "s": grace_s / 2})
         connection.execute(query, {"id": unclaimed.id, "s": 600})
-        assert frontier.held(connection, lease_s) == {"shop.example": {5: 4 + 8}}
-        assert frontier.extend(connection, [silent.id], lease_s) == {silent.id}
-        assert frontier.held(connection, lease_s) == {"shop.example": {5: 4 + 8 + 16}}, "it lives after all"
+        assert leases.held(connection, lease_s) == {"shop.example": {5: 4 + 8}}
+        assert leases.extend(connection, [silent.id], lease_s) == {silent.id}
+        assert leases.held(connection, lease_s) == {"shop.example": {5: 4 + 8 + 16}}, "it lives after all"

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from scraper import finish
 from scraper.domain import CrawlStatus, Status, Verdict
-from scraper.stores import crawls, frontier, products
+from scraper.stores import crawls, leases, products
 from scraper.stores.settle import SettledPage, Stored
 from tests.making import (
     a_site,
@@ -186,7 +186,7 @@ def test_finishing_happens_once(shop: Shop) -> None:
     at_once([shop.end] * 3)
     assert rows(shop.engine, "SELECT status, finished_at IS NOT NULL FROM crawls") == [("completed", True)]
     with shop.engine.begin() as connection:
-        assert frontier.take_back(connection) == []
+        assert leases.take_back(connection) == []
 
 
 def test_exact_numbers_and_odd_text_survive(shop: Shop) -> None:

@@ -15,7 +15,7 @@ from scraper.alert import alert
 from scraper.domain import CrawlStatus, Example, Outcome, Reading, Settled, Status, Verdict
 from scraper.finish import finish
 from scraper.sites.definition import Site
-from scraper.stores import crawls, judgement, quality, reports
+from scraper.stores import crawls, judgement, leases, quality, reports
 from scraper.stores.products import NewProduct, content_hash
 from scraper.stores.settle import SettledPage
 from tests import making
@@ -150,9 +150,7 @@ def test_a_lost_lease_and_a_message_that_comes_twice_count_nothing(engine: sa.En
     late = [crawl.page(number, page, good(number)) for number, page in leased[:3]]
     making.expire(engine, leased[0][1][1])
     with engine.begin() as connection:
-        from scraper.stores import frontier
-
-        frontier.take_back(connection)
+        leases.take_back(connection)
     making.store(engine, crawl.ids, late)
     assert crawl.fields == {}, "its lease is lost"
     again = [crawl.page(number, page, good(number)) for number, page in crawl.lease()]

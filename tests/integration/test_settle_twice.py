@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Outcome, Settled, Status, Verdict
-from scraper.stores import frontier
+from scraper.stores import leases
 from scraper.stores.settle import SettledPage
 from tests.making import (
     OK,
@@ -46,7 +46,7 @@ def twice(engine: sa.Engine, crawl: tuple[int, int]) -> tuple[int, UUID, UUID]:
     assert lease is not None
     expire(engine, lost.id)
     with engine.begin() as connection:
-        assert len(frontier.take_back(connection)) == 1
+        assert len(leases.take_back(connection)) == 1
     (living,) = lease_all(engine, "shop.example")
     assert claimed(engine, living) is not None
     return lease.pages[0].id, lost.id, living.id
@@ -141,7 +141,7 @@ def test_one_that_is_with_somebody_else_by_now_is_left_to_them(
     """Both leases are lost."""
     expire(engine, twice[2])
     with engine.begin() as connection:
-        frontier.take_back(connection)
+        leases.take_back(connection)
     pages = [
         with_product(one(twice, crawl, lease_id, Outcome.FETCHED, OK, 200), crawl, "7", {"title": "stale"})
         for lease_id in twice[1:]

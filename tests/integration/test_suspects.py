@@ -16,9 +16,9 @@ from scraper.domain import Kind, Message, Outcome, Settled, Status, Verdict
 from scraper.finish import finish
 from scraper.reap import reap
 from scraper.settings import Settings
-from scraper.stores import frontier, sites
+from scraper.stores import sites
 from scraper.stores.database import make_engine
-from scraper.stores.frontier import LOSSES_MAX, SUSPECT_BATCH, SUSPECT_LEASES, SUSPECT_LOSSES
+from scraper.stores.due import LOSSES_MAX, SUSPECT_BATCH, SUSPECT_LEASES, SUSPECT_LOSSES, suspects
 from scraper.stores.settle import SettledPage, settle
 from tests.making import (
     AGAIN,
@@ -564,4 +564,4 @@ def test_the_next_crawl_suspects_nobody(engine: sa.Engine, crawl: tuple[int, int
     add(engine, [new_page(second, url) for url in urls(3)])
     assert rows(engine, "SELECT DISTINCT status, losses FROM pages") == [("due", 0)]
     with engine.begin() as connection:
-        assert frontier.suspects(connection, []) == []
+        assert suspects(connection, []) == []

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from scraper.domain import CrawlStatus, LeasedPage, Outcome, Settled, Status, Verdict
 from scraper.policy.urls import host_of
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier, overview, throughput
+from scraper.stores import crawls, leases, overview, throughput
 from scraper.stores.settle import SettledPage, settle
 from scraper.stores.throughput import Effort
 from tests.making import (
@@ -91,7 +91,7 @@ def test_what_a_lost_lease_did_does_not_count(engine: sa.Engine, crawl: tuple[in
     lease_id, pages = leased(engine, crawl, urls(2))
     expire(engine, lease_id)
     with engine.begin() as connection:
-        frontier.take_back(connection)
+        leases.take_back(connection)
     store(engine, crawl, [one(crawl, lease_id, page) for page in pages])
     assert rows(engine, SUMS) == rows(engine, HOSTS) == []
 

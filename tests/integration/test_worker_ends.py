@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
 import psycopg
@@ -15,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
+from scraper import crawl_context
 from scraper import worker as worker_module
 from scraper import writer as writer_module
 from scraper.batch import Batch
@@ -24,8 +26,7 @@ from scraper.finish import finish
 from scraper.policy.verdict import RetryPolicy
 from scraper.reap import reap
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier, sites
-from scraper.stores.database import make_engine
+from scraper.stores import crawls, leases, sites
 from scraper.stores.settle import SettledPage, Stored
 from scraper.worker import Worker
 from scraper.writer import FAILURES_MAX, GROUP_PAGES
@@ -34,7 +35,6 @@ from tests.odd_shop import Answer, OddShop, Page, drip, hang, product, redirect
 
 GENEROUS_S = 30.0
 NEVER_S = 3600.0
-NOWHERE = "postgresql+psycopg://nobody@127.0.0.1:1/nowhere"
 AWAY = OperationalError("COMMIT", None, psycopg.OperationalError("the connection is lost"))
 
 
@@ -617,7 +617,7 @@ def test_a_crawl_whose_code_is_gone_ends_too(bench: Bench, monkeypatch: pytest.M
     def gone(*_: object) -> None:
         raise ImportError("no module named shop_functions")
 
-    monkeypatch.setattr(worker_module, "make_context", gone)
+    monkeypatch.setattr(crawl_context, "make_context", gone)
     bench.site()
     bench.pages(4)
     worker = bench.worker()
@@ -698,7 +698,7 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
     until(lambda: worker._places._alone == 1)
     bench.begin(worker, [last])
     seen: list[dict[object, object]] = []
-    claim = frontier.claim
+    claim = leases.claim
 
     def noted(connection: sa.Connection, lease_id: UUID, *args: object, **more: object) -> object:
         got = claim(connection, lease_id, *args, **more)  # type: ignore[arg-type]
@@ -708,7 +708,7 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
         return got
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frontier, "claim", noted)
+        patch.setattr(leases, "claim", noted)
         assert claimed_by(bench.engine) == {first: False}
         bench.door.set()
         bench.ended()
@@ -746,6 +746,19 @@ def products(engine: sa.Engine) -> list[tuple[object, ...]]:
     return rows(engine, "SELECT external_id, data, version FROM products ORDER BY external_id")
 
 
+@contextmanager
+def out_of_reach(engine: sa.Engine) -> Iterator[None]:
+    """The database, for this engine: its connections are closed, and new ones go to where nobody listens."""
+
+    def nowhere(_dialect: object, _record: object, _args: object, params: dict[str, object]) -> None:
+        params.update(host="127.0.0.1", port=1)
+
+    sa.event.listen(engine, "do_connect", nowhere)
+    engine.dispose()
+    yield
+    sa.event.remove(engine, "do_connect", nowhere)
+
+
 def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
     bench: Bench, keeper: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -757,22 +770,19 @@ def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
     for target in targets:
         bench.shop.serve(target, bench.behind(Answer(product(target, f"Product {target}").encode())))
     worker = bench.worker()
-    settle, tries = worker._settle, []
+    settle, tries = worker._settler._settle, []
 
     def counted(pages: Sequence[SettledPage]) -> Stored:
         tries.append(len(pages))
         return settle(pages)
 
-    monkeypatch.setattr(worker, "_settle", counted)
+    monkeypatch.setattr(worker._settler, "_settle", counted)
     bench.begin(worker)
     until(lambda: len(bench.asked()) == 4)
-    there = worker.engine
-    worker.engine = make_engine(NOWHERE)
-    bench.door.set()
-    until(lambda: bench.asked().total() == len(targets) and len(tries) > 2 * FAILURES_MAX)
-    assert rows(bench.engine, "SELECT FROM products") == []
-    worker.engine.dispose()
-    worker.engine = there
+    with out_of_reach(worker.engine):
+        bench.door.set()
+        until(lambda: bench.asked().total() == len(targets) and len(tries) > 2 * FAILURES_MAX)
+        assert rows(bench.engine, "SELECT FROM products") == []
     bench.ended()
     assert bench.asked() == Counter(targets)
     assert bench.found() == {"ok": 60}
@@ -788,7 +798,7 @@ def test_a_commit_whose_answer_was_lost_is_not_counted_twice(bench: Bench, monke
     bench.site()
     bench.pages(30)
     worker = bench.worker()
-    settle, failed = worker._settle, []
+    settle, failed = worker._settler._settle, []
 
     def breaks(pages: object) -> object:
         stored = settle(pages)  # type: ignore[arg-type]
@@ -797,7 +807,7 @@ def test_a_commit_whose_answer_was_lost_is_not_counted_twice(bench: Bench, monke
             raise AWAY
         return stored
 
-    monkeypatch.setattr(worker, "_settle", breaks)
+    monkeypatch.setattr(worker._settler, "_settle", breaks)
     bench.begin(worker)
     bench.ended()
     assert failed
@@ -817,7 +827,7 @@ def test_a_worker_that_must_end_without_a_database_gives_up_and_counts(
     def away(_: object) -> None:
         raise AWAY
 
-    monkeypatch.setattr(worker, "_settle", away)
+    monkeypatch.setattr(worker._settler, "_settle", away)
     bench.begin(worker)
     until(lambda: sum(count for target, count in bench.asked().items() if "hangs" in target) == 4)
     worker.stop()
@@ -834,7 +844,7 @@ def test_the_database_comes_back_before_the_worker_gives_up(bench: Bench, monkey
     bench.site()
     bench.pages(GROUP_PAGES + 20)
     worker = bench.worker(stop_s=0.1)
-    settle, tries = worker._settle, Counter[str]()
+    settle, tries = worker._settler._settle, Counter[str]()
 
     def away_at_first(pages: object) -> object:
         tries["all"] += 1
@@ -842,7 +852,7 @@ def test_the_database_comes_back_before_the_worker_gives_up(bench: Bench, monkey
             raise AWAY
         return settle(pages)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker, "_settle", away_at_first)
+    monkeypatch.setattr(worker._settler, "_settle", away_at_first)
     bench.begin(worker)
     until(lambda: tries["all"])
     worker.stop()

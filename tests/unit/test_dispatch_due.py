@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from scraper import dispatch
 from scraper.dispatch import Due, Ids, boundary, counted, enough, next_batch, take, unread, within
 from scraper.policy.routing import PRIORITY_LEVELS
-from scraper.stores import frontier
-from scraper.stores.frontier import DueHost
+from scraper.stores.due import DueHost
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = st.dictionaries(
@@ -26,7 +25,7 @@ HOSTS = st.dictionaries(
 
 
 class Table:
-    """Due pages in memory, read as `frontier.due_pages` reads them; counts what was read."""
+    """Due pages in memory, read as `due_pages` reads them; counts what was read."""
 
     def __init__(self, hosts: Mapping[str, Mapping[int, int]]) -> None:
         self.hosts = hosts
@@ -51,7 +50,7 @@ class Table:
 
 
 def due(table: Table, allowed: int, wanted: int, patch: pytest.MonkeyPatch) -> Due:
-    patch.setattr(frontier, "due_pages", table.due_pages)
+    patch.setattr(dispatch, "due_pages", table.due_pages)
     most = dict.fromkeys(table.hosts, allowed)
     may = {host: [allowed] * PRIORITY_LEVELS for host in most}
     connection: sa.Connection = object()  # type: ignore[assignment] # never asked

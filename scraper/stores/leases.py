@@ -1,0 +1,290 @@
+"""Leases: pages in the hands of workers. Made, claimed, prolonged, counted, taken back. (Settling them is `stores.settle`.)
+
+The statements here are the concurrency design:
+
+- a page is in one lease at a time (`FOR UPDATE SKIP LOCKED`, and a check constraint ties status and lease id together);
+- a lease is claimed once: the second delivery of its message finds `started_at` set and gets nothing;
+- every later effect names the lease id, so that a worker that lost its lease changes nothing.
+
+All times are PostgreSQL's; no process compares its own clock with a stored one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+
+from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
+from scraper.policy.routing import level_of
+from scraper.stores.due import ALONE_LOSSES, LOSSES_MAX, SUSPECT_BATCH, SUSPECT_LOSSES, Suspects
+from scraper.stores.frontier import PageChange
+
+CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
+SETTLE_IN_S = 10.0  # after PostgreSQL has started, for workers that still live to prolong what ran out meanwhile
+SILENT_S = 10.0  # a worker prolongs its leases every two seconds
+
+
+# An array of places, which is made once and then gone to directly: joined with what is picked, the whole table would be read
+# where it is not large, for nobody can tell beforehand how many pages are wanted. Rows that are locked stay where they are;
+# one that was written anew just before that is not found there, and stays due. Each lease is opened with what it got.
+def _lease_statement(picked: str) -> sa.TextClause:
+    return sa.text(f"""
+WITH leased AS (
+    UPDATE pages p
+       SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
+     WHERE p.ctid = ANY (ARRAY({picked}))
+    RETURNING p.lease_id, p.priority
+), made AS (
+    SELECT lease_id AS id, CASE WHEN lease_id = :products THEN 'product' ELSE 'listing' END AS kind,
+           count(*) AS pages, max(priority) AS priority
+      FROM leased GROUP BY lease_id
+), opened AS (
+    INSERT INTO leases (id, queue, kind, pages, until)
+    SELECT id, :queue, kind, pages, now() + :lease_s * interval '1 second' FROM made
+)
+SELECT id, kind, pages, priority FROM made ORDER BY kind
+""").bindparams(
+        sa.bindparam("products", type_=sa.Uuid),
+        sa.bindparam("listings", type_=sa.Uuid),
+    )
+
+
+# What was due a moment ago may be somebody else's by now. (CASE, which no index answers: whoever planned this while few pages
+# were due would go through all that are due ever after, to find a hundred.)
+LEASE = _lease_statement(f"""
+    SELECT ctid FROM pages
+     WHERE id = ANY (:ids)
+       AND CASE WHEN status = 'due' THEN queue = :queue AND not_before <= now() AND losses < {SUSPECT_LOSSES} ELSE false END
+       FOR UPDATE SKIP LOCKED""")
+
+# Of one sort at a time, listings or products, so that it makes one batch.
+LEASE_SUSPECTS = _lease_statement(f"""
+    SELECT ctid FROM pages
+     WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue AND not_before <= now()
+       AND crawl_id <> ALL (:paused) AND host NOT IN (SELECT host FROM hosts WHERE paused)
+       AND (kind = 'product') = (
+           SELECT kind = 'product' FROM pages
+            WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue
+              AND not_before <= now() AND crawl_id <> ALL (:paused)
+              AND host NOT IN (SELECT host FROM hosts WHERE paused)
+            ORDER BY priority DESC, id LIMIT 1)
+     ORDER BY priority DESC, id LIMIT :pages FOR UPDATE SKIP LOCKED""")
+
+CLAIM = sa.text("""
+UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, claim = :claim,
+       alone = :alone
+ WHERE id = :id AND (started_at IS NULL OR claim = :claim) AND until > now()
+RETURNING kind, queue
+""").bindparams(sa.bindparam("claim", type_=sa.Uuid))
+
+# A 304 stands for a stored product, so a page that owns none is read whole: another page had its product's id first, say,
+# and may be gone by now. So is one that was last read before the crawl's line: in a suspect crawl, or by who types
+# `--refetch`. (Subqueries, and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
+CLAIMED_PAGES = sa.text("""
+SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority, p.level, p.blocked, p.probe,
+       coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before, p.revisit_s,
+       CASE WHEN p.revisit_s IS NOT NULL THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
+       p.etag, p.last_modified, p.read_by,
+       CASE WHEN p.read_by IS NOT NULL THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,
+       (p.read_by IS NOT NULL
+        AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id), '-infinity')
+        AND (SELECT true FROM products pr WHERE pr.page_id = p.id LIMIT 1)) IS TRUE AS known
+  FROM pages p WHERE p.lease_id = :id ORDER BY p.priority DESC, p.id
+""")
+
+# One that has run out and was not taken back yet is still its worker's: nobody else can have got its pages.
+EXTEND = sa.text("""
+UPDATE leases SET until = now() + :lease_s * interval '1 second' WHERE id = ANY (:ids) RETURNING id
+""")
+
+END_LEASES = sa.text("""
+DELETE FROM leases l WHERE id = ANY (:ids) AND NOT EXISTS (SELECT FROM pages p WHERE p.lease_id = l.id)
+""")
+
+# While PostgreSQL was away nobody could prolong a lease. Those from before get a moment once it is back.
+EXPIRED = sa.text("""
+DELETE FROM leases WHERE id IN (
+    SELECT id FROM leases
+     WHERE until <= now()
+       AND NOT (started_at IS NOT NULL AND started_at < pg_postmaster_start_time()
+                AND now() < pg_postmaster_start_time() + :settle_in_s * interval '1 second')
+     ORDER BY id FOR UPDATE SKIP LOCKED)
+RETURNING id, started_at IS NOT NULL AS started, alone
+""")
+
+# An unclaimed message is nobody's fault; a worker that died with a page may be the page's.
+TAKE_BACK = sa.text("""
+UPDATE pages
+   SET lease_id = NULL, not_before = now(), settled_at = now(),
+       losses = least(losses + CAST(:started AS int), :most),
+       status = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone THEN 'dead' ELSE 'due' END,
+       last_outcome = CASE WHEN :started THEN 'worker_lost' ELSE last_outcome END,
+       error = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone
+                    THEN format('%s workers died or froze while they held it, the last one with nothing else to do',
+                                losses + 1) ELSE error END
+ WHERE lease_id = ANY (:ids)
+RETURNING crawl_id, kind, status
+""")
+
+BUSY = sa.text("""
+SELECT queue, count(DISTINCT worker) AS workers FROM leases
+ WHERE started_at IS NOT NULL AND until > now() + :alive_s * interval '1 second' GROUP BY queue
+""")
+
+WAITING_LEVELS = sa.text("""
+SELECT l.queue, coalesce((SELECT max(p.priority) FROM pages p WHERE p.lease_id = l.id), 0) AS priority
+  FROM leases l WHERE l.started_at IS NULL
+""")
+
+# A batch's pages are of one level, so one of them says which; the others are counted in the index alone.
+HELD = sa.text("""
+SELECT p.host, first.priority, count(*) AS pages
+  FROM leases l
+ CROSS JOIN LATERAL (SELECT priority FROM pages WHERE lease_id = l.id LIMIT 1) first
+  JOIN pages p ON p.lease_id = l.id AND p.lease_id IS NOT NULL
+ WHERE l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second'
+ GROUP BY p.host, first.priority
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class LeasedBatch:
+    """What dispatch needs to know of a lease it made: the message carries no more than the id."""
+
+    id: UUID
+    queue: str
+    kind: Kind
+    pages: int
+    priority: int
+    alone: bool = False  # to be worked on by a worker that does nothing else meanwhile
+
+
+def unclaimed_s(lease_s: float) -> float:
+    """How long a lease waits for a worker to claim it, and its message in the broker."""
+    return min(CLAIM_S, lease_s)
+
+
+def lease(connection: sa.Connection, queue: str, pages: Sequence[int], lease_s: float) -> list[LeasedBatch]:
+    """Leases those of these pages that are due on the queue: at most one batch a task (listings, products)."""
+    return _lease(connection, queue, LEASE, {"ids": list(pages)}, lease_s)
+
+
+def lease_suspects(
+    connection: sa.Connection, some: Suspects, lease_s: float, paused: Sequence[int]
+) -> list[LeasedBatch]:
+    """Leases a few suspects, at most one batch a task."""
+    values = {"losses": some.losses, "pages": SUSPECT_BATCH.get(some.losses, 1), "paused": list(paused)}
+    made = _lease(connection, some.queue, LEASE_SUSPECTS, values, lease_s)
+    return [replace(batch, alone=some.losses >= ALONE_LOSSES) for batch in made]
+
+
+def _lease(
+    connection: sa.Connection, queue: str, statement: sa.TextClause, values: dict[str, Any], lease_s: float
+) -> list[LeasedBatch]:
+    values |= {"queue": queue, "products": uuid4(), "listings": uuid4(), "lease_s": unclaimed_s(lease_s)}
+    rows = connection.execute(statement, values)
+    return [LeasedBatch(row.id, queue, Kind(row.kind), row.pages, row.priority) for row in rows]
+
+
+def claim(
+    connection: sa.Connection,
+    lease_id: UUID,
+    worker: str,
+    lease_s: float,
+    *,
+    claim_id: UUID | None = None,
+    alone: bool = False,
+) -> Lease | None:
+    """Starts a lease: its pages, or None where it has expired, was claimed before, or never was.
+
+    Whoever did not hear the answer may ask again with the same `claim_id`. `alone`: the worker holds no other lease, and
+    will not for as long as it holds this one.
+    """
+    values = {"id": lease_id, "worker": worker, "lease_s": lease_s, "claim": claim_id or uuid4(), "alone": alone}
+    row = connection.execute(CLAIM, values).first()
+    if row is None:
+        return None
+    pages = tuple(_leased(*row) for row in connection.execute(CLAIMED_PAGES, {"id": lease_id}).all())
+    return Lease(id=lease_id, kind=Kind(row.kind), queue=row.queue, pages=pages)
+
+
+def _leased(
+    id: int,  # noqa: A002 - the columns of CLAIMED_PAGES, in their order: by name each costs 0.7 us
+    crawl_id: int,
+    url: str,
+    kind: str,
+    host: str,
+    attempts: int,
+    host_attempts: int,
+    depth: int,
+    priority: int,
+    level: str | None,
+    blocked: int,
+    probe: bool,
+    good_before: bool,
+    revisit_s: int | None,
+    good_s: float | None,
+    etag: str | None,
+    last_modified: str | None,
+    read_by: int,  # this and the next: None unless `known`
+    read_s: float,
+    known: bool,
+) -> LeasedPage:
+    return LeasedPage(
+        id, crawl_id, url, Kind(kind), host, attempts, host_attempts, depth, priority, level, blocked, probe, good_before,
+        Known(Validators(etag, last_modified), read_by, read_s) if known else None,
+        revisit_s, good_s,
+    )  # fmt: skip
+
+
+def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float) -> set[UUID]:
+    """Prolongs the leases a worker is busy with; the ones missing from the answer are lost."""
+    return set(connection.execute(EXTEND, {"ids": list(lease_ids), "lease_s": lease_s}).scalars())
+
+
+def take_back(connection: sa.Connection) -> list[PageChange]:
+    """Ends the expired leases and makes their pages due again, or dead where they keep killing workers."""
+    expired: dict[tuple[bool, bool], list[UUID]] = defaultdict(list)
+    for row in connection.execute(EXPIRED, {"settle_in_s": SETTLE_IN_S}):
+        expired[row.started, row.alone].append(row.id)
+    changes: list[PageChange] = []
+    for (started, alone), ids in expired.items():
+        most = LOSSES_MAX if alone else ALONE_LOSSES
+        values = {"ids": ids, "started": started, "alone": alone, "losses_max": LOSSES_MAX, "most": most}
+        rows = connection.execute(TAKE_BACK, values)
+        changes += [PageChange(row.crawl_id, Kind(row.kind), row.status) for row in rows]
+    return changes
+
+
+def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
+    """The pages out on leases: host -> level -> pages.
+
+    Those of a worker that has been silent for a while do not count: it is probably dead, and its hosts would have nothing
+    to do until its leases run out.
+    """
+    found: dict[str, Counter[int]] = defaultdict(Counter)
+    for row in connection.execute(HELD, {"alive_s": _alive_s(lease_s)}):
+        found[row.host][level_of(row.priority)] += row.pages
+    return found
+
+
+def busy_workers(connection: sa.Connection, lease_s: float) -> dict[str, int]:
+    """How many workers have leases of each queue, but for those that have been silent for a while."""
+    return {row.queue: row.workers for row in connection.execute(BUSY, {"alive_s": _alive_s(lease_s)})}
+
+
+def waiting_levels(connection: sa.Connection) -> dict[str, Counter[int]]:
+    """The leases that no worker has claimed yet, by queue and level: one is as urgent as its most urgent page."""
+    waiting: dict[str, Counter[int]] = defaultdict(Counter)
+    for row in connection.execute(WAITING_LEVELS):
+        waiting[row.queue][level_of(row.priority)] += 1
+    return waiting
+
+
+def _alive_s(lease_s: float) -> float:
+    return lease_s - min(SILENT_S, lease_s / 2)
