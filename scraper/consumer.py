@@ -11,6 +11,7 @@ as it takes, in the very thread that reads the queues and hears that the worker 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -112,6 +113,16 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
 
 def _nothing(*_: object, **__: object) -> None:
     pass
+
+
+def worth_a_line(record: logging.LogRecord) -> bool:
+    """Not that a message could not be acknowledged since the broker went away that moment: `scraper.away` says so, once, and
+    who reads the queue notices by itself. Celery says it for each message, as critical and with a traceback."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (str(record.msg).startswith(("Couldn't ack", "Couldn't reject")) and away.broker_away(error))
+
+
+logging.getLogger("celery.worker.request").addFilter(worth_a_line)
 
 
 class Dispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]

@@ -1,0 +1,44 @@
+"""What Celery says of messages that could not be acknowledged."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from kombu.exceptions import ChannelError
+from kombu.message import Message
+
+from scraper import consumer
+
+REQUESTS = logging.getLogger("celery.worker.request")
+
+
+class Channel:
+    """One that takes no answer for a message any more."""
+
+    no_ack_consumers = None
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def basic_ack(self, *_: object, **__: object) -> None:
+        raise self._error
+
+    basic_reject = basic_ack
+
+
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (ConnectionResetError(104, "Connection reset by peer"), 0),  # the broker is away, which is said elsewhere
+        (ChannelError("PRECONDITION_FAILED - unknown delivery tag 1"), 2),
+    ],
+)
+def test_a_lost_connection_is_not_said_for_each_message(
+    error: Exception, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert consumer.worth_a_line in REQUESTS.filters
+    message = Message(channel=Channel(error), delivery_tag=1)
+    message.ack_log_error(REQUESTS, (type(error),))
+    message.reject_log_error(REQUESTS, (type(error),))
+    assert len(caplog.records) == lines
