@@ -181,8 +181,9 @@ def test_without_redis_pages_stay_rows_and_leave_later(
         assert rows(engine, "SELECT cleared_at FROM crawls") == [(None,)]
     reap.reap(engine, crawling.settings)
     assert frontier(engine) == {} and rows(engine, "SELECT count(*) FROM crawls WHERE cleared_at IS NULL") == [(0,)]
-    crawling.broker.worker._dedup.close()
-    crawling.broker.worker._dedup = step.Dedup(crawling.settings)
+    worker = crawling.broker.worker
+    worker._dedup.close()
+    worker._dedup = worker._settler._dedup = step.Dedup(crawling.settings)
     assert crawling.crawl() == []
 
 
