@@ -50,7 +50,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", metavar="NAMES", help=f"some contenders, by commas: {names}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there as well")
     parser.add_argument("--strict", action="store_true", help="exit code 1 also where a peer has no result")
-    parser.add_argument("--concurrency", type=int, default=64, metavar="N", help="requests at once (default: 64)")
+    parser.add_argument(
+        "--concurrency", type=int, default=64, metavar="N", help="requests at once, for each of --workers (default: 64)"
+    )
     parser.add_argument("--latency-ms", type=float, default=0.0, metavar="MS", help="the shop's mean (default: 0)")
     parser.add_argument("--no-events", dest="events", action="store_false", help="ours without Flower's task events")
     parser.add_argument("--profile", type=Path, metavar="FOLDER", help="py-spy's raw stacks of our worker")
@@ -97,7 +99,7 @@ def _ours(place: Rig, args: argparse.Namespace) -> list[Run]:
 
 def _scale(args: argparse.Namespace) -> int:
     _warn_if_busy()
-    with rig(args.products, args.latency_ms, args.concurrency) as place:
+    with rig(args.products, args.latency_ms, args.concurrency * args.workers) as place:
         measured = scaling.measure(place, args.workers, args.rounds, say)
     print(scaling.table(measured))
     if args.json:

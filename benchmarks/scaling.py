@@ -3,6 +3,9 @@
 On a machine of few cores the workers share them with PostgreSQL, Valkey, the shop and the coordinator. So beside pages a
 second the table says what each of them used, and pages a CPU-second of the workers alone: where that stays the same,
 workers do not get in each other's way, and what is missing to twice the pages was used by the servers.
+
+Both crawl by the same definition, whose one host allows as many requests for each of the workers as a single one is given
+elsewhere: two with half as many each have fewer answers at a time, and read them in shorter rows.
 """
 
 from __future__ import annotations
