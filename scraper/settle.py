@@ -72,7 +72,8 @@ class Settler:
             self._send(messages)
 
     def _settle(self, pages: Sequence[SettledPage]) -> Stored:
-        limits = {page.settled.crawl_id: self._contexts.limits(page.settled.crawl_id) for page in pages}
+        crawl_ids = {page.settled.crawl_id for page in pages}
+        limits = {crawl_id: self._contexts.limits(crawl_id) for crawl_id in crawl_ids}
         pages = self._dedup.new_links(pages)
         with self._telling.store(pages), self._engine.begin() as connection:
             stored = settle(connection, pages, limits, self._worker)

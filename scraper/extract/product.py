@@ -145,13 +145,13 @@ class _Field:
         texts = compiled.texts(document, self.listed)
         if not texts:
             return NOTHING_SHOWN if reading.when is not None and not self.listed else None
+        parts = texts if reading.split is None else self._split(texts, reading.split)
         if not self.listed:
-            for text in texts if reading.split is None else self._split(texts, reading.split):
+            for text in parts:
                 value = self._one(text, compiled, document, faults)
                 if value is not None:
                     return value
             return None
-        parts = texts if reading.split is None else self._split(texts, reading.split)
         found = [value for text in parts if (value := self._one(text, compiled, document, faults)) is not None]
         return found[:VALUES_MAX] or None
 
