@@ -33,7 +33,8 @@ RATE = "10/s"
 QUEUE = "datacenter"
 PRIORITY = 5
 
-# As `url_of` says it. Ids, rows and the times since which pages are due follow the order in which a crawl finds the pages.
+# As `url_of` says it. Ids, rows and the times since which pages are due follow the order in which a crawl finds the pages;
+# what one listing links to is found at one time.
 # The last columns are what a page of its place holds: the crawl before has left one of a hundred products gone or dead.
 PAGES = sa.text(f"""
 INSERT INTO pages (id, site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, status, attempts,
@@ -45,7 +46,7 @@ SELECT :first_id + n, :site, CASE WHEN reached THEN CAST(:present AS bigint) ELS
        CASE WHEN kind = 'product' THEN CAST(md5(url) AS uuid) END,
        CASE status WHEN 'gone' THEN 'not_found' WHEN 'dead' THEN 'refused' ELSE 'fetched' END,
        CASE status WHEN 'gone' THEN 404 WHEN 'dead' THEN 403 ELSE 200 END, now() - interval '30 days', at, at, at
-  FROM (SELECT n, kind, host, now() - interval '1 day' + n * interval '1 millisecond' AS at,
+  FROM (SELECT n, kind, host, now() - interval '1 day' + n / {PRODUCTS_A_LISTING + 1} * interval '25 milliseconds' AS at,
                format('https://%s/%s/%s', host, CASE WHEN kind = 'product' THEN 'p' ELSE 'l' END, n) AS url,
                :whole OR n < :reached AS reached,
                CASE WHEN kind <> 'product' THEN 'ok'

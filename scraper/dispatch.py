@@ -20,7 +20,7 @@ from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of, room
 from scraper.settings import Settings
 from scraper.stores import crawls, leases
 from scraper.stores.database import retried
-from scraper.stores.due import DueHost, due_hosts, due_pages, suspects
+from scraper.stores.due import DueHost, DuePage, due_hosts, due_pages, suspects
 from scraper.stores.leases import LeasedBatch
 
 BATCHES_AHEAD = 8  # unclaimed batches a queue may hold of a priority and above, for each worker that is busy with it
@@ -34,11 +34,8 @@ ROUNDS = 16  # batches that one unlimited host may have out, for each worker tha
 TOP_UP = 4  # of these are leased at once, or more: a dispatch costs as much for one
 
 Depth = Callable[[str], int]
-Due = dict[int, Counter[str]]  # priority -> host -> how many pages are due
-Ids = dict[int, dict[str, list[int]]]  # the same pages by their ids, in the order in which they are to be leased
-
-# A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody waits for it.
-ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
+Pages = dict[int, dict[str, list[DuePage]]]  # priority -> host -> what is due, in the order in which it is to be leased
+Due = dict[int, Counter[str]]  # how many that are
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +60,8 @@ class Space:
         """How many more batches of the most urgent of these hosts' pages."""
         return self.rooms()[level_of(max(host.priority for host in due))]
 
-    def take(self, made: Sequence[LeasedBatch]) -> None:
-        self.waiting.update(level_of(batch.priority) for batch in made)
+    def take(self, level: int, batches: int) -> None:
+        self.waiting[level] += batches
 
 
 def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Message]:
@@ -92,7 +89,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
 
     def work() -> list[LeasedBatch]:
         with engine.begin() as connection:
-            if not connection.execute(ALONE).scalar():
+            if not leases.alone(connection):
                 return []  # another coordinator is at it
             waiting = leases.waiting_levels(connection)
             spaces = {queue: Space.of(waiting[queue], depths[queue], workers[queue]) for queue in depths}
@@ -104,8 +101,9 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                     many = workers[queue]
                     may = {host.host: allowances(host.rate_per_s, held[host.host], settings, many) for host in due}
                     most = {host.host: may[host.host][level_of(host.priority)] for host in due}
-                    ids = _due(connection, due, most, may, room * batch_pages_of(queue, settings), paused)
-                    batches += _fill(connection, queue, ids, within(counted(ids), may), space, settings, held)
+                    pages = _due(connection, due, most, may, room * batch_pages_of(queue, settings), paused)
+                    groups = grouped(pages, within(counted(pages), may), space, held, batch_pages_of(queue, settings))
+                    batches += leases.lease(connection, queue, groups, settings.lease_s)
             return batches
 
     return [message_of(batch, settings) for batch in retried(work)]
@@ -133,7 +131,8 @@ def _suspects(
                 break
             batches += made
             left -= len(made)
-            spaces[some.queue].take(made)
+            for batch in made:
+                spaces[some.queue].take(level_of(batch.priority), 1)
     return batches
 
 
@@ -144,7 +143,7 @@ def _due(
     may: Mapping[str, Sequence[int]],
     wanted: int,
     paused: Sequence[int],
-) -> Ids:
+) -> Pages:
     """What is due of one queue's hosts, as far as the most urgent `wanted` pages that may be leased need it. A little of each
     host is read first, and only where that does not do more of those that have more: it costs as much as is leased, not
     as much as is due."""
@@ -161,13 +160,9 @@ def _due(
     return found
 
 
-def counted(ids: Ids) -> Due:
-    """How many there are.
-
-    >>> counted({10: {"a": [4, 2], "b": [1]}})
-    {10: Counter({'a': 2, 'b': 1})}
-    """
-    return {priority: Counter({host: len(pages) for host, pages in hosts.items()}) for priority, hosts in ids.items()}
+def counted(pages: Pages) -> Due:
+    """How many there are."""
+    return {priority: Counter({host: len(some) for host, some in hosts.items()}) for priority, hosts in pages.items()}
 
 
 def unread(found: Due, read: Mapping[str, int], most: Mapping[str, int]) -> set[str]:
@@ -196,52 +191,39 @@ def enough(due: Due, priority: int, wanted: int) -> bool:
     return sum(hosts.total() for each, hosts in due.items() if each >= priority) >= wanted
 
 
-def _fill(
-    connection: sa.Connection,
-    queue: str,
-    ids: Ids,
-    due: Due,
-    space: Space,
-    settings: Settings,
-    held: dict[str, Counter[int]],
-) -> list[LeasedBatch]:
-    """Leases batch after batch of what is `due`, the pages of one level in each, the most urgent first; what it makes takes
-    `space`, and what it takes of each host is added to `held`."""
-    batches: list[LeasedBatch] = []
+def grouped(pages: Pages, due: Due, space: Space, held: dict[str, Counter[int]], size: int) -> list[list[DuePage]]:
+    """What is `due`, in groups of `size` pages of one level each, the most urgent first: of each comes a batch of listings,
+    one of products, or both. They take `space`, and what they take of each host is added to `held`."""
+    groups: list[list[DuePage]] = []
     out = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
     levels: dict[int, Due] = defaultdict(dict)
     for priority, hosts in due.items():
         levels[level_of(priority)][priority] = hosts
     for level in sorted(levels, reverse=True):
         while space.rooms()[level] >= BATCHES_A_LEASE:
-            wanted = next_batch(levels[level], batch_pages_of(queue, settings), out)
+            wanted = next_batch(levels[level], size, out)
             if not wanted:
                 break
-            made = leases.lease(connection, queue, take(ids, level, wanted), settings.lease_s)
-            batches += made
-            space.take(made)
+            group = take(pages, level, wanted)
+            groups.append(group)
+            space.take(level, len({page.product for page in group}))
             out += wanted
             for host, taken in wanted.items():
                 held[host][level] += taken
-    return batches
+    return groups
 
 
-def take(ids: Ids, level: int, wanted: Mapping[str, int]) -> list[int]:
-    """Takes so many pages of each host out of `ids`, the most urgent of the level first.
-
-    >>> ids = {11: {"a": [7]}, 10: {"a": [3, 5, 4], "b": [6]}, 8: {"b": [2]}}
-    >>> take(ids, 5, {"a": 2, "b": 1}), ids
-    ([7, 3, 6], {11: {'a': []}, 10: {'a': [5, 4], 'b': []}, 8: {'b': [2]}})
-    """
-    taken: list[int] = []
-    of_level = [ids[priority] for priority in sorted(ids, reverse=True) if level_of(priority) == level]
-    for host, pages in wanted.items():
+def take(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DuePage]:
+    """Takes so many pages of each host out of `pages`, the most urgent of the level first."""
+    taken: list[DuePage] = []
+    of_level = [pages[priority] for priority in sorted(pages, reverse=True) if level_of(priority) == level]
+    for host, many in wanted.items():
         for hosts in of_level:
-            some = hosts.get(host, [])[:pages]
+            some = hosts.get(host, [])[:many]
             if some:
-                del hosts[host][:pages]
+                del hosts[host][:many]
                 taken += some
-                pages -= len(some)
+                many -= len(some)
     return taken
 
 

@@ -153,10 +153,9 @@ class ProxySignal(StrEnum):
 
 
 class Status(StrEnum):
-    """Where a page stands in its crawl. Everything but the first two is final for that crawl."""
+    """Where a page stands in its crawl. Everything but `due` is final for that crawl; a page in a lease is due as well."""
 
     DUE = "due"
-    LEASED = "leased"
     OK = "ok"
     UNCHANGED = "unchanged"
     GONE = "gone"
@@ -166,7 +165,7 @@ class Status(StrEnum):
 
     @property
     def final(self) -> bool:
-        return self not in (Status.DUE, Status.LEASED)
+        return self is not Status.DUE
 
 
 class Verdict(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from uuid import UUID
 
@@ -70,9 +71,11 @@ def lease_all(engine: sa.Engine, host: str, pages: int = 100, lease_s: float = 6
 
 
 def lease_some(connection: sa.Connection, host: str, pages: int = 100, lease_s: float = 60) -> list[leases.LeasedBatch]:
+    while not leases.alone(connection):
+        time.sleep(0.001)
     hosts = [one for one in due_hosts(connection) if (one.queue, one.host) == ("datacenter", host)]
     due = due_pages(connection, "datacenter", hosts, {host: pages}, ())
-    return leases.lease(connection, "datacenter", [one for each in due.values() for one in each[host]], lease_s)
+    return leases.lease(connection, "datacenter", [[one for each in due.values() for one in each[host]]], lease_s)
 
 
 def claimed(engine: sa.Engine, batch: leases.LeasedBatch | UUID, *, alone: bool = False) -> Lease | None:
@@ -124,6 +127,13 @@ def give_up(
 def rows(engine: sa.Engine, query: str) -> list[tuple[object, ...]]:
     with engine.connect() as connection:
         return [tuple(row) for row in connection.execute(sa.text(query))]
+
+
+def standing(engine: sa.Engine) -> dict[object, object]:
+    """How many pages there are of each status, those that are out on leases as `leased`."""
+    query = """SELECT CASE WHEN l.lease_id IS NULL THEN p.status ELSE 'leased' END, count(*)
+                 FROM pages p LEFT JOIN leased_pages l ON l.page_id = p.id GROUP BY 1"""
+    return dict(rows(engine, query))  # type: ignore[arg-type]
 
 
 def expire(engine: sa.Engine, lease_id: UUID) -> None:

@@ -1,8 +1,8 @@
 """Crawls: opened for a slot, counted, ended exactly once, and read by whoever shows progress.
 
 A crawl's counters change in the transaction that changes its pages, so the two can never disagree. Whoever ends a crawl
-first locks its row `FOR UPDATE`, which waits for every settling transaction (they hold `FOR KEY SHARE`): nothing can add
-a page to a crawl that has ended.
+first locks its row `FOR UPDATE`, which waits for every transaction that settles or leases (they hold `FOR KEY SHARE`): no
+page joins a crawl that has ended, and none of it is leased.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus, Kind, Status
 from scraper.sites.definition import Site
-from scraper.stores import dedup, throughput
+from scraper.stores import dedup, leases, throughput
 from scraper.stores.database import dumps
 from scraper.stores.frontier import PageChange
-from scraper.stores.leases import END_LEASES
 
 REPLAY = "replay"  # the trigger of a crawl that takes up dead pages alone
 REEXTRACT = "reextract"  # of one that reads archived pages, and is never active
@@ -56,7 +55,7 @@ RETURNING c.id, c.discovery_total + c.product_total - c.discovery_done - c.produ
 DRAINED = sa.text("""
 SELECT c.id FROM crawls c
  WHERE c.status = 'running'
-   AND NOT EXISTS (SELECT FROM pages p WHERE p.crawl_id = c.id AND p.status IN ('due', 'leased'))
+   AND NOT EXISTS (SELECT FROM pages p WHERE p.crawl_id = c.id AND p.status = 'due')
 """)
 
 # A product whose page this crawl reached and did not find gone is listed; one it missed is so only after a second miss.
@@ -83,11 +82,7 @@ SELECT count(*) FROM marked WHERE delisted
 """)
 
 DROP_OPEN = sa.text("""
-WITH open AS (
-    SELECT id, lease_id FROM pages WHERE crawl_id = :id AND status IN ('due', 'leased') FOR UPDATE
-)
-UPDATE pages p SET status = 'dropped', lease_id = NULL, settled_at = now()
-  FROM open WHERE p.id = open.id RETURNING p.kind, open.lease_id
+UPDATE pages SET status = 'dropped', settled_at = now() WHERE crawl_id = :id AND status = 'due' RETURNING id, kind
 """)
 
 # A minute counts once, however many coordinators look; and none counts in which nobody looked: an installation that was
@@ -101,13 +96,13 @@ UPDATE crawls c
  WHERE s.id = c.site_id AND NOT s.paused AND c.status = 'running' AND c.watched_at < now() - interval '1 minute'
    AND (NOT EXISTS (SELECT FROM hosts WHERE paused)
         OR NOT EXISTS (SELECT FROM hosts h JOIN pages p ON p.host = h.host
-                        WHERE h.paused AND p.crawl_id = c.id AND p.status IN ('due', 'leased')))
+                        WHERE h.paused AND p.crawl_id = c.id AND p.status = 'due'))
 RETURNING c.id, c.idle_minutes
 """)
 
 WAITING_FOR = sa.text("""
 SELECT queue, host, count(*) AS pages, mode() WITHIN GROUP (ORDER BY last_outcome) AS outcome
-  FROM pages WHERE crawl_id = :id AND status IN ('due', 'leased')
+  FROM pages WHERE crawl_id = :id AND status = 'due'
  GROUP BY queue, host ORDER BY pages DESC, host LIMIT 1
 """)
 
@@ -342,7 +337,7 @@ def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None
     row = connection.execute(query, {"id": crawl_id}).first()
     if row is None:
         return None
-    still = sa.text("SELECT EXISTS (SELECT FROM pages WHERE crawl_id = :id AND status IN ('due', 'leased'))")
+    still = sa.text("SELECT EXISTS (SELECT FROM pages WHERE crawl_id = :id AND status = 'due')")
     return None if connection.execute(still, {"id": crawl_id}).scalar() else row
 
 
@@ -372,16 +367,16 @@ def stop(connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatu
     query = sa.text("SELECT id FROM crawls WHERE id = :id AND status IN ('planned', 'running') FOR UPDATE")
     if connection.execute(query, {"id": crawl_id}).first() is None:
         return False
-    counts = CountsByCrawl()
-    leases = set()
-    for row in connection.execute(DROP_OPEN, {"id": crawl_id}):
+    counts, dropped = CountsByCrawl(), set()
+    out = leases.lock(connection)
+    for page_id, kind in connection.execute(DROP_OPEN, {"id": crawl_id}):
         counts[crawl_id].dropped += 1
-        if row.kind == "product":
+        if kind == "product":
             counts[crawl_id].product_done += 1
         else:
             counts[crawl_id].discovery_done += 1
-        leases.add(row.lease_id)
-    connection.execute(END_LEASES, {"ids": list(leases - {None})})
+        dropped.add(page_id)
+    leases.take_out(connection, out, dropped)
     count(connection, counts)
     end(connection, crawl_id, status, note)
     return True

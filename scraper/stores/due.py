@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -22,26 +23,33 @@ SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}  # losses -> pages in a lease
 SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}  # losses -> leases of a queue at a time
 PASSED_OVER = 5000  # due pages of paused crawls that are looked past to find another site's on the same host
 
+# The pages that are out on leases, to be asked whether one is among them: `id NOT IN {LEASED}`. By way of an array, of which
+# nobody can tell how long it is: so it is always made into a hash table, once a statement, however many leases there seem
+# to be.
+LEASED = "(SELECT unnest(ARRAY(SELECT unnest(page_ids) FROM leases)))"
+
 # A loose index scan: one step of the due index for each (queue, host), however many pages each has. The page that a step
-# comes upon is its host's most urgent one; only where that is not due yet, or its crawl is paused, are others looked at.
-DUE_HOSTS = sa.text("""
+# comes upon is its host's most urgent one; only where that is not due yet, out on a lease, or its crawl is paused, are others
+# looked at.
+DUE_HOSTS = sa.text(f"""
 WITH RECURSIVE each AS (
-    (SELECT queue, host, priority, not_before, crawl_id FROM pages
+    (SELECT queue, host, priority, not_before, crawl_id, id FROM pages
       WHERE status = 'due' ORDER BY queue, host, priority DESC, not_before LIMIT 1)
     UNION ALL
     SELECT n.* FROM each h CROSS JOIN LATERAL (
-        SELECT queue, host, priority, not_before, crawl_id FROM pages
+        SELECT queue, host, priority, not_before, crawl_id, id FROM pages
          WHERE status = 'due' AND (queue, host) > (h.queue, h.host)
          ORDER BY queue, host, priority DESC, not_before LIMIT 1) n
 )
 SELECT h.queue, h.host, first.priority, first.not_before, c.rate_per_s, o.rate
   FROM each h
  CROSS JOIN LATERAL (
-        (SELECT h.priority, h.crawl_id, h.not_before WHERE h.not_before <= now() AND h.crawl_id <> ALL (:paused))
+        (SELECT h.priority, h.crawl_id, h.not_before
+          WHERE h.not_before <= now() AND h.crawl_id <> ALL (:paused) AND h.id NOT IN {LEASED})
         UNION ALL
         (SELECT priority, crawl_id, not_before FROM (
                 SELECT priority, crawl_id, not_before FROM pages
-                 WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now()
+                 WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now() AND id NOT IN {LEASED}
                  ORDER BY priority DESC, not_before LIMIT :passed_over) most_urgent
           WHERE crawl_id <> ALL (:paused) LIMIT 1)
         LIMIT 1) first
@@ -52,31 +60,32 @@ SELECT h.queue, h.host, first.priority, first.not_before, c.rate_per_s, o.rate
 """)
 
 # As many as may be leased, not all there are: the index is read no further than that, and no earlier than from each host's
-# most urgent page on. What was leased before that one stays in the index until a vacuum, and would be walked over.
+# most urgent page on. What is out on leases comes before that one, and what was until a vacuum: both would be walked over.
 _MAY_BE_LEASED = f"""status = 'due' AND queue = :queue AND host = may.host AND not_before <= now()
-                AND losses < {SUSPECT_LOSSES} AND crawl_id <> ALL (:paused)"""
+                AND losses < {SUSPECT_LOSSES} AND crawl_id <> ALL (:paused) AND id NOT IN {LEASED}"""
 DUE_PAGES = sa.text(f"""
 WITH may AS (
     SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS m(host text, pages int, priority int, since timestamptz)
 )
-SELECT may.host, due.priorities, due.ids
+SELECT may.host, due.priorities, due.ids, due.products
   FROM may CROSS JOIN LATERAL (
-        SELECT array_agg(priority) AS priorities, array_agg(id) AS ids FROM (
-            (SELECT priority, id FROM pages
+        SELECT array_agg(priority) AS priorities, array_agg(id) AS ids, array_agg(kind = 'product') AS products FROM (
+            (SELECT priority, id, kind FROM pages
               WHERE {_MAY_BE_LEASED} AND priority = may.priority AND not_before >= may.since
               ORDER BY not_before LIMIT may.pages)
             UNION ALL
-            (SELECT priority, id FROM pages WHERE {_MAY_BE_LEASED} AND priority < may.priority
+            (SELECT priority, id, kind FROM pages WHERE {_MAY_BE_LEASED} AND priority < may.priority
               ORDER BY priority DESC, not_before LIMIT may.pages)
             LIMIT may.pages) most_urgent) due
  WHERE due.ids IS NOT NULL
 """)
 
 SUSPECTS = sa.text(f"""
-SELECT queue, losses, count(*) FILTER (WHERE status = 'due' AND not_before <= now()) AS due,
+SELECT queue, losses, count(*) FILTER (WHERE lease_id IS NULL AND not_before <= now()) AS due,
        count(DISTINCT lease_id) AS leases
-  FROM pages WHERE losses >= {SUSPECT_LOSSES} AND status IN ('due', 'leased') AND crawl_id <> ALL (:paused)
-   AND host NOT IN (SELECT host FROM hosts WHERE paused)
+  FROM (SELECT queue, losses, not_before, (SELECT l.id FROM leases l WHERE p.id = ANY (l.page_ids)) AS lease_id
+          FROM pages p WHERE losses >= {SUSPECT_LOSSES} AND status = 'due' AND crawl_id <> ALL (:paused)
+           AND host NOT IN (SELECT host FROM hosts WHERE paused)) suspects
  GROUP BY queue, losses
 """)
 
@@ -91,6 +100,13 @@ class DueHost:
     priority: int
     since: datetime
     rate_per_s: float | None
+
+
+class DuePage(NamedTuple):
+    """Of a page: what it takes to lease it."""
+
+    id: int
+    product: bool  # not a listing, or what else is read for its links
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +141,19 @@ def due_pages(
     hosts: Iterable[DueHost],
     allowances: Mapping[str, int],
     paused: Sequence[int],
-) -> dict[int, dict[str, list[int]]]:
-    """What is due now on a queue of these hosts, no more than each one's allowance: priority -> host -> the pages' ids, those
-    that have been due for longest first. Suspects apart."""
+) -> dict[int, dict[str, list[DuePage]]]:
+    """What is due now on a queue of these hosts, no more than each one's allowance: priority -> host -> pages, those that
+    have been due for longest first. Suspects apart."""
     may = [
         {"host": one.host, "pages": allowances[one.host], "priority": one.priority, "since": one.since}
         for one in hosts
         if allowances.get(one.host, 0) > 0
     ]
-    due: dict[int, dict[str, list[int]]] = defaultdict(dict)
+    due: dict[int, dict[str, list[DuePage]]] = defaultdict(dict)
     values = {"queue": queue, "hosts": dumps(may), "paused": list(paused)}
-    for host, priorities, ids in connection.execute(DUE_PAGES, values):
-        for priority, page_id in zip(priorities, ids, strict=True):
-            due[priority].setdefault(host, []).append(page_id)
+    for host, priorities, ids, products in connection.execute(DUE_PAGES, values):
+        for priority, page in zip(priorities, map(DuePage, ids, products), strict=True):
+            due[priority].setdefault(host, []).append(page)
     return due
 
 

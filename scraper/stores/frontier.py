@@ -56,7 +56,7 @@ WITH input AS (
        SET crawl_id = excluded.crawl_id, url = excluded.url, kind = excluded.kind, host = excluded.host,
            queue = excluded.queue, priority = excluded.priority, depth = excluded.depth,
            attempts = 0, host_attempts = 0, losses = 0, level = NULL, blocked = 0, probe = false,
-           not_before = now(), lease_id = NULL,
+           not_before = now(),
            read_by = CASE WHEN p.url = excluded.url THEN p.read_by END,
            error = NULL, excerpt = NULL, response_head = NULL,
            (status, last_outcome) = (

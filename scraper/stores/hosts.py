@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from scraper.policy.budget import Override
 from scraper.sites import scalars
+from scraper.stores.due import LEASED
 
 DUE_QUEUES = sa.text("""
 WITH RECURSIVE q AS (
@@ -46,14 +47,15 @@ TIDY = sa.text("""
 DELETE FROM hosts WHERE host = :host AND NOT paused AND rate IS NULL AND concurrency IS NULL AND burst IS NULL
 """)
 
-OPEN_PAGES = sa.text("""
-SELECT p.host, count(*) FILTER (WHERE p.status = 'due' AND p.not_before <= now()) AS due,
-       count(*) FILTER (WHERE p.status = 'due' AND p.not_before > now()) AS later,
-       count(*) FILTER (WHERE p.status = 'leased') AS leased, array_agg(DISTINCT s.name ORDER BY s.name) AS sites,
+OPEN_PAGES = sa.text(f"""
+SELECT p.host, count(*) FILTER (WHERE p.not_before <= now() AND p.id NOT IN {LEASED}) AS due,
+       count(*) FILTER (WHERE p.not_before > now()) AS later,
+       count(*) FILTER (WHERE p.not_before <= now() AND p.id IN {LEASED}) AS leased,
+       array_agg(DISTINCT s.name ORDER BY s.name) AS sites,
        CASE WHEN count(c.rate_per_s) > 0 THEN min(c.rate_per_s) END AS rate_per_s, min(c.concurrency) AS concurrency,
        min(coalesce(CAST(c.definition ->> 'burst' AS int), 1)) AS burst
   FROM pages p JOIN crawls c ON c.id = p.crawl_id JOIN sites s ON s.id = c.site_id
- WHERE p.status IN ('due', 'leased') AND (CAST(:host AS text) IS NULL OR p.host = :host)
+ WHERE p.status = 'due' AND (CAST(:host AS text) IS NULL OR p.host = :host)
  GROUP BY p.host
 """)
 
@@ -68,18 +70,18 @@ SELECT r.host, s.name AS site, r.start, r.level, r.why,
 
 
 # Of few hosts: a step of the due index for each queue and host.
-OPEN_OF = sa.text("""
+OPEN_OF = sa.text(f"""
 SELECT h.host, open.due, open.later FROM unnest(CAST(:hosts AS text[])) AS h(host)
  CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE p.not_before <= now()) AS due, count(*) FILTER (WHERE p.not_before > now()) AS later
           FROM unnest(CAST(:queues AS text[])) AS q(queue)
-          JOIN pages p ON p.status = 'due' AND p.queue = q.queue AND p.host = h.host) open
+          JOIN pages p ON p.status = 'due' AND p.queue = q.queue AND p.host = h.host AND p.id NOT IN {LEASED}) open
 """)
 
 
 OF_SITE = sa.text("""
 SELECT DISTINCT p.host FROM pages p JOIN crawls c ON c.id = p.crawl_id JOIN sites s ON s.id = c.site_id
- WHERE s.name = :site AND c.status IN ('planned', 'running') AND p.status IN ('due', 'leased')
+ WHERE s.name = :site AND c.status IN ('planned', 'running') AND p.status = 'due'
 """)
 
 

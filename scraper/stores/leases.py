@@ -1,10 +1,13 @@
 """Leases: pages in the hands of workers. Made, claimed, prolonged, counted, taken back. (Settling them is `stores.settle`.)
 
-The statements here are the concurrency design:
+A lease is one row that names its pages; in the frontier they stay due, and nothing is written there before a page is settled.
+So what a lease costs does not depend on how large the frontier is. The statements here are the concurrency design:
 
-- a page is in one lease at a time (`FOR UPDATE SKIP LOCKED`, and a check constraint ties status and lease id together);
+- a page is in one lease at a time: one transaction at a time leases (`alone`), and takes what is due and in no lease;
+- the crawls that it leases from cannot end before it does (`FOR KEY SHARE`), so nothing is leased of one that has ended;
 - a lease is claimed once: the second delivery of its message finds `started_at` set and gets nothing;
-- every later effect names the lease id, so that a worker that lost its lease changes nothing.
+- every later effect names the lease, so that a worker that lost its lease changes nothing;
+- whoever locks more than one lease does so in the order of their ids, and before any page.
 
 All times are PostgreSQL's; no process compares its own clock with a stored one.
 """
@@ -12,7 +15,8 @@ All times are PostgreSQL's; no process compares its own clock with a stored one.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
@@ -21,7 +25,8 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
 from scraper.policy.routing import level_of
-from scraper.stores.due import ALONE_LOSSES, LOSSES_MAX, SUSPECT_BATCH, SUSPECT_LOSSES, Suspects
+from scraper.stores.database import dumps
+from scraper.stores.due import ALONE_LOSSES, LEASED, LOSSES_MAX, SUSPECT_BATCH, SUSPECT_LOSSES, DuePage, Suspects
 from scraper.stores.frontier import PageChange
 
 CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
@@ -29,51 +34,47 @@ SETTLE_IN_S = 10.0  # after PostgreSQL has started, for workers that still live 
 SILENT_S = 10.0  # a worker prolongs its leases every two seconds
 
 
-# An array of places, which is made once and then gone to directly: joined with what is picked, the whole table would be read
-# where it is not large, for nobody can tell beforehand how many pages are wanted. Rows that are locked stay where they are;
-# one that was written anew just before that is not found there, and stays due. Each lease is opened with what it got.
-def _lease_statement(picked: str) -> sa.TextClause:
+# A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody waits for it.
+ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
+
+
+# `asked` is what is wanted: lease, kind, id. What was due a moment ago may have been dropped since. (By ids in an array, and
+# CASE, which no index answers: whoever planned this while few pages were due, or few there, would go through all of them ever
+# after, to find a hundred.)
+def _lease_statement(asked: str) -> sa.TextClause:
     return sa.text(f"""
-WITH leased AS (
-    UPDATE pages p
-       SET status = 'leased', lease_id = CASE WHEN p.kind = 'product' THEN :products ELSE :listings END
-     WHERE p.ctid = ANY (ARRAY({picked}))
-    RETURNING p.lease_id, p.priority
-), made AS (
-    SELECT lease_id AS id, CASE WHEN lease_id = :products THEN 'product' ELSE 'listing' END AS kind,
-           count(*) AS pages, max(priority) AS priority
-      FROM leased GROUP BY lease_id
-), opened AS (
-    INSERT INTO leases (id, queue, kind, pages, until)
-    SELECT id, :queue, kind, pages, now() + :lease_s * interval '1 second' FROM made
-)
-SELECT id, kind, pages, priority FROM made ORDER BY kind
-""").bindparams(
-        sa.bindparam("products", type_=sa.Uuid),
-        sa.bindparam("listings", type_=sa.Uuid),
-    )
+WITH live AS MATERIALIZED (
+    SELECT id FROM crawls WHERE status = 'running' ORDER BY id FOR KEY SHARE SKIP LOCKED
+), asked AS MATERIALIZED ({asked})
+INSERT INTO leases (id, queue, kind, priority, pages, page_ids, hosts, until)
+SELECT a.lease, :queue, a.kind, max(p.priority), count(*), array_agg(p.id), array_agg(p.host),
+       now() + :lease_s * interval '1 second'
+  FROM pages p JOIN asked a ON a.id = p.id
+ WHERE p.id = ANY (ARRAY(SELECT id FROM asked))
+   AND CASE WHEN p.status = 'due' THEN p.queue = :queue AND p.not_before <= now() AND p.id NOT IN {LEASED}
+                 AND p.crawl_id IN (SELECT id FROM live) AND (p.kind = 'product') = (a.kind = 'product') ELSE false END
+ GROUP BY a.lease, a.kind
+RETURNING id, kind, pages, priority
+""")
 
 
-# What was due a moment ago may be somebody else's by now. (CASE, which no index answers: whoever planned this while few pages
-# were due would go through all that are due ever after, to find a hundred.)
-LEASE = _lease_statement(f"""
-    SELECT ctid FROM pages
-     WHERE id = ANY (:ids)
-       AND CASE WHEN status = 'due' THEN queue = :queue AND not_before <= now() AND losses < {SUSPECT_LOSSES} ELSE false END
-       FOR UPDATE SKIP LOCKED""")
+LEASE = _lease_statement("""
+    SELECT b.lease, b.kind, u.id
+      FROM jsonb_to_recordset(CAST(:batches AS jsonb)) AS b(lease uuid, kind text, ids bigint[])
+     CROSS JOIN LATERAL unnest(b.ids) AS u(id)
+""")
 
-# Of one sort at a time, listings or products, so that it makes one batch.
+# The most urgent ones, of one sort: listings, or products.
 LEASE_SUSPECTS = _lease_statement(f"""
-    SELECT ctid FROM pages
-     WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue AND not_before <= now()
-       AND crawl_id <> ALL (:paused) AND host NOT IN (SELECT host FROM hosts WHERE paused)
-       AND (kind = 'product') = (
-           SELECT kind = 'product' FROM pages
-            WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue
-              AND not_before <= now() AND crawl_id <> ALL (:paused)
-              AND host NOT IN (SELECT host FROM hosts WHERE paused)
-            ORDER BY priority DESC, id LIMIT 1)
-     ORDER BY priority DESC, id LIMIT :pages FOR UPDATE SKIP LOCKED""")
+    SELECT CAST(:lease AS uuid) AS lease, CASE WHEN product THEN 'product' ELSE 'listing' END AS kind, id
+      FROM (SELECT id, priority, kind = 'product' AS product,
+                   first_value(kind = 'product') OVER (ORDER BY priority DESC, id) AS wanted
+              FROM pages
+             WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue
+               AND not_before <= now() AND id NOT IN {LEASED}
+               AND crawl_id <> ALL (:paused) AND host NOT IN (SELECT host FROM hosts WHERE paused)) suspects
+     WHERE product = wanted ORDER BY priority DESC, id LIMIT :pages
+""")
 
 CLAIM = sa.text("""
 UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, claim = :claim,
@@ -94,17 +95,20 @@ SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.d
        (p.read_by IS NOT NULL
         AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id), '-infinity')
         AND (SELECT true FROM products pr WHERE pr.page_id = p.id LIMIT 1)) IS TRUE AS known
-  FROM pages p WHERE p.lease_id = :id ORDER BY p.priority DESC, p.id
+  FROM pages p
+ WHERE p.id = ANY (ARRAY(SELECT unnest(page_ids) FROM leases WHERE id = :id)) AND p.status = 'due'
+ ORDER BY p.priority DESC, p.id
 """)
 
 # One that has run out and was not taken back yet is still its worker's: nobody else can have got its pages.
 EXTEND = sa.text("""
-UPDATE leases SET until = now() + :lease_s * interval '1 second' WHERE id = ANY (:ids) RETURNING id
+WITH mine AS (SELECT id FROM leases WHERE id = ANY (:ids) ORDER BY id FOR UPDATE)
+UPDATE leases l SET until = now() + :lease_s * interval '1 second' FROM mine WHERE l.id = mine.id RETURNING l.id
 """)
 
-END_LEASES = sa.text("""
-DELETE FROM leases l WHERE id = ANY (:ids) AND NOT EXISTS (SELECT FROM pages p WHERE p.lease_id = l.id)
-""")
+LOCK = sa.text("SELECT id, page_ids FROM leases ORDER BY id FOR UPDATE")
+REDUCE = sa.text("UPDATE leases SET page_ids = :page_ids WHERE id = :id")
+END = sa.text("DELETE FROM leases WHERE id = ANY (:ids)")
 
 # While PostgreSQL was away nobody could prolong a lease. Those from before get a moment once it is back.
 EXPIRED = sa.text("""
@@ -114,20 +118,20 @@ DELETE FROM leases WHERE id IN (
        AND NOT (started_at IS NOT NULL AND started_at < pg_postmaster_start_time()
                 AND now() < pg_postmaster_start_time() + :settle_in_s * interval '1 second')
      ORDER BY id FOR UPDATE SKIP LOCKED)
-RETURNING id, started_at IS NOT NULL AS started, alone
+RETURNING page_ids, started_at IS NOT NULL AS started, alone
 """)
 
 # An unclaimed message is nobody's fault; a worker that died with a page may be the page's.
 TAKE_BACK = sa.text("""
 UPDATE pages
-   SET lease_id = NULL, not_before = now(), settled_at = now(),
+   SET not_before = now(), settled_at = now(),
        losses = least(losses + CAST(:started AS int), :most),
        status = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone THEN 'dead' ELSE 'due' END,
        last_outcome = CASE WHEN :started THEN 'worker_lost' ELSE last_outcome END,
        error = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone
                     THEN format('%s workers died or froze while they held it, the last one with nothing else to do',
                                 losses + 1) ELSE error END
- WHERE lease_id = ANY (:ids)
+ WHERE id = ANY (:ids) AND status = 'due'
 RETURNING crawl_id, kind, status
 """)
 
@@ -136,19 +140,14 @@ SELECT queue, count(DISTINCT worker) AS workers FROM leases
  WHERE started_at IS NOT NULL AND until > now() + :alive_s * interval '1 second' GROUP BY queue
 """)
 
-WAITING_LEVELS = sa.text("""
-SELECT l.queue, coalesce((SELECT max(p.priority) FROM pages p WHERE p.lease_id = l.id), 0) AS priority
-  FROM leases l WHERE l.started_at IS NULL
-""")
+WAITING_LEVELS = sa.text("SELECT queue, priority FROM leases WHERE started_at IS NULL")
 
-# A batch's pages are of one level, so one of them says which; the others are counted in the index alone.
+# A batch's pages are of one level.
 HELD = sa.text("""
-SELECT p.host, first.priority, count(*) AS pages
-  FROM leases l
- CROSS JOIN LATERAL (SELECT priority FROM pages WHERE lease_id = l.id LIMIT 1) first
-  JOIN pages p ON p.lease_id = l.id AND p.lease_id IS NOT NULL
- WHERE l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second'
- GROUP BY p.host, first.priority
+SELECT u.host, l.priority, count(*) AS pages
+  FROM leases l CROSS JOIN LATERAL unnest(l.page_ids, l.hosts) AS u(page_id, host)
+ WHERE u.page_id <> 0 AND (l.started_at IS NULL OR l.until > now() + :alive_s * interval '1 second')
+ GROUP BY u.host, l.priority
 """)
 
 
@@ -169,16 +168,39 @@ def unclaimed_s(lease_s: float) -> float:
     return min(CLAIM_S, lease_s)
 
 
-def lease(connection: sa.Connection, queue: str, pages: Sequence[int], lease_s: float) -> list[LeasedBatch]:
-    """Leases those of these pages that are due on the queue: at most one batch a task (listings, products)."""
-    return _lease(connection, queue, LEASE, {"ids": list(pages)}, lease_s)
+def alone(connection: sa.Connection) -> bool:
+    """Whether this transaction may lease: nobody else does until it ends. Asked before what is due is read."""
+    return bool(connection.execute(ALONE).scalar())
+
+
+def lease(
+    connection: sa.Connection, queue: str, groups: Iterable[Sequence[DuePage]], lease_s: float
+) -> list[LeasedBatch]:
+    """Leases those of these pages that are still due on the queue: of each group at most one batch a task (listings,
+    products). The caller is `alone`, and has read what is due since."""
+    asked = {
+        uuid4(): (kind, ids)
+        for group in groups
+        for kind, ids in (
+            (Kind.LISTING, [page.id for page in group if not page.product]),
+            (Kind.PRODUCT, [page.id for page in group if page.product]),
+        )
+        if ids
+    }
+    if not asked:
+        return []
+    batches = dumps([{"lease": lease_id, "kind": kind, "ids": ids} for lease_id, (kind, ids) in asked.items()])
+    made = {batch.id: batch for batch in _lease(connection, queue, LEASE, {"batches": batches}, lease_s)}
+    return [made[lease_id] for lease_id in asked if lease_id in made]
 
 
 def lease_suspects(
     connection: sa.Connection, some: Suspects, lease_s: float, paused: Sequence[int]
 ) -> list[LeasedBatch]:
-    """Leases a few suspects, at most one batch a task."""
-    values = {"losses": some.losses, "pages": SUSPECT_BATCH.get(some.losses, 1), "paused": list(paused)}
+    """Leases a few suspects, at most one batch of them. The caller is `alone`."""
+    values = {
+        "lease": uuid4(), "losses": some.losses, "pages": SUSPECT_BATCH.get(some.losses, 1), "paused": list(paused),
+    }  # fmt: skip
     made = _lease(connection, some.queue, LEASE_SUSPECTS, values, lease_s)
     return [replace(batch, alone=some.losses >= ALONE_LOSSES) for batch in made]
 
@@ -186,8 +208,7 @@ def lease_suspects(
 def _lease(
     connection: sa.Connection, queue: str, statement: sa.TextClause, values: dict[str, Any], lease_s: float
 ) -> list[LeasedBatch]:
-    values |= {"queue": queue, "products": uuid4(), "listings": uuid4(), "lease_s": unclaimed_s(lease_s)}
-    rows = connection.execute(statement, values)
+    rows = connection.execute(statement, values | {"queue": queue, "lease_s": unclaimed_s(lease_s)})
     return [LeasedBatch(row.id, queue, Kind(row.kind), row.pages, row.priority) for row in rows]
 
 
@@ -249,9 +270,9 @@ def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float)
 
 def take_back(connection: sa.Connection) -> list[PageChange]:
     """Ends the expired leases and makes their pages due again, or dead where they keep killing workers."""
-    expired: dict[tuple[bool, bool], list[UUID]] = defaultdict(list)
+    expired: dict[tuple[bool, bool], list[int]] = defaultdict(list)
     for row in connection.execute(EXPIRED, {"settle_in_s": SETTLE_IN_S}):
-        expired[row.started, row.alone].append(row.id)
+        expired[row.started, row.alone] += filter(None, row.page_ids)
     changes: list[PageChange] = []
     for (started, alone), ids in expired.items():
         most = LOSSES_MAX if alone else ALONE_LOSSES
@@ -259,6 +280,24 @@ def take_back(connection: sa.Connection) -> list[PageChange]:
         rows = connection.execute(TAKE_BACK, values)
         changes += [PageChange(row.crawl_id, Kind(row.kind), row.status) for row in rows]
     return changes
+
+
+def lock(connection: sa.Connection) -> dict[UUID, list[int]]:
+    """Locks the leases that there are. Their open pages."""
+    return {row.id: row.page_ids for row in connection.execute(LOCK)}
+
+
+def take_out(connection: sa.Connection, locked: Mapping[UUID, Sequence[int]], pages: AbstractSet[int]) -> None:
+    """Takes these pages out of leases that are locked; those that have no other page end."""
+    left = {
+        lease_id: [0 if page_id in pages else page_id for page_id in page_ids]
+        for lease_id, page_ids in locked.items()
+        if not pages.isdisjoint(page_ids)
+    }
+    for lease_id, page_ids in left.items():
+        if any(page_ids):
+            connection.execute(REDUCE, {"id": lease_id, "page_ids": page_ids})
+    connection.execute(END, {"ids": [lease_id for lease_id, page_ids in left.items() if not any(page_ids)]})
 
 
 def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:

@@ -1,7 +1,7 @@
 """The one transaction in which pages get their verdicts: fence, verdicts, products, versions, links, counters.
 
-Either all of it is there or none. The fence is the first statement: a page whose lease is no longer the one named keeps
-its state, and nothing of what was extracted from it is stored or counted.
+Either all of it is there or none. The fence is the first statement: a page that is no longer in the lease named keeps its
+state, and nothing of what was extracted from it is stored or counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.domain import Blame, Kind, NextVisit, Outcome, Reading, Settled, Status, value
-from scraper.stores import crawls, frontier, host_routes, leases, products, quality, revisits, throughput
+from scraper.stores import crawls, frontier, host_routes, products, quality, revisits, throughput
 from scraper.stores.archive import Spooled
 from scraper.stores.bloom import Filter
 from scraper.stores.crawls import CountsByCrawl
@@ -25,23 +25,34 @@ from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct
 from scraper.stores.throughput import Effort
 
+# The leases are locked, the pages taken out of them, and a lease that has none left ends; what follows is for these pages
+# alone. (One that another crawl has taken up meanwhile is that crawl's.)
 # A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did. One that was tried
 # and not good is asked without validators next time: `read_by` goes.
-# `IS NOT DISTINCT FROM`, though neither is ever null, keeps PostgreSQL from finding each page by its lease, among a
-# hundred others.
 FENCE = sa.text("""
 WITH s AS (
-    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, status text, delay float8,
-           charged int, host_charged int, outcome text, tried bool, code int, error text, excerpt text, head jsonb, hash uuid,
-           queue text, level text, blocked int, probe bool, etag text, modified text, read_by bigint, if_changed_s int,
-           if_unchanged_s int)
+    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, crawl bigint, status text,
+           delay float8, charged int, host_charged int, outcome text, tried bool, code int, error text, excerpt text,
+           head jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text, modified text,
+           read_by bigint, if_changed_s int, if_unchanged_s int)
+), mine AS MATERIALIZED (
+    SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id FOR UPDATE
+), rest AS MATERIALIZED (
+    SELECT id, ARRAY(SELECT CASE WHEN page_id IN (SELECT id FROM s) THEN 0 ELSE page_id END
+                       FROM unnest(page_ids) AS u(page_id)) AS page_ids FROM mine
+), reduced AS (
+    UPDATE leases l SET page_ids = rest.page_ids FROM rest WHERE l.id = rest.id AND 0 <> ANY (rest.page_ids)
+), ended AS (
+    DELETE FROM leases l USING rest WHERE l.id = rest.id AND 0 = ALL (rest.page_ids)
+), held AS MATERIALIZED (
+    SELECT mine.id AS lease, u.page_id FROM mine CROSS JOIN LATERAL unnest(mine.page_ids) AS u(page_id)
 )
 UPDATE pages p
    SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged' ELSE s.status END,
        queue = coalesce(s.queue, p.queue),
        level = CASE WHEN s.queue IS NULL THEN p.level ELSE s.level END,
        blocked = coalesce(s.blocked, p.blocked), probe = coalesce(s.probe, p.probe),
-       lease_id = NULL, attempts = p.attempts + s.charged, host_attempts = p.host_attempts + s.host_charged,
+       attempts = p.attempts + s.charged, host_attempts = p.host_attempts + s.host_charged,
        losses = CASE WHEN s.status = 'due' AND NOT s.tried THEN p.losses ELSE 0 END,
        not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second' ELSE p.not_before END,
        last_outcome = CASE WHEN s.outcome = 'deferred' THEN coalesce(p.last_outcome, s.outcome) ELSE s.outcome END,
@@ -59,7 +70,8 @@ UPDATE pages p
        revisit_s = CASE WHEN s.status = 'unchanged' OR (s.status = 'ok' AND p.content_hash = s.hash) THEN s.if_unchanged_s
                         WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
        settled_at = now()
-  FROM s WHERE p.id = s.id AND p.lease_id IS NOT DISTINCT FROM s.lease AND s.lease IS NOT NULL
+  FROM s JOIN held ON held.page_id = s.id AND held.lease = s.lease
+ WHERE p.id = s.id AND p.crawl_id = s.crawl AND p.status = 'due'
 RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 """)
 
@@ -164,7 +176,6 @@ def settle(
         counts[crawl_id].links_cut += cut
     host_routes.tell(connection, [page.news for page, _ in kept if page.news is not None])
     throughput.add(connection, worker, _settlings(kept))
-    connection.execute(leases.END_LEASES, {"ids": list({page.settled.lease_id for page in pages})})
     watch.count(connection)
     drained = crawls.count(connection, counts)
     archived = [
@@ -195,6 +206,7 @@ def _row(page: SettledPage) -> dict[str, Any]:
     row = {
         "id": s.page_id,
         "lease": s.lease_id,
+        "crawl": s.crawl_id,
         "status": s.verdict.status,
         "delay": s.verdict.delay_s,
         "charged": int(s.verdict.charged and not hosts),

@@ -15,16 +15,18 @@ import sqlalchemy as sa
 from scraper.domain import Blame, Outcome
 from scraper.policy.schedule import latest_slot
 from scraper.stores import crawls
+from scraper.stores.due import LEASED
 
 SILENT_S = 10.0  # a worker that lives prolongs its leases every two seconds
 LOOK_MS = 2000  # at errors among the pages that are due again: of millions, no index says which have one
 
-DUE = sa.text("""
+DUE = sa.text(f"""
 SELECT queue, count(*) FILTER (WHERE not_before <= now() AND NOT held) AS due,
        count(*) FILTER (WHERE not_before > now() AND NOT held) AS later, count(*) FILTER (WHERE held) AS held,
        CAST(extract(epoch FROM now() - min(not_before) FILTER (WHERE not_before <= now() AND NOT held)) AS float8)
            AS oldest_s
-  FROM (SELECT *, host = ANY (:hosts) OR crawl_id = ANY (:crawls) AS held FROM pages WHERE status = 'due') open
+  FROM (SELECT *, host = ANY (:hosts) OR crawl_id = ANY (:crawls) AS held FROM pages
+         WHERE status = 'due' AND id NOT IN {LEASED}) open
  GROUP BY queue
 """)
 
@@ -37,7 +39,7 @@ LEASES = sa.text("""
 SELECT l.queue, l.worker, l.started_at IS NULL AS unclaimed, count(*) AS batches, sum(open.pages) AS pages,
        CAST(extract(epoch FROM now() - min(l.started_at)) AS float8) AS busy_s,
        CAST(extract(epoch FROM max(l.until) - now()) AS float8) AS left_s
-  FROM leases l CROSS JOIN LATERAL (SELECT count(*) AS pages FROM pages p WHERE p.lease_id = l.id) open
+  FROM leases l CROSS JOIN LATERAL (SELECT cardinality(array_remove(page_ids, 0)) AS pages) open
  GROUP BY l.queue, l.worker, l.started_at IS NULL ORDER BY l.queue, l.worker
 """)
 

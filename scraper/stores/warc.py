@@ -26,6 +26,7 @@ from http.client import responses
 from io import BytesIO
 from types import ModuleType
 from typing import Any, Literal
+from urllib.parse import quote
 
 from scraper.errors import ConfigError
 
@@ -181,7 +182,14 @@ def read(data: bytes, codec: Codec, body_max_bytes: int) -> Answer:
 
 def _kept(headers: Mapping[str, str]) -> Iterable[tuple[str, str]]:
     kept = [each for each in headers.items() if _TOKEN(each[0]) and each[0].lower() not in _DROPPED]
-    return [(name, _line(value[:HEADER_CHARS])) for name, value in kept[:HEADERS_MAX]]
+    return [(name, _ascii(_line(value[:HEADER_CHARS]))) for name, value in kept[:HEADERS_MAX]]
+
+
+def _ascii(text: str) -> str:
+    """Percent-encoded where it is not ASCII. (warcio would do so, and gives up at a parameter whose name is not.)"""
+    return (
+        text if text.isascii() else "".join(char if char.isascii() else quote(char, errors="replace") for char in text)
+    )
 
 
 def _line(text: str) -> str:

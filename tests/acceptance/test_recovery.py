@@ -81,7 +81,7 @@ def crawl(run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleSho
 def test_a_killed_worker(crawl: Crawl) -> None:
     crawl.until_fetched(0.3)
     crawl.run.end(crawl.worker, signal.SIGKILL)
-    held = crawl.rows("SELECT count(*) FROM pages WHERE status = 'leased'")[0][0]
+    held = crawl.rows("SELECT count(*) FROM leased_pages")[0][0]
     assert isinstance(held, int) and held > 0, "it held pages"
     crawl.run.worker("residential,datacenter")
     crawl.until_completed()

@@ -33,7 +33,7 @@ def test_a_regions_worker_serves_its_region_and_any(
     run.until_ready(american)
     assert said(run, american, "also serves the work of any region") == 1
     assert "nobody serves" not in run.scraper("crawl", "anywhere", "--wait").stderr
-    assert rows(engine, "SELECT count(*) FROM pages p JOIN leases l ON l.id = p.lease_id") != [(0,)], "it was sent"
+    assert rows(engine, "SELECT count(*) FROM leased_pages") != [(0,)], "it was sent"
     assert european.log() == [], "no worker of another region gets it"
     run.worker("residential.eu", "-X", "residential")
     until(lambda: rows(engine, STATUS.format("european")) == [("completed",)], 60)
@@ -95,7 +95,8 @@ def test_what_is_urgent_is_fetched_next(
             sa.text("SELECT pg_advisory_xact_lock(hashtext('scraper.dispatch'))")
         )  # nothing is leased now
         frontier.add(connection, added, [Room(crawl_id, LOW_PAGES, LOW_PAGES) for _, crawl_id in crawls])
-        under_way = set(connection.execute(sa.text("SELECT url FROM pages WHERE status = 'leased'")).scalars())
+        query = "SELECT url FROM pages JOIN leased_pages ON page_id = id"
+        under_way = set(connection.execute(sa.text(query)).scalars())
         since = connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")).scalar_one()
     everywhere = [*low, urgent]
     wanted = {page.url for page in added}

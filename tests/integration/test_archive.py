@@ -44,7 +44,7 @@ class Shop:
 
     def again(self) -> None:
         with self.engine.begin() as connection:
-            connection.execute(sa.text("UPDATE pages SET status = 'due', lease_id = NULL, not_before = now()"))
+            connection.execute(sa.text("UPDATE pages SET status = 'due', not_before = now()"))
 
     def body(self, page: LeasedPage) -> bytes:
         return f"<h1>{page.url}</h1>".encode()
@@ -112,7 +112,7 @@ def test_a_page_whose_lease_was_lost_is_not_archived(shop: Shop, engine: sa.Engi
         assert spool is not None
         spooled = [await shop.put_aside(spool, page) for page in lease.pages]
         with engine.begin() as connection:
-            query = "UPDATE pages SET lease_id = gen_random_uuid() WHERE id = :id"
+            query = "UPDATE leases SET page_ids = array_replace(page_ids, :id, 0)"
             connection.execute(sa.text(query), {"id": lease.pages[1].id})
         held = [shop.settle(lease, page, each) for page, each in zip(lease.pages, spooled, strict=True)]
         assert held == [1, 0, 1]

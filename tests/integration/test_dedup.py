@@ -337,7 +337,6 @@ def test_a_crash_before_the_verdict_is_committed_remembers_nothing(
     assert lease is not None
     with engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM leases"))
-        connection.execute(sa.text("UPDATE pages SET status = 'due', lease_id = NULL"))
     one = a_filter(engine, crawl)
     group = [
         SettledPage(settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url))

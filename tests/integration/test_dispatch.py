@@ -35,6 +35,7 @@ from tests.making import (
     open_crawl,
     rows,
     settled,
+    standing,
     store,
     urls,
 )
@@ -54,12 +55,12 @@ def send(engine: sa.Engine, settings: Settings = SETTINGS) -> list[UUID]:
 
 
 def hosts_of(engine: sa.Engine, lease_id: UUID) -> dict[str, int]:
-    query = f"SELECT host, count(*) FROM pages WHERE lease_id = '{lease_id}' GROUP BY host"
+    query = f"SELECT host, count(*) FROM leased_pages WHERE lease_id = '{lease_id}' GROUP BY host"
     return dict(rows(engine, query))  # type: ignore[arg-type]
 
 
 def leased(engine: sa.Engine) -> dict[str, int]:
-    return dict(rows(engine, "SELECT host, count(*) FROM pages WHERE status = 'leased' GROUP BY host"))  # type: ignore[arg-type]
+    return dict(rows(engine, "SELECT host, count(*) FROM leased_pages GROUP BY host"))  # type: ignore[arg-type]
 
 
 def take(engine: sa.Engine, lease_ids: list[UUID]) -> None:
@@ -391,9 +392,10 @@ def test_dispatchers_at_once_never_lease_twice_nor_over_budget(engine: sa.Engine
     at_once([lambda own=own: sent.extend(send(own)) for own in engines])  # type: ignore[misc]
     assert len(sent) == len(set(sent)) <= BATCHES_AHEAD
     written = dict(rows(engine, "SELECT id, pages FROM leases"))  # type: ignore[arg-type]
-    found = dict(rows(engine, "SELECT lease_id, count(*) FROM pages WHERE lease_id IS NOT NULL GROUP BY 1"))  # type: ignore[arg-type]
+    found = dict(rows(engine, "SELECT lease_id, count(DISTINCT page_id) FROM leased_pages GROUP BY 1"))  # type: ignore[arg-type]
     assert set(written) == set(sent)
     assert written == found
+    assert rows(engine, "SELECT count(*) - count(DISTINCT page_id) FROM leased_pages") == [(0,)]
     pages = leased(engine)
     assert all(count <= 10 for host, count in pages.items() if host != "large.example")
     assert pages["large.example"] <= ROUNDS * SETTINGS.batch_pages
@@ -435,7 +437,7 @@ def test_expired_leases_return_and_others_stay(engine: sa.Engine, crawl: tuple[i
     expired, living = lease_all(engine, "shop.example", 3)[0], lease_all(engine, "shop.example", 3)[0]
     expire(engine, expired.id)
     assert reap(engine, SETTINGS) == [dispatch_message()]
-    assert rows(engine, "SELECT status, count(*) FROM pages GROUP BY 1 ORDER BY 1") == [("due", 3), ("leased", 3)]
+    assert standing(engine) == {"due": 3, "leased": 3}
     assert rows(engine, "SELECT id FROM leases") == [(living.id,)]
     assert reap(engine, SETTINGS) == []
 

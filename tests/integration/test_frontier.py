@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Status, Verdict
 from scraper.stores import crawls, leases
+from scraper.stores.database import dumps
 from scraper.stores.due import due_hosts, due_pages
 from scraper.stores.settle import SettledPage
 from tests.making import (
@@ -25,6 +26,7 @@ from tests.making import (
     open_crawl,
     rows,
     settled,
+    standing,
     store,
     urls,
     with_product,
@@ -56,13 +58,13 @@ def test_leases_do_not_overlap(engine: sa.Engine, crawl: tuple[int, int]) -> Non
     batches: list[leases.LeasedBatch] = []
 
     def take() -> None:
-        while rows(engine, "SELECT FROM pages WHERE status = 'due'"):  # all of them read the same pages
+        while standing(engine).get("due"):
             batches.extend(lease_all(engine, "shop.example", 20))
 
     at_once([take] * 4)
     assert sum(batch.pages for batch in batches) == 50
-    assert len(rows(engine, "SELECT FROM pages WHERE status = 'leased'")) == 50
-    assert len(rows(engine, "SELECT DISTINCT lease_id FROM pages")) == len(batches)
+    assert len(rows(engine, "SELECT DISTINCT page_id FROM leased_pages")) == 50
+    assert len(rows(engine, "SELECT DISTINCT lease_id FROM leased_pages")) == len(batches)
 
 
 @pytest.mark.parametrize("most", [3, 7, 100])
@@ -83,7 +85,7 @@ def test_due_pages_come_by_priority_then_by_the_time_they_are_due(
         )
         expected = [tuple(row) for row in connection.execute(sa.text(query), {"most": most})]
         found = due_pages(connection, "datacenter", due_hosts(connection), {"shop.example": most}, ())
-    assert [(priority, one) for priority, each in found.items() for one in each["shop.example"]] == expected
+    assert [(priority, one.id) for priority, each in found.items() for one in each["shop.example"]] == expected
 
 
 def test_pages_are_leased_by_their_ids_however_few_seem_to_be_due(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -93,17 +95,9 @@ def test_pages_are_leased_by_their_ids_however_few_seem_to_be_due(engine: sa.Eng
         connection.execute(sa.text("UPDATE pages SET status = 'ok' WHERE id % 500 <> 0"))
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text("ANALYZE pages"))
-        values = {
-            "ids": list(range(1, 101)),
-            "queue": "datacenter",
-            "lease_s": 20,
-            "products": uuid4(),
-            "listings": uuid4(),
-        }
-        statement = sa.text(f"EXPLAIN {leases.LEASE.text}").bindparams(
-            sa.bindparam("products", type_=sa.Uuid), sa.bindparam("listings", type_=sa.Uuid)
-        )
-        plan = "\n".join(connection.execute(statement, values).scalars())
+        batches = dumps([{"lease": uuid4(), "kind": "product", "ids": list(range(1, 101))}])
+        values = {"batches": batches, "queue": "datacenter", "lease_s": 20}
+        plan = "\n".join(connection.execute(sa.text(f"EXPLAIN {leases.LEASE.text}"), values).scalars())
     assert "pages_due_idx" not in plan and "pages_pkey" in plan, plan
 
 

@@ -28,7 +28,7 @@ def shop(engine: sa.Engine, name: str, pages: int, **more: object) -> tuple[int,
 
 def leased(engine: sa.Engine) -> dict[str, int]:
     dispatch(engine, SETTINGS, lambda _: 0)
-    return dict(rows(engine, "SELECT host, count(*) FROM pages WHERE status = 'leased' GROUP BY host"))  # type: ignore[arg-type]
+    return dict(rows(engine, "SELECT host, count(*) FROM leased_pages GROUP BY host"))  # type: ignore[arg-type]
 
 
 def pause(engine: sa.Engine, host: str, paused: bool = True) -> bool:

@@ -71,10 +71,13 @@ def test_data_survives_the_newest_revision(empty: sa.Engine) -> None:
     some_data(empty)
     before = {table: rows(empty, f"SELECT count(*) FROM {table}") for table in TABLES}
     products = rows(empty, "SELECT external_id, data ->> 'title', version FROM products ORDER BY 1")
+    leased = rows(empty, "SELECT * FROM leased_pages ORDER BY page_id")
+    assert len(leased) == 1
     down(empty, "-1")
     migrations.upgrade(empty)
     assert {table: rows(empty, f"SELECT count(*) FROM {table}") for table in TABLES} == before
     assert rows(empty, "SELECT external_id, data ->> 'title', version FROM products ORDER BY 1") == products
+    assert rows(empty, "SELECT * FROM leased_pages ORDER BY page_id") == leased
 
 
 def some_data(engine: sa.Engine) -> None:

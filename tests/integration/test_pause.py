@@ -28,9 +28,8 @@ def dispatched(engine: sa.Engine) -> list[UUID]:
 
 
 def leased(engine: sa.Engine) -> dict[str, int]:
-    query = (
-        "SELECT s.name, count(*) FROM pages p JOIN sites s ON s.id = p.site_id WHERE lease_id IS NOT NULL GROUP BY 1"
-    )
+    query = """SELECT s.name, count(*) FROM leased_pages JOIN pages p ON p.id = page_id
+                 JOIN sites s ON s.id = p.site_id GROUP BY 1"""
     return dict(rows(engine, query))  # type: ignore[arg-type]
 
 

@@ -60,7 +60,8 @@ def test_queues_count_what_is_due_later_leased_and_held(engine: sa.Engine) -> No
     assert (queues(engine)["datacenter"].waiting, queues(engine)["datacenter"].claimed) == (0, 1)
     execute(
         engine,
-        "UPDATE pages SET not_before = now() - interval '1 hour' WHERE id = (SELECT min(id) FROM pages WHERE status = 'due')",
+        "UPDATE pages SET not_before = now() - interval '1 hour' "
+        " WHERE id = (SELECT min(id) FROM pages WHERE status = 'due' AND id NOT IN (SELECT page_id FROM leased_pages))",
     )
     oldest = queues(engine)["datacenter"].oldest_s
     assert oldest is not None and 3600 <= oldest < 3700

@@ -55,14 +55,15 @@ def dispatched(engine: sa.Engine, settings: Settings = SETTINGS) -> list[UUID]:
 
 def leases_by_losses(engine: sa.Engine) -> list[tuple[set[int], int]]:
     """Of each lease that is out: the losses its pages have had, and how many they are."""
-    query = "SELECT array_agg(DISTINCT losses), count(*) FROM pages WHERE lease_id IS NOT NULL GROUP BY lease_id"
+    query = "SELECT array_agg(DISTINCT losses), count(*) FROM pages JOIN leased_pages ON page_id = id GROUP BY lease_id"
     return [(set(losses), pages) for losses, pages in rows(engine, query)]  # type: ignore[call-overload,misc]
 
 
 def assert_suspects_apart(engine: sa.Engine) -> None:
     """No lease has suspects and others, and suspects of a queue go out few at a time."""
     query = (
-        "SELECT queue, array_agg(DISTINCT losses), count(*) FROM pages WHERE lease_id IS NOT NULL GROUP BY 1, lease_id"
+        "SELECT p.queue, array_agg(DISTINCT losses), count(*) FROM pages p JOIN leased_pages ON page_id = id"
+        " GROUP BY 1, lease_id"
     )
     out: Counter[tuple[str, int]] = Counter()
     for queue, losses, pages in rows(engine, query):
@@ -117,7 +118,7 @@ class Fleet:
             for worker in self.workers:
                 self._work(worker, killers)
             reap(self.engine, SETTINGS)
-            if not rows(self.engine, "SELECT FROM pages WHERE status IN ('due', 'leased')"):
+            if not rows(self.engine, "SELECT FROM pages WHERE status = 'due'"):
                 for (crawl_id,) in rows(self.engine, "SELECT id FROM crawls WHERE status = 'running'"):
                     finish(self.engine, crawl_id)  # type: ignore[arg-type]
                 return
@@ -180,7 +181,11 @@ class Fleet:
                     self._settle(lease_id)
 
     def _settle(self, lease_id: UUID) -> None:
-        of = rows(self.engine, f"SELECT id, site_id, crawl_id FROM pages WHERE lease_id = '{lease_id}'")
+        of = rows(
+            self.engine,
+            f"""
+            SELECT id, site_id, crawl_id FROM pages JOIN leased_pages ON page_id = id WHERE lease_id = '{lease_id}'""",
+        )
         assert of, "nobody takes a living worker's pages"
         pages = [SettledPage(settled(page, (site, crawl), lease_id)) for page, site, crawl in of]  # type: ignore[arg-type]
         with self.engine.begin() as connection:
@@ -361,7 +366,7 @@ def test_suspects_go_out_few_at_a_time(
     for lease_id in sent:
         assert claimed(engine, lease_id) is not None
     assert dispatched(engine) == [], "what is being worked on counts as much as what waits"
-    done = rows(engine, f"SELECT id FROM pages WHERE lease_id = '{sent[0]}'")
+    done = rows(engine, f"SELECT page_id FROM leased_pages WHERE lease_id = '{sent[0]}'")
     store(engine, crawl, [SettledPage(settled(id_, crawl, sent[0])) for (id_,) in done])  # type: ignore[arg-type]
     assert len(dispatched(engine)) == 1, "one ends, one follows"
     assert len(leases_by_losses(engine)) == leases

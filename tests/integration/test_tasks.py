@@ -124,7 +124,7 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
         send(opened.messages)
         query = f"SELECT FROM crawls WHERE id = {opened.crawl_id} AND status = 'running'"
         eventually(lambda: len(rows(engine, query)) == 1, f"the crawl of {name} is discovered")
-        leased = f"SELECT FROM pages WHERE crawl_id = {opened.crawl_id} AND status = 'leased'"
+        leased = f"SELECT FROM pages JOIN leased_pages ON page_id = id WHERE crawl_id = {opened.crawl_id}"
         eventually(lambda: len(rows(engine, leased)) == 1, f"the start page of {name} is dispatched")
 
     with worker(tmp_path / "worker.log") as process:

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper import dispatch
-from scraper.dispatch import Due, Ids, boundary, counted, enough, next_batch, take, unread, within
+from scraper.dispatch import Due, Pages, boundary, counted, enough, next_batch, take, unread, within
 from scraper.policy.routing import PRIORITY_LEVELS
-from scraper.stores.due import DueHost
+from scraper.stores.due import DueHost, DuePage
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = st.dictionaries(
@@ -36,14 +36,14 @@ class Table:
 
     def due_pages(
         self, _: object, __: str, hosts: Sequence[DueHost], allowances: Mapping[str, int], ___: Sequence[int]
-    ) -> Ids:
-        found: Ids = defaultdict(dict)
+    ) -> Pages:
+        found: Pages = defaultdict(dict)
         for host, left in allowances.items():
             assert host in {one.host for one in hosts}
             for priority in sorted(self.hosts[host], reverse=True):
                 taken = min(left, self.hosts[host][priority])
                 if taken > 0:
-                    found[priority][host] = list(range(taken))
+                    found[priority][host] = [DuePage(n, True) for n in range(taken)]
                     left -= taken
                     self.read += taken
         return found
@@ -101,18 +101,18 @@ def test_batches_take_each_page_once_the_most_urgent_of_a_host_first(
     hosts: Mapping[str, Mapping[int, int]], size: int
 ) -> None:
     table = Table(hosts)
-    ids = table.due_pages(None, "", table.due_hosts(), dict.fromkeys(hosts, 1000), ())
+    found = table.due_pages(None, "", table.due_hosts(), dict.fromkeys(hosts, 1000), ())
     pages = {
-        (priority, host): [(priority, host, n) for n in those]
-        for priority, each in ids.items()
+        (priority, host): [(priority, host, page.id) for page in those]
+        for priority, each in found.items()
         for host, those in each.items()
     }
-    left: dict[int, dict[str, list[int]]] = {}
+    left: Pages = {}
     numbers = {}  # of pages, each its own
     for (priority, host), named in pages.items():
-        left.setdefault(priority, {})[host] = list(range(len(numbers), len(numbers) + len(named)))
+        left.setdefault(priority, {})[host] = [DuePage(len(numbers) + n, True) for n in range(len(named))]
         numbers |= dict(zip(left[priority][host], named, strict=True))
-    taken: list[int] = []
+    taken: list[DuePage] = []
     for level in sorted({priority // 2 for priority in left}, reverse=True):
         due = counted({priority: each for priority, each in left.items() if priority // 2 == level})
         while wanted := next_batch(due, size, Counter()):

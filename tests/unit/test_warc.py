@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from backports import zstd
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
@@ -110,6 +110,7 @@ def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -
     assert asked == [1000 + warc.HEAD_MAX]
 
 
+@example(headers={"0": ";\xa1=0"}, url="", body=b"", status=100)
 @given(
     headers=st.dictionaries(st.text(max_size=30), st.text(max_size=200), max_size=8),
     url=st.text(max_size=100),

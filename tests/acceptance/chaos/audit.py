@@ -1,7 +1,8 @@
 """What happened to every page and lease, written down by triggers in the harness's own database, and read after a round.
 
-The triggers see only what commits. Times are `clock_timestamp()` of the machine that everything here runs on, so that they
-compare with the sample shop's log and with the harness's own clock.
+The triggers see only what commits; pages are released as their transaction ends, when they have their verdicts. Times are
+`clock_timestamp()` of the machine that everything here runs on, so that they compare with the sample shop's log and with the
+harness's own clock.
 """
 
 from __future__ import annotations
@@ -16,15 +17,22 @@ CREATE SCHEMA chaos;
 CREATE TABLE chaos.pages (at timestamptz DEFAULT clock_timestamp(), page_id bigint, crawl_id bigint, lease_id uuid,
                           leased bool, status text, outcome text);
 CREATE TABLE chaos.leases (at timestamptz DEFAULT clock_timestamp(), lease_id uuid, queue text, kind text, worker text);
-CREATE FUNCTION chaos.page() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION chaos.take() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF OLD.lease_id IS NOT NULL THEN
-        INSERT INTO chaos.pages (page_id, crawl_id, lease_id, leased, status, outcome)
-        VALUES (NEW.id, NEW.crawl_id, OLD.lease_id, false, NEW.status, NEW.last_outcome);
+    INSERT INTO chaos.pages (page_id, crawl_id, lease_id, leased)
+    SELECT p.id, p.crawl_id, NEW.id, true FROM pages p WHERE p.id = ANY (NEW.page_ids);
+    RETURN NULL;
+END $$;
+CREATE FUNCTION chaos.release() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    kept bigint[] := '{}';
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        kept := NEW.page_ids;
     END IF;
-    IF NEW.lease_id IS NOT NULL THEN
-        INSERT INTO chaos.pages (page_id, crawl_id, lease_id, leased) VALUES (NEW.id, NEW.crawl_id, NEW.lease_id, true);
-    END IF;
+    INSERT INTO chaos.pages (page_id, crawl_id, lease_id, leased, status, outcome)
+    SELECT p.id, p.crawl_id, OLD.id, false, p.status, p.last_outcome
+      FROM pages p WHERE p.id = ANY (OLD.page_ids) AND p.id <> ALL (kept);
     RETURN NULL;
 END $$;
 CREATE FUNCTION chaos.lease() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -32,8 +40,9 @@ BEGIN
     INSERT INTO chaos.leases (lease_id, queue, kind, worker) VALUES (NEW.id, NEW.queue, NEW.kind, NEW.worker);
     RETURN NULL;
 END $$;
-CREATE TRIGGER chaos_page AFTER UPDATE OF lease_id ON pages FOR EACH ROW
-    WHEN (NEW.lease_id IS DISTINCT FROM OLD.lease_id) EXECUTE FUNCTION chaos.page();
+CREATE TRIGGER chaos_taken AFTER INSERT ON leases FOR EACH ROW EXECUTE FUNCTION chaos.take();
+CREATE CONSTRAINT TRIGGER chaos_released AFTER UPDATE OF page_ids OR DELETE ON leases DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION chaos.release();
 CREATE TRIGGER chaos_made AFTER INSERT ON leases FOR EACH ROW EXECUTE FUNCTION chaos.lease();
 CREATE TRIGGER chaos_claimed AFTER UPDATE OF started_at ON leases FOR EACH ROW EXECUTE FUNCTION chaos.lease();
 """

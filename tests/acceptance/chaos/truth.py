@@ -39,7 +39,7 @@ SELECT p.external_id AS id, p.version, array_agg(v.version ORDER BY v.version) A
 """)
 OPEN = sa.text("""
 SELECT status, queue, last_outcome, count(*) AS pages, min(not_before) - now() AS next_due_in, max(losses) AS losses
-  FROM pages WHERE crawl_id = :id AND status IN ('due', 'leased') GROUP BY 1, 2, 3 ORDER BY 4 DESC
+  FROM pages WHERE crawl_id = :id AND status = 'due' GROUP BY 1, 2, 3 ORDER BY 4 DESC
 """)
 LEASES = sa.text("SELECT id::text, queue, kind, pages, worker, until - now() AS runs_out_in FROM leases LIMIT 20")
 BAD = sa.text("""
@@ -217,7 +217,7 @@ def requests_are_explained(
 def no_lease_is_left(engine: sa.Engine, crawl_id: int | None = None) -> list[str]:
     """No lease (of that crawl's pages; None: at all)."""
     query = "SELECT count(*) FROM leases" if crawl_id is None else (
-        "SELECT count(DISTINCT lease_id) FROM pages WHERE lease_id IS NOT NULL AND crawl_id = :id")  # fmt: skip
+        "SELECT count(DISTINCT lease_id) FROM leased_pages JOIN pages ON id = page_id WHERE crawl_id = :id")  # fmt: skip
     with engine.connect() as connection:
         left = connection.execute(sa.text(query), {"id": crawl_id} if crawl_id else {}).scalar()
     return [f"{left} leases"] if left else []
