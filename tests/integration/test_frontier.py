@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Status, Verdict
 from scraper.stores import crawls, leases
 from scraper.stores.database import dumps
-from scraper.stores.due import due_hosts, due_pages
+from scraper.stores.due import DUE_HOSTS, DUE_PAGES, DuePage, due_hosts, due_pages
 from scraper.stores.settle import SettledPage
 from tests.making import (
     AGAIN,
@@ -65,6 +65,54 @@ def test_leases_do_not_overlap(engine: sa.Engine, crawl: tuple[int, int]) -> Non
     assert sum(batch.pages for batch in batches) == 50
     assert len(rows(engine, "SELECT DISTINCT page_id FROM leased_pages")) == 50
     assert len(rows(engine, "SELECT DISTINCT lease_id FROM leased_pages")) == len(batches)
+
+
+def test_what_was_read_as_due_is_leased_only_if_it_still_is(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    """Leased by now, dropped, of a crawl that somebody is about to end, or somewhere else."""
+    other = open_crawl(engine, a_site("other"))
+    add(engine, [new_page(crawl, url) for url in urls(4)] + [new_page(other, url) for url in urls(1, "other.example")])
+    with engine.begin() as connection:
+        read = [DuePage(id_, True) for (id_,) in connection.execute(sa.text("SELECT id FROM pages ORDER BY id"))]
+        connection.execute(sa.text("UPDATE pages SET status = 'ok' WHERE id = :id"), {"id": read[1].id})
+        connection.execute(sa.text("UPDATE pages SET queue = 'residential' WHERE id = :id"), {"id": read[2].id})
+    lease_all(engine, "shop.example", 1)
+    with engine.begin() as ending, engine.begin() as connection:
+        ending.execute(sa.text("SELECT FROM crawls WHERE id = :id FOR UPDATE"), {"id": other[1]})
+        assert leases.alone(connection)
+        (batch,) = leases.lease(connection, "datacenter", [read, read[:1]], 60)
+        assert leases.lease(connection, "datacenter", [read], 60) == []
+    out = rows(engine, f"SELECT page_id FROM leased_pages WHERE lease_id = '{batch.id}'")
+    assert out == [(read[3].id,)] and batch.pages == 1
+
+
+def test_a_page_that_another_crawl_has_taken_up_is_not_settled_for_that_one(engine: sa.Engine) -> None:
+    first = open_crawl(engine, a_site(revisit="0s"))
+    add(engine, [new_page(first, urls(1)[0])])
+    (batch,) = lease_all(engine, "shop.example")
+    (page,) = claimed(engine, batch).pages
+    with engine.begin() as connection:  # as if its lease had outlived its crawl
+        connection.execute(sa.text("UPDATE crawls SET status = 'stopped'"))
+    second = open_crawl(engine, a_site(revisit="0s"))
+    add(engine, [new_page(second, page.url)])
+    late = with_product(settled(page.id, first, batch.id), first, "7", {"title": "late"})
+    assert store(engine, second, [late]).held == 0
+    assert rows(engine, "SELECT FROM products") == [] and standing(engine) == {"due": 1}
+    (again,) = lease_all(engine, "shop.example")
+    assert store(engine, second, [SettledPage(settled(page.id, second, again.id))]).drained == [second[1]]
+
+
+def test_what_is_out_is_looked_up_in_a_hash_table_however_much_it_seems(engine: sa.Engine) -> None:
+    """A list that is gone through for each page would make a dispatch last minutes."""
+    lease = """INSERT INTO leases (id, queue, kind, priority, pages, page_ids, hosts, until)
+               SELECT gen_random_uuid(), 'datacenter', 'product', 10, 200, array_agg(n * 200 + m), array_fill('h'::text, '{200}'), now()
+                 FROM generate_series(1, 3000) n CROSS JOIN generate_series(1, 200) m GROUP BY n"""
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text(lease))
+        connection.execute(sa.text("ANALYZE leases"))
+        values = {"paused": [], "passed_over": 1, "hosts": "[]", "queue": "datacenter"}
+        for statement in (DUE_HOSTS, DUE_PAGES):
+            plan = "\n".join(connection.execute(sa.text(f"EXPLAIN {statement.text}"), values).scalars())
+            assert "leases" in plan and plan.count("(hashed SubPlan") == plan.count("NOT (ANY"), plan
 
 
 @pytest.mark.parametrize("most", [3, 7, 100])
