@@ -20,7 +20,7 @@ from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of, room
 from scraper.settings import Settings
 from scraper.stores import crawls, leases
 from scraper.stores.database import retried
-from scraper.stores.due import DueHost, DuePage, due_hosts, due_pages, suspects
+from scraper.stores.due import DueHost, DuePage, due_hosts, due_pages, suspect_pages, suspects
 from scraper.stores.leases import LeasedBatch
 
 BATCHES_AHEAD = 8  # unclaimed batches a queue may hold of a priority and above, for each worker that is busy with it
@@ -93,7 +93,8 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                 return []  # another coordinator is at it
             waiting = leases.waiting_levels(connection)
             spaces = {queue: Space.of(waiting[queue], depths[queue], workers[queue]) for queue in depths}
-            batches = _suspects(connection, spaces, paused, settings)
+            running = crawls.hold_running(connection)
+            batches = _suspects(connection, spaces, running, settings)
             held = leases.held(connection, settings.lease_s)
             for queue, space in spaces.items():
                 due, room = hosts[queue], space.room(hosts[queue])
@@ -101,7 +102,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                     many = workers[queue]
                     may = {host.host: allowances(host.rate_per_s, held[host.host], settings, many) for host in due}
                     most = {host.host: may[host.host][level_of(host.priority)] for host in due}
-                    pages = _due(connection, due, most, may, room * batch_pages_of(queue, settings), paused)
+                    pages = _due(connection, due, most, may, room * batch_pages_of(queue, settings), running)
                     groups = grouped(pages, within(counted(pages), may), space, held, batch_pages_of(queue, settings))
                     batches += leases.lease(connection, queue, groups, settings.lease_s)
             return batches
@@ -115,24 +116,21 @@ def batch_pages_of(queue: str, settings: Settings) -> int:
 
 
 def _suspects(
-    connection: sa.Connection,
-    spaces: Mapping[str, Space],
-    paused: Sequence[int],
-    settings: Settings,
+    connection: sa.Connection, spaces: Mapping[str, Space], crawl_ids: Sequence[int], settings: Settings
 ) -> list[LeasedBatch]:
     """Leases of pages that several workers died with, a few at a time: so that one which does it again is found out, and
     the others are not taken for it. What it makes takes space."""
     batches: list[LeasedBatch] = []
-    for some in suspects(connection, paused):
-        left = min(some.room, spaces[some.queue].rooms()[0]) if some.queue in spaces else 0
-        while left > 0:
-            made = leases.lease_suspects(connection, some, settings.lease_s, paused)
-            if not made:
-                break
-            batches += made
-            left -= len(made)
-            for batch in made:
-                spaces[some.queue].take(level_of(batch.priority), 1)
+    for some in suspects(connection, crawl_ids):
+        space = spaces.get(some.queue)
+        room = min(some.room, space.rooms()[0]) if space else 0
+        if space is None or room <= 0:
+            continue
+        groups = suspect_pages(connection, some, crawl_ids)[:room]
+        made = leases.lease(connection, some.queue, groups, settings.lease_s, by_itself=some.alone)
+        batches += made
+        for batch in made:
+            space.take(level_of(batch.priority), 1)
     return batches
 
 
@@ -142,7 +140,7 @@ def _due(
     most: Mapping[str, int],
     may: Mapping[str, Sequence[int]],
     wanted: int,
-    paused: Sequence[int],
+    crawl_ids: Sequence[int],
 ) -> Pages:
     """What is due of one queue's hosts, as far as the most urgent `wanted` pages that may be leased need it. A little of each
     host is read first, and only where that does not do more of those that have more: it costs as much as is leased, not
@@ -150,11 +148,11 @@ def _due(
     queue = hosts[0].queue
     most = {host: min(pages, wanted) for host, pages in most.items()}
     little = {host: min(pages, max(2, 2 * wanted // len(most))) for host, pages in most.items()}
-    found = due_pages(connection, queue, hosts, little, paused)
+    found = due_pages(connection, queue, hosts, little, crawl_ids)
     due = counted(found)
     more = unread(due, little, most)
     if more and not enough(within(due, may), boundary(due, more), wanted):
-        again = due_pages(connection, queue, hosts, {host: most[host] for host in more}, paused)
+        again = due_pages(connection, queue, hosts, {host: most[host] for host in more}, crawl_ids)
         for priority, pages in again.items():
             found.setdefault(priority, {}).update(pages)
     return found

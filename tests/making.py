@@ -74,7 +74,7 @@ def lease_some(connection: sa.Connection, host: str, pages: int = 100, lease_s: 
     while not leases.alone(connection):
         time.sleep(0.001)
     hosts = [one for one in due_hosts(connection) if (one.queue, one.host) == ("datacenter", host)]
-    due = due_pages(connection, "datacenter", hosts, {host: pages}, ())
+    due = due_pages(connection, "datacenter", hosts, {host: pages}, crawls.hold_running(connection))
     return leases.lease(connection, "datacenter", [[one for each in due.values() for one in each[host]]], lease_s)
 
 

@@ -294,6 +294,15 @@ def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Ro
     return {row.id: row for row in connection.execute(query, {"ids": sorted(set(crawl_ids))})}
 
 
+def hold_running(connection: sa.Connection) -> list[int]:
+    """Keeps the running crawls whose sites are not paused from ending until this transaction does, but for those that are
+    being ended now: who does that may take a while. Returns which."""
+    query = sa.text("""
+        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id WHERE c.status = 'running' AND NOT s.paused
+         ORDER BY c.id FOR KEY SHARE OF c SKIP LOCKED""")
+    return list(connection.execute(query).scalars())
+
+
 def paused(connection: sa.Connection) -> list[int]:
     """The running crawls of paused sites."""
     query = sa.text("""

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import repeat
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -59,10 +60,13 @@ SELECT h.queue, h.host, first.priority, first.not_before, c.rate_per_s, o.rate
  ORDER BY first.priority DESC, first.not_before
 """)
 
+# In a form in which it is asked of each page that is come upon, as LEASED is: nothing to begin at.
+_OF_CRAWLS = "(crawl_id IN (SELECT unnest(CAST(:crawls AS bigint[])))) IS TRUE"
+
 # As many as may be leased, not all there are: the index is read no further than that, and no earlier than from each host's
 # most urgent page on. What is out on leases comes before that one, and what was until a vacuum: both would be walked over.
 _MAY_BE_LEASED = f"""status = 'due' AND queue = :queue AND host = may.host AND not_before <= now()
-                AND losses < {SUSPECT_LOSSES} AND crawl_id <> ALL (:paused) AND id NOT IN {LEASED}"""
+                AND losses < {SUSPECT_LOSSES} AND {_OF_CRAWLS} AND id NOT IN {LEASED}"""
 DUE_PAGES = sa.text(f"""
 WITH may AS (
     SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS m(host text, pages int, priority int, since timestamptz)
@@ -80,13 +84,19 @@ SELECT may.host, due.priorities, due.ids, due.products
  WHERE due.ids IS NOT NULL
 """)
 
+_SUSPECTS = f"""
+  FROM (SELECT *, (SELECT l.id FROM leases l WHERE p.id = ANY (l.page_ids)) AS lease_id
+          FROM pages p WHERE losses >= {SUSPECT_LOSSES} AND status = 'due' AND {_OF_CRAWLS}
+           AND host NOT IN (SELECT host FROM hosts WHERE paused)) suspects"""
 SUSPECTS = sa.text(f"""
 SELECT queue, losses, count(*) FILTER (WHERE lease_id IS NULL AND not_before <= now()) AS due,
-       count(DISTINCT lease_id) AS leases
-  FROM (SELECT queue, losses, not_before, (SELECT l.id FROM leases l WHERE p.id = ANY (l.page_ids)) AS lease_id
-          FROM pages p WHERE losses >= {SUSPECT_LOSSES} AND status = 'due' AND crawl_id <> ALL (:paused)
-           AND host NOT IN (SELECT host FROM hosts WHERE paused)) suspects
+       count(DISTINCT lease_id) AS leases {_SUSPECTS}
  GROUP BY queue, losses
+""")
+SUSPECT_PAGES = sa.text(f"""
+SELECT id, kind = 'product' AS product, host, priority {_SUSPECTS}
+ WHERE queue = :queue AND losses = :losses AND lease_id IS NULL AND not_before <= now()
+ ORDER BY priority DESC, id
 """)
 
 
@@ -107,6 +117,8 @@ class DuePage(NamedTuple):
 
     id: int
     product: bool  # not a listing, or what else is read for its links
+    host: str
+    priority: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +131,20 @@ class Suspects:
     leases: int
 
     @property
+    def size(self) -> int:
+        """Pages in a lease."""
+        return SUSPECT_BATCH.get(self.losses, 1)
+
+    @property
     def room(self) -> int:
         """Leases that may be made now."""
-        size, at_once = SUSPECT_BATCH.get(self.losses, 1), SUSPECT_LEASES.get(self.losses, 1)
-        return max(0, min(at_once - self.leases, -(-self.due // size)))
+        at_once = SUSPECT_LEASES.get(self.losses, 1)
+        return max(0, min(at_once - self.leases, -(-self.due // self.size)))
+
+    @property
+    def alone(self) -> bool:
+        """Whether a worker is to do nothing else while it has one of them."""
+        return self.losses >= ALONE_LOSSES
 
 
 def due_hosts(connection: sa.Connection, paused: Sequence[int] = ()) -> list[DueHost]:
@@ -140,24 +162,33 @@ def due_pages(
     queue: str,
     hosts: Iterable[DueHost],
     allowances: Mapping[str, int],
-    paused: Sequence[int],
+    crawl_ids: Sequence[int],
 ) -> dict[int, dict[str, list[DuePage]]]:
-    """What is due now on a queue of these hosts, no more than each one's allowance: priority -> host -> pages, those that
-    have been due for longest first. Suspects apart."""
+    """What is due now on a queue of these hosts and crawls, no more than each host's allowance: priority -> host -> pages,
+    those that have been due for longest first. Suspects apart."""
     may = [
         {"host": one.host, "pages": allowances[one.host], "priority": one.priority, "since": one.since}
         for one in hosts
         if allowances.get(one.host, 0) > 0
     ]
     due: dict[int, dict[str, list[DuePage]]] = defaultdict(dict)
-    values = {"queue": queue, "hosts": dumps(may), "paused": list(paused)}
+    values = {"queue": queue, "hosts": dumps(may), "crawls": list(crawl_ids)}
     for host, priorities, ids, products in connection.execute(DUE_PAGES, values):
-        for priority, page in zip(priorities, map(DuePage, ids, products), strict=True):
-            due[priority].setdefault(host, []).append(page)
+        for page in map(DuePage, ids, products, repeat(host), priorities):
+            due[page.priority].setdefault(host, []).append(page)
     return due
 
 
-def suspects(connection: sa.Connection, paused: Sequence[int]) -> list[Suspects]:
-    """The pages that several workers died with, by queue and losses; normally none."""
-    rows = connection.execute(SUSPECTS, {"paused": list(paused)})
+def suspects(connection: sa.Connection, crawl_ids: Sequence[int]) -> list[Suspects]:
+    """The pages of these crawls that several workers died with, by queue and losses; normally none."""
+    rows = connection.execute(SUSPECTS, {"crawls": list(crawl_ids)})
     return [Suspects(row.queue, row.losses, row.due, row.leases) for row in rows]
+
+
+def suspect_pages(connection: sa.Connection, some: Suspects, crawl_ids: Sequence[int]) -> list[list[DuePage]]:
+    """Those that are due now, in groups that may be leased together: few, of one sort each, the most urgent first."""
+    values = {"crawls": list(crawl_ids), "queue": some.queue, "losses": some.losses}
+    sorts: dict[bool, list[DuePage]] = {}
+    for page in map(DuePage._make, connection.execute(SUSPECT_PAGES, values)):
+        sorts.setdefault(page.product, []).append(page)
+    return [pages[start : start + some.size] for pages in sorts.values() for start in range(0, len(pages), some.size)]

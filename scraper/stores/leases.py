@@ -4,7 +4,8 @@ A lease is one row that names its pages; in the frontier they stay due, and noth
 So what a lease costs does not depend on how large the frontier is. The statements here are the concurrency design:
 
 - a page is in one lease at a time: one transaction at a time leases (`alone`), and takes what is due and in no lease;
-- the crawls that it leases from cannot end before it does (`FOR KEY SHARE`), so nothing is leased of one that has ended;
+- the crawls that it leases from cannot end before it does (`crawls.hold_running`), so that nothing but leases and their
+  ends changes whether a page of theirs is due, and nothing is leased of a crawl that has ended;
 - a lease is claimed once: the second delivery of its message finds `started_at` set and gets nothing;
 - every later effect names the lease, so that a worker that lost its lease changes nothing;
 - whoever locks more than one lease does so in the order of their ids, and before any page.
@@ -17,8 +18,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
 from scraper.policy.routing import level_of
 from scraper.stores.database import dumps
-from scraper.stores.due import ALONE_LOSSES, LEASED, LOSSES_MAX, SUSPECT_BATCH, SUSPECT_LOSSES, DuePage, Suspects
+from scraper.stores.due import ALONE_LOSSES, LOSSES_MAX, DuePage
 from scraper.stores.frontier import PageChange
 
 CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
@@ -38,42 +38,10 @@ SILENT_S = 10.0  # a worker prolongs its leases every two seconds
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
 
 
-# `asked` is what is wanted: lease, kind, id. What was due a moment ago may have been dropped since. (By ids in an array, and
-# CASE, which no index answers: whoever planned this while few pages were due, or few there, would go through all of them ever
-# after, to find a hundred.)
-def _lease_statement(asked: str) -> sa.TextClause:
-    return sa.text(f"""
-WITH live AS MATERIALIZED (
-    SELECT id FROM crawls WHERE status = 'running' ORDER BY id FOR KEY SHARE SKIP LOCKED
-), asked AS MATERIALIZED ({asked})
+LEASE = sa.text("""
 INSERT INTO leases (id, queue, kind, priority, pages, page_ids, hosts, until)
-SELECT a.lease, :queue, a.kind, max(p.priority), count(*), array_agg(p.id), array_agg(p.host),
-       now() + :lease_s * interval '1 second'
-  FROM pages p JOIN asked a ON a.id = p.id
- WHERE p.id = ANY (ARRAY(SELECT id FROM asked))
-   AND CASE WHEN p.status = 'due' THEN p.queue = :queue AND p.not_before <= now() AND p.id NOT IN {LEASED}
-                 AND p.crawl_id IN (SELECT id FROM live) AND (p.kind = 'product') = (a.kind = 'product') ELSE false END
- GROUP BY a.lease, a.kind
-RETURNING id, kind, pages, priority
-""")
-
-
-LEASE = _lease_statement("""
-    SELECT b.lease, b.kind, u.id
-      FROM jsonb_to_recordset(CAST(:batches AS jsonb)) AS b(lease uuid, kind text, ids bigint[])
-     CROSS JOIN LATERAL unnest(b.ids) AS u(id)
-""")
-
-# The most urgent ones, of one sort: listings, or products.
-LEASE_SUSPECTS = _lease_statement(f"""
-    SELECT CAST(:lease AS uuid) AS lease, CASE WHEN product THEN 'product' ELSE 'listing' END AS kind, id
-      FROM (SELECT id, priority, kind = 'product' AS product,
-                   first_value(kind = 'product') OVER (ORDER BY priority DESC, id) AS wanted
-              FROM pages
-             WHERE losses = :losses AND losses >= {SUSPECT_LOSSES} AND status = 'due' AND queue = :queue
-               AND not_before <= now() AND id NOT IN {LEASED}
-               AND crawl_id <> ALL (:paused) AND host NOT IN (SELECT host FROM hosts WHERE paused)) suspects
-     WHERE product = wanted ORDER BY priority DESC, id LIMIT :pages
+SELECT id, :queue, kind, priority, cardinality(page_ids), page_ids, hosts, now() + :lease_s * interval '1 second'
+  FROM jsonb_to_recordset(CAST(:batches AS jsonb)) AS b(id uuid, kind text, priority int, page_ids bigint[], hosts text[])
 """)
 
 CLAIM = sa.text("""
@@ -174,42 +142,34 @@ def alone(connection: sa.Connection) -> bool:
 
 
 def lease(
-    connection: sa.Connection, queue: str, groups: Iterable[Sequence[DuePage]], lease_s: float
+    connection: sa.Connection,
+    queue: str,
+    groups: Iterable[Sequence[DuePage]],
+    lease_s: float,
+    *,
+    by_itself: bool = False,
 ) -> list[LeasedBatch]:
-    """Leases those of these pages that are still due on the queue: of each group at most one batch a task (listings,
-    products). The caller is `alone`, and has read what is due since."""
-    asked = {
-        uuid4(): (kind, ids)
-        for group in groups
-        for kind, ids in (
-            (Kind.LISTING, [page.id for page in group if not page.product]),
-            (Kind.PRODUCT, [page.id for page in group if page.product]),
-        )
-        if ids
-    }
-    if not asked:
-        return []
-    batches = dumps([{"lease": lease_id, "kind": kind, "ids": ids} for lease_id, (kind, ids) in asked.items()])
-    made = {batch.id: batch for batch in _lease(connection, queue, LEASE, {"batches": batches}, lease_s)}
-    return [made[lease_id] for lease_id in asked if lease_id in made]
+    """Leases these pages: of each group at most one batch a task (listings, products).
 
-
-def lease_suspects(
-    connection: sa.Connection, some: Suspects, lease_s: float, paused: Sequence[int]
-) -> list[LeasedBatch]:
-    """Leases a few suspects, at most one batch of them. The caller is `alone`."""
-    values = {
-        "lease": uuid4(), "losses": some.losses, "pages": SUSPECT_BATCH.get(some.losses, 1), "paused": list(paused),
-    }  # fmt: skip
-    made = _lease(connection, some.queue, LEASE_SUSPECTS, values, lease_s)
-    return [replace(batch, alone=some.losses >= ALONE_LOSSES) for batch in made]
-
-
-def _lease(
-    connection: sa.Connection, queue: str, statement: sa.TextClause, values: dict[str, Any], lease_s: float
-) -> list[LeasedBatch]:
-    rows = connection.execute(statement, values | {"queue": queue, "lease_s": unclaimed_s(lease_s)})
-    return [LeasedBatch(row.id, queue, Kind(row.kind), row.pages, row.priority) for row in rows]
+    The caller is `alone`, holds the crawls (`crawls.hold_running`), and has read since that the pages are due: so they
+    still are. `by_itself`: to be worked on by a worker that does nothing else meanwhile.
+    """
+    batches: list[LeasedBatch] = []
+    named: list[dict[str, object]] = []
+    for group in groups:
+        for kind in (Kind.LISTING, Kind.PRODUCT):
+            pages = [page for page in group if page.product == (kind is Kind.PRODUCT)]
+            if pages:
+                batch = LeasedBatch(uuid4(), queue, kind, len(pages), max(page.priority for page in pages), by_itself)
+                batches.append(batch)
+                named.append({
+                    "id": batch.id, "kind": kind, "priority": batch.priority,
+                    "page_ids": [page.id for page in pages], "hosts": [page.host for page in pages],
+                })  # fmt: skip
+    if batches:
+        values = {"queue": queue, "batches": dumps(named), "lease_s": unclaimed_s(lease_s)}
+        connection.execute(LEASE, values)
+    return batches
 
 
 def claim(

@@ -43,7 +43,7 @@ class Table:
             for priority in sorted(self.hosts[host], reverse=True):
                 taken = min(left, self.hosts[host][priority])
                 if taken > 0:
-                    found[priority][host] = [DuePage(n, True) for n in range(taken)]
+                    found[priority][host] = [DuePage(n, True, host, priority) for n in range(taken)]
                     left -= taken
                     self.read += taken
         return found
@@ -110,7 +110,9 @@ def test_batches_take_each_page_once_the_most_urgent_of_a_host_first(
     left: Pages = {}
     numbers = {}  # of pages, each its own
     for (priority, host), named in pages.items():
-        left.setdefault(priority, {})[host] = [DuePage(len(numbers) + n, True) for n in range(len(named))]
+        left.setdefault(priority, {})[host] = [
+            DuePage(len(numbers) + n, True, host, priority) for n in range(len(named))
+        ]
         numbers |= dict(zip(left[priority][host], named, strict=True))
     taken: list[DuePage] = []
     for level in sorted({priority // 2 for priority in left}, reverse=True):
