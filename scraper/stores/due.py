@@ -24,6 +24,10 @@ SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}  # losses -> pages in a lease
 SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}  # losses -> leases of a queue at a time
 PASSED_OVER = 5000  # due pages of paused crawls that are looked past to find another site's on the same host
 
+# Of pages that are named one by one, whether they are due: CASE, which no index answers. Whoever planned that while few pages
+# were due would go through all that are due ever after, to find a hundred.
+STILL_DUE = "CASE p.status WHEN 'due' THEN true ELSE false END"
+
 # The pages that are out on leases, to be asked whether one is among them: `id NOT IN {LEASED}`. By way of an array, of which
 # nobody can tell how long it is: so it is always made into a hash table, once a statement, however many leases there seem
 # to be.

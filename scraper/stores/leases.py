@@ -26,7 +26,7 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
 from scraper.policy.routing import level_of
 from scraper.stores.database import dumps
-from scraper.stores.due import ALONE_LOSSES, LOSSES_MAX, DuePage
+from scraper.stores.due import ALONE_LOSSES, LOSSES_MAX, STILL_DUE, DuePage
 from scraper.stores.frontier import PageChange
 
 CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
@@ -54,7 +54,7 @@ RETURNING kind, queue
 # A 304 stands for a stored product, so a page that owns none is read whole: another page had its product's id first, say,
 # and may be gone by now. So is one that was last read before the crawl's line: in a suspect crawl, or by who types
 # `--refetch`. (Subqueries, and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
-CLAIMED_PAGES = sa.text("""
+CLAIMED_PAGES = sa.text(f"""
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority, p.level, p.blocked, p.probe,
        coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before, p.revisit_s,
        CASE WHEN p.revisit_s IS NOT NULL THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
@@ -64,7 +64,7 @@ SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.d
         AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id), '-infinity')
         AND (SELECT true FROM products pr WHERE pr.page_id = p.id LIMIT 1)) IS TRUE AS known
   FROM pages p
- WHERE p.id = ANY (ARRAY(SELECT unnest(page_ids) FROM leases WHERE id = :id)) AND p.status = 'due'
+ WHERE p.id = ANY (ARRAY(SELECT unnest(page_ids) FROM leases WHERE id = :id)) AND {STILL_DUE}
  ORDER BY p.priority DESC, p.id
 """)
 
@@ -90,8 +90,8 @@ RETURNING page_ids, started_at IS NOT NULL AS started, alone
 """)
 
 # An unclaimed message is nobody's fault; a worker that died with a page may be the page's.
-TAKE_BACK = sa.text("""
-UPDATE pages
+TAKE_BACK = sa.text(f"""
+UPDATE pages p
    SET not_before = now(), settled_at = now(),
        losses = least(losses + CAST(:started AS int), :most),
        status = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone THEN 'dead' ELSE 'due' END,
@@ -99,7 +99,7 @@ UPDATE pages
        error = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone
                     THEN format('%s workers died or froze while they held it, the last one with nothing else to do',
                                 losses + 1) ELSE error END
- WHERE id = ANY (:ids) AND status = 'due'
+ WHERE id = ANY (:ids) AND {STILL_DUE}
 RETURNING crawl_id, kind, status
 """)
 

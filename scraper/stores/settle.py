@@ -20,6 +20,7 @@ from scraper.stores.archive import Spooled
 from scraper.stores.bloom import Filter
 from scraper.stores.crawls import CountsByCrawl
 from scraper.stores.database import dumps
+from scraper.stores.due import STILL_DUE
 from scraper.stores.frontier import NewPage, PageChange, Room
 from scraper.stores.host_routes import RouteNews
 from scraper.stores.products import NewProduct
@@ -29,7 +30,7 @@ from scraper.stores.throughput import Effort
 # alone. (One that another crawl has taken up meanwhile is that crawl's.)
 # A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did. One that was tried
 # and not good is asked without validators next time: `read_by` goes.
-FENCE = sa.text("""
+FENCE = sa.text(f"""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, crawl bigint, status text,
            delay float8, charged int, host_charged int, outcome text, tried bool, code int, error text, excerpt text,
@@ -71,7 +72,7 @@ UPDATE pages p
                         WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
        settled_at = now()
   FROM s JOIN held ON held.page_id = s.id AND held.lease = s.lease
- WHERE p.id = s.id AND p.crawl_id = s.crawl AND p.status = 'due'
+ WHERE p.id = s.id AND p.crawl_id = s.crawl AND {STILL_DUE}
 RETURNING p.id, s.lease, p.crawl_id, p.kind, p.status
 """)
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from scraper.domain import Kind, Status, Verdict
 from scraper.stores import crawls, leases
 from scraper.stores.due import DUE_HOSTS, DUE_PAGES, due_hosts, due_pages
-from scraper.stores.settle import SettledPage
+from scraper.stores.settle import FENCE, SettledPage
 from tests.making import (
     AGAIN,
     OK,
@@ -137,6 +137,22 @@ def test_due_pages_come_by_priority_then_by_the_time_they_are_due(
         expected = [tuple(row) for row in connection.execute(sa.text(query), {"most": most})]
         found = due_pages(connection, "datacenter", due_hosts(connection), {"shop.example": most}, [crawl[1]])
     assert [(priority, one.id) for priority, each in found.items() for one in each["shop.example"]] == expected
+
+
+def test_pages_are_found_by_their_ids_however_few_seem_to_be_due(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+    """Planned as at a crawl's beginning: a large table of which next to nothing is due."""
+    add(engine, [new_page(crawl, url) for url in urls(2000)], room=2000)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE pages SET status = 'ok' WHERE id % 500 <> 0"))
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(sa.text("ANALYZE pages"))
+        values = {
+            "id": uuid4(), "rows": "[]", "ids": list(range(1, 101)),
+            "started": True, "alone": False, "most": 4, "losses_max": 5,
+        }  # fmt: skip
+        for statement in (leases.CLAIMED_PAGES, FENCE, leases.TAKE_BACK):
+            plan = "\n".join(connection.execute(sa.text(f"EXPLAIN {statement.text}"), values).scalars())
+            assert "pages_pkey" in plan and "pages_due_idx" not in plan and "pages_open_idx" not in plan, plan
 
 
 def test_high_priority_is_leased_first(engine: sa.Engine, crawl: tuple[int, int]) -> None:
