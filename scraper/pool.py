@@ -9,6 +9,8 @@ claimed, a lesser one that came right behind it does not overtake it.
 A batch takes up a whole place at first, and less as it goes on (`scraper.places.Place`): what waits for slow hosts leaves
 room for what could be fetched meanwhile. So 256 batches may be under way in 8 places, at the most.
 
+Only a few messages of a level wait here (`wants`): what the broker keeps, another worker can take.
+
 Batches for browsers have places of their own, few of them (`browser_places`): what a browser cannot show soon shall not be
 claimed, nor keep out what needs none.
 
@@ -33,7 +35,19 @@ from scraper import places, settings
 from scraper.places import LEAST_COST, Place
 from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of_message, may_begin
 
+READ_AHEAD = (
+    2  # messages of a level and above that wait for a place: the next batch is at hand, and the others anybody's
+)
+
 Call = Callable[[], Any]
+
+_pool: TaskPool | None = None  # this process's, once it is there
+
+
+def wants(queue: str, priority: int) -> bool:
+    """Whether a message of this queue, with this priority of the broker's, would not just wait here. For the transport that
+    is about to ask for it; from the thread that reads messages."""
+    return _pool is None or _pool.wants(queue, priority)
 
 
 class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
@@ -49,6 +63,19 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         }  # for browsers: True
         self._browser_places = 0
         self._under_way: set[Place] = set()
+
+    def on_start(self) -> None:
+        global _pool
+        super().on_start()
+        _pool = self
+
+    def wants(self, queue: str, priority: int) -> bool:
+        level = level_of_message(priority, zero_is_first=self._zero_is_first)
+        waiting = self._waiting[for_browsers(queue)]
+        if len(waiting) < READ_AHEAD:
+            return True
+        with self._lock:
+            return sum(-below >= level for below, *_ in waiting) < READ_AHEAD
 
     def on_apply(
         self,
@@ -72,6 +99,8 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
 
     def on_stop(self) -> None:
         """What waits here was not acknowledged and goes back; what is under way ends."""
+        global _pool
+        _pool = None
         with self._lock:
             for waiting in self._waiting.values():
                 waiting.clear()

@@ -94,6 +94,7 @@ class Scraper:
         self._telling = telling or Telling()
         self._archive = archive
         self._together = Together(self._read)
+        self._unsettled = 0  # pages of all batches
 
     async def batch(self, batch: Batch) -> None:
         """Settles every page of a batch. Returns when the last of them is stored."""
@@ -101,8 +102,18 @@ class Scraper:
             await self._batch(batch)
 
     async def _batch(self, batch: Batch) -> None:
-        lanes = []
         batch.unsettled, batch.moved_at = len(batch.lease.pages), asyncio.get_running_loop().time()
+        self._unsettled += batch.unsettled
+        try:
+            await self._settle_all(batch)
+        finally:
+            self._unsettled -= batch.unsettled  # none, unless the batch was given up
+        await batch.pending.stored.wait()
+        if batch.spool is not None and self._archive is not None:
+            await self._archive.finish(batch.spool)
+
+    async def _settle_all(self, batch: Batch) -> None:
+        lanes = []
         for crawl_id in {page.crawl_id for page in batch.lease.pages}:
             batch.contexts[crawl_id] = await self._context(crawl_id)
         for page in batch.lease.pages:
@@ -122,9 +133,6 @@ class Scraper:
         finally:
             for gate, pages in batch.queued.items():  # none, unless the batch was given up
                 gate.pending -= len(pages)
-        await batch.pending.stored.wait()
-        if batch.spool is not None and self._archive is not None:
-            await self._archive.finish(batch.spool)
 
     async def hand_back(self, batch: Batch) -> None:
         """Settles what is not begun as untried, at once. What is under way goes on."""
@@ -182,7 +190,10 @@ class Scraper:
         self._telling.settled(batch, page, site, tried, judged.verdict)
         self._writer.put(stored, batch.pending)
         batch.unsettled -= 1
+        self._unsettled -= 1
         batch.moved_at = asyncio.get_running_loop().time()
+        if self._unsettled <= 0:
+            self._writer.hurry()
 
     async def _context(self, crawl_id: int) -> CrawlContext | Tried:
         try:

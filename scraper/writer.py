@@ -1,7 +1,8 @@
 """The one writer of a worker process: settled pages from every batch, stored in groups, one transaction a group.
 
-A group is written when it is full or its first page is a moment old, whichever comes first, so a page that hangs holds
-nothing back. The writing itself runs in a thread of its own; while one group is being stored, the next one fills.
+A group is written when it is full, when its first page is a moment old, or when no more pages are under way that it could
+wait for, whichever comes first; so a page that hangs holds nothing back, and the first pages of a crawl wait for nobody. The
+writing itself runs in a thread of its own; while one group is being stored, the next one fills.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import structlog
 
@@ -19,6 +21,7 @@ from scraper.stores.settle import SettledPage
 log = structlog.get_logger()
 
 GROUP_PAGES = 250  # its nine statements cost 3 to 4 ms of CPU, however many pages they are for
+GROUP_LINKS = 2000  # to new pages: what is found can be leased once they are stored, 0.1 s for so many
 GROUP_AGE_S = 0.3
 BACKOFF_MAX_S = 4.0
 FAILURES_MAX = 3
@@ -55,6 +58,7 @@ class Writer:
         self._away = False
         self.lost = 0  # pages that were given up when the process had to end: their leases run out
         self._waiting: list[tuple[SettledPage, Pending]] = []
+        self._links = 0  # theirs
         self._due = 0.0  # loop time at which the page that waits longest is to be written
         self._full = asyncio.Event()
         self._some = asyncio.Event()
@@ -64,8 +68,14 @@ class Writer:
         if not self._waiting:
             self._due = asyncio.get_running_loop().time() + GROUP_AGE_S
         self._waiting.append((page, pending))
+        self._links += len(page.links)
         self._some.set()
-        if len(self._waiting) >= GROUP_PAGES:
+        if len(self._waiting) >= GROUP_PAGES or self._links >= GROUP_LINKS:
+            self._full.set()
+
+    def hurry(self) -> None:
+        """No other page is under way: those that wait need not grow older."""
+        if self._waiting:
             self._full.set()
 
     def give_up_in(self, seconds: float) -> None:
@@ -84,12 +94,22 @@ class Writer:
                     await self._full.wait()
             except TimeoutError:
                 pass
-            group, self._waiting = self._waiting[:GROUP_PAGES], self._waiting[GROUP_PAGES:]
-            if len(self._waiting) < GROUP_PAGES:
-                self._full.clear()
-            if not self._waiting:
-                self._some.clear()
-            await self._write(group)
+            await self._write(self._group())
+
+    def _group(self) -> list[tuple[SettledPage, Pending]]:
+        """Takes the next one out of what waits."""
+        links, size = 0, 0
+        for page, _ in islice(self._waiting, GROUP_PAGES):
+            links, size = links + len(page.links), size + 1
+            if links >= GROUP_LINKS:
+                break
+        group, self._waiting = self._waiting[:size], self._waiting[size:]
+        self._links -= links
+        if len(self._waiting) < GROUP_PAGES and self._links < GROUP_LINKS:
+            self._full.clear()
+        if not self._waiting:
+            self._some.clear()
+        return group
 
     async def _write(self, group: list[tuple[SettledPage, Pending]]) -> None:
         loop = asyncio.get_running_loop()

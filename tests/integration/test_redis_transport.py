@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
 import pytest
-from kombu import Connection
+from kombu import Connection, Consumer, Message
 
 from scraper import celery
+from scraper.pool import READ_AHEAD, TaskPool
 from scraper.redis_transport import Channel, Transport
 from scraper.settings import Settings
 
@@ -37,6 +42,46 @@ def test_messages_of_all_priorities_are_counted(connection: Connection) -> None:
         for priority in (0, 3, 9, 9):
             producer.publish({}, routing_key="counted", exchange=queue.queue.exchange, priority=priority)
         assert channel.waiting("counted") == 4 == channel.queue_declare("counted", passive=True).message_count
+
+
+@pytest.fixture
+def let_go() -> Iterator[threading.Event]:
+    """Ends the one batch of this process's pool, which has a single place."""
+    pool, event = TaskPool(1), threading.Event()
+    pool.start()
+    for _ in range(1 + READ_AHEAD):
+        pool.on_apply(
+            lambda *_: event.wait(20), ("task", "id", {"delivery_info": {"priority": 3, "routing_key": "shared"}})
+        )
+    yield event
+    event.set()
+    pool.stop()
+
+
+def test_what_would_only_wait_here_stays_in_redis(connection: Connection, let_go: threading.Event) -> None:
+    read: list[int] = []
+    with connection, connection.channel() as channel, connection.Producer(channel) as producer:
+        queue = connection.SimpleQueue("shared", channel=channel).queue
+        for priority in (3, 3, 9, 0):
+            producer.publish({}, routing_key="shared", exchange=queue.exchange, priority=priority)
+
+        def came(_: object, message: Message) -> None:
+            read.append(message.properties["priority"])
+            message.ack()
+
+        def read_on(wanted: list[int]) -> list[int]:
+            for _ in range(20 if read != wanted else 2):
+                with suppress(TimeoutError):
+                    connection.drain_events(timeout=0.3)
+                if read == wanted:
+                    break
+            return read
+
+        with Consumer(channel, [queue], callbacks=[came]):
+            assert read_on([0]) == [0] and read_on([0]) == [0], "the more urgent one alone"
+            assert channel.waiting("shared") == 3
+            let_go.set()
+            assert read_on([0, 3, 3, 9]) == [0, 3, 3, 9]
 
 
 def test_the_consumers_client_is_its_own(connection: Connection) -> None:

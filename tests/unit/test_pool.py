@@ -69,6 +69,21 @@ def test_a_batch_that_waits_for_its_hosts_lets_others_begin(batches: Batches) ->
     assert batches.have_begun("a", "b", "c", "d")
 
 
+def test_what_would_only_wait_is_left_to_other_workers(batches: Batches) -> None:
+    wants = batches.pool.wants
+    for name in ("a", "b", "c"):
+        batches.send(name, priority=5)
+    assert batches.have_begun("a", "b")
+    assert wants("datacenter", 5), "the next one may be at hand"
+    batches.send("d", priority=5)
+    assert not wants("datacenter", 5) and not wants("residential.eu", 9)
+    assert wants("datacenter", 4), "what is more urgent does not wait behind them"
+    assert wants("browser", 5), "which has places of its own"
+    batches.place("a").weigh(busy=0, paced=1, full=100)
+    batches.place("b").weigh(busy=0, paced=1, full=100)
+    assert batches.have_begun("a", "b", "c") and wants("datacenter", 9)
+
+
 def test_what_is_urgent_begins_beside_lesser_work_and_before_it(batches: Batches) -> None:
     for name, priority in (("low", 9), ("lower", 9), ("lowest", 9), ("urgent", 0)):
         batches.send(name, priority)

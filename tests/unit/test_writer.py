@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from itertools import chain
 from uuid import UUID, uuid4
 
@@ -16,7 +17,8 @@ from sqlalchemy.exc import OperationalError
 from scraper import writer as writer_module
 from scraper.domain import Outcome, Settled, Status, Verdict
 from scraper.stores.settle import SettledPage
-from scraper.writer import FAILURES_MAX, GROUP_AGE_S, GROUP_PAGES, Pending, Writer
+from scraper.writer import FAILURES_MAX, GROUP_AGE_S, GROUP_LINKS, GROUP_PAGES, Pending, Writer
+from tests.making import new_page
 
 LEASE = uuid4()
 AWAY = OperationalError("COMMIT", None, psycopg.OperationalError("the connection is lost"))
@@ -96,6 +98,42 @@ def test_a_full_group_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     run(database, work)
     assert database.groups == [list(range(GROUP_PAGES)), list(range(GROUP_PAGES, 2 * GROUP_PAGES))]
+
+
+def test_a_group_is_full_of_links_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "GROUP_AGE_S", 3600.0)
+    link = new_page((1, 1), "https://shop.example/p/1")
+    half, most = GROUP_LINKS // 2, 3 * GROUP_LINKS
+    database = Database()
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(7)
+        database.open.clear()
+        for number, links in enumerate((0, half, half, most, 1, half, half)):
+            writer.put(replace(page(number), links=[link] * links), pending)
+            await asyncio.sleep(0)
+        database.open.set()
+        await pending.stored.wait()
+
+    run(database, work)
+    assert database.groups == [[0, 1, 2], [3], [4, 5, 6]]
+
+
+def test_pages_that_wait_for_nobody_are_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "GROUP_AGE_S", 3600.0)
+    database = Database()
+
+    async def work(writer: Writer) -> None:
+        for number in range(3):
+            writer.hurry()  # nothing is there
+            pending = Pending(2)
+            writer.put(page(number), pending)
+            writer.put(page(number + 10), pending)
+            writer.hurry()
+            await pending.stored.wait()
+
+    run(database, work)
+    assert database.groups == [[0, 10], [1, 11], [2, 12]]
 
 
 def test_a_group_that_is_not_full_is_written_when_it_is_old() -> None:
