@@ -35,11 +35,11 @@ from scraper import places, settings
 from scraper.places import LEAST_COST, Place
 from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of_message, may_begin
 
-READ_AHEAD = (
-    2  # messages of a level and above that wait for a place: the next batch is at hand, and the others anybody's
-)
+# Messages of a level and above that wait for a place: the next batch is at hand, and the others anybody's.
+READ_AHEAD = 2
 
 Call = Callable[[], Any]
+_Waiting = tuple[int, int, Future[Any], Call]  # its level below zero, when it came, its answer, and what it does
 
 _pool: TaskPool | None = None  # this process's, once it is there
 
@@ -57,10 +57,7 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         self._zero_is_first = not settings.load().broker_is_amqp
         self._lock = threading.Lock()
         self._came = count()
-        self._waiting: dict[bool, list[tuple[int, int, Future[Any], Call]]] = {
-            False: [],
-            True: [],
-        }  # for browsers: True
+        self._waiting: dict[bool, list[_Waiting]] = {browser: [] for browser in (False, True)}
         self._browser_places = 0
         self._under_way: set[Place] = set()
 

@@ -19,7 +19,8 @@ from scraper.policy.budget import NO_OVERRIDE, SETTLES_S, Back, Budget, Override
 from scraper.policy.terms import Terms
 
 SHARE_RENEWED_S = 4.0  # well within the share's time to live
-CONTENDED_S = 1.0  # and sooner where others wait for a place, or might: who has no rate hears of them no other way
+CONTENDED_S = 1.0  # and sooner where others wait for a place, or might: who has no rate hears of them no other way;
+CONTENDED_ANSWERS = 200  # and after so many, where pages wait here for places: others might have nothing to do
 RESERVED_AHEAD_S = 2.0  # more would be lost when answers are slow; fewer would ask more often
 RETRY_SHARE_S = 0.25
 LATE_S = 0.05  # a slot older than this is given back: using it would crowd the one after it. Less for fast hosts
@@ -47,6 +48,7 @@ class Gate:
         self._share = 0
         self._wanted = 0
         self._contended = False  # other processes wait for places
+        self._above = False  # more requests are under way than the share has become
         self._entering = 0
         self._waiting = 0  # for a slot, with a place in hand
         self._interval_s = 0.0  # the pace in force, as the fleet last said
@@ -186,7 +188,8 @@ class Gate:
                 raise DeferredError(PAUSED_S)
             if now >= latest:
                 raise DeferredError(0.0)
-            if now >= self._renew_at or (self._inflight >= self._share and self._wants > self._wanted):
+            due = now >= self._renew_at or self.good >= CONTENDED_ANSWERS
+            if due or (self._inflight >= self._share and self._wants > self._wanted):
                 await self._renew(0)
             if self._inflight < self._share:
                 self._inflight += 1
@@ -200,6 +203,8 @@ class Gate:
     def leave(self, began: float | None = None) -> None:
         """Ends a turn; `began`: when its request left."""
         self._inflight -= 1
+        if self._above and self._inflight <= self._share:
+            self._above, self._renew_at = False, 0.0  # others wait for what is given up: it is said at once
         self._moved_at = now = asyncio.get_running_loop().time()
         if began is not None:
             self._held_s += 0.2 * (now - began - self._held_s)
@@ -294,7 +299,8 @@ class Gate:
         now = asyncio.get_running_loop().time()
         self._again_s = RETRY_SHARE_S if got.share != self._share else min(2 * self._again_s, CONTENDED_S)
         self._share, self._wanted, self._contended = got.share, wanted, got.contended
-        if self._inflight > got.share:  # others wait for what is given up as soon as it is said
+        self._above = self._inflight > got.share
+        if self._above:
             again_s = RETRY_SHARE_S
         elif got.interval_s:
             again_s = CONTENDED_S if got.contended else SHARE_RENEWED_S

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.fetch.gate import LATE_S, RESERVED_AHEAD_S, SHARE_RENEWED_S, STUCK_MAX_S, Gate
+from scraper.fetch.gate import CONTENDED_ANSWERS, LATE_S, RESERVED_AHEAD_S, SHARE_RENEWED_S, STUCK_MAX_S, Gate
 from scraper.fetch.gates import Gates
 from scraper.policy.budget import Back, Budget, Override
 from scraper.stores.throttle import Reservation
@@ -165,6 +165,34 @@ def test_a_share_that_shrinks_is_kept_to_while_pages_wait_for_their_slots() -> N
         await asyncio.gather(*pages)
         assert visits.most <= 2
         assert all(asked["inflight"] <= 4 for asked in fleet.asked)
+
+    run(work)
+
+
+def test_a_fast_host_makes_room_for_another_process_after_few_answers() -> None:
+    """Others have nothing to do until this process hears of them, and again until it has said what it gave up."""
+
+    async def work() -> None:
+        fleet = Fleet()
+        gate = gate_of(fleet, concurrency=128, pending=10_000)
+        visits = Visits(gate, lasts_s=0.05)
+
+        async def lane() -> None:
+            while True:
+                await visits.one()
+                gate.good += 1
+
+        lanes = [asyncio.ensure_future(lane()) for _ in range(200)]
+        await asyncio.sleep(0.5)
+        changed, fleet.limit = now(), 64
+        await asyncio.sleep(1)
+        heard = next(asked for asked in fleet.asked if asked["at"] > changed)
+        said = next(asked for asked in fleet.asked if asked["at"] >= heard["at"] and asked["inflight"] <= 64)
+        assert heard["at"] - changed <= 0.25 and said["at"] - heard["at"] <= 0.1
+        assert len(fleet.asked) <= 1.5 * 2560 / CONTENDED_ANSWERS + 4  # and no question more than that
+        for each in lanes:
+            each.cancel()
+        await asyncio.gather(*lanes, return_exceptions=True)
 
     run(work)
 
