@@ -33,6 +33,7 @@ RETRY_MAX_S = 5.0
 HEARTBEAT_S = 10
 # Task events go out together, once in so long: a message costs a millisecond, and there were three a task.
 EVENTS_S = 0.25
+UNACKNOWLEDGED = ("Couldn't ack", "Couldn't reject", "Error cleaning up after event loop")  # as Celery's lines begin
 
 
 class Queues(amqp.Queues):  # type: ignore[misc] # Celery has no types
@@ -117,12 +118,14 @@ def _nothing(*_: object, **__: object) -> None:
 
 def worth_a_line(record: logging.LogRecord) -> bool:
     """Not that a message could not be acknowledged since the broker went away that moment: `scraper.away` says so, once, and
-    who reads the queue notices by itself. Celery says it for each message, as critical and with a traceback."""
+    who reads the queue notices by itself. Celery says it for each message, as critical and with a traceback, and once more
+    where it acknowledges what is left on its way out of the loop."""
     error = record.exc_info[1] if record.exc_info else None
-    return not (str(record.msg).startswith(("Couldn't ack", "Couldn't reject")) and away.broker_away(error))
+    return not (str(record.msg).startswith(UNACKNOWLEDGED) and away.broker_away(error))
 
 
-logging.getLogger("celery.worker.request").addFilter(worth_a_line)
+for _said_by in ("celery.worker.request", "celery.worker.loops"):
+    logging.getLogger(_said_by).addFilter(worth_a_line)
 
 
 class Dispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]

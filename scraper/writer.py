@@ -21,7 +21,7 @@ from scraper.stores.settle import SettledPage
 log = structlog.get_logger()
 
 GROUP_PAGES = 250  # its nine statements cost 3 to 4 ms of CPU, however many pages they are for
-GROUP_LINKS = 2000  # to new pages: what is found can be leased once they are stored, 0.1 s for so many
+GROUP_LINKS = 2000  # of its pages: what they lead to can be leased once they are stored, 0.1 s for so many
 GROUP_AGE_S = 0.3
 BACKOFF_MAX_S = 4.0
 FAILURES_MAX = 3

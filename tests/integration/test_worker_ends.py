@@ -745,14 +745,19 @@ def products(engine: sa.Engine) -> list[tuple[object, ...]]:
 
 @contextmanager
 def out_of_reach(engine: sa.Engine) -> Iterator[None]:
-    """The database, for this engine: its connections are closed, and new ones go to where nobody listens."""
+    """The database, for this engine: its connections are closed once they are asked for, and new ones go to where nobody
+    listens. (Closed at once, the pool would never close one that another thread has just then.)"""
 
     def nowhere(_dialect: object, _record: object, _args: object, params: dict[str, object]) -> None:
         params.update(host="127.0.0.1", port=1)
 
+    def broken(*_: object) -> None:
+        raise sa.exc.DisconnectionError
+
     sa.event.listen(engine, "do_connect", nowhere)
-    engine.dispose()
+    sa.event.listen(engine, "checkout", broken)
     yield
+    sa.event.remove(engine, "checkout", broken)
     sa.event.remove(engine, "do_connect", nowhere)
 
 

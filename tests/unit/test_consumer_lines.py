@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 
 import pytest
+from kombu.asynchronous import Hub
 from kombu.exceptions import ChannelError
 from kombu.message import Message
 
 from scraper import consumer
 
 REQUESTS = logging.getLogger("celery.worker.request")
+LOOPS = logging.getLogger("celery.worker.loops")
 
 
 class Channel:
@@ -41,4 +43,20 @@ def test_a_lost_connection_is_not_said_for_each_message(
     message = Message(channel=Channel(error), delivery_tag=1)
     message.ack_log_error(REQUESTS, (type(error),))
     message.reject_log_error(REQUESTS, (type(error),))
+    assert len(caplog.records) == lines
+
+
+@pytest.mark.parametrize(("error", "lines"), [(BrokenPipeError(32, "Broken pipe"), 0), (KeyError("a queue"), 1)])
+def test_nor_once_more_when_the_loop_ends(error: Exception, lines: int, caplog: pytest.LogCaptureFixture) -> None:
+    """A message that was to be acknowledged in the loop's next turn, when the connection broke (celery.worker.loops)."""
+
+    def acknowledge() -> None:
+        raise error
+
+    hub = Hub()
+    hub.call_soon(acknowledge)
+    try:
+        hub.reset()
+    except Exception as left:
+        LOOPS.exception("Error cleaning up after event loop: %r", left)
     assert len(caplog.records) == lines
