@@ -34,10 +34,10 @@ class Channel(redis.Channel):
     def _brpop_start(self, timeout: float | None = None) -> None:
         """Asks for the next message of the lists that are wanted; of one that nobody writes to where none is."""
         queues = self._queue_cycle.consume(len(self.active_queues))
+        if not queues:
+            return
         every = [(queue, priority) for priority in self.priority_steps for queue in queues]
         keys = [self._q_for_pri(queue, priority) for queue, priority in every if pool.wants(queue, priority)]  # type: ignore[no-untyped-call]
-        if not every:
-            return
         if len(keys) < len(every):
             timeout = LOOKS_AGAIN_S
             keys = keys or [f"{queues[0]}{self.sep}none"]

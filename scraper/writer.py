@@ -70,7 +70,7 @@ class Writer:
         self._waiting.append((page, pending))
         self._links += len(page.links)
         self._some.set()
-        if len(self._waiting) >= GROUP_PAGES or self._links >= GROUP_LINKS:
+        if self._fills_a_group():
             self._full.set()
 
     def hurry(self) -> None:
@@ -105,11 +105,14 @@ class Writer:
                 break
         group, self._waiting = self._waiting[:size], self._waiting[size:]
         self._links -= links
-        if len(self._waiting) < GROUP_PAGES and self._links < GROUP_LINKS:
+        if not self._fills_a_group():
             self._full.clear()
         if not self._waiting:
             self._some.clear()
         return group
+
+    def _fills_a_group(self) -> bool:
+        return len(self._waiting) >= GROUP_PAGES or self._links >= GROUP_LINKS
 
     async def _write(self, group: list[tuple[SettledPage, Pending]]) -> None:
         loop = asyncio.get_running_loop()

@@ -48,7 +48,6 @@ class Gate:
         self._share = 0
         self._wanted = 0
         self._contended = False  # other processes wait for places
-        self._above = False  # more requests are under way than the share has become
         self._entering = 0
         self._waiting = 0  # for a slot, with a place in hand
         self._interval_s = 0.0  # the pace in force, as the fleet last said
@@ -203,8 +202,8 @@ class Gate:
     def leave(self, began: float | None = None) -> None:
         """Ends a turn; `began`: when its request left."""
         self._inflight -= 1
-        if self._above and self._inflight <= self._share:
-            self._above, self._renew_at = False, 0.0  # others wait for what is given up: it is said at once
+        if self._inflight == self._share:  # there were more: what the share had shrunk by is given up, and others wait
+            self._renew_at = 0.0
         self._moved_at = now = asyncio.get_running_loop().time()
         if began is not None:
             self._held_s += 0.2 * (now - began - self._held_s)
@@ -299,8 +298,7 @@ class Gate:
         now = asyncio.get_running_loop().time()
         self._again_s = RETRY_SHARE_S if got.share != self._share else min(2 * self._again_s, CONTENDED_S)
         self._share, self._wanted, self._contended = got.share, wanted, got.contended
-        self._above = self._inflight > got.share
-        if self._above:
+        if self._inflight > got.share:  # others wait for what is given up as soon as it is said
             again_s = RETRY_SHARE_S
         elif got.interval_s:
             again_s = CONTENDED_S if got.contended else SHARE_RENEWED_S
