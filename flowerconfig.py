@@ -1,6 +1,8 @@
-"""Flower's settings: `celery -A scraper flower` reads this file. Loopback only, behind a login, and with a Crawls tab."""
+"""Flower's settings: `celery -A scraper flower` reads this file. Loopback only, behind a login, and
+with a Crawls tab."""
 
-from scraper import flower_login, settings
+from scraper import settings
+from scraper.infra import flower_login
 from scraper.monitor import tab
 
 _settings = settings.load()

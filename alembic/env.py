@@ -1,7 +1,7 @@
 """Runs migrations against the database that the settings mean, one at a time across the fleet.
 
-`scraper up` and `scraper migrate` call this through Alembic's API with an open connection; `alembic upgrade head`
-opens its own.
+`scraper up` and `scraper migrate` call this through Alembic's API with an open connection; `alembic
+upgrade head` opens its own.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from __future__ import annotations
 from sqlalchemy import Connection, create_engine, text
 
 from alembic import context
-from scraper import models, servers, settings
+from scraper import models, settings
+from scraper.infra import servers
 
-MIGRATION_LOCK = 7_203_001  # any number will do, as long as nobody else takes it
+# any number will do, as long as nobody else takes it
+MIGRATION_LOCK = 7_203_001
 
 
 def migrate(connection: Connection) -> None:
     connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": MIGRATION_LOCK})
-    context.configure(connection=connection, target_metadata=models.Base.metadata, compare_type=True)
+    context.configure(
+        connection=connection, target_metadata=models.Base.metadata, compare_type=True
+    )
     with context.begin_transaction():
         context.run_migrations()
 

@@ -1,8 +1,9 @@
-"""`make bench`: this application and its peers, side by side in one run, on the same shop, fields and PostgreSQL.
+"""`make bench`: this application and its peers, side by side in one run, on the same shop, fields
+and PostgreSQL.
 
-Every contender has one core; the shop, PostgreSQL and Valkey have the others. What counts is pages a CPU-second of all
-of a contender's processes, their ended children included. Rows are compared with the shop's truth: who loses one has no
-result. Progress goes to stderr, the table to stdout.
+Every contender has one core; the shop, PostgreSQL and Valkey have the others. What counts is pages
+a CPU-second of all of a contender's processes, their ended children included. Rows are compared
+with the shop's truth: who loses one has no result. Progress goes to stderr, the table to stdout.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from benchmarks.rig import Rig, rig
 OURS = "ours"
 OURS_TITLES = {"first": "this application, first crawl", "second": "this application, second crawl"}
 INTERRUPTED = 130
-BUSY = 0.5  # load average from which on other processes disturb the figures
+# load average from which on other processes disturb the figures
+BUSY = 0.5
 
 
 def main() -> None:
@@ -40,24 +42,48 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     names = ", ".join((OURS, *PEERS))
     parser.add_argument(
-        "--rounds", type=int, default=1, metavar="N", help="runs of each contender, in turn (default: 1)"
+        "--rounds",
+        type=int,
+        default=1,
+        metavar="N",
+        help="runs of each contender, in turn (default: 1)",
     )
-    parser.add_argument("--products", type=int, default=10_000, metavar="N", help="in the shop (default: 10000)")
+    parser.add_argument(
+        "--products", type=int, default=10_000, metavar="N", help="in the shop (default: 10000)"
+    )
     parser.add_argument("--only", metavar="NAMES", help=f"some contenders, by commas: {names}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there as well")
-    parser.add_argument("--strict", action="store_true", help="exit code 1 also where a peer has no result")
     parser.add_argument(
-        "--concurrency", type=int, default=64, metavar="N", help="requests at once, for each of --workers (default: 64)"
+        "--strict", action="store_true", help="exit code 1 also where a peer has no result"
     )
-    parser.add_argument("--latency-ms", type=float, default=0.0, metavar="MS", help="the shop's mean (default: 0)")
-    parser.add_argument("--no-events", dest="events", action="store_false", help="ours without Flower's task events")
-    parser.add_argument("--profile", type=Path, metavar="FOLDER", help="py-spy's raw stacks of our worker")
     parser.add_argument(
-        "--workers", type=int, default=1, metavar="N", help="no peers: so many of our workers, a core each, against one"
+        "--concurrency",
+        type=int,
+        default=64,
+        metavar="N",
+        help="requests at once, for each of --workers (default: 64)",
+    )
+    parser.add_argument(
+        "--latency-ms", type=float, default=0.0, metavar="MS", help="the shop's mean (default: 0)"
+    )
+    parser.add_argument(
+        "--no-events", dest="events", action="store_false", help="ours without Flower's task events"
+    )
+    parser.add_argument(
+        "--profile", type=Path, metavar="FOLDER", help="py-spy's raw stacks of our worker"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="no peers: so many of our workers, a core each, against one",
     )
     args = parser.parse_args()
     unknown = set((args.only or OURS).split(",")) - {OURS, *PEERS}
@@ -74,7 +100,9 @@ def _compare(args: argparse.Namespace) -> int:
     lines |= {name: Line(name, PEERS[name].title) for name in wanted if name != OURS}
     _warn_if_busy()
     with rig(args.products, args.latency_ms, args.concurrency) as place:
-        say(f"{args.products:,} products, {place.pages:,} pages, {args.rounds} round(s) of {len(wanted)}")
+        say(
+            f"{args.products:,} products, {place.pages:,} pages, {args.rounds} round(s) of {len(wanted)}"
+        )
         for round_ in range(args.rounds):
             for name in rotated(wanted, round_, args.rounds):
                 if name == OURS:
@@ -103,7 +131,9 @@ def _scale(args: argparse.Namespace) -> int:
         measured = scaling.measure(place, args.workers, args.rounds, say)
     print(scaling.table(measured))
     if args.json:
-        args.json.write_text(json.dumps(_about(args) | {"scaling": scaling.as_json(measured)}, indent=2) + "\n")
+        args.json.write_text(
+            json.dumps(_about(args) | {"scaling": scaling.as_json(measured)}, indent=2) + "\n"
+        )
     return int(any(run.problem for runs in measured.values() for run in runs))
 
 
@@ -120,18 +150,27 @@ def say(text: str) -> None:
 def _warn_if_busy() -> None:
     load = os.getloadavg()[0]
     if load > BUSY:
-        say(f"this machine is busy with something else (load {load:.1f}): the figures will be noisy")
+        say(
+            f"this machine is busy with something else (load {load:.1f}): the figures will be noisy"
+        )
 
 
 def _write(args: argparse.Namespace, lines: list[Line]) -> None:
-    args.json.write_text(json.dumps(_about(args) | {"contenders": [line.as_json() for line in lines]}, indent=2) + "\n")
+    args.json.write_text(
+        json.dumps(_about(args) | {"contenders": [line.as_json() for line in lines]}, indent=2)
+        + "\n"
+    )
 
 
 def _about(args: argparse.Namespace) -> dict[str, Any]:
     names = ("products", "rounds", "concurrency", "latency_ms", "events")
     return {
         "options": {name: getattr(args, name) for name in names},
-        "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
+        "machine": {
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+        },
         "peers": contenders.versions(),
     }
 

@@ -1,11 +1,13 @@
-"""`python -m benchmarks.bloom`: what a site's Bloom filter costs, and how often it is wrong, on a Valkey of its own.
+"""`python -m benchmarks.bloom`: what a site's Bloom filter costs, and how often it is wrong, on a
+Valkey of its own.
 
-With `--url` on another server, such as one with a Bloom module; the filter is deleted again. What else that server does is
-counted as Redis's time.
+With `--url` on another server, such as one with a Bloom module; the filter is deleted again. What
+else that server does is counted as Redis's time.
 
-Finished URLs are added, to one generation or to several, as if half of the time that they are remembered had passed before
-each; then URLs that were never added are asked for, and some that were. With three generations two are full at the end and
-the first is forgotten: the most that a filter is ever wrong. The arithmetic's figures stand beside what was measured.
+Finished URLs are added, to one generation or to several, as if half of the time that they are
+remembered had passed before each; then URLs that were never added are asked for, and some that
+were. With three generations two are full at the end and the first is forgotten: the most that a
+filter is ever wrong. The arithmetic's figures stand beside what was measured.
 """
 
 from __future__ import annotations
@@ -26,13 +28,14 @@ from uuid import UUID, uuid4
 
 import redis
 
-from scraper import embedded
+from scraper.dedup.bloom import Filter, Filters
+from scraper.embedded import servers
 from scraper.settings import Settings
-from scraper.stores.bloom import Filter, Filters
 
 LIFE_S = 7 * 86_400.0
 GROUP = 200
-NO_SITE = 0  # sites are numbered from 1
+# sites are numbered from 1
+NO_SITE = 0
 SURE = 1.96  # 95 %
 
 
@@ -66,10 +69,18 @@ class Figures:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.bloom", description=__doc__)
     parser.add_argument("--urls", type=int, default=10_000_000, metavar="N", help="added in all")
-    parser.add_argument("--ask", type=int, default=2_000_000, metavar="N", help="new ones asked for")
-    parser.add_argument("--generations", type=int, choices=(1, 2, 3), default=1, help="into which they are added")
-    parser.add_argument("--capacity", type=int, metavar="N", help="that the filter is made for (default: --urls)")
-    parser.add_argument("--url", metavar="URL", help="of a Redis or Valkey to measure in place of one of its own")
+    parser.add_argument(
+        "--ask", type=int, default=2_000_000, metavar="N", help="new ones asked for"
+    )
+    parser.add_argument(
+        "--generations", type=int, choices=(1, 2, 3), default=1, help="into which they are added"
+    )
+    parser.add_argument(
+        "--capacity", type=int, metavar="N", help="that the filter is made for (default: --urls)"
+    )
+    parser.add_argument(
+        "--url", metavar="URL", help="of a Redis or Valkey to measure in place of one of its own"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there as well")
     args = parser.parse_args()
     with _server(args.url) as url, redis.Redis.from_url(url, socket_timeout=120) as client:
@@ -87,10 +98,10 @@ def _server(url: str | None) -> Iterator[str]:
     home = Path(tempfile.mkdtemp(prefix="scraper-bloom-"))
     settings = Settings(home=home)
     try:
-        embedded.up(settings)
+        servers.up(settings)
         yield settings.valkey_url
     finally:
-        embedded.down(settings)
+        servers.down(settings)
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -113,7 +124,9 @@ def measure(client: redis.Redis, urls: int, ask: int, generations: int, capacity
     step = max(1, (urls - first) // min(urls, 500_000))
     again = [fingerprint("old", number) for number in range(first, urls, step)]
     clock = Clock(client)
-    found = sum(sum(filters.known(one, again[at : at + GROUP])[0]) for at in range(0, len(again), GROUP))
+    found = sum(
+        sum(filters.known(one, again[at : at + GROUP])[0]) for at in range(0, len(again), GROUP)
+    )
     known = clock.a_url(len(again))
     state = filters.state(one)
     filters.forget(NO_SITE)
@@ -149,7 +162,10 @@ class Clock:
         return float(found["used_cpu_user"]) + float(found["used_cpu_sys"])
 
     def a_url(self, urls: int) -> Cost:
-        return Cost((self._cpu() - self._redis) / urls * 1e6, (time.process_time() - self._mine) / urls * 1e6)
+        return Cost(
+            (self._cpu() - self._redis) / urls * 1e6,
+            (time.process_time() - self._mine) / urls * 1e6,
+        )
 
 
 def fingerprint(sort: str, number: int) -> UUID:
@@ -183,7 +199,9 @@ def told(figures: Figures) -> str:
         ("ask for a new one", figures.unknown),
         ("ask for a known one", figures.known),
     ):
-        lines.append(f"{name:<22} Redis {cost.redis_us:5.2f} us, client {cost.client_us:5.2f} us a URL")
+        lines.append(
+            f"{name:<22} Redis {cost.redis_us:5.2f} us, client {cost.client_us:5.2f} us a URL"
+        )
     return "\n".join(lines)
 
 

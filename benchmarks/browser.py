@@ -1,10 +1,12 @@
-"""What a page costs in a browser: CPU of the worker's loop, of Chromium and Playwright's driver, and memory.
+"""What a page costs in a browser: CPU of the worker's loop, of Chromium and Playwright's driver,
+and memory.
 
     python -m benchmarks.browser [--pages 40] [--at-once 4]
 
-Product pages of the tests' JavaScript shop (two requests each, on loopback), each in a context of its own, and the same with
-an identity whose contexts are used again. Children's CPU is what the system counts for them once they have ended, so the
-start of a browser is taken off: that of a run with one page.
+Product pages of the tests' JavaScript shop (two requests each, on loopback), each in a context of
+its own, and the same with an identity whose contexts are used again. Children's CPU is what the
+system counts for them once they have ended, so the start of a browser is taken off: that of a run
+with one page.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ import resource
 import time
 from dataclasses import replace
 
-from scraper.fetch import chromium
-from scraper.fetch.browser import Browsers
+from scraper.browser import chromium
+from scraper.browser.pool import Browsers
 from scraper.settings import Settings
 from tests.integration.test_fetch import POLICY
 from tests.js_shop import JsShop
@@ -58,7 +60,9 @@ async def run(shop: JsShop, pages: int, at_once: int, *, keep: bool) -> tuple[fl
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pages", type=int, default=40)
     parser.add_argument("--at-once", type=int, default=4)
     given = parser.parse_args()

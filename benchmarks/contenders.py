@@ -1,7 +1,8 @@
-"""The peers: how each is started in its own environment, watched until its crawl is over, and checked.
+"""The peers: how each is started in its own environment, watched until its crawl is over, and
+checked.
 
-A peer leads a process group of its own. It says `ready` when all is imported, and is measured from our answer until it
-ends, or, for one that never ends by itself, until the last row is there.
+A peer leads a process group of its own. It says `ready` when all is imported, and is measured from
+our answer until it ends, or, for one that never ends by itself, until the last row is there.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from benchmarks.cost import PeakMemory, cpu_s, pin
 from benchmarks.definition import FIELDS
 from benchmarks.results import Run
 from benchmarks.rig import Rig
-from scraper.commands import fleet
+from scraper.runtime import fleet
 
 FOLDER = Path(__file__).with_name("peers")
 PYTHON = FOLDER / ".venv" / "bin" / "python"
-STALLED_S = 20.0  # no page asked for, and no end
-LOOK_S = 2.0  # at the shop, for a peer that ends by itself
+# no page asked for, and no end
+STALLED_S = 20.0
+# at the shop, for a peer that ends by itself
+LOOK_S = 2.0
 POLL_S = 0.05
 
 TABLE = """
@@ -57,7 +60,12 @@ PEERS = {
         Peer("script", "asyncio script (aiohttp)", ("asyncio_script.py",), "aiohttp"),
         Peer("crawlee-impit", "Crawlee, impit", ("crawlee_crawler.py", "impit"), "crawlee"),
         Peer("crawlee-httpx", "Crawlee, httpx", ("crawlee_crawler.py", "httpx"), "crawlee"),
-        Peer("scrapy-aiohttp", "Scrapy, its aiohttp handler", ("scrapy_spider.py", "--aiohttp"), "scrapy"),
+        Peer(
+            "scrapy-aiohttp",
+            "Scrapy, its aiohttp handler",
+            ("scrapy_spider.py", "--aiohttp"),
+            "scrapy",
+        ),
         Peer("scrapy", "Scrapy", ("scrapy_spider.py",), "scrapy"),
         Peer("scrapy-redis", "scrapy-redis", ("scrapy_redis_spider.py",), "scrapy_redis"),
         Peer("celery", "Celery, a task a page", ("celery_naive.py",), "celery", ends=False),
@@ -70,7 +78,8 @@ class NoResult(Exception):
 
 
 def python_of(peer: Peer) -> Path | None:
-    """The Python that can run a peer: its own environment's, or ours where that has all it needs. None: neither."""
+    """The Python that can run a peer: its own environment's, or ours where that has all it needs.
+    None: neither."""
     for python in (PYTHON, Path(sys.executable)):
         if python.exists():
             check = [str(python), "-c", f"import {peer.needs}, parsel, psycopg"]
@@ -81,10 +90,23 @@ def python_of(peer: Peer) -> Path | None:
 
 def versions() -> dict[str, str]:
     """Of the distributions that the peers are made of, where they are installed."""
-    names = ("aiohttp", "celery", "crawlee", "httpx", "impit", "lxml", "parsel", "psycopg", "scrapy", "scrapy-redis")
+    names = (
+        "aiohttp",
+        "celery",
+        "crawlee",
+        "httpx",
+        "impit",
+        "lxml",
+        "parsel",
+        "psycopg",
+        "scrapy",
+        "scrapy-redis",
+    )
     lines = f"from importlib.metadata import version\nfor n in {names!r}:\n  print(n, version(n))"
     python = PYTHON if PYTHON.exists() else Path(sys.executable)
-    said = subprocess.run([str(python), "-c", lines], capture_output=True, text=True, check=False).stdout
+    said = subprocess.run(
+        [str(python), "-c", lines], capture_output=True, text=True, check=False
+    ).stdout
     return dict(line.split() for line in said.splitlines())
 
 
@@ -93,7 +115,9 @@ def crawl(rig: Rig, peer: Peer) -> Run:
     load = os.getloadavg()[0]
     python = python_of(peer)
     if python is None:
-        return Run(problem=f"not installed (no {peer.needs} in {FOLDER.name}/.venv)", load_before=load)
+        return Run(
+            problem=f"not installed (no {peer.needs} in {FOLDER.name}/.venv)", load_before=load
+        )
     table = "peer_" + peer.name.replace("-", "_")
     rig.fresh()
     with rig.admin() as connection:
@@ -169,7 +193,8 @@ def _measured(rig: Rig, peer: Peer, process: subprocess.Popen[str], table: str, 
 
 
 def _until_over(rig: Rig, peer: Peer, process: subprocess.Popen[str], table: str) -> float:
-    """Waits for the crawl's end; CPU seconds of the whole group by then, as the kernel accounts for it."""
+    """Waits for the crawl's end; CPU seconds of the whole group by then, as the kernel accounts for
+    it."""
     served, moved, looked = -1, time.monotonic(), 0.0
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -186,7 +211,8 @@ def _until_over(rig: Rig, peer: Peer, process: subprocess.Popen[str], table: str
                 served, moved = now, looked
             elif looked - moved > STALLED_S:
                 if not peer.ends:
-                    return cpu_s(process.pid)  # the missing rows are the problem
+                    # the missing rows are the problem
+                    return cpu_s(process.pid)
                 raise NoResult(f"no request for {STALLED_S:.0f} s, after {now:,}")
         time.sleep(POLL_S)
 

@@ -13,7 +13,8 @@ SAMPLE_S = 0.25
 
 
 def cpu_s(pid: int) -> float:
-    """User and system time so far of a process and its descendants, all threads, the ended ones included."""
+    """User and system time so far of a process and its descendants, all threads, the ended ones
+    included."""
     total = 0.0
     for process in family(pid):
         try:
@@ -38,15 +39,17 @@ def cores() -> list[int]:
 
 
 def pin(pid: int, chosen: Set[int]) -> None:
-    """Keeps a process, its threads and whatever it starts later on these cores, where the system allows it."""
+    """Keeps a process, its threads and whatever it starts later on these cores, where the system
+    allows it."""
     if hasattr(os, "sched_setaffinity"):
         for thread in psutil.Process(pid).threads():
             os.sched_setaffinity(thread.id, chosen)
 
 
 class PeakMemory:
-    """The largest sum, over some processes and their descendants, of memory held: shared pages count once in all (PSS),
-    where the system tells, else once a process (RSS). Sampled four times a second."""
+    """The largest sum, over some processes and their descendants, of memory held: shared pages
+    count once in all (PSS), where the system tells, else once a process (RSS). Sampled four times a
+    second."""
 
     def __init__(self, pids: Iterable[int]) -> None:
         self.bytes = 0
@@ -58,13 +61,20 @@ class PeakMemory:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._ended.set()
         self._thread.join()
 
     def _run(self) -> None:
         while True:
-            self.bytes = max(self.bytes, sum(_held(process) for pid in self._pids for process in family(pid)))
+            self.bytes = max(
+                self.bytes, sum(_held(process) for pid in self._pids for process in family(pid))
+            )
             if self._ended.wait(SAMPLE_S):
                 return
 

@@ -1,4 +1,5 @@
-"""What every contender crawls for: the sample shop's eight fields, ours as a site definition, with no pace to wait for."""
+"""What every contender crawls for: the sample shop's eight fields, ours as a site definition, with
+no pace to wait for."""
 
 FIELDS = ("name", "price", "brand", "sku", "stock", "available", "category", "description")
 

@@ -1,4 +1,5 @@
-"""EXPLAIN (ANALYZE, BUFFERS) of every statement that an engine runs, with its real parameters, right before it runs."""
+"""EXPLAIN (ANALYZE, BUFFERS) of every statement that an engine runs, with its real parameters,
+right before it runs."""
 
 from __future__ import annotations
 
@@ -24,10 +25,13 @@ class Plan:
 
 @contextmanager
 def statements(engine: sa.Engine) -> Iterator[dict[str, Plan]]:
-    """Plans by statement, as they are found. Each is run twice: once explained and undone, then for good."""
+    """Plans by statement, as they are found. Each is run twice: once explained and undone, then for
+    good."""
     found: dict[str, Plan] = {}
 
-    def explain(connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool) -> None:
+    def explain(
+        connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, _many: bool
+    ) -> None:
         if not EXPLAINABLE.match(statement):
             return
         with connection.connection.cursor() as cursor:
@@ -35,7 +39,11 @@ def statements(engine: sa.Engine) -> Iterator[dict[str, Plan]]:
             cursor.execute("EXPLAIN (ANALYZE, BUFFERS) " + statement, parameters)
             lines = [row[0] for row in cursor.fetchall()]
             cursor.execute("ROLLBACK TO SAVEPOINT explained")
-        took = next(float(line.split(":")[1].split()[0]) for line in lines if line.startswith("Execution Time"))
+        took = next(
+            float(line.split(":")[1].split()[0])
+            for line in lines
+            if line.startswith("Execution Time")
+        )
         if statement not in found or took > found[statement].ms:
             found[statement] = Plan(statement.strip(), "\n".join(lines), took)
 
@@ -49,4 +57,9 @@ def statements(engine: sa.Engine) -> Iterator[dict[str, Plan]]:
 def text(found: dict[str, Plan]) -> str:
     """The slowest first."""
     plans = sorted(found.values(), key=lambda plan: -plan.ms)
-    return "\n\n".join(f"{'=' * 40} {plan.ms:.1f} ms\n{plan.statement}\n\n{plan.plan}" for plan in plans) + "\n"
+    return (
+        "\n\n".join(
+            f"{'=' * 40} {plan.ms:.1f} ms\n{plan.statement}\n\n{plan.plan}" for plan in plans
+        )
+        + "\n"
+    )

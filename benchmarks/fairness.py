@@ -1,8 +1,10 @@
-"""What a hanging host costs the others: `python -m benchmarks.fairness`. A whole fleet, crawling 200 small shops.
+"""What a hanging host costs the others: `python -m benchmarks.fairness`. A whole fleet, crawling
+200 small shops.
 
-Each shop is a host of its own (a port of this machine), asked twice a second at the most; an answer takes 50 ms, but one
-shop takes the request and never answers. One worker process. Counted in the shops' own log, in a window in the middle of the
-crawls: the requests that the other 199 got, with that shop and without it, in turns.
+Each shop is a host of its own (a port of this machine), asked twice a second at the most; an answer
+takes 50 ms, but one shop takes the request and never answers. One worker process. Counted in the
+shops' own log, in a window in the middle of the crawls: the requests that the other 199 got, with
+that shop and without it, in turns.
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ from benchmarks.many_shops import Shops, apart, crawling
 
 HOSTS = 200
 RATE_PER_S = 2
-FROM_S, TO_S = 6.0, 24.0  # after the first request: all are under way, none is done
+# after the first request: all are under way, none is done
+FROM_S, TO_S = 6.0, 24.0
 SHOPS = Shops(HOSTS, products=60, latency_s=0.05)
 
 
 @dataclass(frozen=True)
 class Run:
-    """`others_per_s`: requests a second that all but the first host got in the window; `kept`: that as a part of what their
-    rate allows. `first`: what the first one got."""
+    """`others_per_s`: requests a second that all but the first host got in the window; `kept`: that
+    as a part of what their rate allows. `first`: what the first one got."""
 
     hanging: bool
     others_per_s: float
@@ -41,9 +44,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     args = parser.parse_args()
     runs = apart(_run, [False, True] * args.rounds)
-    without, with_one = (median(run.others_per_s for run in runs if run.hanging is each) for each in (False, True))
+    without, with_one = (
+        median(run.others_per_s for run in runs if run.hanging is each) for each in (False, True)
+    )
     if args.json:
-        print(json.dumps({"ratio": with_one / without, "runs": [asdict(run) for run in runs]}, indent=2))
+        print(
+            json.dumps(
+                {"ratio": with_one / without, "runs": [asdict(run) for run in runs]}, indent=2
+            )
+        )
         return
     for run in runs:
         print(
@@ -70,7 +79,12 @@ def _run(hanging: bool) -> Run:
     seen = [host for at, host in log if FROM_S <= at - began < TO_S]
     others = sum(1 for host in seen if host != 0) / (TO_S - FROM_S)
     return Run(
-        hanging, others, others / RATE_PER_S / (HOSTS - 1), len(seen) - round(others * (TO_S - FROM_S)), spent, load
+        hanging,
+        others,
+        others / RATE_PER_S / (HOSTS - 1),
+        len(seen) - round(others * (TO_S - FROM_S)),
+        spent,
+        load,
     )
 
 

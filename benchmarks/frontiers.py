@@ -1,8 +1,9 @@
-"""Frontiers of any size, inserted in bulk: sites, crawls, pages and products as years of crawls would have left them.
+"""Frontiers of any size, inserted in bulk: sites, crawls, pages and products as years of crawls
+would have left them.
 
-Every site has the same share of the pages: one in 25 a listing, the others products, on two hosts. The present crawl goes
-through most sites in the order of their listings, as the crawls before did, and has just begun. So of a hundred of their
-pages, in that order
+Every site has the same share of the pages: one in 25 a listing, the others products, on two hosts.
+The present crawl goes through most sites in the order of their listings, as the crawls before did,
+and has just begun. So of a hundred of their pages, in that order
 
     the first 10 are settled by the present crawl
     the next 20 have been found by it: listings are settled, products are due
@@ -21,21 +22,22 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.domain import Kind
-from scraper.policy.routing import page_priority
+from scraper.frontier import crawls, sites
+from scraper.rules.routing import page_priority
 from scraper.sites.definition import Site
-from scraper.stores import crawls, sites
 
 SITES = 50
 READ_WHOLE = 5  # of them
 PRODUCTS_A_LISTING = 24
-UNLIMITED_EVERY = 5  # sites: one without a rate, the others with RATE
+# sites: one without a rate, the others with RATE
+UNLIMITED_EVERY = 5
 RATE = "10/s"
 QUEUE = "datacenter"
 PRIORITY = 5
 
-# As `url_of` says it. Ids, rows and the times since which pages are due follow the order in which a crawl finds the pages;
-# what one listing links to is found at one time.
-# The last columns are what a page of its place holds: the crawl before has left one of a hundred products gone or dead.
+# As `url_of` says it. Ids, rows and the times since which pages are due follow the order in which a
+# crawl finds the pages; what one listing links to is found at one time. The last columns are what a
+# page of its place holds: the crawl before has left one of a hundred products gone or dead.
 PAGES = sa.text(f"""
 INSERT INTO pages (id, site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, status, attempts,
                    content_hash, last_outcome, http_status, discovered_at, fetched_at, settled_at, not_before)
@@ -119,7 +121,8 @@ class Filled:
         return (number for number in self._unreached() if number % (PRODUCTS_A_LISTING + 1) == 0)
 
     def unreached(self) -> Iterator[int]:
-        """Numbers of the products that its present crawl has yet to reach, and that were good before."""
+        """Numbers of the products that its present crawl has yet to reach, and that were good
+        before."""
         return (n for n in self._unreached() if n % (PRODUCTS_A_LISTING + 1) != 0 and n % 100 != 99)
 
     def _unreached(self) -> range:
@@ -134,8 +137,8 @@ def site(name: str, rate: str) -> Site:
 
 
 def fill(engine: sa.Engine, pages: int) -> Iterator[int]:
-    """Inserts the sites one after the other, then analyses. `pages` in all, the same number of each site. Yields how many
-    sites are there."""
+    """Inserts the sites one after the other, then analyses. `pages` in all, the same number of each
+    site. Yields how many sites are there."""
     for place in range(SITES):
         _fill_site(engine, place, pages // SITES)
         yield place + 1
@@ -148,11 +151,14 @@ def _fill_site(engine: sa.Engine, place: int, pages: int) -> None:
     definition = site(f"shop{place:02}", "unlimited" if place % UNLIMITED_EVERY == 0 else RATE)
     whole = place >= SITES - READ_WHOLE
     with engine.begin() as connection:
-        connection.execute(sa.text("SET LOCAL session_replication_role = replica"))  # no look at each foreign key
+        # no look at each foreign key
+        connection.execute(sa.text("SET LOCAL session_replication_role = replica"))
         sites.sync(connection, [definition])
         found = sites.find(connection, definition.name)
         assert found is not None
-        before, present = (_open(connection, found[0], definition, ended=ended) for ended in (True, False))
+        before, present = (
+            _open(connection, found[0], definition, ended=ended) for ended in (True, False)
+        )
         values = {
             "first_id": place * pages + 1,
             "site": found[0],
@@ -170,7 +176,11 @@ def _fill_site(engine: sa.Engine, place: int, pages: int) -> None:
         connection.execute(PRODUCTS, {"site": found[0]})
         for crawl_id in (before, present):
             connection.execute(COUNTERS, {"site": found[0], "crawl": crawl_id})
-        connection.execute(sa.text("SELECT setval(pg_get_serial_sequence('pages', 'id'), (SELECT max(id) FROM pages))"))
+        connection.execute(
+            sa.text(
+                "SELECT setval(pg_get_serial_sequence('pages', 'id'), (SELECT max(id) FROM pages))"
+            )
+        )
 
 
 def filled(engine: sa.Engine, pages: int) -> list[Filled]:
@@ -179,7 +189,10 @@ def filled(engine: sa.Engine, pages: int) -> list[Filled]:
     with engine.connect() as connection:
         rows = connection.execute(sa.text(query + " ORDER BY s.name")).all()
     whole = len(rows) - READ_WHOLE
-    return [Filled(row.id, row.name, row.crawl, pages // SITES, place >= whole) for place, row in enumerate(rows)]
+    return [
+        Filled(row.id, row.name, row.crawl, pages // SITES, place >= whole)
+        for place, row in enumerate(rows)
+    ]
 
 
 def _open(connection: sa.Connection, site_id: int, definition: Site, *, ended: bool) -> int:

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import redis.asyncio as aredis
 
-from scraper import embedded
-from scraper.fetch.gates import Gates
-from scraper.policy.budget import Budget
+from scraper.embedded import servers
+from scraper.politeness.fleet_limiter import Throttle
+from scraper.politeness.host_limiters import Gates
+from scraper.rules.budget import Budget
 from scraper.settings import Settings
-from scraper.stores.throttle import Throttle
 
 PAGES = 50_000
 LANES = 64
@@ -51,16 +51,18 @@ def main() -> None:
         os.environ.pop(name, None)
     with tempfile.TemporaryDirectory(prefix="scraper-bench-") as home:
         settings = Settings(home=Path(home))
-        embedded.up(settings)
+        servers.up(settings)
         try:
             for name, budget, pages in (
                 ("no rate", Budget(0.0, LANES), PAGES),
                 ("5,000 a second", Budget(0.0002, LANES), PAGES // 10),
             ):
-                cpu_s = min(asyncio.run(crawl(settings.valkey_url, budget, pages)) for _ in range(3))
+                cpu_s = min(
+                    asyncio.run(crawl(settings.valkey_url, budget, pages)) for _ in range(3)
+                )
                 print(f"{name:<20}{1e6 * cpu_s:>8.1f} us a page")
         finally:
-            embedded.down(settings)
+            servers.down(settings)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,24 @@
-"""Does a page cost the same in a large frontier? And does one site that is crawled again and again leave bloat?
+"""Does a page cost the same in a large frontier? And does one site that is crawled again and again
+leave bloat?
 
     python -m benchmarks.growth                                      frontiers of 10,000, 1 M and 5 M pages: 10 minutes, 10 GB
     python -m benchmarks.growth --pages 10000,100000 --rounds 3      smaller, in a minute
     python -m benchmarks.growth --recrawls 10 --site 50000           the same site ten times over
 
-On an embedded PostgreSQL and Valkey of its own, in the system's folder for temporary files ($TMPDIR), removed at the end.
-Pages are inserted in bulk, as a crawl in its first third leaves them (see `benchmarks/frontiers.py`); from then on it is the
-crawler's own code that works on them (see `benchmarks/steps.py`), by turns on each size, so that what else the machine does
-meets all of them. Progress goes to stderr, the table to stdout.
+On an embedded PostgreSQL and Valkey of its own, in the system's folder for temporary files
+($TMPDIR), removed at the end. Pages are inserted in bulk, as a crawl in its first third leaves them
+(see `benchmarks/frontiers.py`); from then on it is the crawler's own code that works on them (see
+`benchmarks/steps.py`), by turns on each size, so that what else the machine does meets all of them.
+Progress goes to stderr, the table to stdout.
 
-First a fiftieth of each frontier is crawled unmeasured. Where a page's entry is in the unique index its hash says, and who is
-the first to write to a block after a checkpoint writes the whole block into the log: in a small frontier that is over after
-some hundred pages, in one of 5 M after 100,000, which are a few minutes of the quarter of an hour between two checkpoints.
+First a fiftieth of each frontier is crawled unmeasured. Where a page's entry is in the unique index
+its hash says, and who is the first to write to a block after a checkpoint writes the whole block
+into the log: in a small frontier that is over after some hundred pages, in one of 5 M after
+100,000, which are a few minutes of the quarter of an hour between two checkpoints.
 
-PostgreSQL gets the `shared_buffers` that docs/capacity.md advises, a quarter of the memory, but no more than 4 GB. With less
-than the unique index of `pages` takes, 54 bytes a page, a block has to be read and another evicted for each page that is
-leased: `--buffers 160MB` shows what that costs.
+PostgreSQL gets the `shared_buffers` that docs/capacity.md advises, a quarter of the memory, but no
+more than 4 GB. With less than the unique index of `pages` takes, 54 bytes a page, a block has to be
+read and another evicted for each page that is leased: `--buffers 160MB` shows what that costs.
 """
 
 from __future__ import annotations
@@ -42,20 +45,24 @@ from benchmarks.growth_table import Size
 from benchmarks.rig import servers
 from benchmarks.sizes import sizes_of, wal_bytes
 from benchmarks.steps import Crawler, Meter, daily, new_page, new_product
-from scraper import embedded, logs, migrations
 from scraper.domain import Kind, LeasedPage
+from scraper.embedded import servers as embedded
+from scraper.frontier import crawls
+from scraper.frontier import pages as frontier
+from scraper.frontier.crawls import CountsByCrawl
+from scraper.frontier.pages import NewPage, Room
+from scraper.infra import logs, migrations
+from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier
-from scraper.stores.crawls import CountsByCrawl
-from scraper.stores.database import make_engine
-from scraper.stores.frontier import NewPage, Room
-from scraper.stores.products import NewProduct
+from scraper.settle.products import NewProduct
 
-SHARE = 0.5  # of the smallest frontier's pages that all rounds together settle
+# of the smallest frontier's pages that all rounds together settle
+SHARE = 0.5
 SMALLEST = 10_000
 ROUND_PAGES = 1000  # at the most
 MOST_BUFFERS_MB = 4096
-WARM = 50  # one of so many pages of each frontier is crawled before anything is measured
+# one of so many pages of each frontier is crawled before anything is measured
+WARM = 50
 EMPTY_ROOM = 100_000_000
 
 
@@ -76,15 +83,16 @@ class Frontier:
         self.wal = 0
 
     def round(self, pages: int) -> None:
-        """So many pages are found, leased and settled: a listing and its products, of one site after the other."""
+        """So many pages are found, leased and settled: a listing and its products, of one site
+        after the other."""
         began = wal_bytes(self.crawler.engine)
         self._discover(max(1, pages // (PRODUCTS_A_LISTING + 1)))
         self.crawler.crawl(self._answer, pages)
         self.wal += wal_bytes(self.crawler.engine) - began
 
     def warm(self, pages: int) -> None:
-        """Crawls some of it first, so many pages at a time: until statements are prepared, and most blocks of the indexes
-        that every page writes to have been written since the checkpoint."""
+        """Crawls some of it first, so many pages at a time: until statements are prepared, and most
+        blocks of the indexes that every page writes to have been written since the checkpoint."""
         left = self.pages // WARM
         while left > 0:
             self.round(min(left, pages))
@@ -102,7 +110,9 @@ class Frontier:
             site = self.active[self._turn % len(self.active)]
             self._turn += 1
             found.append(_page_of(site, Kind.LISTING, next(self._listings[site.site_id])))
-        rooms = [Room(crawl_id, EMPTY_ROOM, EMPTY_ROOM) for crawl_id in {page.crawl_id for page in found}]
+        rooms = [
+            Room(crawl_id, EMPTY_ROOM, EMPTY_ROOM) for crawl_id in {page.crawl_id for page in found}
+        ]
         with self.crawler.timed("discover"), self.crawler.engine.begin() as connection:
             counts = CountsByCrawl()
             for change in frontier.add(connection, found, rooms).pages:
@@ -114,7 +124,9 @@ class Frontier:
         if page.kind is Kind.PRODUCT:
             return (), new_product(site.site_id, page)
         numbers = self._unreached[site.site_id]
-        return [_page_of(site, Kind.PRODUCT, number) for number in islice(numbers, PRODUCTS_A_LISTING)], None
+        return [
+            _page_of(site, Kind.PRODUCT, number) for number in islice(numbers, PRODUCTS_A_LISTING)
+        ], None
 
 
 def _page_of(site: Filled, kind: Kind, number: int) -> NewPage:
@@ -123,8 +135,8 @@ def _page_of(site: Filled, kind: Kind, number: int) -> NewPage:
 
 
 def _database(config: Settings, pages: int, *, kept: bool) -> str:
-    """The name of a database with a frontier of this size: filled now, or, where the folder is kept, a copy of the one that
-    was filled first."""
+    """The name of a database with a frontier of this size: filled now, or, where the folder is
+    kept, a copy of the one that was filled first."""
     filled, copy = f"filled_{pages}", f"copy_{pages}"
     with psycopg.connect(_plain(config.postgres_url), autocommit=True) as connection:
         query = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = %s)"
@@ -165,7 +177,9 @@ def _advised() -> str:
     return f"{min(MOST_BUFFERS_MB, psutil.virtual_memory().total // 4 // 2**20)}MB"
 
 
-def measure(config: Settings, sizes: Sequence[int], rounds: int, plans: Path | None, *, kept: bool) -> list[Size]:
+def measure(
+    config: Settings, sizes: Sequence[int], rounds: int, plans: Path | None, *, kept: bool
+) -> list[Size]:
     """Fills every frontier, then works on them in turn."""
     with ExitStack() as stack:
         places = []
@@ -177,25 +191,36 @@ def measure(config: Settings, sizes: Sequence[int], rounds: int, plans: Path | N
         each = min(ROUND_PAGES, int(min(sizes) * SHARE) // rounds)
         for place in places:
             place.warm(each)
-            say(f"{place.pages:,} pages: crawled so far that its indexes have been written since the checkpoint")
+            say(
+                f"{place.pages:,} pages: crawled so far that its indexes have been written since the checkpoint"
+            )
         for round_ in range(rounds):
             for turn in range(len(places)):
                 places[(turn + round_) % len(places)].round(each)
-            say(f"round {round_ + 1} of {rounds}: {each:,} pages of each, load {os.getloadavg()[0]:.1f}")
+            say(
+                f"round {round_ + 1} of {rounds}: {each:,} pages of each, load {os.getloadavg()[0]:.1f}"
+            )
         if plans:
             with explained.statements(places[-1].crawler.engine) as found:
                 places[-1].round(each // 5)
                 places[-1].finish(0)
             plans.write_text(explained.text(found))
             say(f"plans of {len(found)} statements at {places[-1].pages:,} pages: {plans}")
-        for place in places:  # plans made, caches as warm as they get
+        # plans made, caches as warm as they get
+        for place in places:
             place.finish(0)
             place.crawler.meter.walls.pop("finish")
         for number in range(1, frontiers.READ_WHOLE):
             for place in places:
                 place.finish(number)
         return [
-            Size(place.pages, place.pages // frontiers.SITES, place.crawler.meter, inserted[place.pages], place.wal)
+            Size(
+                place.pages,
+                place.pages // frontiers.SITES,
+                place.crawler.meter,
+                inserted[place.pages],
+                place.wal,
+            )
             for place in places
         ]
 
@@ -206,24 +231,45 @@ def _plain(url: str) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.growth", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.growth",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--pages", default="10000,1000000,5000000", metavar="N,N", help="sizes (default: 10000,1000000,5000000)"
+        "--pages",
+        default="10000,1000000,5000000",
+        metavar="N,N",
+        help="sizes (default: 10000,1000000,5000000)",
     )
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="turns of each size (default: 5)")
     parser.add_argument(
-        "--buffers", default=_advised(), metavar="MB", help="PostgreSQL's shared_buffers (default: %(default)s)"
+        "--rounds", type=int, default=5, metavar="N", help="turns of each size (default: 5)"
     )
-    parser.add_argument("--recrawls", type=int, metavar="N", help="instead: one site, crawled so often")
-    parser.add_argument("--site", type=int, default=50_000, metavar="N", help="with --recrawls: its pages")
+    parser.add_argument(
+        "--buffers",
+        default=_advised(),
+        metavar="MB",
+        help="PostgreSQL's shared_buffers (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--recrawls", type=int, metavar="N", help="instead: one site, crawled so often"
+    )
+    parser.add_argument(
+        "--site", type=int, default=50_000, metavar="N", help="with --recrawls: its pages"
+    )
     parser.add_argument(
         "--conditional",
         action="store_true",
         help="with --recrawls: pages have validators, and answer 304 unless changed",
     )
-    parser.add_argument("--home", type=Path, metavar="FOLDER", help="keep the inserted frontiers there for other runs")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was measured there as well")
+    parser.add_argument(
+        "--home",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the inserted frontiers there for other runs",
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write what was measured there as well"
+    )
     parser.add_argument("--explain", type=Path, metavar="FILE", help="EXPLAIN (ANALYZE, BUFFERS) of each statement"
                         " in the largest frontier")  # fmt: skip
     args = parser.parse_args()
@@ -240,23 +286,33 @@ def _arguments() -> argparse.Namespace:
 
 def _run(args: argparse.Namespace) -> None:
     about: dict[str, Any] = {
-        "machine": {"system": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()},
+        "machine": {
+            "system": platform.platform(),
+            "python": platform.python_version(),
+            "cores": os.cpu_count(),
+        },
         "load_before": os.getloadavg()[0],
         "shared_buffers": args.buffers,
     }
     with servers(args.home) as config, daily():
         logs.configure(config)
         if args.recrawls:
-            found = recrawls.measure(config, args.site, args.recrawls, say, conditional=args.conditional)
+            found = recrawls.measure(
+                config, args.site, args.recrawls, say, conditional=args.conditional
+            )
             print(recrawls.table(found))
             about["recrawls"] = recrawls.as_json(found)
         else:
             _with_buffers(config, args.buffers)
-            sizes = measure(config, args.sizes, args.rounds, args.explain, kept=args.home is not None)
+            sizes = measure(
+                config, args.sizes, args.rounds, args.explain, kept=args.home is not None
+            )
             print(growth_table.table(sizes))
             about["sizes"] = [growth_table.as_json(size) for size in sizes]
     if args.json:
-        args.json.write_text(json.dumps(about | {"load_after": os.getloadavg()[0]}, indent=2) + "\n")
+        args.json.write_text(
+            json.dumps(about | {"load_after": os.getloadavg()[0]}, indent=2) + "\n"
+        )
 
 
 def main() -> None:

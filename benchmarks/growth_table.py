@@ -10,14 +10,17 @@ from typing import Any
 from benchmarks.sizes import TableSize
 from benchmarks.steps import Meter
 
-FLAT = 1.3  # a ratio up to which a cost counts as the same
+# a ratio up to which a cost counts as the same
+FLAT = 1.3
 STEPS = ("dispatch", "claim", "settle", "reap")
-PAGE_STEPS = ("discover", "dispatch", "claim", "settle", "reap")  # what a page pays for; sending is the broker's
+# what a page pays for; sending is the broker's
+PAGE_STEPS = ("discover", "dispatch", "claim", "settle", "reap")
 
 
 @dataclass(frozen=True)
 class Size:
-    """One frontier: its pages, those of a site, what its rounds took, its tables as inserted, and the WAL of all rounds."""
+    """One frontier: its pages, those of a site, what its rounds took, its tables as inserted, and
+    the WAL of all rounds."""
 
     pages: int
     site_pages: int
@@ -49,7 +52,8 @@ def quantile(values: Sequence[float], share: float) -> float:
     return sorted(values)[max(0, min(len(values) - 1, round(share * len(values)) - 1))]
 
 
-Row = tuple[str, str, Callable[[Size], float], bool]  # what, unit, its value, whether it is to be flat
+# what, unit, its value, whether it is to be flat
+Row = tuple[str, str, Callable[[Size], float], bool]
 
 ROWS: tuple[Row, ...] = (
     *((f"{step}, median", "ms", lambda size, step=step: size.ms(step), True) for step in STEPS),
@@ -84,7 +88,8 @@ def table(sizes: Sequence[Size]) -> str:
             cells += f"{number(value(size)):>12}{f'x{ratio:.2f}':>7}{mark}"
         lines.append(cells.rstrip())
     calls = ", ".join(
-        f"{len(size.meter.walls['dispatch'])} dispatches and {size.meter.pages:,} pages" for size in sizes
+        f"{len(size.meter.walls['dispatch'])} dispatches and {size.meter.pages:,} pages"
+        for size in sizes
     )
     return "\n".join([*lines, f"measured: {calls}"])
 

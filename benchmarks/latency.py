@@ -1,11 +1,13 @@
-"""Work that waits rather than computes: `python -m benchmarks.latency`. Every answer takes 300 ms; one worker, on a core of
-its own; shops, servers and coordinator share the others.
+"""Work that waits rather than computes: `python -m benchmarks.latency`. Every answer takes 300 ms;
+one worker, on a core of its own; shops, servers and coordinator share the others.
 
-paced: 1,000 hosts, each asked once a second at the most. Counted in the shops' own log, in a window in the middle of their
-crawls: how much of that rate they get, and the part of its core that the worker spends on it.
+paced: 1,000 hosts, each asked once a second at the most. Counted in the shops' own log, in a window
+in the middle of their crawls: how much of that rate they get, and the part of its core that the
+worker spends on it.
 
-unlimited: one host without a rate, 1,000 products, 500 requests at once. From when all links are stored until the last
-product is, by PostgreSQL's clock; the first round has a worker that has fetched nothing before.
+unlimited: one host without a rate, 1,000 products, 500 requests at once. From when all links are
+stored until the last product is, by PostgreSQL's clock; the first round has a worker that has
+fetched nothing before.
 """
 
 from __future__ import annotations
@@ -37,13 +39,16 @@ SELECT extract(epoch FROM max(settled_at) FILTER (WHERE kind = 'product')
        count(*) FILTER (WHERE kind = 'product' AND status = 'ok') AS products
   FROM pages WHERE crawl_id = :crawl
 """)
-ENDED = sa.text("SELECT status FROM crawls WHERE id = :crawl AND status NOT IN ('planned', 'running')")
+ENDED = sa.text(
+    "SELECT status FROM crawls WHERE id = :crawl AND status NOT IN ('planned', 'running')"
+)
 
 
 @dataclass(frozen=True)
 class Paced:
-    """`kept`: the part of the rate that the hosts got; `worst`: that the one which got least of it got. `cpu_share`: of
-    one core, the worker's in the window. `ended`: hosts without pages left before the window's end."""
+    """`kept`: the part of the rate that the hosts got; `worst`: that the one which got least of it
+    got. `cpu_share`: of one core, the worker's in the window. `ended`: hosts without pages left
+    before the window's end."""
 
     kept: float
     worst: float
@@ -63,10 +68,14 @@ class Unlimited:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.latency", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.latency",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", choices=("paced", "unlimited"), help="one of the two")
-    parser.add_argument("--rounds", type=int, default=3, help="crawls of the unlimited host (default: 3)")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="crawls of the unlimited host (default: 3)"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     args = parser.parse_args()
     paced = apart(_paced, [None]) if args.only != "unlimited" else []
@@ -82,13 +91,17 @@ def main() -> None:
         )
     for each in unlimited:
         rounds = ", ".join(f"{seconds:.2f} s" for seconds in each.took_s)
-        print(f"unlimited  {PRODUCTS:,} products in {rounds} after their discovery; load {each.load:.1f}")
+        print(
+            f"unlimited  {PRODUCTS:,} products in {rounds} after their discovery; load {each.load:.1f}"
+        )
 
 
 def _paced(_: None) -> Paced:
     with crawling(PACED, own_core=True) as crawl:
         for number in range(SITES):
-            crawl.define(f"shop-{number}", crawl.ports[number::SITES], rate=f"{RATE_PER_S}/s", concurrency=4)
+            crawl.define(
+                f"shop-{number}", crawl.ports[number::SITES], rate=f"{RATE_PER_S}/s", concurrency=4
+            )
         for number in range(SITES):
             crawl.open(f"shop-{number}")
         while len(log := crawl.log()) < 2 * HOSTS or len({host for _, host in log}) < HOSTS:
@@ -105,14 +118,18 @@ def _paced(_: None) -> Paced:
         before_end[host] += at < ended
     most = RATE_PER_S * (ended - began)
     over = sum(1 for requests in before_end if requests > PACED.products)
-    return Paced(sum(seen) / HOSTS / most, min(seen) / most, spent_s / (ended - began), megabytes, over, load)
+    return Paced(
+        sum(seen) / HOSTS / most, min(seen) / most, spent_s / (ended - began), megabytes, over, load
+    )
 
 
 def _unlimited(rounds: int) -> Unlimited:
     with crawling(Shops(rounds, PRODUCTS, LATENCY_S), own_core=True) as crawl:
         took_s = []
         for number in range(rounds):
-            crawl.define(f"shop-{number}", [crawl.ports[number]], rate="unlimited", concurrency=CONCURRENCY)
+            crawl.define(
+                f"shop-{number}", [crawl.ports[number]], rate="unlimited", concurrency=CONCURRENCY
+            )
             took_s.append(_one(crawl, f"shop-{number}"))
             time.sleep(3)
         return Unlimited(took_s, os.getloadavg()[0])

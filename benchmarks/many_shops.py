@@ -1,5 +1,5 @@
-"""Many small shops that answer after a while, in one process, and a fleet that crawls them: what `fairness` and `latency`
-share. Each shop is a host of its own: a port of this machine.
+"""Many small shops that answer after a while, in one process, and a fleet that crawls them: what
+`fairness` and `latency` share. Each shop is a host of its own: a port of this machine.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ import sqlalchemy as sa
 
 from benchmarks.cost import cores, cpu_s, pin
 from benchmarks.rig import NOT_OURS
-from scraper import embedded, migrations, plan, settings
-from scraper.commands import fleet
-from scraper.policy.routing import COORDINATOR
+from scraper import settings
+from scraper.coordinator import plan
+from scraper.embedded import servers as embedded
+from scraper.frontier import sites
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
+from scraper.rules.routing import COORDINATOR
+from scraper.runtime import fleet
 from scraper.sites import loader
-from scraper.stores import sites
-from scraper.stores.database import make_engine
 
 R = TypeVar("R")
 
@@ -49,7 +52,8 @@ product: {{id: {{url: "(\\\\d+/p/\\\\d+)"}}, fields: {{title: {{css: h1, require
 
 @dataclass(frozen=True)
 class Shops:
-    """How many, and what they are like. `hangs`: the number of one that takes requests for products and never answers."""
+    """How many, and what they are like. `hangs`: the number of one that takes requests for products
+    and never answers."""
 
     hosts: int
     products: int
@@ -58,7 +62,8 @@ class Shops:
 
 
 class Crawling:
-    """Made by `crawling()`: the shops, and a coordinator and one worker that wait for something to do."""
+    """Made by `crawling()`: the shops, and a coordinator and one worker that wait for something to
+    do."""
 
     def __init__(self, shops: subprocess.Popen[str], engine: sa.Engine, worker: int) -> None:
         assert shops.stdout is not None and shops.stdin is not None
@@ -74,7 +79,7 @@ class Crawling:
 
     def open(self, name: str) -> int:
         """The id of a crawl that begins now."""
-        from scraper.sending import send
+        from scraper.runtime.send import send
 
         opened = plan.open_now(self.engine, name)
         send(opened.messages)
@@ -100,11 +105,16 @@ class Crawling:
 
 @contextmanager
 def crawling(shops: Shops, *, own_core: bool = False) -> Iterator[Crawling]:
-    """Starts everything and ends it. `own_core`: the worker has one to itself, all the rest share the others."""
+    """Starts everything and ends it. `own_core`: the worker has one to itself, all the rest share
+    the others."""
     with tempfile.TemporaryDirectory(prefix="scraper-bench-") as home, ExitStack() as stack:
         for name in NOT_OURS:
             os.environ.pop(name, None)
-        os.environ |= {"SCRAPER_HOME": home, "SCRAPER_SITES": f"{home}/no-sites", "SCRAPER_LOG_LEVEL": "WARNING"}
+        os.environ |= {
+            "SCRAPER_HOME": home,
+            "SCRAPER_SITES": f"{home}/no-sites",
+            "SCRAPER_LOG_LEVEL": "WARNING",
+        }
         config = settings.load()
         every = cores()
         if own_core:
@@ -116,7 +126,11 @@ def crawling(shops: Shops, *, own_core: bool = False) -> Iterator[Crawling]:
         stack.callback(engine.dispose)
         migrations.upgrade(engine)
         processes = [
-            fleet.start(config, "coordinator", fleet.worker_command([COORDINATOR], name="coordinator", beat=True)),
+            fleet.start(
+                config,
+                "coordinator",
+                fleet.worker_command([COORDINATOR], name="coordinator", beat=True),
+            ),
             fleet.start(config, "worker", fleet.worker_command(["datacenter"], name="worker")),
         ]
         stack.callback(fleet.stop, processes)
@@ -125,7 +139,9 @@ def crawling(shops: Shops, *, own_core: bool = False) -> Iterator[Crawling]:
         give_up_at = time.monotonic() + READY_S
         while not {COORDINATOR, "datacenter"} <= fleet.served_queues():
             if time.monotonic() > give_up_at:
-                raise RuntimeError(fleet.log_path(config, "worker").read_text(errors="replace")[-2000:])
+                raise RuntimeError(
+                    fleet.log_path(config, "worker").read_text(errors="replace")[-2000:]
+                )
             time.sleep(0.2)
         yield Crawling(process, engine, processes[1].pid)
 
@@ -140,7 +156,9 @@ def apart(work: Callable[..., R], cases: Sequence[Any]) -> list[R]:
 @contextmanager
 def _serving(shops: Shops) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "benchmarks.many_shops", json.dumps(asdict(shops))]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
     try:
         yield process
     finally:
@@ -151,7 +169,9 @@ def _serving(shops: Shops) -> Iterator[subprocess.Popen[str]]:
 class _Shop(asyncio.Protocol):
     """One connection. Requests come one at a time, as from any client that does not pipeline them."""
 
-    def __init__(self, number: int, shops: Shops, listing: bytes, log: list[tuple[float, int]]) -> None:
+    def __init__(
+        self, number: int, shops: Shops, listing: bytes, log: list[tuple[float, int]]
+    ) -> None:
         self._number, self._shops, self._listing, self._log = number, shops, listing, log
         self._unread = b""
 
@@ -170,7 +190,9 @@ class _Shop(asyncio.Protocol):
             asyncio.get_running_loop().call_later(self._shops.latency_s, self._answer, body)
 
     def _answer(self, body: bytes) -> None:
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(body)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(
+            body
+        )
         if not self._transport.is_closing():
             self._transport.write(head + body)
 

@@ -1,8 +1,10 @@
-"""Does a worker's memory grow? One worker of ours crawls the benchmark's shop again and again: `python -m benchmarks.memory`.
+"""Does a worker's memory grow? One worker of ours crawls the benchmark's shop again and again:
+`python -m benchmarks.memory`.
 
-After each crawl: what the worker holds (RSS, and PSS where the system tells), and what a page has cost by then: CPU of the
-worker, the coordinator, PostgreSQL and Valkey, commands to Valkey, messages, WAL. Progress goes to stderr, the table to
-stdout. Flat is: the last quarter of the crawls holds no more than a few MB above the second quarter (the first fills caches).
+After each crawl: what the worker holds (RSS, and PSS where the system tells), and what a page has
+cost by then: CPU of the worker, the coordinator, PostgreSQL and Valkey, commands to Valkey,
+messages, WAL. Progress goes to stderr, the table to stdout. Flat is: the last quarter of the crawls
+holds no more than a few MB above the second quarter (the first fills caches).
 """
 
 from __future__ import annotations
@@ -27,11 +29,13 @@ from benchmarks.__main__ import INTERRUPTED, say
 from benchmarks.cost import cpu_s
 from benchmarks.rig import Rig, rig
 from benchmarks.sizes import wal_bytes
-from scraper import migrations, plan, progress
-from scraper.policy.routing import COORDINATOR
+from scraper.coordinator import plan
+from scraper.frontier import sites
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
+from scraper.rules.routing import COORDINATOR
 from scraper.sites import loader
-from scraper.stores import sites
-from scraper.stores.database import make_engine
+from scraper.views import progress
 
 POLL_S = 0.5
 GROWN_MB = 10.0
@@ -77,7 +81,9 @@ def measure(place: Rig, pages: int) -> list[Sample]:
                 done = found[-1].pages + _crawl(place, engine)
                 found.append(now(done))
                 last = found[-1]
-                say(f"{done:,} of {pages:,} pages, the worker holds {last.rss_mb:.0f} MB, load {last.load:.1f}")
+                say(
+                    f"{done:,} of {pages:,} pages, the worker holds {last.rss_mb:.0f} MB, load {last.load:.1f}"
+                )
             return found
     finally:
         client.close()
@@ -85,7 +91,7 @@ def measure(place: Rig, pages: int) -> list[Sample]:
 
 
 def _crawl(place: Rig, engine: Any) -> int:
-    from scraper.sending import send
+    from scraper.runtime.send import send
 
     opened = plan.open_now(engine, "bench")
     send(opened.messages)
@@ -96,7 +102,9 @@ def _crawl(place: Rig, engine: Any) -> int:
     return ended.done
 
 
-def _sample(place: Rig, engine: Any, client: redis.Redis, pids: dict[str, int], pages: int) -> Sample:
+def _sample(
+    place: Rig, engine: Any, client: redis.Redis, pids: dict[str, int], pages: int
+) -> Sample:
     held = psutil.Process(pids["worker-1"]).memory_full_info()
     servers, stats = place.servers_cpu(), client.info("all")
     pushed = stats.get("cmdstat_lpush", {}).get("calls", 0)
@@ -118,11 +126,14 @@ def _sample(place: Rig, engine: Any, client: redis.Redis, pids: dict[str, int], 
 
 
 def grown_mb(found: Sequence[Sample]) -> float:
-    """What the worker holds on average in the last quarter of its crawls above that in the second quarter."""
+    """What the worker holds on average in the last quarter of its crawls above that in the second
+    quarter."""
     crawled = found[1:]
     quarter = max(1, len(crawled) // 4)
     before = crawled[quarter : 2 * quarter] or crawled[:1]
-    return mean(sample.rss_mb for sample in crawled[-quarter:]) - mean(sample.rss_mb for sample in before)
+    return mean(sample.rss_mb for sample in crawled[-quarter:]) - mean(
+        sample.rss_mb for sample in before
+    )
 
 
 def table(found: Sequence[Sample]) -> str:
@@ -136,7 +147,9 @@ def table(found: Sequence[Sample]) -> str:
     first, last = found[0], found[-1]
     pages = max(1, last.pages - first.pages)
     grown = grown_mb(found)
-    lines.append(f"From the second quarter to the last: {grown:+.1f} MB, {'grown' if grown > GROWN_MB else 'flat'}.")
+    lines.append(
+        f"From the second quarter to the last: {grown:+.1f} MB, {'grown' if grown > GROWN_MB else 'flat'}."
+    )
     lines.append(
         "A page: "
         + ", ".join(
@@ -149,7 +162,10 @@ def table(found: Sequence[Sample]) -> str:
             )
         )
     )
-    commands, messages = last.valkey_commands - first.valkey_commands, last.messages - first.messages
+    commands, messages = (
+        last.valkey_commands - first.valkey_commands,
+        last.messages - first.messages,
+    )
     lines.append(
         f"        {commands / pages:.2f} commands to Valkey, {messages / pages:.4f} messages, "
         f"{(last.wal_bytes - first.wal_bytes) / pages:,.0f} B of WAL; "
@@ -160,11 +176,19 @@ def table(found: Sequence[Sample]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.memory", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m benchmarks.memory",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--pages", type=int, default=200_000, metavar="N", help="to crawl in all (default: 200000)")
-    parser.add_argument("--products", type=int, default=5000, metavar="N", help="in the shop (default: 5000)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there as well")
+    parser.add_argument(
+        "--pages", type=int, default=200_000, metavar="N", help="to crawl in all (default: 200000)"
+    )
+    parser.add_argument(
+        "--products", type=int, default=5000, metavar="N", help="in the shop (default: 5000)"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write every sample there as well"
+    )
     args = parser.parse_args()
     if min(args.pages, args.products) < 1:
         parser.error("--pages and --products are 1 or more")

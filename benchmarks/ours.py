@@ -1,5 +1,6 @@
-"""This application as a contender: coordinator with beat, and workers, as its own commands start them, with every
-guarantee and with Flower's task events on. The first crawl finds everything new, the second everything unchanged."""
+"""This application as a contender: coordinator with beat, and workers, as its own commands start
+them, with every guarantee and with Flower's task events on. The first crawl finds everything new,
+the second everything unchanged."""
 
 from __future__ import annotations
 
@@ -19,18 +20,21 @@ from benchmarks.cost import PeakMemory, cpu_s, pin
 from benchmarks.definition import definition
 from benchmarks.results import Run
 from benchmarks.rig import Rig
-from scraper import migrations, plan, progress
-from scraper.commands import fleet
-from scraper.policy.routing import COORDINATOR
+from scraper.coordinator import plan
+from scraper.frontier import sites
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
+from scraper.rules.routing import COORDINATOR
+from scraper.runtime import fleet
 from scraper.sites import loader
-from scraper.stores import sites
-from scraper.stores.database import make_engine
+from scraper.views import progress
 
 DATABASE = "ours"
 QUEUE = "datacenter"
 READY_S = 60.0
 POLL_S = 0.2
-STALLED_S = 90.0  # longer than a lease: what a killed worker held is taken up again
+# longer than a lease: what a killed worker held is taken up again
+STALLED_S = 90.0
 
 
 def crawl(
@@ -42,8 +46,9 @@ def crawl(
     events: bool = True,
     profile: Path | None = None,
 ) -> list[Run]:
-    """One crawl after the other, by processes started for them on an empty database. Everything of ours is on the
-    contenders' core; `spread`: each worker has a core of its own, and the coordinator is where there is room."""
+    """One crawl after the other, by processes started for them on an empty database. Everything of
+    ours is on the contenders' core; `spread`: each worker has a core of its own, and the
+    coordinator is where there is room."""
     rig.fresh()
     with rig.admin() as connection:
         connection.execute(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)")
@@ -67,7 +72,9 @@ def crawl(
 
 
 @contextmanager
-def fleet_of(rig: Rig, database_url: str, workers: int, spread: bool, events: bool) -> Iterator[dict[str, int]]:
+def fleet_of(
+    rig: Rig, database_url: str, workers: int, spread: bool, events: bool
+) -> Iterator[dict[str, int]]:
     """Process ids by name, once all of them serve their queues."""
     every, first = set(rig.contender_cores), {rig.contender_cores[0]}
     commands = {"coordinator": fleet.worker_command([COORDINATOR], name="coordinator", beat=True)}
@@ -85,7 +92,8 @@ def fleet_of(rig: Rig, database_url: str, workers: int, spread: bool, events: bo
         if events:
             from scraper.celery import app
 
-            app.control.enable_events()  # what Flower does when it starts
+            # what Flower does when it starts
+            app.control.enable_events()
         yield {name: process.pid for name, process in processes.items()}
     finally:
         fleet.stop(list(processes.values()))
@@ -98,12 +106,14 @@ def _wait_until_served(processes: dict[str, subprocess.Popen[bytes]]) -> None:
     while len(app.control.inspect(timeout=1.0).active_queues() or {}) < len(processes):
         ended = [name for name, process in processes.items() if process.poll() is not None]
         if ended or time.monotonic() > deadline:
-            raise RuntimeError(f"{ended[0]} ended" if ended else f"not ready within {READY_S:.0f} s")
+            raise RuntimeError(
+                f"{ended[0]} ended" if ended else f"not ready within {READY_S:.0f} s"
+            )
         time.sleep(0.1)
 
 
 def _one(rig: Rig, engine: sa.Engine, pids: dict[str, int]) -> Run:
-    from scraper.sending import send
+    from scraper.runtime.send import send
 
     load = os.getloadavg()[0]
     servers = rig.servers_cpu()
@@ -152,7 +162,17 @@ def _profiled(folder: Path | None, pid: int, name: str) -> Iterator[None]:
         return
     folder.mkdir(parents=True, exist_ok=True)
     spy = Path(sys.executable).with_name("py-spy")
-    command = [spy, "record", "--pid", str(pid), "-o", folder / f"{name}-crawl.txt", "--format", "raw", "--gil"]
+    command = [
+        spy,
+        "record",
+        "--pid",
+        str(pid),
+        "-o",
+        folder / f"{name}-crawl.txt",
+        "--format",
+        "raw",
+        "--gil",
+    ]
     process = subprocess.Popen([*command, "--rate", "200"], stdout=subprocess.DEVNULL)
     time.sleep(1)
     try:

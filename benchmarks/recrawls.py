@@ -1,8 +1,9 @@
-"""One site, crawled again and again through the crawler's own steps: what its tables and indexes grow to, what dies in
-them, and whether dispatch stays as fast. One product in ten changes each time.
+"""One site, crawled again and again through the crawler's own steps: what its tables and indexes
+grow to, what dies in them, and whether dispatch stays as fast. One product in ten changes each
+time.
 
-Crawls follow each other at once, so autovacuum looks for work every few seconds here, not every minute: by what is dead it
-decides as ever.
+Crawls follow each other at once, so autovacuum looks for work every few seconds here, not every
+minute: by what is dead it decides as ever.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from benchmarks.frontiers import PRIORITY, PRODUCTS_A_LISTING, site, url_of
 from benchmarks.growth_table import quantile
 from benchmarks.sizes import TableSize, index_sizes, sizes_of, wal_bytes
 from benchmarks.steps import Crawler, Meter, new_page, new_product
-from scraper import discover, embedded, migrations, plan
+from scraper.coordinator import discover, plan
 from scraper.domain import Kind, LeasedPage
+from scraper.embedded import servers
+from scraper.frontier import crawls, sites
+from scraper.frontier.pages import NewPage
+from scraper.infra import migrations
 from scraper.settings import Settings
-from scraper.stores import crawls, sites
-from scraper.stores.frontier import NewPage
-from scraper.stores.products import NewProduct
+from scraper.settle.products import NewProduct
 
 NAPTIME_S = 5
 NAME = "again"
@@ -48,10 +51,17 @@ class Crawl:
 
 
 def measure(
-    config: Settings, pages: int, times: int, say: Callable[[str], None], *, conditional: bool = False
+    config: Settings,
+    pages: int,
+    times: int,
+    say: Callable[[str], None],
+    *,
+    conditional: bool = False,
 ) -> list[Crawl]:
-    server = next(state.pid for state in embedded.status(config) if state.name == "postgres")
-    with psycopg.connect(config.postgres_url.replace("+psycopg", ""), autocommit=True) as connection:
+    server = next(state.pid for state in servers.status(config) if state.name == "postgres")
+    with psycopg.connect(
+        config.postgres_url.replace("+psycopg", ""), autocommit=True
+    ) as connection:
         connection.execute(f"ALTER SYSTEM SET autovacuum_naptime = {NAPTIME_S}")
         connection.execute("SELECT pg_reload_conf()")
     crawler = Crawler(config, config.postgres_url, conditional=conditional)
@@ -87,10 +97,14 @@ def _crawl(crawler: Crawler, config: Settings, site_id: int, pages: int, server:
         number = int(page.url.rpartition("/")[2])
         first = number * PRODUCTS_A_LISTING
         found = [(Kind.PRODUCT, first + n) for n in range(PRODUCTS_A_LISTING)]
-        if page.depth == 0:  # the start page names all others
+        # the start page names all others
+        if page.depth == 0:
             found += [(Kind.LISTING, other) for other in range(1, listings)]
         host = f"{NAME}-0.example"
-        return [new_page(site_id, crawl_id, kind, host, url_of(host, kind, n), PRIORITY) for kind, n in found], None
+        return [
+            new_page(site_id, crawl_id, kind, host, url_of(host, kind, n), PRIORITY)
+            for kind, n in found
+        ], None
 
     crawler.crawl(answer)
     crawler.finish(crawl_id)
@@ -134,7 +148,10 @@ def table(found: Sequence[Crawl]) -> str:
         )
     if len(found) > 2:
         second, last = found[1].tables, found[-1].tables
-        said = ", ".join(f"{name} x{_bytes(last[name]) / _bytes(second[name]):.2f}" for name in ("pages", "products"))
+        said = ", ".join(
+            f"{name} x{_bytes(last[name]) / _bytes(second[name]):.2f}"
+            for name in ("pages", "products")
+        )
         lines.append(f"From the second crawl to the last, tables with indexes: {said}.")
     return "\n".join(lines)
 

@@ -12,7 +12,8 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Run:
-    """One crawl by one contender. Times in seconds, `cpu_s` of all its processes; `problem`: why it is no result."""
+    """One crawl by one contender. Times in seconds, `cpu_s` of all its processes; `problem`: why it
+    is no result."""
 
     pages: int = 0
     wall_s: float = 0.0
@@ -29,7 +30,8 @@ class Run:
 
     @property
     def per_cpu_s(self) -> float:
-        """Pages a CPU-second of all its processes: listings and products, a redirect not counted twice."""
+        """Pages a CPU-second of all its processes: listings and products, a redirect not counted
+        twice."""
         return self.pages / self.cpu_s if self.cpu_s else 0.0
 
     @property
@@ -39,7 +41,8 @@ class Run:
 
 @dataclass
 class Line:
-    """A contender's runs. One that is no result takes the result from all: a median of the lucky ones would lie."""
+    """A contender's runs. One that is no result takes the result from all: a median of the lucky
+    ones would lie."""
 
     name: str
     title: str
@@ -67,7 +70,9 @@ class Line:
                 "min": round(low, 1),
                 "max": round(high, 1),
             }
-        found["runs"] = [asdict(run) | {"pages_per_cpu_s": round(run.per_cpu_s, 1)} for run in self.runs]
+        found["runs"] = [
+            asdict(run) | {"pages_per_cpu_s": round(run.per_cpu_s, 1)} for run in self.runs
+        ]
         return found
 
 
@@ -79,13 +84,27 @@ HEAD = (
 
 def table(lines: Sequence[Line]) -> str:
     """At most 97 columns, best first; those without a result below, with the reason."""
-    good = sorted((line for line in lines if line.problem is None), key=lambda line: -line.middle("per_cpu_s"))
+    good = sorted(
+        (line for line in lines if line.problem is None), key=lambda line: -line.middle("per_cpu_s")
+    )
     rows = [HEAD]
     for line in good:
         rows.append(_row(line.title, line, "per_cpu_s", "cpu_s"))
         if line.runs[0].worker_cpu_s is not None:
-            rows.append(_row("  its worker process alone", line, "per_worker_cpu_s", "worker_cpu_s", short=True))
-    rows += [f"{line.title:<34}  no result: {line.problem}"[:WIDTH] for line in lines if line.problem is not None]
+            rows.append(
+                _row(
+                    "  its worker process alone",
+                    line,
+                    "per_worker_cpu_s",
+                    "worker_cpu_s",
+                    short=True,
+                )
+            )
+    rows += [
+        f"{line.title:<34}  no result: {line.problem}"[:WIDTH]
+        for line in lines
+        if line.problem is not None
+    ]
     rows += _notes(lines)
     return "\n".join(rows)
 
@@ -106,10 +125,10 @@ def _notes(lines: Iterable[Line]) -> list[str]:
 
 
 def rotated(names: Sequence[str], round_: int, rounds: int) -> list[str]:
-    """The order of one round: each begins at another contender, so that none always runs first, or after the same load.
+    """The order of one round: each begins at another contender, so that none always runs first, or
+    after the same load.
 
-    >>> rotated(["a", "b", "c", "d"], 1, 2)
-    ['c', 'd', 'a', 'b']
+    >>> rotated(["a", "b", "c", "d"], 1, 2) ['c', 'd', 'a', 'b']
     """
     start = round_ * len(names) // max(1, rounds)
     return [*names[start:], *names[:start]]

@@ -1,6 +1,8 @@
-"""The place of a benchmark: embedded servers in a folder of their own, the shop, cores for each side, and the truth.
+"""The place of a benchmark: embedded servers in a folder of their own, the shop, cores for each
+side, and the truth.
 
-Contenders have one core to themselves; the shop, PostgreSQL, Valkey and whoever measures share the others.
+Contenders have one core to themselves; the shop, PostgreSQL, Valkey and whoever measures share the
+others.
 """
 
 from __future__ import annotations
@@ -22,9 +24,10 @@ import redis
 
 from benchmarks import truth
 from benchmarks.cost import cores, cpu_s, pin
-from scraper import embedded, settings
-from scraper.commands import fleet
+from scraper import settings
 from scraper.demo.catalogue import Catalogue
+from scraper.embedded import servers as embedded
+from scraper.runtime import fleet
 from scraper.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +54,12 @@ class Rig:
     """Made by `rig()`. `contender_cores[0]` is the contenders' core, `server_cores` the servers'."""
 
     def __init__(
-        self, config: Settings, shop: subprocess.Popen[str], products: int, concurrency: int, cores: Sequence[int]
+        self,
+        config: Settings,
+        shop: subprocess.Popen[str],
+        products: int,
+        concurrency: int,
+        cores: Sequence[int],
     ) -> None:
         """`cores`: all that may be used; this process itself is kept to some of them by now."""
         self.config, self.shop, self.concurrency = config, shop, concurrency
@@ -59,7 +67,9 @@ class Rig:
         self.shop_url = shop.stdout.readline().removeprefix("listening on ").strip()
         self.generation = Catalogue(products).at(1)
         self.expected = truth.all_paths(self.generation)
-        self.pages = len(truth.listing_paths(self.generation)) + len(truth.linked_paths(self.generation))
+        self.pages = len(truth.listing_paths(self.generation)) + len(
+            truth.linked_paths(self.generation)
+        )
         self.truth: dict[str, dict[str, Any]] = {row["id"]: row for row in self.ask("truth")}
         self.servers = {state.name: state.pid or 0 for state in embedded.status(config)}
         self.contender_cores = list(cores)
@@ -78,7 +88,9 @@ class Rig:
             connection.execute("CHECKPOINT")
 
     def servers_cpu(self) -> ServersCpu:
-        return ServersCpu(cpu_s(self.servers["postgres"]), cpu_s(self.servers["valkey"]), cpu_s(self.shop.pid))
+        return ServersCpu(
+            cpu_s(self.servers["postgres"]), cpu_s(self.servers["valkey"]), cpu_s(self.shop.pid)
+        )
 
     def admin(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.database("postgres"), autocommit=True)
@@ -98,15 +110,22 @@ class Rig:
 
 @contextmanager
 def servers(kept: Path | None = None) -> Iterator[Settings]:
-    """An embedded PostgreSQL and Valkey in a folder of their own, gone afterwards whatever happens in between; in one that
-    is `kept`, only stopped. This process's environment is theirs meanwhile."""
+    """An embedded PostgreSQL and Valkey in a folder of their own, gone afterwards whatever happens
+    in between; in one that is `kept`, only stopped. This process's environment is theirs meanwhile.
+    """
     with ExitStack() as stack:
         home = (
-            str(kept.absolute()) if kept else stack.enter_context(tempfile.TemporaryDirectory(prefix="scraper-bench-"))
+            str(kept.absolute())
+            if kept
+            else stack.enter_context(tempfile.TemporaryDirectory(prefix="scraper-bench-"))
         )
         for name in NOT_OURS:
             os.environ.pop(name, None)
-        os.environ |= {"SCRAPER_HOME": home, "SCRAPER_SITES": f"{home}/no-sites", "SCRAPER_LOG_LEVEL": "WARNING"}
+        os.environ |= {
+            "SCRAPER_HOME": home,
+            "SCRAPER_SITES": f"{home}/no-sites",
+            "SCRAPER_LOG_LEVEL": "WARNING",
+        }
         settings.load.cache_clear()
         config = settings.load()
         stack.callback(embedded.down, config)
@@ -131,7 +150,9 @@ def rig(products: int, latency_ms: float, concurrency: int) -> Iterator[Rig]:
             "--latency-ms",
             str(latency_ms),
         ]
-        shop = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT)
+        shop = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT
+        )
         stack.callback(_end, shop)
         yield Rig(config, shop, products, concurrency, every)
 

@@ -1,11 +1,14 @@
-"""Several of our workers on a core each against one worker: what the second core brings, the servers' share taken out.
+"""Several of our workers on a core each against one worker: what the second core brings, the
+servers' share taken out.
 
-On a machine of few cores the workers share them with PostgreSQL, Valkey, the shop and the coordinator. So beside pages a
-second the table says what each of them used, and pages a CPU-second of the workers alone: where that stays the same,
-workers do not get in each other's way, and what is missing to twice the pages was used by the servers.
+On a machine of few cores the workers share them with PostgreSQL, Valkey, the shop and the
+coordinator. So beside pages a second the table says what each of them used, and pages a CPU-second
+of the workers alone: where that stays the same, workers do not get in each other's way, and what is
+missing to twice the pages was used by the servers.
 
-Both crawl by the same definition, whose one host allows as many requests for each of the workers as a single one is given
-elsewhere: two with half as many each have fewer answers at a time, and read them in shorter rows.
+Both crawl by the same definition, whose one host allows as many requests for each of the workers as
+a single one is given elsewhere: two with half as many each have fewer answers at a time, and read
+them in shorter rows.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ def table(measured: Measured) -> str:
     for count, runs in measured.items():
         problem = next((run.problem for run in runs if run.problem), None)
         name = f"{count} worker{'s' if count > 1 else ''}"
-        lines.append(f"{name:<11}  no result: {problem}" if problem else name.ljust(11) + _row(runs))
+        lines.append(
+            f"{name:<11}  no result: {problem}" if problem else name.ljust(11) + _row(runs)
+        )
     one, many = (measured[count] for count in (min(measured), max(measured)))
     if not any(run.problem for run in (*one, *many)):
         faster = _middle(many, _pages_per_s) / _middle(one, _pages_per_s)

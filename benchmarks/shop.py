@@ -1,8 +1,10 @@
-"""The sample shop's pages from memory, as fast as Python can hand them out: `python -m benchmarks.shop`.
+"""The sample shop's pages from memory, as fast as Python can hand them out: `python -m
+benchmarks.shop`.
 
-The pages are `scraper.demo`'s own, rendered before the first request. Not its server: that one costs twice as much a
-request, and what the shop takes from its core the databases beside it would miss. A loop over `selectors` in one thread,
-HTTP/1.1 with keep-alive, GET alone. Every request is counted by its path.
+The pages are `scraper.demo`'s own, rendered before the first request. Not its server: that one
+costs twice as much a request, and what the shop takes from its core the databases beside it would
+miss. A loop over `selectors` in one thread, HTTP/1.1 with keep-alive, GET alone. Every request is
+counted by its path.
 
     /_control/truth     every product, as a perfect crawl stores it
     /_control/served    how many pages were asked for
@@ -45,7 +47,8 @@ class Connection:
 
 
 class Server:
-    """Answers from a dictionary of ready responses; a target that is not in there is rendered once, then kept."""
+    """Answers from a dictionary of ready responses; a target that is not in there is rendered once,
+    then kept."""
 
     def __init__(self, products: int, latency_ms: float, port: int) -> None:
         self.listener = socket.create_server(("127.0.0.1", port), backlog=1024)
@@ -72,7 +75,9 @@ class Server:
         found = self.ready.get(target)
         if found is None:
             plain = target if target.startswith(b"/all") else target.partition(b"?")[0]
-            found = self.ready[target] = self.ready[plain] if plain in self.ready else self.shop.page(plain).whole
+            found = self.ready[target] = (
+                self.ready[plain] if plain in self.ready else self.shop.page(plain).whole
+            )
         return found
 
     def run(self) -> None:
@@ -174,7 +179,11 @@ class Server:
             case b"/_control/counts":
                 merged: Counter[str] = Counter()
                 for path, times in self.counts.items():
-                    merged[(path if path.startswith(b"/all") else path.partition(b"?")[0]).decode("latin-1")] += times
+                    merged[
+                        (path if path.startswith(b"/all") else path.partition(b"?")[0]).decode(
+                            "latin-1"
+                        )
+                    ] += times
                 found = merged
             case b"/_control/reset":
                 self.counts.clear()
@@ -185,13 +194,21 @@ class Server:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.shop", description="The benchmark's shop.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.shop", description="The benchmark's shop."
+    )
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
     parser.add_argument("--products", type=int, default=10_000)
-    parser.add_argument("--latency-ms", type=float, default=0.0, help="mean; each answer takes half to one and a half")
+    parser.add_argument(
+        "--latency-ms",
+        type=float,
+        default=0.0,
+        help="mean; each answer takes half to one and a half",
+    )
     args = parser.parse_args()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)  # it holds nothing worth closing: end at once
+        # it holds nothing worth closing: end at once
+        signal.signal(number, signal.SIG_DFL)
     server = Server(args.products, args.latency_ms, args.port)
     print(f"listening on {server.url}", flush=True)
     server.run()

@@ -51,4 +51,6 @@ def index_sizes(engine: sa.Engine) -> dict[str, int]:
 def wal_bytes(engine: sa.Engine) -> int:
     """Of write-ahead log so far."""
     with engine.connect() as connection:
-        return int(connection.execute(sa.text("SELECT pg_current_wal_insert_lsn() - '0/0'")).scalar() or 0)
+        return int(
+            connection.execute(sa.text("SELECT pg_current_wal_insert_lsn() - '0/0'")).scalar() or 0
+        )

@@ -1,5 +1,6 @@
-"""The crawler's own steps, one after the other in this process, each with a clock: dispatch, send, receive, claim, settle,
-reap, finish. PostgreSQL, the broker and every statement are real; only the shop is made up, since nothing is fetched.
+"""The crawler's own steps, one after the other in this process, each with a clock: dispatch, send,
+receive, claim, settle, reap, finish. PostgreSQL, the broker and every statement are real; only the
+shop is made up, since nothing is fetched.
 """
 
 from __future__ import annotations
@@ -19,27 +20,45 @@ import redis
 import sqlalchemy as sa
 
 from benchmarks.frontiers import QUEUE, fingerprint_of
-from scraper import dispatch as dispatching
-from scraper import finish, reap
-from scraper.domain import Kind, LeasedPage, NextVisit, Outcome, Settled, Status, Validators, Verdict
-from scraper.policy.routing import page_priority
+from scraper.coordinator import dispatch as dispatching
+from scraper.coordinator import finish, reap
+from scraper.domain import (
+    Kind,
+    LeasedPage,
+    NextVisit,
+    Outcome,
+    Settled,
+    Status,
+    Validators,
+    Verdict,
+)
+from scraper.frontier import leases
+from scraper.frontier.pages import NewPage
+from scraper.frontier.throughput import Effort
+from scraper.infra.database import make_engine, retried
+from scraper.rules.routing import page_priority
 from scraper.settings import Settings
-from scraper.stores import leases, products, revisits
-from scraper.stores.database import make_engine, retried
-from scraper.stores.frontier import NewPage
-from scraper.stores.products import NewProduct
-from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
-from scraper.stores.throughput import Effort
-from scraper.writer import GROUP_PAGES
+from scraper.settle import products, revisits
+from scraper.settle.products import NewProduct
+from scraper.settle.transaction import (
+    CrawlLimits,
+    SettledPage,
+    Stored,
+    settle,
+)
+from scraper.worker.writer import GROUP_PAGES
 
-CHANGED_EVERY = 10  # products: one whose content is another than before
+# products: one whose content is another than before
+CHANGED_EVERY = 10
 LIMITS = CrawlLimits(listings=100_000_000, products=100_000_000)
 OK = Verdict(Status.OK, 0.0, True)
 SAME = Verdict(Status.UNCHANGED, 0.0, True)
-AT_ONCE = 2  # batches a simulated worker takes between two dispatches: as many as make room for the next
+# batches a simulated worker takes between two dispatches: as many as make room for the next
+AT_ONCE = 2
 
-# A daily crawl finds every product older than the hour within which an unchanged one is not rewritten. Here crawls follow
-# each other at once; so that hour is taken out, or the upsert would have less to do than it has.
+# A daily crawl finds every product older than the hour within which an unchanged one is not
+# rewritten. Here crawls follow each other at once; so that hour is taken out, or the upsert would
+# have less to do than it has.
 DAILY_UPSERT = sa.text(str(products.UPSERT).replace(f"interval '{products.GUARD}'", "interval '0'"))
 DAILY_SEEN = sa.text(str(revisits.SEEN).replace(f"interval '{products.GUARD}'", "interval '0'"))
 
@@ -48,7 +67,8 @@ Answer = Callable[[LeasedPage], tuple[Sequence[NewPage], NewProduct | None]]
 
 @dataclass
 class Meter:
-    """What steps took: wall seconds of each call by step, and CPU seconds of the client and of its PostgreSQL process."""
+    """What steps took: wall seconds of each call by step, and CPU seconds of the client and of its
+    PostgreSQL process."""
 
     walls: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     client_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -58,7 +78,8 @@ class Meter:
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds of one process, to the microsecond where the kernel says so, else to its tick (a hundredth)."""
+    """CPU seconds of one process, to the microsecond where the kernel says so, else to its tick (a
+    hundredth)."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, ValueError):
@@ -67,7 +88,8 @@ def cpu_of(pid: int) -> float:
 
 
 class Crawler:
-    """Coordinator and worker in one, on one database. One connection, so one PostgreSQL process does all of its work."""
+    """Coordinator and worker in one, on one database. One connection, so one PostgreSQL process
+    does all of its work."""
 
     def __init__(self, config: Settings, url: str, *, conditional: bool = False) -> None:
         """`conditional`: pages have validators, and one that has not changed since answers 304."""
@@ -92,8 +114,8 @@ class Crawler:
         self.meter.postgres_s[step] += cpu_of(self.backend) - postgres
 
     def crawl(self, answer: Answer, pages: int | None = None) -> set[int]:
-        """Dispatches and settles until so many pages are settled (None: until nothing is due), and the queue is empty.
-        Returns the crawls that were found to have no page open."""
+        """Dispatches and settles until so many pages are settled (None: until nothing is due), and
+        the queue is empty. Returns the crawls that were found to have no page open."""
         drained: set[int] = set()
         settled = waiting = 0
         while True:
@@ -113,13 +135,17 @@ class Crawler:
                 waiting -= len(lease.pages)
                 settled += len(lease.pages)
                 for start in range(0, len(lease.pages), GROUP_PAGES):
-                    drained |= set(self.settle(lease_id, lease.pages[start : start + GROUP_PAGES], answer).drained)
+                    drained |= set(
+                        self.settle(
+                            lease_id, lease.pages[start : start + GROUP_PAGES], answer
+                        ).drained
+                    )
             with self.timed("reap"):
                 reap.reap(self.engine, self.config)
 
     def dispatch(self) -> int:
         """Leases and sends. How many pages."""
-        from scraper.sending import depth, send
+        from scraper.runtime.send import depth, send
 
         with self.timed("dispatch"):
             messages = dispatching.dispatch(self.engine, self.config, depth)
@@ -127,7 +153,9 @@ class Crawler:
             send(messages)
         with self.engine.connect() as connection:
             ids = [str(message.kwargs["lease_id"]) for message in messages]
-            query = sa.text("SELECT coalesce(sum(pages), 0) FROM leases WHERE CAST(id AS text) = ANY (:ids)")
+            query = sa.text(
+                "SELECT coalesce(sum(pages), 0) FROM leases WHERE CAST(id AS text) = ANY (:ids)"
+            )
             return int(connection.execute(query, {"ids": ids}).scalar() or 0)
 
     def receive(self) -> UUID | None:
@@ -150,10 +178,19 @@ class Crawler:
             hashed = product.content_hash if product else None
             effort = Effort(QUEUE, page.host, "", 0.2, 7000)
             visit = (
-                NextVisit(Validators(f'"{fingerprint_of(page.url).hex}"'), 7) if product and self.conditional else None
+                NextVisit(Validators(f'"{fingerprint_of(page.url).hex}"'), 7)
+                if product and self.conditional
+                else None
             )
             group.append(
-                SettledPage(one, list(links), [product] if product else [], hashed, effort=effort, next_visit=visit)
+                SettledPage(
+                    one,
+                    list(links),
+                    [product] if product else [],
+                    hashed,
+                    effort=effort,
+                    next_visit=visit,
+                )
             )
         limits = {page.crawl_id: LIMITS for page in pages}
 
@@ -171,9 +208,21 @@ class Crawler:
             finish.finish(self.engine, crawl_id)
 
 
-def new_page(site_id: int, crawl_id: int, kind: Kind, host: str, url: str, priority: int) -> NewPage:
+def new_page(
+    site_id: int, crawl_id: int, kind: Kind, host: str, url: str, priority: int
+) -> NewPage:
     depth = 2 if kind is Kind.PRODUCT else 1
-    return NewPage(site_id, crawl_id, fingerprint_of(url), url, kind, host, QUEUE, page_priority(priority, kind), depth)
+    return NewPage(
+        site_id,
+        crawl_id,
+        fingerprint_of(url),
+        url,
+        kind,
+        host,
+        QUEUE,
+        page_priority(priority, kind),
+        depth,
+    )
 
 
 def new_product(site_id: int, page: LeasedPage) -> NewProduct:

@@ -1,8 +1,9 @@
-"""`python -m benchmarks.transports`: what one GET costs over each way of fetching, side by side on loopback TLS.
+"""`python -m benchmarks.transports`: what one GET costs over each way of fetching, side by side on
+loopback TLS.
 
-CPU time of the client alone: the server is a process of its own. Answers are 7 KB, connections are kept, `AT_ONCE` requests
-are under way. `httpx and h2` is what httpx itself does for HTTP/2, without this project's guard and limits: the road not
-taken.
+CPU time of the client alone: the server is a process of its own. Answers are 7 KB, connections are
+kept, `AT_ONCE` requests are under way. `httpx and h2` is what httpx itself does for HTTP/2, without
+this project's guard and limits: the road not taken.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import h2.connection
 import h2.events
 import httpx
 
-from scraper.fetch.http import FetchPolicy, HttpFetcher
+from scraper.http.fetcher import FetchPolicy, HttpFetcher
 from tests.hostile_server import self_signed
 
 BODY = b"x" * 7000
@@ -59,7 +60,9 @@ async def _two(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     while data := await reader.read(65_536):
         for event in peer.receive_data(data):
             if isinstance(event, h2.events.RequestReceived):
-                peer.send_headers(event.stream_id, [(":status", "200"), ("content-length", str(len(BODY)))])
+                peer.send_headers(
+                    event.stream_id, [(":status", "200"), ("content-length", str(len(BODY)))]
+                )
                 peer.send_data(event.stream_id, BODY, end_stream=True)
         writer.write(peer.data_to_send())
     writer.close()

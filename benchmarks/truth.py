@@ -10,12 +10,15 @@ from benchmarks.definition import FIELDS
 from scraper.demo.catalogue import Generation, pages
 from scraper.demo.pages import PAGE_SIZE
 
-ASIDE = frozenset({"/robots.txt"})  # a crawler may ask for it, or not
+# a crawler may ask for it, or not
+ASIDE = frozenset({"/robots.txt"})
 Rows = Mapping[str, Mapping[str, Any]]
 
 
 def listing_paths(generation: Generation) -> set[str]:
-    return {f"/all?page={n}" for n in range(1, pages(len(generation.listings["all"]), PAGE_SIZE) + 1)}
+    return {
+        f"/all?page={n}" for n in range(1, pages(len(generation.listings["all"]), PAGE_SIZE) + 1)
+    }
 
 
 def linked_paths(generation: Generation) -> set[str]:
@@ -30,14 +33,17 @@ def all_paths(generation: Generation) -> set[str]:
 
 
 def missing(rows: Rows, truth: Rows) -> str | None:
-    """Why these rows are no result, or None. Prices are numbers here, decimals as text in the truth.
+    """Why these rows are no result, or None. Prices are numbers here, decimals as text in the
+    truth.
 
-    >>> missing({}, {"7": {"name": "Pan"}})
-    '1 row missing'
+    >>> missing({}, {"7": {"name": "Pan"}}) '1 row missing'
     """
     lost, added = truth.keys() - rows.keys(), rows.keys() - truth.keys()
     wrong = [
-        (key, field) for key in rows.keys() & truth.keys() for field in FIELDS if _differs(rows, truth, key, field)
+        (key, field)
+        for key in rows.keys() & truth.keys()
+        for field in FIELDS
+        if _differs(rows, truth, key, field)
     ]
     said = [f"{_rows(len(lost))} missing"] if lost else []
     if added:
@@ -69,7 +75,11 @@ def asked_amiss(counts: Mapping[str, int], expected: Set[str]) -> str | None:
     never = expected - counts.keys()
     doubled = [path for path in expected if counts.get(path, 0) > 1]
     unknown = counts.keys() - expected - ASIDE
-    said = [f"{len(never):,} {'page' if len(never) == 1 else 'pages'} never asked for"] if never else []
+    said = (
+        [f"{len(never):,} {'page' if len(never) == 1 else 'pages'} never asked for"]
+        if never
+        else []
+    )
     said += [f"{len(doubled):,} twice or more"] if doubled else []
     said += [f"{len(unknown):,} unknown"] if unknown else []
     return ", ".join(said) or None

@@ -1,12 +1,15 @@
-"""Writes the secrets that docker-compose.yml and the Kubernetes example read, a file each: `make secrets`.
+"""Writes the secrets that docker-compose.yml and the Kubernetes example read, a file each: `make
+secrets`.
 
     python3 deploy/make_secrets.py [FOLDER] [--postgres HOST] [--redis HOST] [--rabbitmq HOST]
 
-Files that are there stay as they are, so that your own may be put there first; passwords are random, and quoted where they
-become part of an address. After changing a password remove the files that hold it too, and type it again.
+Files that are there stay as they are, so that your own may be put there first; passwords are
+random, and quoted where they become part of an address. After changing a password remove the files
+that hold it too, and type it again.
 
-The folder is private (0700). The files in it are not: containers read them as users of their own (PostgreSQL's, Valkey's,
-ours), and Docker gives a mounted file the mode that it has here. Needs nothing but Python.
+The folder is private (0700). The files in it are not: containers read them as users of their own
+(PostgreSQL's, Valkey's, ours), and Docker gives a mounted file the mode that it has here. Needs
+nothing but Python.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ def addresses(password: dict[str, str], postgres: str, redis: str, rabbitmq: str
     """What is made of passwords: a file's name, and its text."""
     quoted = {name: quote(value, safe="") for name, value in password.items()}
     rabbitmq_conf = (
-        f"default_user = {USER}\ndefault_pass = {password['rabbitmq_password']}\n"  # for a volume that is new
+        # for a volume that is new
+        f"default_user = {USER}\ndefault_pass = {password['rabbitmq_password']}\n"
     )
     return {
         "database_url": f"postgresql://{USER}:{quoted['postgres_password']}@{postgres}:5432/{USER}",
@@ -39,14 +43,21 @@ def addresses(password: dict[str, str], postgres: str, redis: str, rabbitmq: str
     }
 
 
-def write(folder: Path, postgres: str = "postgres", redis: str = "redis", rabbitmq: str = "rabbitmq") -> list[str]:
+def write(
+    folder: Path, postgres: str = "postgres", redis: str = "redis", rabbitmq: str = "rabbitmq"
+) -> list[str]:
     """Makes what is missing, and returns the names of what was made."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
     made = [name for name in PASSWORDS if _new(folder / name, secrets.token_hex(24))]
-    password = {name: (folder / name).read_text(encoding="utf-8").rstrip("\r\n") for name in PASSWORDS}
-    if not re.fullmatch(r"[\w.~-]+", password["rabbitmq_password"], re.ASCII):  # its configuration knows no quotes
-        raise ValueError(f"{folder / 'rabbitmq_password'}: letters, digits and . _ ~ - alone, please")
+    password = {
+        name: (folder / name).read_text(encoding="utf-8").rstrip("\r\n") for name in PASSWORDS
+    }
+    # its configuration knows no quotes
+    if not re.fullmatch(r"[\w.~-]+", password["rabbitmq_password"], re.ASCII):
+        raise ValueError(
+            f"{folder / 'rabbitmq_password'}: letters, digits and . _ ~ - alone, please"
+        )
     texts = addresses(password, postgres, redis, rabbitmq)
     return made + [name for name, text in texts.items() if _new(folder / name, text)]
 
@@ -63,10 +74,14 @@ def _new(path: Path, text: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Writes the secrets that are missing, a file each.")
+    parser = argparse.ArgumentParser(
+        description="Writes the secrets that are missing, a file each."
+    )
     parser.add_argument("folder", nargs="?", type=Path, default=Path("secrets"))
     for name in ("postgres", "redis", "rabbitmq"):
-        parser.add_argument(f"--{name}", default=name, metavar="HOST", help="where it is, as the others see it")
+        parser.add_argument(
+            f"--{name}", default=name, metavar="HOST", help="where it is, as the others see it"
+        )
     given = vars(parser.parse_args())
     folder = given.pop("folder")
     try:

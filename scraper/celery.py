@@ -1,4 +1,5 @@
-"""The Celery app: `celery -A scraper …` finds it here. Configuration is data, in `scraper.celeryconfig`."""
+"""The Celery app: `celery -A scraper …` finds it here. Configuration is data, in
+`scraper.celeryconfig`."""
 
 from __future__ import annotations
 
@@ -13,18 +14,27 @@ import structlog
 from celery import Celery, bootsteps, signals
 from kombu.transport import TRANSPORT_ALIASES
 
-from scraper import logs, servers, settings
+from scraper import settings
 from scraper.errors import ScraperError, ServerUnavailableError
-from scraper.policy.routing import COORDINATOR, for_browsers, served_with
+from scraper.infra import logs, servers
+from scraper.rules.routing import COORDINATOR, for_browsers, served_with
 
 IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
 if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
-    os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))  # its login must not depend on the folder one is in
+    # its login must not depend on the folder one is in
+    os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))
 
 # By name: kombu imports it, and Redis's client, when a connection is made.
-TRANSPORT_ALIASES.update(dict.fromkeys(("redis", "rediss"), "scraper.redis_transport:Transport"))
-app = Celery("scraper", include=["scraper.tasks"], events="scraper.consumer:Events", amqp="scraper.consumer:AMQP")
+TRANSPORT_ALIASES.update(
+    dict.fromkeys(("redis", "rediss"), "scraper.runtime.redis_transport:Transport")
+)
+app = Celery(
+    "scraper",
+    include=["scraper.tasks"],
+    events="scraper.runtime.consumer:Events",
+    amqp="scraper.runtime.consumer:AMQP",
+)
 app.config_from_object("scraper.celeryconfig")
 
 
@@ -36,14 +46,16 @@ def _logs(**_: Any) -> None:
 @signals.worker_init.connect
 @signals.beat_init.connect
 def _require_servers(**_: Any) -> None:
-    """A process that finds no server says which address it tried and what to type, and lets its supervisor retry. One that
-    started anew by itself waits for them, for as long as it would have waited had it gone on."""
-    from scraper import migrations
-    from scraper.ending import STARTED_ANEW
-    from scraper.stores.database import make_engine
+    """A process that finds no server says which address it tried and what to type, and lets its
+    supervisor retry. One that started anew by itself waits for them, for as long as it would have
+    waited had it gone on."""
+    from scraper.infra import migrations
+    from scraper.infra.database import make_engine
+    from scraper.process.shutdown import STARTED_ANEW
 
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # for users' functions; Celery takes it out again once it has found this module
+        # for users' functions; Celery takes it out again once it has found this module
+        sys.path.append(os.getcwd())
     try:
         _wait_for_servers(settings.load().away_s if os.environ.pop(STARTED_ANEW, None) else 0.0)
         engine = make_engine(settings.load().postgres_url)
@@ -71,17 +83,20 @@ def _announce_queues(**_: Any) -> None:
     for queue in app.amqp.queues.consume_from:
         for wider in served_with(queue)[1:]:
             if wider in app.amqp.queues.consume_from:
-                structlog.get_logger().info("also serves the work of any region", queue=wider, since=queue)
+                structlog.get_logger().info(
+                    "also serves the work of any region", queue=wider, since=queue
+                )
 
 
 @signals.celeryd_after_setup.connect
 def _require_browser(**_: Any) -> None:
-    """A worker for pages that need a browser starts one first, and says what is missing: no page pays for it."""
+    """A worker for pages that need a browser starts one first, and says what is missing: no page
+    pays for it."""
     if not any(for_browsers(queue) for queue in app.amqp.queues.consume_from):
         return
     import asyncio
 
-    from scraper.fetch import chromium
+    from scraper.browser import chromium
 
     try:
         version = asyncio.run(chromium.check(settings.load()))
@@ -97,8 +112,9 @@ def _require_browser(**_: Any) -> None:
 
 @signals.worker_ready.connect
 def _import_the_rest(**_: Any) -> None:
-    """A third of what there is to import, of which a worker that is about to be ready needs nothing."""
-    from scraper import current
+    """A third of what there is to import, of which a worker that is about to be ready needs
+    nothing."""
+    from scraper.process import current
 
     fetches = bool(set(app.amqp.queues.consume_from) - {COORDINATOR})
     threading.Thread(target=current.prepare, args=(fetches,), name="imports", daemon=True).start()
@@ -107,10 +123,11 @@ def _import_the_rest(**_: Any) -> None:
 @signals.beat_embedded_init.connect
 def _end_with_parent(**_: Any) -> None:
     """`worker -B` runs beat as a child, which would go on beating after a worker that was killed."""
-    from scraper import heartbeat
+    from scraper.process import heartbeat
 
     heartbeat.of_this_process().mute()
-    # Who forked us, even if it was killed before we came to ask for it. (Spawned, we have imported this ourselves.)
+    # Who forked us, even if it was killed before we came to ask for it. (Spawned, we have imported
+    # this ourselves.)
     parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()
 
     def watch() -> None:
@@ -122,13 +139,14 @@ def _end_with_parent(**_: Any) -> None:
 
 
 class Watched(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
-    """Starts after Celery has installed its signal handlers, and hears first that the worker shuts down."""
+    """Starts after Celery has installed its signal handlers, and hears first that the worker shuts
+    down."""
 
     requires = tuple(f"celery.worker.components:{step}" for step in ("Pool", "Beat", "Timer"))
 
     def start(self, worker: Any) -> None:
-        from scraper import watchdog
-        from scraper.ending import attach
+        from scraper.process import watchdog
+        from scraper.process.shutdown import attach
 
         attach(worker)
         own_loop = worker.use_eventloop and not worker.pool_cls.__module__.endswith(
@@ -137,7 +155,7 @@ class Watched(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no ty
         watchdog.start(worker, every=worker.timer.call_repeatedly if own_loop else None)
 
     def close(self, worker: Any) -> None:
-        from scraper.ending import ending
+        from scraper.process.shutdown import ending
 
         ending.closing()
 
@@ -147,7 +165,7 @@ app.steps["worker"].add(Watched)
 
 @signals.worker_shutdown.connect
 def _closed(sender: Any, **_: Any) -> None:
-    from scraper.ending import ending
+    from scraper.process.shutdown import ending
 
     ending.closed(sender)
 
@@ -155,7 +173,7 @@ def _closed(sender: Any, **_: Any) -> None:
 @signals.worker_process_shutdown.connect
 def _child_closed(**_: Any) -> None:
     """A process of a prefork pool, whose worker is its own."""
-    from scraper import current
+    from scraper.process import current
 
     current.stop()
     current.close()

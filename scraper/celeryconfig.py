@@ -1,13 +1,21 @@
-"""Queues, limits and beat's ticks: data only. What is measured or surprising about a value is said beside it."""
+"""Queues, limits and beat's ticks: data only. What is measured or surprising about a value is said
+beside it."""
 
 from kombu import Exchange, Queue  # type: ignore[attr-defined]
 
 from scraper import settings
-from scraper.policy.routing import CAPABILITIES, COORDINATOR, PRIORITY_LEVELS, URGENT, message_priority
-from scraper.servers import amqp_tls
+from scraper.infra.servers import amqp_tls
+from scraper.rules.routing import (
+    CAPABILITIES,
+    COORDINATOR,
+    PRIORITY_LEVELS,
+    URGENT,
+    message_priority,
+)
 
 _IS_AMQP = settings.load().broker_is_amqp
-_PUBLISHING = {  # two tries, then whoever publishes decides. By default it waits here for 4 s and more.
+# two tries, then whoever publishes decides. By default it waits here for 4 s and more.
+_PUBLISHING = {
     "max_retries": 1,
     "interval_start": 0,
     "interval_step": 0.2,
@@ -19,30 +27,35 @@ broker_use_ssl = amqp_tls(broker_url)
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 broker_connection_timeout = 3
-broker_heartbeat = 0  # RabbitMQ: pooled connections send none, and would be closed for it. The consumer has its own
+# RabbitMQ: pooled connections send none, and would be closed for it. The consumer has its own
+broker_heartbeat = 0
 _REDIS = {
     **_PUBLISHING,
     # One list a priority; kombu's four would lump 9, 8 and 7 together.
     "priority_steps": list(range(PRIORITY_LEVELS)),
-    # Priority is strict across all queues of a worker; among messages of equal priority its queues take turns, so that a
-    # region's own work and that of any region do not starve each other.
+    # Priority is strict across all queues of a worker; among messages of equal priority its queues
+    # take turns, so that a region's own work and that of any region do not starve each other.
     "queue_order_strategy": "round_robin",
-    # A peer that is gone without a word is noticed: by a command within 5 s, by a consumer that only listens within
-    # 2 x 10 s (it asks for a sign of life that often; reading itself is never cut off by these timeouts).
+    # A peer that is gone without a word is noticed: by a command within 5 s, by a consumer that
+    # only listens within 2 x 10 s (it asks for a sign of life that often; reading itself is never
+    # cut off by these timeouts).
     "socket_connect_timeout": 3,
     "socket_timeout": 5,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    # Messages are acknowledged when their task begins, so these wait in a worker's memory. After a minute and a half they
-    # are a killed worker's, and expired: the sweep, each half minute, clears them away.
+    # Messages are acknowledged when their task begins, so these wait in a worker's memory. After a
+    # minute and a half they are a killed worker's, and expired: the sweep, each half minute, clears
+    # them away.
     "visibility_timeout": 90,
     "unacked_restore_interval": 30,
     "unacked_restore_throttle": 1,
 }
 _RABBITMQ = {
     **_PUBLISHING,
-    "confirm_publish": True,  # a message is sent when RabbitMQ has it, not when the socket's buffer has
-    # A broker that hangs: whoever waits for its answer gives up. A consumer that only listens has heartbeats for that.
+    # a message is sent when RabbitMQ has it, not when the socket's buffer has
+    "confirm_publish": True,
+    # A broker that hangs: whoever waits for its answer gives up. A consumer that only listens has
+    # heartbeats for that.
     "read_timeout": 5,
     "write_timeout": 5,
 }
@@ -51,31 +64,44 @@ task_publish_retry_policy = _PUBLISHING
 
 task_serializer = "json"
 accept_content = ["json"]
-task_ignore_result = True  # leases and verdicts are in PostgreSQL; nobody waits for a Celery result
-task_acks_late = False  # a lease gives the recovery; late acks bring duplicates and a visibility timeout
+# leases and verdicts are in PostgreSQL; nobody waits for a Celery result
+task_ignore_result = True
+# a lease gives the recovery; late acks bring duplicates and a visibility timeout
+task_acks_late = False
 task_default_queue = COORDINATOR
 task_queues = [Queue(name, Exchange(name), name) for name in (COORDINATOR, *CAPABILITIES)]  # type: ignore[no-untyped-call]
-task_queue_max_priority = PRIORITY_LEVELS - 1  # RabbitMQ: without it a queue knows no order
-task_default_delivery_mode = "transient"  # RabbitMQ: nothing on disk, since leases bring back what it loses
-task_create_missing_queues = True  # queues of a name or region of your own are made when first named
+# RabbitMQ: without it a queue knows no order
+task_queue_max_priority = PRIORITY_LEVELS - 1
+# RabbitMQ: nothing on disk, since leases bring back what it loses
+task_default_delivery_mode = "transient"
+# queues of a name or region of your own are made when first named
+task_create_missing_queues = True
 task_store_errors_even_if_ignored = False
 
-worker_pool = "scraper.pool:TaskPool"  # batches wait on one event loop a process; threads are only their places
-# Places in a process (`scraper.pool`). Eight full batches are more pages than it can have under way; with more than that the
-# others' pages only wait, a fifth dearer each, and are kept from other workers. Batches that wait for slow hosts take a part.
+# batches wait on one event loop a process; threads are only their places
+worker_pool = "scraper.runtime.pool:TaskPool"
+# Places in a process (`scraper.runtime.pool`). Eight full batches are more pages than it can have
+# under way; with more than that the others' pages only wait, a fifth dearer each, and are kept from
+# other workers. Batches that wait for slow hosts take a part.
 worker_concurrency = 8
-# Read ahead, not yet begun: what all queues of a worker hold for it must fit (8 batches a queue and priority for each busy
-# worker, all of which read), or urgent messages would be stuck behind those that wait for a place.
+# Read ahead, not yet begun: what all queues of a worker hold for it must fit (8 batches a queue and
+# priority for each busy worker, all of which read), or urgent messages would be stuck behind those
+# that wait for a place.
 worker_prefetch_multiplier = 32
-worker_enable_prefetch_count_reduction = False  # after an outage: it is for late acknowledgement, and slow to recover
-worker_cancel_long_running_tasks_on_connection_loss = True  # none acknowledges late: it only keeps Celery from warning
-worker_max_memory_per_child = settings.load().memory_max_mb * 1000 or None  # KB; of prefork's children: see watchdog
-worker_consumer = "scraper.consumer:Consumer"
-worker_send_task_events = False  # Flower turns them on when it is there
+# after an outage: it is for late acknowledgement, and slow to recover
+worker_enable_prefetch_count_reduction = False
+# none acknowledges late: it only keeps Celery from warning
+worker_cancel_long_running_tasks_on_connection_loss = True
+# KB; of prefork's children: see watchdog
+worker_max_memory_per_child = settings.load().memory_max_mb * 1000 or None
+worker_consumer = "scraper.runtime.consumer:Consumer"
+# Flower turns them on when it is there
+worker_send_task_events = False
 worker_hijack_root_logger = False
 worker_enable_remote_control = True
 
-beat_scheduler = "scraper.beat:Metronome"  # in memory, and writes no file
+# in memory, and writes no file
+beat_scheduler = "scraper.runtime.beat:Metronome"
 beat_max_loop_interval = 1
 _TICKS_S = {"plan": 5.0, "dispatch": 1.0, "reap": 2.0, "alert": 5.0, "prune": 60.0}
 if settings.load().changes_stream:

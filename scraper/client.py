@@ -1,4 +1,5 @@
-"""Functions of your own on the workers: what programs outside import. Used as `concurrent.futures` is, or as `asyncio`.
+"""Functions of your own on the workers: what programs outside import. Used as `concurrent.futures`
+is, or as `asyncio`.
 
     from scraper.client import Client
 
@@ -6,10 +7,12 @@
         ...
     titles = await Client().map("shop_checks:title", urls)
 
-The function is an async function of a module that SCRAPER_FUNCTIONS names: `async def title(client, url)`. It runs on the
-workers of a queue, with a client that keeps to the fleet's budgets; docs/functions.md says all of it.
+The function is an async function of a module that SCRAPER_FUNCTIONS names: `async def title(client,
+url)`. It runs on the workers of a queue, with a client that keeps to the fleet's budgets;
+docs/functions.md says all of it.
 
-Importing this costs next to nothing: what speaks to servers is imported by the first call, in a thread of its own.
+Importing this costs next to nothing: what speaks to servers is imported by the first call, in a
+thread of its own.
 """
 
 from __future__ import annotations
@@ -28,14 +31,23 @@ from scraper.errors import CallError, CallTimeoutError, FunctionRefusedError, Se
 if TYPE_CHECKING:
     import subprocess
 
-    from scraper.courier import Courier, Send
+    from scraper.calls.sender import Courier, Send
+    from scraper.calls.store import Calls
     from scraper.settings import Settings
-    from scraper.stores.calls import Calls
 
-__all__ = ["Call", "CallError", "CallTimeoutError", "Client", "FunctionRefusedError", "ServerUnavailableError"]
+__all__ = [
+    "Call",
+    "CallError",
+    "CallTimeoutError",
+    "Client",
+    "FunctionRefusedError",
+    "ServerUnavailableError",
+]
 
-OUT_MAX = 2000  # inputs that were sent and whose results nobody has taken: more are not taken from `inputs`
-UNSERVED_S = 20.0  # a worker that starts anew, a Chromium too, is not waited for in vain
+# inputs that were sent and whose results nobody has taken: more are not taken from `inputs`
+OUT_MAX = 2000
+# a worker that starts anew, a Chromium too, is not waited for in vain
+UNSERVED_S = 20.0
 ASK_S = 2.0
 
 T = TypeVar("T")
@@ -57,10 +69,12 @@ class _Options(TypedDict, total=False):
 
 
 class Client:
-    """Calls functions on the workers that the environment's settings lead to (DATABASE_URL, REDIS_URL, BROKER_URL).
+    """Calls functions on the workers that the environment's settings lead to (DATABASE_URL,
+    REDIS_URL, BROKER_URL).
 
-    `local`: starts a worker here where nobody serves the queue, and ends it with the client; by default only where the
-    servers are the embedded ones. Thread-safe. A context manager, but may be left to itself.
+    `local`: starts a worker here where nobody serves the queue, and ends it with the client; by
+    default only where the servers are the embedded ones. Thread-safe. A context manager, but may be
+    left to itself.
     """
 
     def __init__(self, *, local: bool | None = None) -> None:
@@ -72,11 +86,21 @@ class Client:
 
     @overload
     def map(
-        self, function: str, inputs: Iterable[Any], *, ordered: Literal[True] = ..., **options: Unpack[_Options]
+        self,
+        function: str,
+        inputs: Iterable[Any],
+        *,
+        ordered: Literal[True] = ...,
+        **options: Unpack[_Options],
     ) -> Call[Any]: ...
     @overload
     def map(
-        self, function: str, inputs: Iterable[Any], *, ordered: Literal[False], **options: Unpack[_Options]
+        self,
+        function: str,
+        inputs: Iterable[Any],
+        *,
+        ordered: Literal[False],
+        **options: Unpack[_Options],
     ) -> Call[tuple[int, Any]]: ...
     def map(
         self,
@@ -97,21 +121,23 @@ class Client:
     ) -> Call[Any]:
         """Calls `MODULE:FUNCTION` once for each input, a JSON value each. The calls begin at once.
 
-        Gives results in the order of the inputs, each as soon as it and those before it are there; with `ordered=False`
-        pairs (index, result) as they come. An input that fails raises `CallError` where its result would be, and the rest is
-        cancelled; with `return_exceptions` the error stands in its place.
+        Gives results in the order of the inputs, each as soon as it and those before it are there;
+        with `ordered=False` pairs (index, result) as they come. An input that fails raises
+        `CallError` where its result would be, and the rest is cancelled; with `return_exceptions`
+        the error stands in its place.
 
-        `timeout_s`: for all of it, else `CallTimeoutError`. `input_timeout_s`: for one input, waits for its hosts' turns not
-        counted. `site`: in that site's name, with its rate, headers and proxies; else `rate` (of a host, for the whole fleet:
-        "60/m"), `concurrency` and `proxy` ("residential") may be given. Raises `FunctionRefusedError`, and
-        `ServerUnavailableError` where a server does not answer or no worker serves the queue.
+        `timeout_s`: for all of it, else `CallTimeoutError`. `input_timeout_s`: for one input, waits
+        for its hosts' turns not counted. `site`: in that site's name, with its rate, headers and
+        proxies; else `rate` (of a host, for the whole fleet: "60/m"), `concurrency` and `proxy`
+        ("residential") may be given. Raises `FunctionRefusedError`, and `ServerUnavailableError`
+        where a server does not answer or no worker serves the queue.
         """
         from scraper import settings
-        from scraper.courier import Courier
+        from scraper.calls.group import Options, parts_of
+        from scraper.calls.sender import Courier
         from scraper.domain import Kind
-        from scraper.policy.calls import Options, parts_of
-        from scraper.policy.routing import COORDINATOR, page_priority, queue_name
-        from scraper.sites.scalars import priority_number
+        from scraper.rules.routing import COORDINATOR, page_priority, queue_name
+        from scraper.sites.grammar.scalars import priority_number
 
         loaded = settings.load()
         try:
@@ -144,11 +170,13 @@ class Client:
 
     def start_worker(self, settings: Settings, queue: str) -> None:
         """One for that queue, once. Raises `ServerUnavailableError` where it has ended."""
-        from scraper.commands import fleet
+        from scraper.runtime import fleet
 
         with self._starting:
             if queue not in self._started:
-                self._started[queue] = self._stack.enter_context(fleet.local_workers(settings, {queue}))
+                self._started[queue] = self._stack.enter_context(
+                    fleet.local_workers(settings, {queue})
+                )
             for process in self._started[queue]:
                 if process.poll() is not None:
                     log = fleet.log_path(settings, "worker")
@@ -164,13 +192,17 @@ class Client:
 
 
 class Call(Generic[T]):
-    """Calls that are under way: iterate over it, with `for` or `async for`, or await it for the list of what is left.
+    """Calls that are under way: iterate over it, with `for` or `async for`, or await it for the
+    list of what is left.
 
-    Leaving it before its end (`cancel`, `with`, an error, or nobody holds it any more) cancels what is not begun.
+    Leaving it before its end (`cancel`, `with`, an error, or nobody holds it any more) cancels what
+    is not begun.
     """
 
-    def __init__(self, courier: Courier, inputs: Iterable[Any], *, ordered: bool, return_exceptions: bool) -> None:
-        from scraper.policy.calls import GROUP_MAX, GROUPS_OF_FEW, group_size
+    def __init__(
+        self, courier: Courier, inputs: Iterable[Any], *, ordered: bool, return_exceptions: bool
+    ) -> None:
+        from scraper.calls.group import GROUP_MAX, GROUPS_OF_FEW, group_size
 
         self._courier, self._inbox = courier, courier.inbox
         self._ordered, self._return_exceptions = ordered, return_exceptions
@@ -179,7 +211,8 @@ class Call(Generic[T]):
         self._group_size = group_size(len(first))
         self._inputs: Iterator[tuple[int, Any]] | None = chain(first, numbered)
         self._left_over: list[tuple[int, Any]] = []
-        self._open: dict[int, Any] = {}  # inputs whose results nobody has taken: errors name them
+        # inputs whose results nobody has taken: errors name them
+        self._open: dict[int, Any] = {}
         self._given = self._sent = 0
         self._over = False
         self._cancel = weakref.finalize(self, courier.cancel)
@@ -240,7 +273,8 @@ class Call(Generic[T]):
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # a loop that has ended
+            # a loop that has ended
+            with suppress(RuntimeError):
                 loop.call_soon_threadsafe(changed.set)
 
         with self._inbox.changed:
@@ -250,7 +284,8 @@ class Call(Generic[T]):
         await changed.wait()
 
     def _feed(self) -> None:
-        """Takes inputs and hands them over, group by group, as far as results are taken. In the caller's own thread."""
+        """Takes inputs and hands them over, group by group, as far as results are taken. In the
+        caller's own thread."""
         while self._inputs is not None and not self._over and self._sent - self._given < OUT_MAX:
             try:
                 group = self._group(self._inputs)
@@ -267,7 +302,7 @@ class Call(Generic[T]):
 
     def _group(self, inputs: Iterator[tuple[int, Any]]) -> dict[int, Any]:
         """As many inputs as go into one message; none where there are no more."""
-        from scraper.policy.calls import GROUP_MAX_BYTES, input_size
+        from scraper.calls.group import GROUP_MAX_BYTES, input_size
 
         group: dict[int, Any] = {}
         size = 0
@@ -295,7 +330,7 @@ class Call(Generic[T]):
         return self._given if self._given in self._inbox.results else None
 
     def _next(self) -> T:
-        from scraper.policy.calls import Failure
+        from scraper.calls.group import Failure
 
         index = self._at()
         if index is None:
@@ -308,7 +343,15 @@ class Call(Generic[T]):
         self._given += 1
         if isinstance(value, Failure):
             f = value
-            value = CallError(index, given, f.type, f.message, blame=f.blame, outcome=f.outcome, traceback=f.traceback)
+            value = CallError(
+                index,
+                given,
+                f.type,
+                f.message,
+                blame=f.blame,
+                outcome=f.outcome,
+                traceback=f.traceback,
+            )
             if not self._return_exceptions:
                 self.cancel()
                 raise value
@@ -316,15 +359,17 @@ class Call(Generic[T]):
 
 
 class _Unserved:
-    """What is done while nobody takes up messages: looks whether a worker serves the queue, starts one, or gives up."""
+    """What is done while nobody takes up messages: looks whether a worker serves the queue, starts
+    one, or gives up."""
 
     def __init__(self, client: Client, settings: Settings, queue: str) -> None:
         self._client, self._settings, self._queue = client, settings, queue
         self._asked_at = float("-inf")
-        self._seen = 0  # looks at which nobody served it, one after the other
+        # looks at which nobody served it, one after the other
+        self._seen = 0
 
     def __call__(self, idle_s: float) -> None:
-        from scraper.commands import fleet
+        from scraper.runtime import fleet
 
         if time.monotonic() - self._asked_at < ASK_S:
             return
@@ -345,8 +390,8 @@ class _Unserved:
 def _connected(settings: Settings, call: str) -> Calls:
     import redis
 
-    from scraper import servers
-    from scraper.stores.calls import Calls
+    from scraper.calls.store import Calls
+    from scraper.infra import servers
 
     servers.require_redis(settings)
     if settings.broker_url is not None:
@@ -356,6 +401,6 @@ def _connected(settings: Settings, call: str) -> Calls:
 
 
 def _sender() -> Send:
-    from scraper.sending import send
+    from scraper.runtime.send import send
 
     return send

@@ -1,6 +1,7 @@
 """The values every other module speaks in: kinds, outcomes, verdicts, links, fetched pages, leases.
 
-Standard library only; nothing here does I/O, reads a clock, or knows of Celery, httpx, SQLAlchemy or parsel.
+Standard library only; nothing here does I/O, reads a clock, or knows of Celery, httpx, SQLAlchemy
+or parsel.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def value(cls: type[T]) -> type[T]:
-    """A frozen dataclass, of the sort that is made for each page. That it is frozen is for mypy to see: Python's own guard
-    makes each of them five times as dear to create, and a page comes to a dozen."""
+    """A frozen dataclass, of the sort that is made for each page. That it is frozen is for mypy to
+    see: Python's own guard makes each of them five times as dear to create, and a page comes to a
+    dozen."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 
@@ -30,12 +32,14 @@ class Kind(StrEnum):
 
     @property
     def discovers(self) -> bool:
-        """True for the kinds that add pages to the frontier: while one is open, the total is not known."""
+        """True for the kinds that add pages to the frontier: while one is open, the total is not
+        known."""
         return self is not Kind.PRODUCT
 
 
 class Blame(StrEnum):
-    """Whose fault an outcome is. Only a page's own faults are charged to its attempts without mercy."""
+    """Whose fault an outcome is. Only a page's own faults are charged to its attempts without
+    mercy."""
 
     NOBODY = "nobody"
     PAGE = "page"
@@ -80,8 +84,8 @@ class Outcome(StrEnum):
 
     @property
     def tried(self) -> bool:
-        """False where the page's host was not asked, or nobody can say so: no fetch, no retry, no charge, no progress of the
-        crawl, and nothing learned of the page or its host."""
+        """False where the page's host was not asked, or nobody can say so: no fetch, no retry, no
+        charge, no progress of the crawl, and nothing learned of the page or its host."""
         return self not in _NOT_TRIED
 
     @property
@@ -110,8 +114,14 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.FRESH: ("fetched less than the revisit age ago, not asked again", Blame.NOBODY),
     Outcome.NOT_FOUND: ("the server says it does not exist (404, 410)", Blame.PAGE),
     Outcome.REFUSED: ("the server refuses it (another 4xx)", Blame.PAGE),
-    Outcome.BLOCKED: ("kept out: a challenge page, a captcha, or a refusal of whoever asks from there", Blame.HOST),
-    Outcome.THROTTLED: ("the server asks us to slow down (429, or 503 with Retry-After)", Blame.HOST),
+    Outcome.BLOCKED: (
+        "kept out: a challenge page, a captcha, or a refusal of whoever asks from there",
+        Blame.HOST,
+    ),
+    Outcome.THROTTLED: (
+        "the server asks us to slow down (429, or 503 with Retry-After)",
+        Blame.HOST,
+    ),
     Outcome.SERVER_ERROR: ("the server failed (5xx)", Blame.HOST),
     Outcome.TIMEOUT: ("no complete answer within the time allowed", Blame.HOST),
     Outcome.UNREACHABLE: ("no connection, or it broke off", Blame.HOST),
@@ -119,9 +129,15 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.TOO_LARGE: ("the body is larger than allowed, packed or unpacked", Blame.PAGE),
     Outcome.REDIRECT_LOOP: ("it redirects in a circle or too often", Blame.PAGE),
     Outcome.OFF_SITE: ("it redirects to a host that is not the site's", Blame.PAGE),
-    Outcome.FORBIDDEN_ADDRESS: ("its address is private, loopback, link-local or otherwise internal", Blame.PAGE),
+    Outcome.FORBIDDEN_ADDRESS: (
+        "its address is private, loopback, link-local or otherwise internal",
+        Blame.PAGE,
+    ),
     Outcome.ROBOTS_DISALLOWED: ("robots.txt disallows it", Blame.PAGE),
-    Outcome.ROBOTS_UNAVAILABLE: ("robots.txt cannot be read, which disallows everything for now", Blame.HOST),
+    Outcome.ROBOTS_UNAVAILABLE: (
+        "robots.txt cannot be read, which disallows everything for now",
+        Blame.HOST,
+    ),
     Outcome.HOST_DOWN: (
         "not tried: its host has given no answer, or only blocks, for a quarter of an hour",
         Blame.HOST,
@@ -132,28 +148,44 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.CRASHED: ("our own code failed on it", Blame.US),
     Outcome.WORKER_LOST: ("its worker died or froze while holding it", Blame.US),
     Outcome.DEFERRED: ("handed back before it was tried", Blame.US),
-    Outcome.PROXY_FAILED: ("the proxies that were tried failed, not the page or its host", Blame.PROXY),
-    Outcome.NO_PROXY: ("no proxy of its pool is free: it waits, and is never asked for directly", Blame.PROXY),
+    Outcome.PROXY_FAILED: (
+        "the proxies that were tried failed, not the page or its host",
+        Blame.PROXY,
+    ),
+    Outcome.NO_PROXY: (
+        "no proxy of its pool is free: it waits, and is never asked for directly",
+        Blame.PROXY,
+    ),
     Outcome.LOGGED_OUT: ("it answered as it does to whoever is not logged in", Blame.PAGE),
-    Outcome.NO_LOGIN: ("no account is logged in at the moment: it waits, and is never asked for without", Blame.US),
+    Outcome.NO_LOGIN: (
+        "no account is logged in at the moment: it waits, and is never asked for without",
+        Blame.US,
+    ),
     Outcome.LOGIN_FAILED: ("not tried: no account of its site can log in", Blame.US),
 }
 
 
 class ProxySignal(StrEnum):
-    """What one request through a proxy says about that proxy. FAILED and BLOCKED may be the host's or the page's doing as
-    well: what several proxies say is theirs, what one alone says is the proxy's."""
+    """What one request through a proxy says about that proxy. FAILED and BLOCKED may be the host's
+    or the page's doing as well: what several proxies say is theirs, what one alone says is the
+    proxy's."""
 
     ANSWERED = "answered"
-    FAILED = "failed"  # no answer: a timeout, a broken connection, or its own word that the host cannot be reached
-    BLOCKED = "blocked"  # the host answered, and will not serve whoever asks from there
-    DENIED = "denied"  # the proxy itself will not go to that host
-    UNUSABLE = "unusable"  # no connection to it, its TLS, its login: it serves nobody
-    NEUTRAL = "neutral"  # nothing to do with it
+    # no answer: a timeout, a broken connection, or its own word that the host cannot be reached
+    FAILED = "failed"
+    # the host answered, and will not serve whoever asks from there
+    BLOCKED = "blocked"
+    # the proxy itself will not go to that host
+    DENIED = "denied"
+    # no connection to it, its TLS, its login: it serves nobody
+    UNUSABLE = "unusable"
+    # nothing to do with it
+    NEUTRAL = "neutral"
 
 
 class Status(StrEnum):
-    """Where a page stands in its crawl. Everything but `due` is final for that crawl; a page in a lease is due as well."""
+    """Where a page stands in its crawl. Everything but `due` is final for that crawl; a page in a
+    lease is due as well."""
 
     DUE = "due"
     OK = "ok"
@@ -169,10 +201,12 @@ class Status(StrEnum):
 
 
 class Verdict(NamedTuple):
-    """What is done about an outcome: the page's next status, when it may be tried again, and who pays.
+    """What is done about an outcome: the page's next status, when it may be tried again, and who
+    pays.
 
-    `status` is DUE for a retry; `delay_s` counts from the database's clock when the verdict is stored; `charged` says
-    whether the try is charged to whom the outcome blames: to the host's account, or else to the page's own.
+    `status` is DUE for a retry; `delay_s` counts from the database's clock when the verdict is
+    stored; `charged` says whether the try is charged to whom the outcome blames: to the host's
+    account, or else to the page's own.
     """
 
     status: Status
@@ -205,8 +239,9 @@ class Fetched:
     """One answered page, all bounds already enforced.
 
     `url` is the final URL after redirects; `headers` has lower-case names; `body` is decompressed;
-    `status` is the final answer's, any code; `conditional`: its request had validators, so that it may be 304. `captured`:
-    bodies of answers that a browser got on the way, by the name that the definition gives them.
+    `status` is the final answer's, any code; `conditional`: its request had validators, so that it
+    may be 304. `captured`: bodies of answers that a browser got on the way, by the name that the
+    definition gives them.
     """
 
     url: str
@@ -221,7 +256,8 @@ class Fetched:
 
 @value
 class Link:
-    """A page found on a page: an absolute http(s) URL without fragment and tracking parameters, ready to request."""
+    """A page found on a page: an absolute http(s) URL without fragment and tracking parameters,
+    ready to request."""
 
     url: str
     kind: Kind
@@ -229,7 +265,8 @@ class Link:
 
 @value
 class Product:
-    """What a product page gave: `data` maps field names to JSON-able values (Decimal for exact numbers).
+    """What a product page gave: `data` maps field names to JSON-able values (Decimal for exact
+    numbers).
 
     A price field `x` gives two keys: `x` (Decimal) and `x_currency` (ISO 4217 code or None).
     """
@@ -245,14 +282,16 @@ def filled(data: Mapping[str, Any]) -> list[str]:
 
 @value
 class Extracted:
-    """Everything one page gave. `problems` are short sentences for people: what is missing or malformed.
+    """Everything one page gave. `problems` are short sentences for people: what is missing or
+    malformed.
 
-    `complete` is False when something required is missing: the page's outcome is then NOT_EXTRACTED, nothing of it
-    is stored, and `problems` says what. `partial` is True where links are known to be missing from a page that is
-    otherwise good (a sitemap that breaks off): its crawl has not seen the whole catalogue.
+    `complete` is False when something required is missing: the page's outcome is then
+    NOT_EXTRACTED, nothing of it is stored, and `problems` says what. `partial` is True where links
+    are known to be missing from a page that is otherwise good (a sitemap that breaks off): its
+    crawl has not seen the whole catalogue.
 
-    `found` names the fields for which the page gave a value of its own, complete or not (a default is none); `mistyped`
-    those for which it gave something else than a value of their type.
+    `found` names the fields for which the page gave a value of its own, complete or not (a default
+    is none); `mistyped` those for which it gave something else than a value of their type.
     """
 
     links: list[Link] = field(default_factory=list)
@@ -266,7 +305,8 @@ class Extracted:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A page on which a field was not found: what the reader says of it, and the part of the page that people look at."""
+    """A page on which a field was not found: what the reader says of it, and the part of the page
+    that people look at."""
 
     field: str
     url: str
@@ -276,8 +316,8 @@ class Example:
 
 @value
 class Reading:
-    """What a product page said of its fields, for the crawl's figures. `records` is how many products were looked for on it;
-    `found` and `mistyped` name a field once a record."""
+    """What a product page said of its fields, for the crawl's figures. `records` is how many
+    products were looked for on it; `found` and `mistyped` name a field once a record."""
 
     records: int
     found: tuple[str, ...]
@@ -287,8 +327,8 @@ class Reading:
 
 @value
 class Known:
-    """What is known of a product page that was read before, and whose product is stored as it was then. `read_by` names what
-    read it (`CrawlContext.read_by`), `read_s` is how long ago."""
+    """What is known of a product page that was read before, and whose product is stored as it was
+    then. `read_by` names what read it (`CrawlContext.read_by`), `read_s` is how long ago."""
 
     validators: Validators
     read_by: int
@@ -299,10 +339,11 @@ class Known:
 class LeasedPage:
     """A page in a lease, with what a worker needs to fetch and judge it.
 
-    `level` is the capability that it has come to by itself in this crawl, above its host's; `blocked` how often it was
-    blocked where it is; `probe` says that it is to find out whether a cheaper way is open again; `good_before` that its
-    last answer gave all that was asked for. `known` is what a 304 would stand for; `revisit_s` its own interval, where it
-    has one, and `good_s` how long ago its last good answer was.
+    `level` is the capability that it has come to by itself in this crawl, above its host's;
+    `blocked` how often it was blocked where it is; `probe` says that it is to find out whether a
+    cheaper way is open again; `good_before` that its last answer gave all that was asked for.
+    `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
+    `good_s` how long ago its last good answer was.
     """
 
     id: int
@@ -329,7 +370,8 @@ class LeasedPage:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A timed exclusive claim on pages, fetched together as one batch. Its id fences everything done in its name."""
+    """A timed exclusive claim on pages, fetched together as one batch. Its id fences everything
+    done in its name."""
 
     id: UUID
     kind: Kind
@@ -350,8 +392,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """How a page that is due again goes on: its queue, its own level, how often it was blocked there, and whether it is to
-    try a cheaper way for its host."""
+    """How a page that is due again goes on: its queue, its own level, how often it was blocked
+    there, and whether it is to try a cheaper way for its host."""
 
     queue: str
     level: str | None = None
@@ -364,8 +406,9 @@ NO_VALIDATORS = Validators()
 
 @value
 class NextVisit:
-    """What a page that was good keeps for its next visit: its validators and what has read it (None: it is asked without);
-    its interval, by whether its content turns out to have changed (None: the definition's)."""
+    """What a page that was good keeps for its next visit: its validators and what has read it
+    (None: it is asked without); its interval, by whether its content turns out to have changed
+    (None: the definition's)."""
 
     validators: Validators = NO_VALIDATORS
     read_by: int | None = None
@@ -377,8 +420,8 @@ class NextVisit:
 class Settled:
     """A page with its verdict, waiting for the writer. The lease id fences it.
 
-    `error` is a short sentence for people; `excerpt` the bounded start of a body that could not be used, `head` the
-    headers that came with it.
+    `error` is a short sentence for people; `excerpt` the bounded start of a body that could not be
+    used, `head` the headers that came with it.
     """
 
     page_id: int

@@ -1,4 +1,5 @@
-"""The error tree. Every error says what, where and how to mend it; a `FetchError` also says whom to blame."""
+"""The error tree. Every error says what, where and how to mend it; a `FetchError` also says whom to
+blame."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from scraper.domain import Blame, Outcome, ProxySignal
 
 
 class ScraperError(Exception):
-    """Something the user can mend. The command line prints the message alone and exits with `exit_code`."""
+    """Something the user can mend. The command line prints the message alone and exits with
+    `exit_code`."""
 
     exit_code = 1
 
@@ -20,7 +22,8 @@ class ConfigError(ScraperError):
 
 
 class DefinitionError(ScraperError):
-    """A site definition is wrong. `problems` holds one line each: `file:line: key: what is wrong (how to mend it)`."""
+    """A site definition is wrong. `problems` holds one line each: `file:line: key: what is wrong
+    (how to mend it)`."""
 
     exit_code = 2
 
@@ -50,14 +53,15 @@ class BusyError(ScraperError):
 
 
 class ServerUnavailableError(ScraperError):
-    """PostgreSQL or Redis cannot be reached. The message says which address was tried and what to type."""
+    """PostgreSQL or Redis cannot be reached. The message says which address was tried and what to
+    type."""
 
     exit_code = 3
 
 
 class ObjectsError(ScraperError):
-    """A file cannot be written to, or read from, the folder or bucket where it is kept. `missing`: it is not there, or ends
-    before what was asked for."""
+    """A file cannot be written to, or read from, the folder or bucket where it is kept. `missing`:
+    it is not there, or ends before what was asked for."""
 
     exit_code = 3
 
@@ -73,13 +77,15 @@ class CrawlFailedError(ScraperError):
 
 
 class SuspectError(ScraperError):
-    """A crawl's data is suspect: it differs from recent crawls' by more than its definition tolerates."""
+    """A crawl's data is suspect: it differs from recent crawls' by more than its definition
+    tolerates."""
 
     exit_code = 5
 
 
 class CursorError(ScraperError):
-    """The feed of changes does not hold what comes after a cursor: it has forgotten it, or never had it."""
+    """The feed of changes does not hold what comes after a cursor: it has forgotten it, or never
+    had it."""
 
     exit_code = 6
 
@@ -97,9 +103,10 @@ class FunctionRefusedError(ScraperError):
 class CallError(ScraperError):
     """A function that was called on a worker gave no result for an input.
 
-    `index` is the input's place among all, `input` the input; `type` is the name of the exception, `message` what it said,
-    `blame` whose fault it is (page, host, proxy, parser: the function's own, us), `outcome` what happened, in the words of
-    docs/architecture.md; `traceback` where in the function, as text.
+    `index` is the input's place among all, `input` the input; `type` is the name of the exception,
+    `message` what it said, `blame` whose fault it is (page, host, proxy, parser: the function's
+    own, us), `outcome` what happened, in the words of docs/architecture.md; `traceback` where in
+    the function, as text.
     """
 
     exit_code = 4
@@ -133,11 +140,12 @@ class CallTimeoutError(ScraperError, TimeoutError):
 
 
 class FetchError(Exception):
-    """A page could not be fetched. Raised by `scraper.fetch` alone, and the only error that leaves it.
+    """A page could not be fetched. Raised by `scraper.fetch` alone, and the only error that leaves
+    it.
 
-    `outcome` says what happened, `retry_after_s` is the server's own wish (seconds from now), `status` the HTTP status
-    if there was one, `url` the hop that failed; `signal`, where it is certain, what it says of the proxy that was used;
-    `sign` what a block was known by.
+    `outcome` says what happened, `retry_after_s` is the server's own wish (seconds from now),
+    `status` the HTTP status if there was one, `url` the hop that failed; `signal`, where it is
+    certain, what it says of the proxy that was used; `sign` what a block was known by.
     """
 
     def __init__(
@@ -165,7 +173,8 @@ class FetchError(Exception):
 
 
 class DeferredError(Exception):
-    """The page's turn does not come within the batch's horizon: it goes back untried, due in `delay_s` seconds."""
+    """The page's turn does not come within the batch's horizon: it goes back untried, due in
+    `delay_s` seconds."""
 
     def __init__(self, delay_s: float) -> None:
         super().__init__(f"deferred for {delay_s:.1f} s")
@@ -173,7 +182,8 @@ class DeferredError(Exception):
 
 
 class NoProxyError(DeferredError):
-    """No proxy of the pool that the site asks for is free for the host. The page waits; it is never asked for directly.
+    """No proxy of the pool that the site asks for is free for the host. The page waits; it is never
+    asked for directly.
 
     `blocked`: all that work rest because the host has blocked them.
     """
@@ -186,7 +196,8 @@ class NoProxyError(DeferredError):
 
 
 class NoLoginError(DeferredError):
-    """No account that the site asks for is logged in at the moment. The page waits; it is never asked for without."""
+    """No account that the site asks for is logged in at the moment. The page waits; it is never
+    asked for without."""
 
     def __init__(self, reason: str, delay_s: float) -> None:
         super().__init__(delay_s)

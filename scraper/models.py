@@ -1,7 +1,8 @@
-"""The tables, and nothing but the tables. PostgreSQL is the truth: every count, verdict and product is here.
+"""The tables, and nothing but the tables. PostgreSQL is the truth: every count, verdict and product
+is here.
 
-Statements that matter for speed or for a race are SQL in `scraper.stores`; these classes give Alembic and the
-readers (command line, Flower, metrics) one description of the columns.
+Statements that matter for speed or for a race are SQL in `scraper.stores`; these classes give
+Alembic and the readers (command line, Flower, metrics) one description of the columns.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ class Site(Base):
 
     id: Mapped[int] = mapped_column(Integer, Identity(always=True), primary_key=True)
     name: Mapped[str] = mapped_column(Text, unique=True)
-    definition: Mapped[dict[str, Any]] = mapped_column(JSON, comment="json, not jsonb: the order of fields counts")
+    definition: Mapped[dict[str, Any]] = mapped_column(
+        JSON, comment="json, not jsonb: the order of fields counts"
+    )
     definition_hash: Mapped[str] = mapped_column(Text)
     enabled: Mapped[bool] = mapped_column(server_default=text("true"))
     paused: Mapped[bool] = mapped_column(server_default=text("false"))
@@ -75,7 +78,8 @@ class Site(Base):
 
 
 class Crawl(Base):
-    """One pass over one site: the definition it runs by, and its counters, which equal the pages table's."""
+    """One pass over one site: the definition it runs by, and its counters, which equal the pages
+    table's."""
 
     __tablename__ = "crawls"
     __table_args__ = (
@@ -90,7 +94,9 @@ class Crawl(Base):
         Index(
             "crawls_unjudged_idx",
             "id",
-            postgresql_where=text("judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')"),
+            postgresql_where=text(
+                "judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')"
+            ),
         ),
         Index(
             "crawls_uncleared_idx",
@@ -108,9 +114,13 @@ class Crawl(Base):
         Text, comment="schedule, manual, replay (of dead pages), or reextract (of archived ones)"
     )
     status: Mapped[str] = mapped_column(Text, server_default=text("'planned'"))
-    definition: Mapped[dict[str, Any]] = mapped_column(JSON, comment="as it was when the crawl was planned")
+    definition: Mapped[dict[str, Any]] = mapped_column(
+        JSON, comment="as it was when the crawl was planned"
+    )
     definition_hash: Mapped[str] = mapped_column(Text)
-    rate_per_s: Mapped[float | None] = mapped_column(Float, comment="a host's budget; null: unlimited")
+    rate_per_s: Mapped[float | None] = mapped_column(
+        Float, comment="a host's budget; null: unlimited"
+    )
     concurrency: Mapped[int] = mapped_column(Integer)
     fresh_after: Mapped[datetime | None] = mapped_column(
         Timestamp, comment="products fetched later than this are not fetched again; null: all are"
@@ -128,15 +138,21 @@ class Crawl(Base):
         Timestamp, server_default=text("now()"), comment="when a page was last tried or added"
     )
     watched_at: Mapped[datetime] = mapped_column(
-        Timestamp, server_default=text("now()"), comment="when a coordinator last looked whether it moves"
+        Timestamp,
+        server_default=text("now()"),
+        comment="when a coordinator last looked whether it moves",
     )
     idle_minutes: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="looks in a row, a minute apart, that found no progress"
+        Integer,
+        server_default=text("0"),
+        comment="looks in a row, a minute apart, that found no progress",
     )
     finished_at: Mapped[datetime | None] = mapped_column(Timestamp)
     note: Mapped[str | None] = mapped_column(Text, comment="why it was skipped, stopped or failed")
 
-    discovery_total: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="listings and sitemaps")
+    discovery_total: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="listings and sitemaps"
+    )
     discovery_done: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     product_total: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     product_done: Mapped[int] = mapped_column(Integer, server_default=text("0"))
@@ -146,9 +162,15 @@ class Crawl(Base):
     dead: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     invalid: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     dropped: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    fresh: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="of unchanged: not asked again")
-    not_modified: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="of unchanged: answered 304")
-    fetches: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="pages tried, retries included")
+    fresh: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="of unchanged: not asked again"
+    )
+    not_modified: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="of unchanged: answered 304"
+    )
+    fetches: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="pages tried, retries included"
+    )
     retries: Mapped[int] = mapped_column(Integer, server_default=text("0"))
     links_cut: Mapped[int] = mapped_column(
         Integer, server_default=text("0"), comment="over the limits; a page that breaks off: 1"
@@ -160,7 +182,9 @@ class Crawl(Base):
     judged_at: Mapped[datetime | None] = mapped_column(
         Timestamp, comment="when its data was compared with recent crawls'"
     )
-    suspect: Mapped[bool] = mapped_column(server_default=text("false"), comment="its data is not to be trusted")
+    suspect: Mapped[bool] = mapped_column(
+        server_default=text("false"), comment="its data is not to be trusted"
+    )
     reasons: Mapped[list[dict[str, Any]] | None] = mapped_column(
         JSONB, comment="why it is suspect, or was: field (null: the whole crawl), what, text"
     )
@@ -180,7 +204,8 @@ class Crawl(Base):
 
 
 class Page(Base):
-    """The frontier: one canonical URL of a site, for good, taken up again by each crawl that reaches it."""
+    """The frontier: one canonical URL of a site, for good, taken up again by each crawl that
+    reaches it."""
 
     __tablename__ = "pages"
     __table_args__ = (
@@ -202,15 +227,28 @@ class Page(Base):
             "settled_at",
             postgresql_where=text("error IS NOT NULL AND status <> 'gone'"),
         ),
-        Index("pages_unusable_idx", "site_id", "status", postgresql_where=text("status IN ('dead', 'invalid')")),
-        Index("pages_suspect_idx", "queue", "losses", postgresql_where=text("losses >= 2 AND status = 'due'")),
-        # What was due since the last vacuum is walked over by each dispatch: PostgreSQL's own fifth would be too rare.
+        Index(
+            "pages_unusable_idx",
+            "site_id",
+            "status",
+            postgresql_where=text("status IN ('dead', 'invalid')"),
+        ),
+        Index(
+            "pages_suspect_idx",
+            "queue",
+            "losses",
+            postgresql_where=text("losses >= 2 AND status = 'due'"),
+        ),
+        # What was due since the last vacuum is walked over by each dispatch: PostgreSQL's own fifth
+        # would be too rare.
         {"postgresql_with": {"autovacuum_vacuum_scale_factor": 0.05}},
     )
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
-    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the last crawl that reached it")
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id"), comment="the last crawl that reached it"
+    )
     fingerprint: Mapped[UUID] = mapped_column(Uuid, comment="hash of the canonical URL")
     url: Mapped[str] = mapped_column(Text)
     kind: Mapped[str] = mapped_column(Text)
@@ -219,14 +257,24 @@ class Page(Base):
     priority: Mapped[int] = mapped_column(SmallInteger)
     depth: Mapped[int] = mapped_column(SmallInteger, comment="links followed from a start URL")
     status: Mapped[str] = mapped_column(Text)
-    attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"), comment="tries charged to the page")
+    attempts: Mapped[int] = mapped_column(
+        SmallInteger, server_default=text("0"), comment="tries charged to the page"
+    )
     host_attempts: Mapped[int] = mapped_column(
         SmallInteger, server_default=text("0"), comment="tries that failed by the host's fault"
     )
-    losses: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"), comment="workers that died holding it")
-    level: Mapped[str | None] = mapped_column(Text, comment="the capability it has come to, above its host's")
-    blocked: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"), comment="blocks where it is")
-    probe: Mapped[bool] = mapped_column(server_default=text("false"), comment="to try a cheaper way for its host")
+    losses: Mapped[int] = mapped_column(
+        SmallInteger, server_default=text("0"), comment="workers that died holding it"
+    )
+    level: Mapped[str | None] = mapped_column(
+        Text, comment="the capability it has come to, above its host's"
+    )
+    blocked: Mapped[int] = mapped_column(
+        SmallInteger, server_default=text("0"), comment="blocks where it is"
+    )
+    probe: Mapped[bool] = mapped_column(
+        server_default=text("false"), comment="to try a cheaper way for its host"
+    )
     not_before: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     content_hash: Mapped[UUID | None] = mapped_column(Uuid, comment="of what was extracted")
     last_outcome: Mapped[str | None] = mapped_column(Text)
@@ -235,7 +283,9 @@ class Page(Base):
     response_head: Mapped[dict[str, Any] | None] = mapped_column(
         JSONB, comment="headers of the last answer that could not be used, bounded, without secrets"
     )
-    excerpt: Mapped[str | None] = mapped_column(Text, comment="the start of a body that could not be used")
+    excerpt: Mapped[str | None] = mapped_column(
+        Text, comment="the start of a body that could not be used"
+    )
     discovered_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     fetched_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last good answer")
     settled_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last verdict")
@@ -244,56 +294,72 @@ class Page(Base):
     read_by: Mapped[int | None] = mapped_column(
         BigInteger, comment="what read it whole; null: it is asked for without validators"
     )
-    read_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when it was last read whole")
+    read_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="when it was last read whole"
+    )
     revisit_s: Mapped[int | None] = mapped_column(
         Integer, comment="the page's own interval; null: the definition's is every page's"
     )
 
 
 class Host(Base):
-    """What an operator says of a host, above every definition. Hosts of which nobody says anything have no row."""
+    """What an operator says of a host, above every definition. Hosts of which nobody says anything
+    have no row."""
 
     __tablename__ = "hosts"
 
     host: Mapped[str] = mapped_column(Text, primary_key=True, comment="name and port, as in pages")
     paused: Mapped[bool] = mapped_column(server_default=text("false"))
-    rate: Mapped[str | None] = mapped_column(Text, comment="as written: 30/m, unlimited; null: the definition's")
+    rate: Mapped[str | None] = mapped_column(
+        Text, comment="as written: 30/m, unlimited; null: the definition's"
+    )
     concurrency: Mapped[int | None] = mapped_column(Integer)
     burst: Mapped[int | None] = mapped_column(Integer)
     updated_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
 
 
 class HostRouteRow(Base):
-    """What a site's pages need to get past a host's blocks: the cheapest level known to work. No row: where they start."""
+    """What a site's pages need to get past a host's blocks: the cheapest level known to work. No
+    row: where they start."""
 
     __tablename__ = "host_routes"
 
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"), primary_key=True)
     host: Mapped[str] = mapped_column(Text, primary_key=True)
-    start: Mapped[str] = mapped_column(Text, primary_key=True, comment="the level by the site's definition")
+    start: Mapped[str] = mapped_column(
+        Text, primary_key=True, comment="the level by the site's definition"
+    )
     level: Mapped[str] = mapped_column(Text)
     changed_at: Mapped[datetime] = mapped_column(Timestamp)
     blocked_pages: Mapped[list[int]] = mapped_column(
         ARRAY(BigInteger), comment="given up at the level since its last good answer"
     )
-    probe_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when one page is to try the level below")
+    probe_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="when one page is to try the level below"
+    )
     probe_every_s: Mapped[float] = mapped_column(Float)
     probes_ok: Mapped[int] = mapped_column(Integer)
-    fell_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when it last came down a level")
+    fell_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="when it last came down a level"
+    )
     fell_every_s: Mapped[float] = mapped_column(Float)
-    why: Mapped[str] = mapped_column(Text, comment="the sign for which it went up, or a probe failed")
+    why: Mapped[str] = mapped_column(
+        Text, comment="the sign for which it went up, or a probe failed"
+    )
 
 
 class LeaseRow(Base):
     """A timed exclusive claim on pages. Gone once its last page is settled or it has expired.
 
-    Which pages it has is said here, not there: a lease costs one row, and nothing in the frontier's indexes.
+    Which pages it has is said here, not there: a lease costs one row, and nothing in the frontier's
+    indexes.
     """
 
     __tablename__ = "leases"
     __table_args__ = (
         Index("leases_until_idx", "until"),
-        # Rows are short-lived, and read by whoever counts leases: what names pages lies apart, so that they stay small.
+        # Rows are short-lived, and read by whoever counts leases: what names pages lies apart, so
+        # that they stay small.
         {"postgresql_with": {"fillfactor": 70, "toast_tuple_target": 128}},
     )
 
@@ -302,32 +368,47 @@ class LeaseRow(Base):
     kind: Mapped[str] = mapped_column(Text)
     priority: Mapped[int] = mapped_column(SmallInteger, comment="of its most urgent page")
     pages: Mapped[int] = mapped_column(Integer, comment="that it was made with")
-    page_ids: Mapped[list[int]] = mapped_column(ARRAY(BigInteger), comment="0 where a page is settled")
+    page_ids: Mapped[list[int]] = mapped_column(
+        ARRAY(BigInteger), comment="0 where a page is settled"
+    )
     hosts: Mapped[list[str]] = mapped_column(ARRAY(Text), comment="of each of these pages")
     created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    started_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="null: no worker has claimed it yet")
+    started_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="null: no worker has claimed it yet"
+    )
     until: Mapped[datetime] = mapped_column(Timestamp)
     worker: Mapped[str | None] = mapped_column(Text)
-    claim: Mapped[UUID | None] = mapped_column(Uuid, comment="whose answer was lost may claim again with the same one")
-    alone: Mapped[bool] = mapped_column(server_default=text("false"), comment="its worker does nothing else meanwhile")
+    claim: Mapped[UUID | None] = mapped_column(
+        Uuid, comment="whose answer was lost may claim again with the same one"
+    )
+    alone: Mapped[bool] = mapped_column(
+        server_default=text("false"), comment="its worker does nothing else meanwhile"
+    )
 
 
 class Throughput(Base):
-    """What a worker did for a crawl within some seconds, with one outcome. A try counts in the bucket in which it was
-    settled; see `scraper.stores.throughput`."""
+    """What a worker did for a crawl within some seconds, with one outcome. A try counts in the
+    bucket in which it was settled; see `scraper.frontier.throughput`."""
 
     __tablename__ = "throughput"
     __table_args__ = (
         Index("throughput_step_s_at_idx", "step_s", "at"),
-        {"postgresql_with": {"fillfactor": 70}},  # a row is written anew with each group that a worker stores
+        # a row is written anew with each group that a worker stores
+        {"postgresql_with": {"fillfactor": 70}},
     )
 
     crawl_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    at: Mapped[datetime] = mapped_column(Timestamp, primary_key=True, comment="when the bucket begins")
+    at: Mapped[datetime] = mapped_column(
+        Timestamp, primary_key=True, comment="when the bucket begins"
+    )
     step_s: Mapped[int] = mapped_column(SmallInteger, primary_key=True, comment="how long it is")
     worker: Mapped[str] = mapped_column(Text, primary_key=True)
-    queue: Mapped[str] = mapped_column(Text, primary_key=True, comment="with its region: residential.eu")
-    proxy: Mapped[str] = mapped_column(Text, primary_key=True, comment="the class of proxies; empty: none")
+    queue: Mapped[str] = mapped_column(
+        Text, primary_key=True, comment="with its region: residential.eu"
+    )
+    proxy: Mapped[str] = mapped_column(
+        Text, primary_key=True, comment="the class of proxies; empty: none"
+    )
     outcome: Mapped[str] = mapped_column(Text, primary_key=True)
     tries: Mapped[int] = mapped_column(Integer, comment="pages tried")
     done: Mapped[int] = mapped_column(Integer, comment="of these: final for the crawl")
@@ -336,23 +417,29 @@ class Throughput(Base):
 
 
 class CrawlHost(Base):
-    """What a crawl came to at a host, by worker while it runs. Once it has ended: by host alone, the lesser ones together."""
+    """What a crawl came to at a host, by worker while it runs. Once it has ended: by host alone,
+    the lesser ones together."""
 
     __tablename__ = "crawl_hosts"
     __table_args__ = ({"postgresql_with": {"fillfactor": 70}},)
 
     crawl_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
     host: Mapped[str] = mapped_column(Text, primary_key=True, comment="empty: all others together")
-    worker: Mapped[str] = mapped_column(Text, primary_key=True, comment="empty: the crawl has ended")
+    worker: Mapped[str] = mapped_column(
+        Text, primary_key=True, comment="empty: the crawl has ended"
+    )
     tries: Mapped[int] = mapped_column(Integer)
-    failures: Mapped[int] = mapped_column(Integer, comment="of these: gave nothing, and somebody is to blame")
+    failures: Mapped[int] = mapped_column(
+        Integer, comment="of these: gave nothing, and somebody is to blame"
+    )
     seconds: Mapped[float] = mapped_column(Float)
     slowest_s: Mapped[float] = mapped_column(Float)
     bytes: Mapped[int] = mapped_column(BigInteger)
 
 
 class Product(Base):
-    """The extracted record: one row a product. What it held before a change is in `product_versions`."""
+    """The extracted record: one row a product. What it held before a change is in
+    `product_versions`."""
 
     __tablename__ = "products"
     __table_args__ = (
@@ -363,20 +450,28 @@ class Product(Base):
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
-    external_id: Mapped[str] = mapped_column(Text, comment="the shop's own id, or the page's canonical URL")
+    external_id: Mapped[str] = mapped_column(
+        Text, comment="the shop's own id, or the page's canonical URL"
+    )
     page_id: Mapped[int] = mapped_column(
         BigInteger, comment="the page it is read from, which may have left the frontier"
     )
-    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the last crawl that wrote it")
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id"), comment="the last crawl that wrote it"
+    )
     url: Mapped[str] = mapped_column(Text)
     data: Mapped[dict[str, Any]] = mapped_column(JSONB)
     content_hash: Mapped[UUID] = mapped_column(Uuid)
-    version: Mapped[int] = mapped_column(Integer, server_default=text("1"), comment="1 + the changes seen")
+    version: Mapped[int] = mapped_column(
+        Integer, server_default=text("1"), comment="1 + the changes seen"
+    )
     first_seen_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     changed_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     fetched_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     missed_crawls: Mapped[int] = mapped_column(
-        SmallInteger, server_default=text("0"), comment="complete crawls in a row that did not find it"
+        SmallInteger,
+        server_default=text("0"),
+        comment="complete crawls in a row that did not find it",
     )
     delisted_at: Mapped[datetime | None] = mapped_column(Timestamp)
 
@@ -386,18 +481,23 @@ class ProductVersion(Base):
 
     __tablename__ = "product_versions"
 
-    product_id: Mapped[int] = mapped_column(ForeignKey("products.id", ondelete="CASCADE"), primary_key=True)
+    product_id: Mapped[int] = mapped_column(
+        ForeignKey("products.id", ondelete="CASCADE"), primary_key=True
+    )
     version: Mapped[int] = mapped_column(Integer, primary_key=True)
     data: Mapped[dict[str, Any]] = mapped_column(JSONB)
     content_hash: Mapped[UUID] = mapped_column(Uuid)
     valid_from: Mapped[datetime] = mapped_column(Timestamp)
     valid_to: Mapped[datetime] = mapped_column(Timestamp)
-    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id"), comment="the crawl that saw the change")
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id"), comment="the crawl that saw the change"
+    )
 
 
 class ChangeRow(Base):
-    """An entry of the feed: what became of a product, and with which version; see `scraper.stores.changes`. No foreign
-    keys: each would be checked for every product of a first crawl."""
+    """An entry of the feed: what became of a product, and with which version; see
+    `scraper.feed.store`. No foreign keys: each would be checked for every product of a first crawl.
+    """
 
     __tablename__ = "changes"
 
@@ -409,7 +509,9 @@ class ChangeRow(Base):
     at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     site_id: Mapped[int] = mapped_column(Integer)
     version: Mapped[int] = mapped_column(Integer, comment="the product's, after it")
-    previous_version: Mapped[int | None] = mapped_column(Integer, comment="null: its content is no other")
+    previous_version: Mapped[int | None] = mapped_column(
+        Integer, comment="null: its content is no other"
+    )
     event: Mapped[str] = mapped_column(Text, comment="new, changed, delisted, relisted")
 
 
@@ -431,24 +533,37 @@ class FeedRow(Base):
     __tablename__ = "feed"
     __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
 
-    id: Mapped[int] = mapped_column(SmallInteger, primary_key=True, autoincrement=False, server_default=text("1"))
-    trimmed: Mapped[int] = mapped_column(BigInteger, comment="changes up to this position are forgotten")
-    trimmed_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when the last one of these was made")
+    id: Mapped[int] = mapped_column(
+        SmallInteger, primary_key=True, autoincrement=False, server_default=text("1")
+    )
+    trimmed: Mapped[int] = mapped_column(
+        BigInteger, comment="changes up to this position are forgotten"
+    )
+    trimmed_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="when the last one of these was made"
+    )
 
 
 class CrawlQuality(Base):
-    """What a crawl's product pages have said of their fields so far: sums by field name, exact but for the recent ones."""
+    """What a crawl's product pages have said of their fields so far: sums by field name, exact but
+    for the recent ones."""
 
     __tablename__ = "crawl_quality"
 
-    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
-    records: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="products looked for on pages")
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
+    )
+    records: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="products looked for on pages"
+    )
     found: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=text("'{}'"))
     mistyped: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=text("'{}'"))
     kept: Mapped[dict[str, int]] = mapped_column(
         JSONB, server_default=text("'{}'"), comment="values kept though they were not found"
     )
-    recent_records: Mapped[float] = mapped_column(Float, server_default=text("0"), comment="older ones fade")
+    recent_records: Mapped[float] = mapped_column(
+        Float, server_default=text("0"), comment="older ones fade"
+    )
     recent: Mapped[dict[str, float]] = mapped_column(
         JSONB, server_default=text("'{}'"), comment="found, likewise fading"
     )
@@ -466,12 +581,18 @@ class CrawlField(Base):
 
     __tablename__ = "crawl_fields"
 
-    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
+    )
     field: Mapped[str] = mapped_column(Text, primary_key=True)
     records: Mapped[int] = mapped_column(Integer, comment="products looked for on pages")
     found: Mapped[int] = mapped_column(Integer, comment="of these with a value of the page's own")
-    mistyped: Mapped[int] = mapped_column(Integer, comment="of these with something else than a value of its type")
-    kept: Mapped[int] = mapped_column(Integer, comment="products that kept a value which was not found")
+    mistyped: Mapped[int] = mapped_column(
+        Integer, comment="of these with something else than a value of its type"
+    )
+    kept: Mapped[int] = mapped_column(
+        Integer, comment="products that kept a value which was not found"
+    )
     distinct_values: Mapped[int] = mapped_column(Integer, comment="among the sampled")
     sampled: Mapped[int] = mapped_column(Integer, comment="values of stored products")
     usual_fill: Mapped[float | None] = mapped_column(Float, comment="null: not known")
@@ -486,7 +607,9 @@ class CrawlExample(Base):
 
     __tablename__ = "crawl_examples"
 
-    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
+    )
     field: Mapped[str] = mapped_column(Text, primary_key=True)
     url: Mapped[str] = mapped_column(Text, primary_key=True)
     problem: Mapped[str] = mapped_column(Text)
@@ -500,8 +623,12 @@ class KeptValues(Base):
 
     __tablename__ = "kept_values"
 
-    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
-    product_id: Mapped[int] = mapped_column(ForeignKey("products.id", ondelete="CASCADE"), primary_key=True)
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
+    )
+    product_id: Mapped[int] = mapped_column(
+        ForeignKey("products.id", ondelete="CASCADE"), primary_key=True
+    )
     fields: Mapped[list[str]] = mapped_column(ARRAY(Text))
     came: Mapped[dict[str, Any]] = mapped_column(JSONB)
 
@@ -510,34 +637,52 @@ class AlertRow(Base):
     """What people are to be told of a crawl, once: that it is suspect, or has failed."""
 
     __tablename__ = "alerts"
-    __table_args__ = (Index("alerts_due_idx", "not_before", postgresql_where=text("done_at IS NULL")),)
+    __table_args__ = (
+        Index("alerts_due_idx", "not_before", postgresql_where=text("done_at IS NULL")),
+    )
 
-    crawl_id: Mapped[int] = mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
+    )
     created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     not_before: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
     attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     delivered: Mapped[list[str]] = mapped_column(
-        ARRAY(Text), server_default=text("'{}'"), comment="recipients that have it: line and kind, never the address"
+        ARRAY(Text),
+        server_default=text("'{}'"),
+        comment="recipients that have it: line and kind, never the address",
     )
-    done_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="when all had it, or it was given up")
-    error: Mapped[str | None] = mapped_column(Text, comment="which recipients could not be reached last time")
+    done_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="when all had it, or it was given up"
+    )
+    error: Mapped[str | None] = mapped_column(
+        Text, comment="which recipients could not be reached last time"
+    )
 
 
 class ArchiveSegment(Base):
-    """A file of archived pages; see `scraper.stores.archive`."""
+    """A file of archived pages; see `scraper.archive.rows`."""
 
     __tablename__ = "archive_segments"
-    __table_args__ = (Index("archive_segments_empty_idx", "created_at", postgresql_where=text("pages = 0")),)
+    __table_args__ = (
+        Index("archive_segments_empty_idx", "created_at", postgresql_where=text("pages = 0")),
+    )
 
     id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
     place: Mapped[str] = mapped_column(Text, comment="a folder, or s3://bucket/prefix")
     key: Mapped[str] = mapped_column(Text, comment="the file within its place")
     codec: Mapped[str] = mapped_column(Text, comment="gzip or zstd")
-    pages: Mapped[int] = mapped_column(Integer, server_default=text("0"), comment="rows of archived_pages")
+    pages: Mapped[int] = mapped_column(
+        Integer, server_default=text("0"), comment="rows of archived_pages"
+    )
     bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    stored_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="null: its file may not be whole")
-    doomed_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="since then its file may be gone")
+    stored_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="null: its file may not be whole"
+    )
+    doomed_at: Mapped[datetime | None] = mapped_column(
+        Timestamp, comment="since then its file may be gone"
+    )
 
 
 class ArchivedPage(Base):
@@ -562,7 +707,9 @@ class ArchivedPage(Base):
     crawl_id: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[str] = mapped_column(Text)
     url: Mapped[str] = mapped_column(Text)
-    final_url: Mapped[str | None] = mapped_column(Text, comment="where it was answered; null: at its own URL")
+    final_url: Mapped[str | None] = mapped_column(
+        Text, comment="where it was answered; null: at its own URL"
+    )
     http_status: Mapped[int] = mapped_column(SmallInteger)
     content_hash: Mapped[UUID | None] = mapped_column(Uuid, comment="of what was extracted")
     fetched_at: Mapped[datetime] = mapped_column(Timestamp)

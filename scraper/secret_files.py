@@ -1,4 +1,5 @@
-"""Files that hold secrets: read whole or not at all, and with errors that show nothing of what is in them."""
+"""Files that hold secrets: read whole or not at all, and with errors that show nothing of what is
+in them."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from scraper.errors import ConfigError
 
 
 def read_text(path: Path, variable: str, max_bytes: int) -> str:
-    """The file's text. Raises `ConfigError`, which names the environment variable that names the file."""
+    """The file's text. Raises `ConfigError`, which names the environment variable that names the
+    file."""
     try:
         if path.stat().st_size > max_bytes:
             raise ConfigError(f"{path}: larger than {max_bytes:,} bytes ({variable})")

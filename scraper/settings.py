@@ -1,10 +1,11 @@
 """From the environment to one frozen `Settings`: the only module that reads environment variables.
 
-Any setting may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kubernetes and systemd. `docker
-inspect` shows an environment, and children inherit it; a file they do not.
+Any setting may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kubernetes
+and systemd. `docker inspect` shows an environment, and children inherit it; a file they do not.
 
-`DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under `SCRAPER_HOME` are
-meant (see `scraper.embedded`, which starts them). Everything else has a default that suits one machine.
+`DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under
+`SCRAPER_HOME` are meant (see `scraper.embedded.servers`, which starts them). Everything else has a
+default that suits one machine.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from scraper.errors import ConfigError
 
 BROKER_SCHEMES = ("amqp://", "amqps://", "redis://", "rediss://", "unix://")
 FILE_MAX_BYTES = 10_000
-SOCKET_PATH_MAX = 100  # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
+# sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
+SOCKET_PATH_MAX = 100
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
 
 class FromFiles(PydanticBaseSettingsSource):
-    """The settings that files hold. A line end after the value is none of it. Raises `ConfigError`, without the value."""
+    """The settings that files hold. A line end after the value is none of it. Raises `ConfigError`,
+    without the value."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[str | None, str, bool]:
         name = variable(field_name, field)
@@ -47,7 +50,10 @@ class FromFiles(PydanticBaseSettingsSource):
         return value, field.alias or field_name, False
 
     def __call__(self) -> dict[str, str]:
-        found = (self.get_field_value(field, name) for name, field in self.settings_cls.model_fields.items())
+        found = (
+            self.get_field_value(field, name)
+            for name, field in self.settings_cls.model_fields.items()
+        )
         return {name: value for value, name, _ in found if value is not None}
 
 
@@ -59,59 +65,99 @@ def variable(name: str, field: FieldInfo) -> str:
 class Settings(BaseSettings):
     """Every setting, with its unit in its name. Frozen: read once a process."""
 
-    model_config = SettingsConfigDict(env_prefix="SCRAPER_", frozen=True, extra="ignore", hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        env_prefix="SCRAPER_", frozen=True, extra="ignore", hide_input_in_errors=True
+    )
 
-    home: Path = Field(Path(".scraper"), description="where the embedded servers and local state live")
-    sites_dir: Path = Field(Path("sites"), alias="SCRAPER_SITES", description="the folder of site definitions")
-    database_url: str | None = Field(None, alias="DATABASE_URL", description="PostgreSQL; unset: the embedded one")
-    redis_url: str | None = Field(None, alias="REDIS_URL", description="Redis or Valkey; unset: the embedded one")
+    home: Path = Field(
+        Path(".scraper"), description="where the embedded servers and local state live"
+    )
+    sites_dir: Path = Field(
+        Path("sites"), alias="SCRAPER_SITES", description="the folder of site definitions"
+    )
+    database_url: str | None = Field(
+        None, alias="DATABASE_URL", description="PostgreSQL; unset: the embedded one"
+    )
+    redis_url: str | None = Field(
+        None, alias="REDIS_URL", description="Redis or Valkey; unset: the embedded one"
+    )
     broker_url: str | None = Field(
         None, alias="BROKER_URL", description="RabbitMQ, or another Redis; unset: the Redis above"
     )
-    proxy_list: Path | None = Field(None, alias="PROXY_LIST", description="a secret file of proxies, one URL a line")
+    proxy_list: Path | None = Field(
+        None, alias="PROXY_LIST", description="a secret file of proxies, one URL a line"
+    )
 
-    accounts: Path | None = Field(None, description="a secret file of the accounts that sites log in with")
+    accounts: Path | None = Field(
+        None, description="a secret file of the accounts that sites log in with"
+    )
     secret_key: str | None = Field(
         None,
         repr=False,
         description="seals logins in Redis, the same for all workers; unset: made once, in SCRAPER_HOME",
     )
     alerts: Path | None = Field(
-        None, description="a secret file of who is told of suspect and failed crawls, one address a line"
+        None,
+        description="a secret file of who is told of suspect and failed crawls, one address a line",
     )
 
     archive: str | None = Field(
-        None, description="where raw pages are kept: a folder, or s3://bucket/prefix; unset: SCRAPER_HOME/archive"
+        None,
+        description="where raw pages are kept: a folder, or s3://bucket/prefix; unset: SCRAPER_HOME/archive",
     )
-    archive_codec: Literal["gzip", "zstd"] = Field("gzip", description="how archived pages are compressed")
+    archive_codec: Literal["gzip", "zstd"] = Field(
+        "gzip", description="how archived pages are compressed"
+    )
     schedules: bool = Field(
-        True, description="false: a coordinator opens no scheduled crawl, only serves those there are"
+        True,
+        description="false: a coordinator opens no scheduled crawl, only serves those there are",
     )
     user_agent: str = Field(
-        "Mozilla/5.0 (compatible; scraper/0.1; shop catalogue crawler)", description="sent where a site says no other"
+        "Mozilla/5.0 (compatible; scraper/0.1; shop catalogue crawler)",
+        description="sent where a site says no other",
     )
-    functions: str | None = Field(None, description="the modules whose async functions may be called on workers")
-    client_init: str | None = Field(None, description="MODULE:FUNCTION that makes the workers' own client for them")
-    input_timeout_s: float = Field(60, gt=0, description="one input of a call, its hosts' turns not counted")
-    result_max_bytes: int = Field(1_000_000, ge=100, le=16_000_000, description="what a call returns for one input")
+    functions: str | None = Field(
+        None, description="the modules whose async functions may be called on workers"
+    )
+    client_init: str | None = Field(
+        None, description="MODULE:FUNCTION that makes the workers' own client for them"
+    )
+    input_timeout_s: float = Field(
+        60, gt=0, description="one input of a call, its hosts' turns not counted"
+    )
+    result_max_bytes: int = Field(
+        1_000_000, ge=100, le=16_000_000, description="what a call returns for one input"
+    )
     lease_s: float = Field(45, ge=5, le=600, description="how long a silent worker keeps its pages")
     batch_pages: int = Field(100, ge=1, le=1000, description="pages in one message at the most")
-    horizon_s: float = Field(10, ge=1, le=30, description="how long one batch should last at the most")
-    connect_timeout_s: float = Field(10, gt=0, description="to open a connection, DNS and TLS included")
+    horizon_s: float = Field(
+        10, ge=1, le=30, description="how long one batch should last at the most"
+    )
+    connect_timeout_s: float = Field(
+        10, gt=0, description="to open a connection, DNS and TLS included"
+    )
     read_timeout_s: float = Field(20, gt=0, description="between two reads of a body")
     page_timeout_s: float = Field(45, gt=0, description="a page in all, redirects included")
     wire_max_bytes: int = Field(8_000_000, gt=0, description="a body as it comes over the wire")
     body_max_bytes: int = Field(16_000_000, gt=0, description="a body once unpacked")
-    sitemap_max_bytes: int = Field(52_428_800, gt=0, description="a sitemap once unpacked (sitemaps.org: 50 MB)")
+    sitemap_max_bytes: int = Field(
+        52_428_800, gt=0, description="a sitemap once unpacked (sitemaps.org: 50 MB)"
+    )
     redirects_max: int = Field(8, ge=0, le=30, description="hops a page may be redirected")
     attempts_max: int = Field(
-        4, ge=1, le=20, description="tries of a page before it is dead; twice as many by its host's fault"
+        4,
+        ge=1,
+        le=20,
+        description="tries of a page before it is dead; twice as many by its host's fault",
     )
     chromium: Path | None = Field(
         None, description="the browser of browser workers; unset: chromium or google-chrome on PATH"
     )
     browser_pages: int | None = Field(
-        None, ge=1, le=64, description="pages at once in a browser worker's process; unset: by cores and memory"
+        None,
+        ge=1,
+        le=64,
+        description="pages at once in a browser worker's process; unset: by cores and memory",
     )
     browser_context_pages: int = Field(
         20, ge=1, le=10_000, description="pages that an identity's context serves at the most"
@@ -119,32 +165,63 @@ class Settings(BaseSettings):
     browser_restart_pages: int = Field(
         500, ge=1, le=1_000_000, description="pages after which a browser is started anew"
     )
-    browser_memory_max_mb: int = Field(2048, ge=256, description="a browser that has grown larger is started anew")
-    stop_s: float = Field(20, ge=0, le=600, description="for pages under way once a worker is told to stop")
-    stalled_s: float = Field(21600, ge=60, description="a crawl in which nothing happens for so long is ended")
-    throughput_days: int = Field(14, ge=1, le=3650, description="how long the course of crawls is kept")
+    browser_memory_max_mb: int = Field(
+        2048, ge=256, description="a browser that has grown larger is started anew"
+    )
+    stop_s: float = Field(
+        20, ge=0, le=600, description="for pages under way once a worker is told to stop"
+    )
+    stalled_s: float = Field(
+        21600, ge=60, description="a crawl in which nothing happens for so long is ended"
+    )
+    throughput_days: int = Field(
+        14, ge=1, le=3650, description="how long the course of crawls is kept"
+    )
     changes_days: int = Field(30, ge=1, le=3650, description="how long the feed of changes is kept")
-    changes_stream: str | None = Field(None, description="a Redis Stream that gets every change; unset: none")
-    changes_stream_max: int = Field(100_000, ge=100, description="about how many changes the stream holds")
-    away_s: float = Field(600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3")
-    memory_max_mb: int = Field(1024, ge=0, description="a process that has grown larger starts anew; 0: never")
+    changes_stream: str | None = Field(
+        None, description="a Redis Stream that gets every change; unset: none"
+    )
+    changes_stream_max: int = Field(
+        100_000, ge=100, description="about how many changes the stream holds"
+    )
+    away_s: float = Field(
+        600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3"
+    )
+    memory_max_mb: int = Field(
+        1024, ge=0, description="a process that has grown larger starts anew; 0: never"
+    )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    log_format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a tty, else json")
+    log_format: Literal["auto", "console", "json"] = Field(
+        "auto", description="auto: console on a tty, else json"
+    )
     heartbeat: Path | None = Field(
-        None, description="a file that a coordinator, worker or beat touches each second while it is well"
+        None,
+        description="a file that a coordinator, worker or beat touches each second while it is well",
     )
     metrics_host: str = Field("127.0.0.1", description="where this process serves its metrics")
     metrics_port: int | None = Field(
-        None, ge=0, le=65535, description="of a worker process's own metrics; 0: any free one; unset: none"
+        None,
+        ge=0,
+        le=65535,
+        description="of a worker process's own metrics; 0: any free one; unset: none",
     )
-    exporter_port: int = Field(9750, ge=0, le=65535, description="of `scraper metrics`; 0: any free one")
+    exporter_port: int = Field(
+        9750, ge=0, le=65535, description="of `scraper metrics`; 0: any free one"
+    )
     flower_user: str = Field("admin", description="who may log in to Flower")
-    flower_password: str | None = Field(None, description="unset: made once and kept in SCRAPER_HOME")
-    flower_metrics: Literal["login", "public", "off"] = Field("login", description="who may read Flower's /metrics")
+    flower_password: str | None = Field(
+        None, description="unset: made once and kept in SCRAPER_HOME"
+    )
+    flower_metrics: Literal["login", "public", "off"] = Field(
+        "login", description="who may read Flower's /metrics"
+    )
 
     @classmethod
     def settings_customise_sources(
-        cls, settings_cls: type[BaseSettings], *sources: PydanticBaseSettingsSource, **named: PydanticBaseSettingsSource
+        cls,
+        settings_cls: type[BaseSettings],
+        *sources: PydanticBaseSettingsSource,
+        **named: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return named["init_settings"], FromFiles(settings_cls), named["env_settings"]
 
@@ -173,13 +250,16 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _speaks_psycopg(cls, value: str | None) -> str | None:
-        """Takes the postgres:// and postgresql:// that everybody writes; SQLAlchemy wants the driver named."""
+        """Takes the postgres:// and postgresql:// that everybody writes; SQLAlchemy wants the
+        driver named."""
         if value is None or value.startswith("postgresql+psycopg://"):
             return value
         for scheme in ("postgresql://", "postgres://"):
             if value.startswith(scheme):
                 return "postgresql+psycopg://" + value.removeprefix(scheme)
-        raise ValueError("must start with postgresql:// (PostgreSQL is the only database that is supported)")
+        raise ValueError(
+            "must start with postgresql:// (PostgreSQL is the only database that is supported)"
+        )
 
     @field_validator("redis_url")
     @classmethod
@@ -233,8 +313,8 @@ class Settings(BaseSettings):
 
     @property
     def archive_place(self) -> str | None:
-        """Where raw pages are kept. With a PostgreSQL that others may use as well, a folder of this machine is not taken for
-        granted: they would look for the pages in folders of their own."""
+        """Where raw pages are kept. With a PostgreSQL that others may use as well, a folder of this
+        machine is not taken for granted: they would look for the pages in folders of their own."""
         if self.archive is None and self.database_url is None:
             return str(self.home_dir / "archive")
         return self.archive
@@ -246,7 +326,8 @@ class Settings(BaseSettings):
 
     @property
     def socket_dir(self) -> Path:
-        """Where the embedded servers listen: under home, or in a short private folder where home's path is too long."""
+        """Where the embedded servers listen: under home, or in a short private folder where home's
+        path is too long."""
         preferred = self.home_dir / "run"
         if len(str(preferred / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_MAX:
             return preferred
@@ -290,7 +371,9 @@ def load() -> Settings:
         for problem in error.errors(include_input=False, include_url=False):
             name = str(problem["loc"][0])
             variable = name if name.isupper() else f"SCRAPER_{name.upper()}"
-            lines.append(f"environment variable {variable}: {problem['msg'].removeprefix('Value error, ')}")
+            lines.append(
+                f"environment variable {variable}: {problem['msg'].removeprefix('Value error, ')}"
+            )
         raise ConfigError("\n".join(lines)) from None
 
 
@@ -300,13 +383,15 @@ def notify_socket() -> str | None:
 
 
 def tracing_to() -> str | None:
-    """Where OpenTelemetry's own variables send spans to: "otlp", "console", or whatever somebody wrote there; None:
-    nowhere. By its specification spans go to a collector on this machine unless a variable says no; here they go nowhere
-    unless one says yes."""
+    """Where OpenTelemetry's own variables send spans to: "otlp", "console", or whatever somebody
+    wrote there; None: nowhere. By its specification spans go to a collector on this machine unless
+    a variable says no; here they go nowhere unless one says yes."""
     given = {name: value.strip() for name, value in os.environ.items() if name.startswith("OTEL_")}
     if given.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     to = given.get("OTEL_TRACES_EXPORTER", "").lower()
-    if not to and (given.get("OTEL_EXPORTER_OTLP_ENDPOINT") or given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
+    if not to and (
+        given.get("OTEL_EXPORTER_OTLP_ENDPOINT") or given.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    ):
         to = "otlp"
     return None if to in ("", "none") else to

@@ -8,84 +8,88 @@ from uuid import UUID
 
 from celery import Task
 
-from scraper import away, coordinator, current, settings, watchdog
-from scraper.alert import alert as alert_step
+from scraper import settings
 from scraper.celery import app
-from scraper.discover import discover as discover_step
-from scraper.dispatch import dispatch as dispatch_step
-from scraper.finish import finish as finish_step
-from scraper.plan import plan as plan_step
-from scraper.prune import prune as prune_step
-from scraper.publish import publish as publish_step
-from scraper.reap import reap as reap_step
-from scraper.sending import depth, hint, send
+from scraper.coordinator import site_sync
+from scraper.coordinator.discover import discover as discover_step
+from scraper.coordinator.dispatch import dispatch as dispatch_step
+from scraper.coordinator.finish import finish as finish_step
+from scraper.coordinator.plan import plan as plan_step
+from scraper.coordinator.prune import prune as prune_step
+from scraper.coordinator.reap import reap as reap_step
+from scraper.feed.publish import publish as publish_step
+from scraper.infra import outages
+from scraper.process import current, watchdog
+from scraper.quality.alerts import alert as alert_step
+from scraper.runtime.send import depth, hint, send
 
 
 class Step(Task):  # type: ignore[misc] # Celery has no types
-    """A task that ends quietly where a server is away: the outage was noted (`scraper.away`), and what it would have done
-    is done by a later tick, or once its lease has run out. Every other error keeps its traceback."""
+    """A task that ends quietly where a server is away: the outage was noted
+    (`scraper.infra.outages`), and what it would have done is done by a later tick, or once its
+    lease has run out. Every other error keeps its traceback."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> object:
         began = time.monotonic()
         try:
             result = super().__call__(*args, **kwargs)
         except Exception as error:
-            if away.note(error):
+            if outages.note(error):
                 return None
-            if away.schema_changed(error):
+            if outages.schema_changed(error):
                 watchdog.schema_suspected()
             raise
-        away.postgres().answered(began)
+        outages.postgres().answered(began)
         return result
 
 
 @app.task(base=Step)
 def plan() -> None:
     """Tick: takes over changed site definitions and opens the crawls that are due."""
-    coordinator.sync_sites(coordinator.engine(), settings.load())
-    send(plan_step(coordinator.engine(), schedules=settings.load().schedules))
+    site_sync.sync_sites(site_sync.engine(), settings.load())
+    send(plan_step(site_sync.engine(), schedules=settings.load().schedules))
 
 
 @app.task(base=Step)
 def discover(crawl_id: int) -> None:
     """Adds a crawl's first pages."""
-    send(discover_step(coordinator.engine(), settings.load(), crawl_id))
+    send(discover_step(site_sync.engine(), settings.load(), crawl_id))
 
 
 @app.task(base=Step)
 def dispatch() -> None:
     """Tick, and whenever there is new work: leases due pages and sends them to the queues."""
-    send(dispatch_step(coordinator.engine(), settings.load(), depth))
+    send(dispatch_step(site_sync.engine(), settings.load(), depth))
 
 
 @app.task(base=Step)
 def reap() -> None:
     """Tick: takes back expired leases and finds crawls with nothing left to do."""
-    send(reap_step(coordinator.engine(), settings.load()))
+    send(reap_step(site_sync.engine(), settings.load()))
 
 
 @app.task(base=Step)
 def alert() -> None:
     """Tick: tells people of suspect and failed crawls."""
-    send(alert_step(coordinator.engine(), settings.load()))
+    send(alert_step(site_sync.engine(), settings.load()))
 
 
 @app.task(base=Step)
 def prune() -> None:
     """Tick: forgets archived pages that have been kept long enough."""
-    prune_step(coordinator.engine())
+    prune_step(site_sync.engine())
 
 
 @app.task(base=Step)
 def publish() -> None:
     """Tick: adds what has changed to the Redis Stream, where there is one."""
-    send(publish_step(coordinator.engine(), settings.load()))
+    send(publish_step(site_sync.engine(), settings.load()))
 
 
 @app.task(base=Step)
 def finish(crawl_id: int) -> None:
     """Ends a crawl whose last page is settled."""
-    send(finish_step(coordinator.engine(), crawl_id))
+    send(finish_step(site_sync.engine(), crawl_id))
 
 
 @app.task(base=Step)

@@ -11,7 +11,8 @@ from scraper.sites.page import Page
 
 
 def product(page: Page) -> Iterator[dict[str, Any]]:
-    """Reads `<script id="state">{"name": …, "variants": [{"sku": …, "size": …, "cents": …}]}</script>`."""
+    """Reads `<script id="state">{"name": …, "variants": [{"sku": …, "size": …, "cents":
+    …}]}</script>`."""
     state = json.loads(page.selector.css("script#state::text").get(""))
     for variant in state["variants"]:
         yield {

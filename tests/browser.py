@@ -1,4 +1,5 @@
-"""A headless Chromium of the tests' own: Debian's package, driven by Playwright, which downloads none itself."""
+"""A headless Chromium of the tests' own: Debian's package, driven by Playwright, which downloads
+none itself."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 ARGUMENTS = [
-    "--no-sandbox",  # CI runs as root, where Chromium has none
+    # CI runs as root, where Chromium has none
+    "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
@@ -23,7 +25,11 @@ ARGUMENTS = [
 
 
 def program() -> str | None:
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    return (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
 
 
 def need_chromium() -> str:
@@ -38,7 +44,9 @@ def need_chromium() -> str:
 def chromium() -> Iterator[Browser]:
     path = need_chromium()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, headless=True, args=ARGUMENTS, timeout=60_000)
+        browser = playwright.chromium.launch(
+            executable_path=path, headless=True, args=ARGUMENTS, timeout=60_000
+        )
         try:
             yield browser
         finally:

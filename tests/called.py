@@ -1,4 +1,5 @@
-"""A user's module of functions for workers, as the tests of calls use it: what works, and what a user may do wrong."""
+"""A user's module of functions for workers, as the tests of calls use it: what works, and what a
+user may do wrong."""
 
 from __future__ import annotations
 

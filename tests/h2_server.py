@@ -1,8 +1,9 @@
-"""An HTTP/2 server on 127.0.0.1 that notes what a client shows of itself, and misbehaves by path; with a recorder of TLS
-hellos in front.
+"""An HTTP/2 server on 127.0.0.1 that notes what a client shows of itself, and misbehaves by path;
+with a recorder of TLS hellos in front.
 
-`async with H2Server(context) as server` gives `server.url("/path")`. `requests` holds each request's header pairs in their
-order, `settings` each connection's first SETTINGS, `hellos` the first bytes of each connection.
+`async with H2Server(context) as server` gives `server.url("/path")`. `requests` holds each
+request's header pairs in their order, `settings` each connection's first SETTINGS, `hellos` the
+first bytes of each connection.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class H2Server:
         self._mine()
         self._writers.append(writer)
         self.connections += 1
-        peer = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="latin-1"))
+        peer = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=False, header_encoding="latin-1")
+        )
         peer.initiate_connection()
         writer.write(peer.data_to_send())
         with suppress(OSError, EOFError, asyncio.CancelledError, h2.exceptions.ProtocolError):
@@ -96,12 +99,18 @@ class H2Server:
                         changed = event.changed_settings.items()
                         self.settings.append({int(key): int(one.new_value) for key, one in changed})
                     elif isinstance(event, h2.events.RequestReceived):
-                        self.requests.append([(str(name), str(value)) for name, value in event.headers])
-                        task = asyncio.ensure_future(self._answer(peer, writer, event.stream_id, self.paths()[-1]))
+                        self.requests.append(
+                            [(str(name), str(value)) for name, value in event.headers]
+                        )
+                        task = asyncio.ensure_future(
+                            self._answer(peer, writer, event.stream_id, self.paths()[-1])
+                        )
                         self._tasks.add(task)
                         task.add_done_callback(self._tasks.discard)
                     elif isinstance(event, h2.events.DataReceived):
-                        peer.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+                        peer.acknowledge_received_data(
+                            event.flow_controlled_length, event.stream_id
+                        )
                 writer.write(peer.data_to_send())
                 await writer.drain()
         with suppress(Exception):
@@ -141,14 +150,25 @@ class H2Server:
                 writer.write(peer.data_to_send())
                 await self.stopped.wait()
             case "/many-headers":
-                peer.send_headers(stream, [*ok, *((f"x-{n}", "a") for n in range(2000))], end_stream=True)
+                peer.send_headers(
+                    stream, [*ok, *((f"x-{n}", "a") for n in range(2000))], end_stream=True
+                )
             case "/moved":
-                peer.send_headers(stream, [(":status", "302"), ("location", "/ok")], end_stream=True)
+                peer.send_headers(
+                    stream, [(":status", "302"), ("location", "/ok")], end_stream=True
+                )
             case "/cookie":
-                peer.send_headers(stream, [*ok, ("set-cookie", "visitor=1; Path=/")], end_stream=True)
+                peer.send_headers(
+                    stream, [*ok, ("set-cookie", "visitor=1; Path=/")], end_stream=True
+                )
             case "/short":
                 peer.send_headers(stream, [*ok, ("content-length", "50")])
-                writer.write(peer.data_to_send() + b"\x00\x00\x05\x00\x01" + stream.to_bytes(4, "big") + b"hello")
+                writer.write(
+                    peer.data_to_send()
+                    + b"\x00\x00\x05\x00\x01"
+                    + stream.to_bytes(4, "big")
+                    + b"hello"
+                )
             case "/bomb":
                 peer.send_headers(stream, [*ok, ("content-encoding", "gzip")])
                 await self._pour(peer, writer, stream, BOMB)
@@ -163,11 +183,17 @@ class H2Server:
                 peer.send_data(stream, b"<h1>fine</h1>", end_stream=True)
 
     async def _pour(
-        self, peer: h2.connection.H2Connection, writer: asyncio.StreamWriter, stream: int, data: bytes
+        self,
+        peer: h2.connection.H2Connection,
+        writer: asyncio.StreamWriter,
+        stream: int,
+        data: bytes,
     ) -> None:
         at = 0
         while at < len(data):
-            room = min(peer.local_flow_control_window(stream), peer.max_outbound_frame_size, len(data) - at)
+            room = min(
+                peer.local_flow_control_window(stream), peer.max_outbound_frame_size, len(data) - at
+            )
             if room <= 0:
                 await asyncio.sleep(0.002)
                 continue
@@ -188,8 +214,9 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
 
 
 def fingerprint(hello: bytes) -> str:
-    """A digest of a ClientHello in the manner of JA4: ciphers, extensions (sorted: browsers shuffle them), signature
-    algorithms, groups, versions and ALPN, without the GREASE values (RFC 8701), which are drawn at random."""
+    """A digest of a ClientHello in the manner of JA4: ciphers, extensions (sorted: browsers shuffle
+    them), signature algorithms, groups, versions and ALPN, without the GREASE values (RFC 8701),
+    which are drawn at random."""
     body = hello[9:]  # record and handshake headers
     at = 2 + 32
     at += 1 + body[at]
@@ -201,7 +228,10 @@ def fingerprint(hello: bytes) -> str:
     at += 2
     extensions: dict[int, bytes] = {}
     while at < end:
-        kind, length = int.from_bytes(body[at : at + 2], "big"), int.from_bytes(body[at + 2 : at + 4], "big")
+        kind, length = (
+            int.from_bytes(body[at : at + 2], "big"),
+            int.from_bytes(body[at + 2 : at + 4], "big"),
+        )
         extensions[kind] = body[at + 4 : at + 4 + length]
         at += 4 + length
     kinds = sorted(kind for kind in extensions if not _grease(kind) and kind not in (0, 21))

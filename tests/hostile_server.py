@@ -1,8 +1,8 @@
 """A web server that does everything wrong, on 127.0.0.1: each path is one misdeed.
 
-`async with HostileServer() as server` gives `server.url("/path")`; `server.requests` holds what was asked, as
-(path, headers with lower-case names). Requests are read by hand and answers written as raw bytes: no HTTP library would
-send most of these.
+`async with HostileServer() as server` gives `server.url("/path")`; `server.requests` holds what was
+asked, as (path, headers with lower-case names). Requests are read by hand and answers written as
+raw bytes: no HTTP library would send most of these.
 """
 
 from __future__ import annotations
@@ -22,21 +22,39 @@ Handler = Callable[["Exchange"], Awaitable[None]]
 BIG = 64 * 1024 * 1024
 
 
-def answer(body: bytes = b"ok", status: str = "200 OK", *headers: str, length: int | None = None) -> bytes:
-    lines = [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body) if length is None else length}"]
+def answer(
+    body: bytes = b"ok", status: str = "200 OK", *headers: str, length: int | None = None
+) -> bytes:
+    lines = [
+        f"HTTP/1.1 {status}",
+        *headers,
+        f"Content-Length: {len(body) if length is None else length}",
+    ]
     return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
 
 def redirect(location: bytes, *headers: str, status: str = "302 Found") -> bytes:
     head = "".join(f"{header}\r\n" for header in headers).encode("latin-1")
-    return b"HTTP/1.1 " + status.encode() + b"\r\nLocation: " + location + b"\r\n" + head + b"Content-Length: 0\r\n\r\n"
+    return (
+        b"HTTP/1.1 "
+        + status.encode()
+        + b"\r\nLocation: "
+        + location
+        + b"\r\n"
+        + head
+        + b"Content-Length: 0\r\n\r\n"
+    )
 
 
 class Exchange:
     """One request, and the raw stream to misbehave on."""
 
     def __init__(
-        self, server: HostileServer, target: str, headers: dict[str, str], writer: asyncio.StreamWriter
+        self,
+        server: HostileServer,
+        target: str,
+        headers: dict[str, str],
+        writer: asyncio.StreamWriter,
     ) -> None:
         self.server = server
         self.target = target
@@ -59,10 +77,13 @@ RAW: dict[str, bytes] = {
     "/300": answer(b"choices", "300 Multiple Choices", "Location: /ok"),
     "/302-no-location": answer(b"where to?", "302 Found"),
     "/latin": b"HTTP/1.1 200 OK\r\nX-Name: caf\xe9\r\nVia: a\r\nVia: b\r\nSet-Cookie: s=1\r\nContent-Length: 2\r\n\r\nok",
-    "/charset": answer("zażółć".encode("cp1250"), "200 OK", "Content-Type: text/html; charset=utf-8"),
+    "/charset": answer(
+        "zażółć".encode("cp1250"), "200 OK", "Content-Type: text/html; charset=utf-8"
+    ),
     "/nul": answer(b"a\0b\0\xff\xfe", "200 OK", "Content-Type: text/html"),
     "/until-close": b"HTTP/1.1 200 OK\r\n\r\nall until the end",
-    "/early-hints": b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + answer(b"after"),
+    "/early-hints": b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"
+    + answer(b"after"),
     "/101": b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\nabc",
     "/disconnect": b"",
     "/half-header": b"HTTP/1.1 200 OK\r\nCont",
@@ -76,11 +97,17 @@ RAW: dict[str, bytes] = {
     "/garbage": b"SSH-2.0-OpenSSH_9.2\r\n\0\0\xff",
     "/http09": b"<html>hello</html>",
     "/nul-header": b"HTTP/1.1 200 OK\r\nX-A: a\0b\r\nContent-Length: 2\r\n\r\nok",
-    "/giant-header": b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 200_000 + b"\r\nContent-Length: 2\r\n\r\nok",
-    "/many-headers": b"HTTP/1.1 200 OK\r\n" + b"X-A: a\r\n" * 5_000 + b"Content-Length: 2\r\n\r\nok",
+    "/giant-header": b"HTTP/1.1 200 OK\r\nX-A: "
+    + b"a" * 200_000
+    + b"\r\nContent-Length: 2\r\n\r\nok",
+    "/many-headers": b"HTTP/1.1 200 OK\r\n"
+    + b"X-A: a\r\n" * 5_000
+    + b"Content-Length: 2\r\n\r\nok",
     "/gzip": answer(gzip.compress(b"packed " * 1000), "200 OK", "Content-Encoding: gzip"),
     "/deflate": answer(zlib.compress(b"packed " * 1000), "200 OK", "Content-Encoding: deflate"),
-    "/gzip-truncated": answer(gzip.compress(b"packed " * 1000)[:-12], "200 OK", "Content-Encoding: gzip"),
+    "/gzip-truncated": answer(
+        gzip.compress(b"packed " * 1000)[:-12], "200 OK", "Content-Encoding: gzip"
+    ),
     "/gzip-not": answer(b"<html>plain</html>", "200 OK", "Content-Encoding: gzip"),
     "/gzip-empty": answer(b"", "200 OK", "Content-Encoding: gzip"),
     "/brotli": answer(b"\x0b\x02\x80", "200 OK", "Content-Encoding: br"),
@@ -178,7 +205,8 @@ async def conditional(exchange: Exchange) -> None:
 
 
 async def once_then_close(exchange: Exchange) -> None:
-    """Answers as if the connection stayed open, and closes it when the next request comes: a stale keep-alive."""
+    """Answers as if the connection stayed open, and closes it when the next request comes: a stale
+    keep-alive."""
     await exchange.send(answer(b"first"))
     exchange.server.close_next.add(exchange.writer)
 
@@ -200,7 +228,16 @@ HANDLERS: dict[str, Handler] = {
     "/once-then-close": once_then_close,
 }
 CLOSES = frozenset(
-    {"/until-close", "/disconnect", "/half-header", "/too-short", "/truncated-chunk", "/garbage", "/http09", "/101"}
+    {
+        "/until-close",
+        "/disconnect",
+        "/half-header",
+        "/too-short",
+        "/truncated-chunk",
+        "/garbage",
+        "/http09",
+        "/101",
+    }
 )
 
 
@@ -217,7 +254,9 @@ class HostileServer:
     async def __aenter__(self) -> Self:
         self.stopped = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self._tls, limit=1 << 20)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", 0, ssl=self._tls, limit=1 << 20
+        )
         self.port = int(self._server.sockets[0].getsockname()[1])
         return self
 
@@ -240,7 +279,9 @@ class HostileServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         self.connections += 1
-        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError):
+        with suppress(
+            ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError, ssl.SSLError
+        ):
             while await self._exchange(reader, writer):
                 pass
         with suppress(Exception):
@@ -248,7 +289,8 @@ class HostileServer:
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         first_byte = await reader.readexactly(1)
-        if first_byte == b"\x16":  # a TLS hello on a plain port
+        # a TLS hello on a plain port
+        if first_byte == b"\x16":
             writer.write(answer(b"plain HTTP request expected", "400 Bad Request"))
             return False
         head = (first_byte + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -256,7 +298,10 @@ class HostileServer:
             return False
         first, *lines = head.strip().split("\r\n")
         target = first.split(" ")[1]
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         self.requests.append((target, headers))
         path = urlsplit(target).path
         raw = self.extra.get(path, RAW.get(path))
@@ -272,10 +317,22 @@ class HostileServer:
 
 
 def self_signed(folder: Path) -> ssl.SSLContext:
-    """A server context for 127.0.0.1 whose certificate nobody trusts; `folder` keeps cert.pem and key.pem."""
+    """A server context for 127.0.0.1 whose certificate nobody trusts; `folder` keeps cert.pem and
+    key.pem."""
     cert, key = folder / "cert.pem", folder / "key.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", str(key), "-out", str(cert)]
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            str(key),
+            "-out",
+            str(cert),
+        ]
         + [
             "-days",
             "2",

@@ -1,4 +1,5 @@
-"""A shop that is nothing without JavaScript: a script draws its listing, "load more" extends it, products are JSON alone."""
+"""A shop that is nothing without JavaScript: a script draws its listing, "load more" extends it,
+products are JSON alone."""
 
 from __future__ import annotations
 
@@ -28,8 +29,13 @@ button.addEventListener('click', load); load();
 </script></body></html>"""
 
 ENDLESS = (
-    LISTING.replace('<button class="more" hidden>Load more</button>', '<div class="end">&nbsp;</div>')
-    .replace("const button = document.querySelector('button.more');", "const button = {addEventListener() {}};")
+    LISTING.replace(
+        '<button class="more" hidden>Load more</button>', '<div class="end">&nbsp;</div>'
+    )
+    .replace(
+        "const button = document.querySelector('button.more');",
+        "const button = {addEventListener() {}};",
+    )
     .replace(
         "load();\n</script>",
         """
@@ -57,7 +63,8 @@ fetch('/filled?%s').then(() => fetch('/until')).then(() => {
 
 
 class JsShop(OddShop):
-    """Sells `products`: numbers from 1 on. `truth` is what a crawl must find: id -> (name, price, stock)."""
+    """Sells `products`: numbers from 1 on. `truth` is what a crawl must find: id -> (name, price,
+    stock)."""
 
     def __init__(self, products: int = 20) -> None:
         super().__init__()
@@ -70,10 +77,16 @@ class JsShop(OddShop):
         self.serve("/endless", ENDLESS.encode())
         for start in range(0, len(ids) + 1, PER_LOAD):
             items = ids[start : start + PER_LOAD]
-            self.serve(f"/api/list?from={start}", a_json({"items": items, "more": start + PER_LOAD < len(ids)}))
+            self.serve(
+                f"/api/list?from={start}",
+                a_json({"items": items, "more": start + PER_LOAD < len(ids)}),
+            )
         for id_, (name, price, stock) in self.truth.items():
             self.serve(f"/p/{id_}", PRODUCT.encode())
-            self.serve(f"/api/product/{id_}", a_json({"name": name, "price": price, "offer": {"stock": [stock]}}))
+            self.serve(
+                f"/api/product/{id_}",
+                a_json({"name": name, "price": price, "offer": {"stock": [stock]}}),
+            )
         return self.url("/all")
 
     def definition(self, more: str = "") -> str:
@@ -101,7 +114,8 @@ product:
 
 
 class HungryShop(JsShop):
-    """Has pages that fill memory, each for as long as `done` is not set. They ask for /filled?NAME when they have."""
+    """Has pages that fill memory, each for as long as `done` is not set. They ask for /filled?NAME
+    when they have."""
 
     def __init__(self, products: int = 20) -> None:
         super().__init__(products)
@@ -118,9 +132,12 @@ class HungryShop(JsShop):
         await writer.drain()
 
     def hungry(self, name: str, mb: int, page: str = "") -> str:
-        """A page at /NAME that fills so many MB, whatever else it shows: its name, unless `page` is given."""
+        """A page at /NAME that fills so many MB, whatever else it shows: its name, unless `page` is
+        given."""
         self.serve(f"/filled?{name}", a_json({}))
-        return self.serve(f"/{name}", ((page or f"<!doctype html><h1>{name}</h1>") + HUNGRY % (mb, name)).encode())
+        return self.serve(
+            f"/{name}", ((page or f"<!doctype html><h1>{name}</h1>") + HUNGRY % (mb, name)).encode()
+        )
 
 
 def a_json(value: object) -> Answer:
@@ -134,22 +151,33 @@ class Heard(OddShop):
         super().__init__()
         self.heads: list[dict[str, str]] = []
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def _connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
+    ) -> None:
         while not writer.transport.is_closing():
             first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-            fields = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            fields = {
+                name.lower(): value.strip()
+                for name, _, value in (line.partition(":") for line in lines)
+            }
             self.heads.append({**fields, "path": first.split(" ")[1]})
             await self._answer(first.split(" ")[1], writer, port)
 
 
 class Echo(OddShop):
-    """Answers each document with the cookies and the token that its request had, and sets a cookie more."""
+    """Answers each document with the cookies and the token that its request had, and sets a cookie
+    more."""
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def _connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
+    ) -> None:
         while not writer.transport.is_closing():
             head = await reader.readuntil(b"\r\n\r\n")
             fields = dict(line.lower().split(b": ", 1) for line in head.split(b"\r\n")[1:] if line)
-            said = b"cookie=[%b] token=[%b]" % (fields.get(b"cookie", b""), fields.get(b"x-token", b""))
+            said = b"cookie=[%b] token=[%b]" % (
+                fields.get(b"cookie", b""),
+                fields.get(b"x-token", b""),
+            )
             writer.write(Answer(said, headers=("Set-Cookie: seen=1; Path=/",)).raw())
             await writer.drain()
 
@@ -157,11 +185,16 @@ class Echo(OddShop):
 class ForBrowsersOnly(JsShop):
     """Refuses documents to whoever does not ask for them as browsers do."""
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def _connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
+    ) -> None:
         while not writer.transport.is_closing():
             head = await reader.readuntil(b"\r\n\r\n")
             target = head.split(b" ", 2)[1].decode("latin-1")
-            if target.startswith(("/all", "/p/")) and b"upgrade-insecure-requests" not in head.lower():
+            if (
+                target.startswith(("/all", "/p/"))
+                and b"upgrade-insecure-requests" not in head.lower()
+            ):
                 self.requests.append((time.monotonic(), port, target))
                 writer.write(Answer(b"<h1>not for you</h1>", 403).raw())
             else:

@@ -1,6 +1,8 @@
-"""`kustomize build`, as far as deploy/kubernetes uses it, and strict: a key that this does not know is an error.
+"""`kustomize build`, as far as deploy/kubernetes uses it, and strict: a key that this does not know
+is an error.
 
-So that manifests can be looked at where there is no kubectl; where there is one, its answer has to be the same.
+So that manifests can be looked at where there is no kubectl; where there is one, its answer has to
+be the same.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ def build(folder: Path) -> list[Resource]:
     spec = yaml.safe_load(path.read_text())
     assert spec["apiVersion"] == NAMED[1] and spec["kind"] == "Kustomization"
     assert not set(spec) - KNOWN, f"{path}: {set(spec) - KNOWN}"
-    assert not spec.get("configMapGenerator") or spec["generatorOptions"] == {"disableNameSuffixHash": True}
+    assert not spec.get("configMapGenerator") or spec["generatorOptions"] == {
+        "disableNameSuffixHash": True
+    }
     found: list[Resource] = []
     for name in spec.get("resources", []):
         target = folder / name
@@ -52,14 +56,30 @@ def _files(folder: Path, names: list[str]) -> dict[str, str]:
 
 def _config_map(folder: Path, spec: Resource) -> Resource:
     assert set(spec) <= {"name", "files", "literals"}, spec
-    data = dict(pair.partition("=")[::2] for pair in spec.get("literals", [])) | _files(folder, spec.get("files", []))
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": spec["name"]}, "data": data}
+    data = dict(pair.partition("=")[::2] for pair in spec.get("literals", [])) | _files(
+        folder, spec.get("files", [])
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": spec["name"]},
+        "data": data,
+    }
 
 
 def _secret(folder: Path, spec: Resource) -> Resource:
     assert set(spec) <= {"name", "files"}, spec
-    data = {name: base64.b64encode(text.encode()).decode() for name, text in _files(folder, spec["files"]).items()}
-    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": spec["name"]}, "type": "Opaque", "data": data}
+    data = {
+        name: base64.b64encode(text.encode()).decode()
+        for name, text in _files(folder, spec["files"]).items()
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": spec["name"]},
+        "type": "Opaque",
+        "data": data,
+    }
 
 
 def pod_spec(resource: Resource) -> Resource | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scraper.fetch.login import LoginClient
-from scraper.stores.account_file import Account
+from scraper.accounts.file import Account
+from scraper.accounts.form import LoginClient
 
 
 async def by_form(client: LoginClient, account: Account) -> dict[str, Any]:
@@ -14,7 +14,13 @@ async def by_form(client: LoginClient, account: Account) -> dict[str, Any]:
     csrf = page.selector.css("input[name=csrf]::attr(value)").get() or ""
     answer = await client.post(
         account.values["where"],
-        data={"csrf": csrf, "lang": "en", "stay": "1", "email": account.username, "pass": account.password},
+        data={
+            "csrf": csrf,
+            "lang": "en",
+            "stay": "1",
+            "email": account.username,
+            "pass": account.password,
+        },
     )
     if not answer.selector.css("a.logout"):
         raise PermissionError(f"no {account.password} for {account.username}")
@@ -23,8 +29,13 @@ async def by_form(client: LoginClient, account: Account) -> dict[str, Any]:
 
 async def by_header(client: LoginClient, account: Account) -> dict[str, Any]:
     base = account.values["where"].removesuffix("/login")
-    answer = await client.post(f"{base}/api/token", json_={"user": account.username, "pass": account.password})
-    return {"headers": {"Authorization": f"Bearer {answer.json()['data']['token']}"}, "cookies": {"hello": "1"}}
+    answer = await client.post(
+        f"{base}/api/token", json_={"user": account.username, "pass": account.password}
+    )
+    return {
+        "headers": {"Authorization": f"Bearer {answer.json()['data']['token']}"},
+        "cookies": {"hello": "1"},
+    }
 
 
 async def broken(client: LoginClient, account: Account) -> None:

@@ -1,9 +1,11 @@
-"""A shop that shows prices to whoever is logged in: by a form with a token against forgery, or by a bearer token.
+"""A shop that shows prices to whoever is logged in: by a form with a token against forgery, or by a
+bearer token.
 
-Logged-out pages answer 200 with the login form (`style` "page"), or redirect to it ("redirect"). A session ends after `lasts`
-pages (0: never), whatever it is: then it is one expiry, and the shop counts it. `logins` and `refused` are what it saw.
-`ScriptedShop` draws its prices by script, which asks for them with the session's cookie, and sets a cookie of its own.
-A second port is a foreign host: `foreign` holds the heads of all requests that it got.
+Logged-out pages answer 200 with the login form (`style` "page"), or redirect to it ("redirect"). A
+session ends after `lasts` pages (0: never), whatever it is: then it is one expiry, and the shop
+counts it. `logins` and `refused` are what it saw. `ScriptedShop` draws its prices by script, which
+asks for them with the session's cookie, and sets a cookie of its own. A second port is a foreign
+host: `foreign` holds the heads of all requests that it got.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.odd_shop import Answer, listing, product
 from tests.threaded import Threaded
 
-PASSWORD = "pa55-w0rd-never-to-be-seen"  # in every account of the tests: nowhere to be found afterwards
-SESSION = "s3ss10n-"  # every session's value begins so: nowhere in clear either
+# in every account of the tests: nowhere to be found afterwards
+PASSWORD = "pa55-w0rd-never-to-be-seen"
+# every session's value begins so: nowhere in clear either
+SESSION = "s3ss10n-"
 TOKEN = "t0k3n-"
 JSON = "application/json"
 
@@ -37,7 +41,12 @@ class Session:
 
 class LoginShop(Threaded):
     def __init__(
-        self, products: int = 40, *, lasts: int = 0, style: str = "page", tls: ssl.SSLContext | None = None
+        self,
+        products: int = 40,
+        *,
+        lasts: int = 0,
+        style: str = "page",
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__()
         self._tls = tls
@@ -45,14 +54,19 @@ class LoginShop(Threaded):
         self.users = {"ann@shop.example": PASSWORD, "bob@shop.example": PASSWORD + "-b"}
         self.logins: list[tuple[float, str]] = []
         self.refused: list[tuple[float, str]] = []
-        self.broken = False  # the login page answers 503
-        self.forged = 0  # forms without the right hidden token
+        # the login page answers 503
+        self.broken = False
+        # forms without the right hidden token
+        self.forged = 0
         self.expired = 0
         self.logged_out = 0  # answers
         self.sessions: dict[str, Session] = {}
-        self.always_out: set[str] = set()  # pages that look logged out to everybody
-        self.elsewhere: set[str] = set()  # pages that redirect to the foreign host
-        self.login_goes_to: str | None = None  # where the form's answer redirects, with 307
+        # pages that look logged out to everybody
+        self.always_out: set[str] = set()
+        # pages that redirect to the foreign host
+        self.elsewhere: set[str] = set()
+        # where the form's answer redirects, with 307
+        self.login_goes_to: str | None = None
         self.foreign: list[bytes] = []
         self.asked: list[str] = []
         self.peers: list[str] = []
@@ -80,8 +94,15 @@ class LoginShop(Threaded):
         )
 
     def accounts(self, *users: str) -> str:
-        lines = [f"  - {{username: {user}, password: {self.users.get(user, PASSWORD)}}}" for user in users]
-        return "shop:\n" + "\n".join(lines or [f"  - {{username: ann@shop.example, password: {PASSWORD}}}"]) + "\n"
+        lines = [
+            f"  - {{username: {user}, password: {self.users.get(user, PASSWORD)}}}"
+            for user in users
+        ]
+        return (
+            "shop:\n"
+            + "\n".join(lines or [f"  - {{username: ann@shop.example, password: {PASSWORD}}}"])
+            + "\n"
+        )
 
     @staticmethod
     def session_of(user: str) -> Session:
@@ -120,7 +141,9 @@ class LoginShop(Threaded):
                 session.over = True
                 self.expired += 1
 
-    def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str) -> Answer:
+    def _answer(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
+    ) -> Answer:
         path = urlsplit(target).path
         if path == "/robots.txt":
             return Answer(b"User-agent: *\nDisallow: /login\n", kind="text/plain")
@@ -143,9 +166,16 @@ class LoginShop(Threaded):
         if path in ("/", "/api/list"):
             start = "/api/p" if api else "/p"
             links = [f"{start}/{n}" for n in range(self.products)]
-            return Answer(listing(links, more="<a class=logout href=/logout>out</a>"), headers=cookie)
+            return Answer(
+                listing(links, more="<a class=logout href=/logout>out</a>"), headers=cookie
+            )
         number = path.rsplit("/", 1)[1]
-        page = product(number, f"Product {number}", f"{number}.50 €", more="<a class=logout href=/logout>out</a>")
+        page = product(
+            number,
+            f"Product {number}",
+            f"{number}.50 €",
+            more="<a class=logout href=/logout>out</a>",
+        )
         return Answer(page.encode(), headers=cookie)
 
     def _login(self, method: str, headers: dict[str, str], body: bytes) -> Answer:
@@ -173,7 +203,11 @@ class LoginShop(Threaded):
         key = SESSION + secrets.token_hex(16)
         self.sessions[key] = Session(user)
         return Answer(
-            status=303, headers=("Location: /welcome/0", f"Set-Cookie: sid={key}; Path=/; HttpOnly; Max-Age=3600")
+            status=303,
+            headers=(
+                "Location: /welcome/0",
+                f"Set-Cookie: sid={key}; Path=/; HttpOnly; Max-Age=3600",
+            ),
         )
 
     def _token(self, body: bytes) -> Answer:
@@ -200,7 +234,10 @@ class LoginShop(Threaded):
         while True:
             first, *lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
             method, target, _ = first.split(" ")
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            headers = {
+                name.lower(): value.strip()
+                for name, _, value in (line.partition(":") for line in lines)
+            }
             body = await reader.readexactly(int(headers.get("content-length") or 0))
             path = target if target.startswith("/") else urlsplit(target).path
             self.asked.append(f"{method} {path}")
@@ -231,7 +268,9 @@ class ScriptedShop(LoginShop):
         super().__init__(products, **options)
         self.cookies: list[set[str]] = []
 
-    def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str) -> Answer:
+    def _answer(
+        self, method: str, target: str, headers: dict[str, str], body: bytes, peer: str
+    ) -> Answer:
         answer = super()._answer(method, target, headers, body, peer)
         path, _, number = urlsplit(target).path.rpartition("/")
         if answer.status != 200 or b"id=login" in answer.body:
@@ -239,9 +278,14 @@ class ScriptedShop(LoginShop):
         if path == "/api/price":
             return Answer(json.dumps({"price": f"{number}.50 €"}).encode(), kind=JSON)
         if path == "/p":
-            self.cookies.append({pair.partition("=")[0] for pair in headers.get("cookie", "").split("; ")})
+            self.cookies.append(
+                {pair.partition("=")[0] for pair in headers.get("cookie", "").split("; ")}
+            )
             page = product(
-                number, f"Product {number}", None, more=PRICE % number + "<a class=logout href=/logout>out</a>"
+                number,
+                f"Product {number}",
+                None,
+                more=PRICE % number + "<a class=logout href=/logout>out</a>",
             )
             return Answer(page.encode(), headers=answer.headers)
         return answer

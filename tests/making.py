@@ -10,14 +10,26 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.domain import Blame, Kind, Lease, Outcome, Settled, Status, Verdict
-from scraper.policy.urls import fingerprint, host_of
+from scraper.frontier import (
+    crawls,
+    leases,
+    sites,
+)
+from scraper.frontier import (
+    pages as frontier,
+)
+from scraper.frontier.crawls import CountsByCrawl
+from scraper.frontier.due import due_hosts, due_pages
+from scraper.frontier.pages import NewPage, Room
+from scraper.rules.urls import fingerprint, host_of
+from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.transaction import (
+    CrawlLimits,
+    SettledPage,
+    Stored,
+    settle,
+)
 from scraper.sites.definition import Site
-from scraper.stores import crawls, frontier, leases, sites
-from scraper.stores.crawls import CountsByCrawl
-from scraper.stores.due import due_hosts, due_pages
-from scraper.stores.frontier import NewPage, Room
-from scraper.stores.products import NewProduct, content_hash
-from scraper.stores.settle import CrawlLimits, SettledPage, Stored, settle
 
 LIMITS = CrawlLimits(listings=1000, products=1000)
 OK = Verdict(Status.OK, 0.0, True)
@@ -43,13 +55,17 @@ def open_crawl(engine: sa.Engine, site: Site, **more: bool) -> tuple[int, int]:
         sites.sync(connection, [site])
         found = sites.find(connection, site.name)
         assert found is not None
-        crawl_id = crawls.open_crawl(connection, found[0], site, slot=None, trigger="manual", **more)
+        crawl_id = crawls.open_crawl(
+            connection, found[0], site, slot=None, trigger="manual", **more
+        )
         assert crawl_id is not None
         crawls.start(connection, crawl_id)
     return found[0], crawl_id
 
 
-def new_page(crawl: tuple[int, int], url: str, kind: Kind = Kind.PRODUCT, **more: object) -> NewPage:
+def new_page(
+    crawl: tuple[int, int], url: str, kind: Kind = Kind.PRODUCT, **more: object
+) -> NewPage:
     values = {"queue": "datacenter", "priority": 10, "depth": 1} | more
     return NewPage(crawl[0], crawl[1], fingerprint(url), url, kind, host_of(url), **values)  # type: ignore[arg-type]
 
@@ -65,22 +81,32 @@ def add(engine: sa.Engine, pages: list[NewPage], room: int = 1000) -> frontier.A
     return added
 
 
-def lease_all(engine: sa.Engine, host: str, pages: int = 100, lease_s: float = 60) -> list[leases.LeasedBatch]:
+def lease_all(
+    engine: sa.Engine, host: str, pages: int = 100, lease_s: float = 60
+) -> list[leases.LeasedBatch]:
     with engine.begin() as connection:
         return lease_some(connection, host, pages, lease_s)
 
 
-def lease_some(connection: sa.Connection, host: str, pages: int = 100, lease_s: float = 60) -> list[leases.LeasedBatch]:
+def lease_some(
+    connection: sa.Connection, host: str, pages: int = 100, lease_s: float = 60
+) -> list[leases.LeasedBatch]:
     while not leases.alone(connection):
         time.sleep(0.001)
     hosts = [one for one in due_hosts(connection) if (one.queue, one.host) == ("datacenter", host)]
     due = due_pages(connection, "datacenter", hosts, {host: pages}, crawls.hold_running(connection))
-    return leases.lease(connection, "datacenter", [[one for each in due.values() for one in each[host]]], lease_s)
+    return leases.lease(
+        connection, "datacenter", [[one for each in due.values() for one in each[host]]], lease_s
+    )
 
 
-def claimed(engine: sa.Engine, batch: leases.LeasedBatch | UUID, *, alone: bool = False) -> Lease | None:
+def claimed(
+    engine: sa.Engine, batch: leases.LeasedBatch | UUID, *, alone: bool = False
+) -> Lease | None:
     with engine.begin() as connection:
-        return leases.claim(connection, batch if isinstance(batch, UUID) else batch.id, "test", 60, alone=alone)
+        return leases.claim(
+            connection, batch if isinstance(batch, UUID) else batch.id, "test", 60, alone=alone
+        )
 
 
 def settled(page_id: int, crawl: tuple[int, int], lease_id: UUID, verdict: Verdict = OK) -> Settled:
@@ -88,9 +114,13 @@ def settled(page_id: int, crawl: tuple[int, int], lease_id: UUID, verdict: Verdi
     return Settled(page_id, crawl[1], lease_id, outcome, verdict, 200)
 
 
-def with_product(one: Settled, crawl: tuple[int, int], external_id: str, data: dict[str, object]) -> SettledPage:
+def with_product(
+    one: Settled, crawl: tuple[int, int], external_id: str, data: dict[str, object]
+) -> SettledPage:
     hashed = content_hash(data)
-    product = NewProduct(crawl[0], external_id, one.page_id, crawl[1], "https://shop.example/p", data, hashed)
+    product = NewProduct(
+        crawl[0], external_id, one.page_id, crawl[1], "https://shop.example/p", data, hashed
+    )
     return SettledPage(one, products=[product], content_hash=hashed)
 
 
@@ -111,14 +141,27 @@ def give_up(
     head: dict[str, str] | None = None,
     depth: int = 1,
 ) -> None:
-    """Adds pages of one host to a crawl and settles them as dead, or as invalid where the parser is to blame."""
+    """Adds pages of one host to a crawl and settles them as dead, or as invalid where the parser is
+    to blame."""
     add(engine, [new_page(crawl, url, kind, depth=depth) for url in found], room=1_000_000)
     verdict = Verdict(Status.INVALID if outcome.blame is Blame.PARSER else Status.DEAD, 0.0, True)
     for batch in lease_all(engine, host_of(found[0]), len(found)):
         lease = claimed(engine, batch)
         assert lease is not None
         pages = [
-            SettledPage(Settled(page.id, crawl[1], lease.id, outcome, verdict, 403, error, excerpt, head or {"a": "b"}))
+            SettledPage(
+                Settled(
+                    page.id,
+                    crawl[1],
+                    lease.id,
+                    outcome,
+                    verdict,
+                    403,
+                    error,
+                    excerpt,
+                    head or {"a": "b"},
+                )
+            )
             for page in lease.pages
         ]
         store(engine, crawl, pages)
@@ -138,7 +181,9 @@ def standing(engine: sa.Engine) -> dict[object, object]:
 
 def expire(engine: sa.Engine, lease_id: UUID) -> None:
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE leases SET until = now() WHERE id = :id"), {"id": lease_id})
+        connection.execute(
+            sa.text("UPDATE leases SET until = now() WHERE id = :id"), {"id": lease_id}
+        )
 
 
 def urls(count: int, host: str = "shop.example") -> list[str]:

@@ -1,4 +1,5 @@
-"""Every migration up, down and up again, and the tables compared with the models: `python -m tests.migrations`.
+"""Every migration up, down and up again, and the tables compared with the models: `python -m
+tests.migrations`.
 
 Runs on an embedded server of its own in a temporary folder, which is removed at the end.
 """
@@ -16,9 +17,10 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from alembic import command
-from scraper import embedded, migrations
+from scraper.embedded import servers
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.stores.database import make_engine
 
 LEFT_BEHIND = sa.text("""
 SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relname !~ '^alembic_version'
@@ -32,7 +34,8 @@ def revisions() -> list[str]:
 
 
 def there_and_back(engine: sa.Engine) -> None:
-    """Up to the newest revision, the models compared, down to nothing, up again. Raises where a step fails."""
+    """Up to the newest revision, the models compared, down to nothing, up again. Raises where a
+    step fails."""
     migrations.upgrade(engine)
     migrations.require_current(engine)
     _run(engine, command.check)
@@ -61,12 +64,12 @@ def main() -> None:
     home = Path(tempfile.mkdtemp(prefix="scraper-migrations-"))
     settings = Settings(home=home)
     try:
-        embedded.up(settings)
+        servers.up(settings)
         engine = make_engine(settings.postgres_url)
         there_and_back(engine)
         engine.dispose()
     finally:
-        embedded.down(settings)
+        servers.down(settings)
         shutil.rmtree(home, ignore_errors=True)
     print(f"migrations {', '.join(revisions())}: up, down and up again, and equal to the models")
 

@@ -1,10 +1,12 @@
-"""Shows a page as nobody, as browser workers should, and says which processes showed it: JSON, on the last line.
+"""Shows a page as nobody, as browser workers should, and says which processes showed it: JSON, on
+the last line.
 
     python -m tests.nobody URL [--no-namespaces]
 
-Run as root this process becomes nobody for good. It alone keeps the right to read whatever is there, as a `.venv` may be
-made of an interpreter below /root; nothing that it starts has any right. With `--no-namespaces` it is where nobody gets a
-user namespace (`user.max_user_namespaces=0`). Linux only.
+Run as root this process becomes nobody for good. It alone keeps the right to read whatever is
+there, as a `.venv` may be made of an interpreter below /root; nothing that it starts has any right.
+With `--no-namespaces` it is where nobody gets a user namespace (`user.max_user_namespaces=0`).
+Linux only.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from scraper.browser import chromium
+from scraper.browser.pool import Browsers
 from scraper.errors import ConfigError, DeferredError
-from scraper.fetch import chromium
-from scraper.fetch.browser import Browsers
 from scraper.settings import Settings
 from scraper.sites.browser import Rendering
 from tests.integration.test_fetch import POLICY
@@ -39,7 +41,8 @@ def become_nobody() -> None:
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
-    reading = 1 << CAP_DAC_READ_SEARCH  # effective and permitted; where root itself has it not, nothing is kept
+    # effective and permitted; where root itself has it not, nothing is kept
+    reading = 1 << CAP_DAC_READ_SEARCH
     header = struct.pack("Ii", CAPABILITY_VERSION_3, 0)
     if libc.capset(header, struct.pack("6I", reading, reading, 0, 0, 0, 0)):
         libc.capset(header, bytes(24))
@@ -80,8 +83,12 @@ async def show(url: str) -> dict[str, Any]:
     """The page's text, and the browser's processes while it was open."""
     browsers = Browsers(Settings(), pages=1)
     try:
-        work = asyncio.ensure_future(browsers.fetch(url, POLICY, Rendering(wait_for=".never", wait="2s")))
-        while not work.done() and not any(visit.main for running in browsers._all for visit in running.visits):
+        work = asyncio.ensure_future(
+            browsers.fetch(url, POLICY, Rendering(wait_for=".never", wait="2s"))
+        )
+        while not work.done() and not any(
+            visit.main for running in browsers._all for visit in running.visits
+        ):
             await asyncio.sleep(0.02)
         if not browsers._all:
             await work  # which raises
@@ -95,7 +102,8 @@ async def show(url: str) -> dict[str, Any]:
 
 
 async def main(url: str) -> dict[str, Any]:
-    """As `show`; where no browser starts, what its error is at a worker's start. (What it is later is in the log.)"""
+    """As `show`; where no browser starts, what its error is at a worker's start. (What it is later
+    is in the log.)"""
     try:
         await chromium.check(Settings())
     except ConfigError as error:

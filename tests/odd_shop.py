@@ -1,8 +1,10 @@
-"""Shops as the web has them: every odd thing that a catalogue or its server may do, each at a path of its own.
+"""Shops as the web has them: every odd thing that a catalogue or its server may do, each at a path
+of its own.
 
-`OddShop` serves on 127.0.0.1 from a thread; `requests` holds (time, port, target). A path is answered with what
-`serve` was given for it: bytes for a page, an `Answer`, or a function of the number of the try. Requests are read by hand
-and answers written as raw bytes, since no HTTP library would send most of them.
+`OddShop` serves on 127.0.0.1 from a thread; `requests` holds (time, port, target). A path is
+answered with what `serve` was given for it: bytes for a page, an `Answer`, or a function of the
+number of the try. Requests are read by hand and answers written as raw bytes, since no HTTP library
+would send most of them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from tests.threaded import Threaded
 
 Misdeed = Callable[[asyncio.StreamWriter], Awaitable[None]]
 HTML = "text/html; charset=utf-8"
-LAST_S = 60.0  # how long a misdeed goes on at the most
+# how long a misdeed goes on at the most
+LAST_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,11 @@ class Answer:
     headers: tuple[str, ...] = ()
 
     def raw(self) -> bytes:
-        lines = [f"HTTP/1.1 {self.status} Whatever", *self.headers, f"Content-Length: {len(self.body)}"]
+        lines = [
+            f"HTTP/1.1 {self.status} Whatever",
+            *self.headers,
+            f"Content-Length: {len(self.body)}",
+        ]
         if self.kind is not None:
             lines.append(f"Content-Type: {self.kind}")
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.body
@@ -43,7 +50,12 @@ Pages = Page | Callable[[int], Page]
 
 
 def product(
-    id_: str, title: str | None, price: str | None = "9.99 €", more: str = "", head: str = "", raw_title: bool = False
+    id_: str,
+    title: str | None,
+    price: str | None = "9.99 €",
+    more: str = "",
+    head: str = "",
+    raw_title: bool = False,
 ) -> str:
     """A product page: h1, .price, data-id; `more` goes into the body."""
     shown = "" if title is None else f"<h1>{title if raw_title else escape(title)}</h1>"
@@ -70,7 +82,9 @@ async def hang(writer: asyncio.StreamWriter) -> None:
 
 
 async def endless(writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n")
+    writer.write(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     for _ in range(100_000):
         writer.write(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
         await writer.drain()
@@ -136,7 +150,9 @@ class OddShop(Threaded):
         self.ports = [server.sockets[0].getsockname()[1] for server in servers]
         return servers
 
-    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+    async def _connection(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int
+    ) -> None:
         while not writer.transport.is_closing():
             head = await reader.readuntil(b"\r\n\r\n")
             await self._answer(head.split(b" ", 2)[1].decode("latin-1"), writer, port)

@@ -1,5 +1,6 @@
-"""What a PromQL expression asks for: the names of its metrics, and the labels it tells them apart by. Not a full parser: it
-reads what our rules and panels are made of, and stops at what it does not know."""
+"""What a PromQL expression asks for: the names of its metrics, and the labels it tells them apart
+by. Not a full parser: it reads what our rules and panels are made of, and stops at what it does not
+know."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ TOKEN = re.compile(
 class Asked:
     metrics: frozenset[str]
     labels: frozenset[str]
-    matches: frozenset[tuple[str, str, str]]  # metric, label, value: of `label="value"`
+    # metric, label, value: of `label="value"`
+    matches: frozenset[tuple[str, str, str]]
 
 
 def asked(expression: str) -> Asked:

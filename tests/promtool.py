@@ -16,6 +16,8 @@ def promtool(*words: str, cwd: Path) -> str:
     if program is None:
         reason = "promtool is not installed (Debian: apt install prometheus)"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    done = subprocess.run([program, *words], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [program, *words], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, f"promtool {' '.join(words)}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -1,8 +1,9 @@
-"""Forward proxies and a shop that sees who asks: real sockets on loopback, each proxy with a source address of its own.
+"""Forward proxies and a shop that sees who asks: real sockets on loopback, each proxy with a source
+address of its own.
 
-A request through proxy number N reaches the shop from 127.0.0.(N + 10), a direct one from 127.0.0.1. `hits` is the shop's
-log. A proxy speaks HTTP (absolute URLs and CONNECT), the same within TLS, or SOCKS5, with a login or without; its `mode`
-may be changed while it runs.
+A request through proxy number N reaches the shop from 127.0.0.(N + 10), a direct one from
+127.0.0.1. `hits` is the shop's log. A proxy speaks HTTP (absolute URLs and CONNECT), the same
+within TLS, or SOCKS5, with a login or without; its `mode` may be changed while it runs.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ CHALLENGE = (
     b"<html><head><title>Just a moment...</title></head><body><div id='challenge-error-text'>Enable JavaScript and cookies"
     b"</div><script>window._cf_chl_opt={cvId:'3'};</script><script src='/cdn-cgi/challenge-platform/h/b/x'></script></body>"
 )
-SECRET = "s3cr3t-pa55"  # in every test proxy's password: nowhere to be found afterwards
+# in every test proxy's password: nowhere to be found afterwards
+SECRET = "s3cr3t-pa55"
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Hit:
 
 @dataclass
 class TestProxy:
-    """`mode`: good, slow (a second more), hang (never answers), 502 and 403 (its answer to everything), closed, cut (passes a
-    request on, and breaks off before the answer)."""
+    """`mode`: good, slow (a second more), hang (never answers), 502 and 403 (its answer to
+    everything), closed, cut (passes a request on, and breaks off before the answer)."""
 
     __test__ = False
 
@@ -72,16 +74,21 @@ class TestProxy:
 class Field(Threaded):
     """The shop and its proxies, served from a thread of their own."""
 
-    def __init__(self, *proxies: TestProxy, products: int = 20, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, *proxies: TestProxy, products: int = 20, tls: ssl.SSLContext | None = None
+    ) -> None:
         super().__init__()
         self.proxies = list(proxies)
         self.hits: list[Hit] = []
         self.banned: set[str] = set()
         self.throttled: set[str] = set()
-        self.challenged: set[str] = set()  # they get a challenge page, 200
+        # they get a challenge page, 200
+        self.challenged: set[str] = set()
         self.forbidden: set[str] = set()  # pages that nobody gets
-        self.stubborn: dict[str, int] = {}  # pages that are challenges for so many times
-        self.starved: set[str] = set()  # they get product pages without a title, 200
+        # pages that are challenges for so many times
+        self.stubborn: dict[str, int] = {}
+        # they get product pages without a title, 200
+        self.starved: set[str] = set()
         self.robots = b"User-agent: *\nDisallow: /private\n"
         self.products = products
         self._tls = tls
@@ -90,8 +97,12 @@ class Field(Threaded):
     def url(self) -> str:
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
-    def lines(self, options: str = "class=datacenter", proxies: list[TestProxy] | None = None) -> str:
-        return "".join(f"{proxy.url} {options}\n" for proxy in (self.proxies if proxies is None else proxies))
+    def lines(
+        self, options: str = "class=datacenter", proxies: list[TestProxy] | None = None
+    ) -> str:
+        return "".join(
+            f"{proxy.url} {options}\n" for proxy in (self.proxies if proxies is None else proxies)
+        )
 
     def peers(self, match: str = "") -> Counter[str]:
         return Counter(hit.peer for hit in self.hits if match in hit.target)
@@ -102,7 +113,8 @@ class Field(Threaded):
             "sitemap: {url: %s/sitemap.xml, listings: '/list', products: '/p/'}\n"
             "listing: {products: a.p}\n"
             "product:\n  id: {css: 'body::attr(data-id)'}\n"
-            "  fields: {title: {css: h1, required: true}, price: {css: .price, type: price}}\n" % self.url
+            "  fields: {title: {css: h1, required: true}, price: {css: .price, type: price}}\n"
+            % self.url
         )
 
     def _answer(self, target: str, peer: str, headers: dict[str, str]) -> bytes:
@@ -123,11 +135,18 @@ class Field(Threaded):
         if path == "/robots.txt":
             return _raw(self.robots)
         if path == "/sitemap.xml":
-            urls = "".join(f"<url><loc>{self.url}/p/{n}</loc></url>" for n in range(self.products // 2))
-            return _raw(f"<urlset>{urls}</urlset>".encode(), "200 OK", "Content-Type: application/xml")
+            urls = "".join(
+                f"<url><loc>{self.url}/p/{n}</loc></url>" for n in range(self.products // 2)
+            )
+            return _raw(
+                f"<urlset>{urls}</urlset>".encode(), "200 OK", "Content-Type: application/xml"
+            )
         if path == "/":
             return _raw(
-                listing([f"/p/{n}" for n in range(self.products)]), "200 OK", "Content-Type: text/html", *cookies
+                listing([f"/p/{n}" for n in range(self.products)]),
+                "200 OK",
+                "Content-Type: text/html",
+                *cookies,
             )
         if path == "/moved":
             return redirect("/p/1").raw()
@@ -168,7 +187,9 @@ class Field(Threaded):
             writer.write(_raw(body) if method == "POST" else self._answer(target, peer, headers))
             await writer.drain()
 
-    async def _proxy(self, proxy: TestProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _proxy(
+        self, proxy: TestProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         proxy.connections += 1
         if proxy.mode == "hang":
             await self._stopped.wait()
@@ -180,14 +201,18 @@ class Field(Threaded):
             method, target, headers = _head(raw)
             body = await reader.readexactly(int(headers.get("content-length", 0)))
             proxy.asked.append(f"{method} {target}")
-            token = base64.b64encode(f"{proxy.user}{proxy.number}:{proxy.password}".encode()).decode()
+            token = base64.b64encode(
+                f"{proxy.user}{proxy.number}:{proxy.password}".encode()
+            ).decode()
             if proxy.user and headers.get("proxy-authorization") != f"Basic {token}":
                 writer.write(_raw(b"who are you?", "407 Proxy Authentication Required"))
             elif proxy.mode in ("502", "403"):
                 writer.write(_raw(b"the proxy says no", f"{proxy.mode} Whatever"))
             elif method == "CONNECT":
                 host, _, port = target.rpartition(":")
-                there = await asyncio.open_connection(host, int(port), local_addr=(proxy.address, 0))
+                there = await asyncio.open_connection(
+                    host, int(port), local_addr=(proxy.address, 0)
+                )
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
                 await _pipe(proxy, (reader, writer), there)
                 return
@@ -196,14 +221,20 @@ class Field(Threaded):
                 if proxy.mode == "cut":
                     return
 
-    async def _forward(self, proxy: TestProxy, raw: bytes, body: bytes, url: str, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self, proxy: TestProxy, raw: bytes, body: bytes, url: str, writer: asyncio.StreamWriter
+    ) -> None:
         if proxy.mode == "slow":
             await asyncio.sleep(1.0)
         parts = urlsplit(url)
-        there, back = await asyncio.open_connection(parts.hostname, parts.port, local_addr=(proxy.address, 0))
+        there, back = await asyncio.open_connection(
+            parts.hostname, parts.port, local_addr=(proxy.address, 0)
+        )
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         lines = [line for line in raw.split(b"\r\n")[1:] if not line.lower().startswith(b"proxy-")]
-        back.write(raw.split(b" ", 1)[0] + f" {target} HTTP/1.1\r\n".encode() + b"\r\n".join(lines) + body)
+        back.write(
+            raw.split(b" ", 1)[0] + f" {target} HTTP/1.1\r\n".encode() + b"\r\n".join(lines) + body
+        )
         head = await there.readuntil(b"\r\n\r\n")
         if proxy.mode == "cut":
             back.close()
@@ -213,7 +244,9 @@ class Field(Threaded):
         back.close()
         await writer.drain()
 
-    async def _socks(self, proxy: TestProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _socks(
+        self, proxy: TestProxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         _, count = await reader.readexactly(2)
         methods = await reader.readexactly(count)
         if proxy.user:
@@ -223,7 +256,10 @@ class Field(Threaded):
             writer.write(b"\x05\x02")
             name = await reader.readexactly((await reader.readexactly(2))[1])
             password = await reader.readexactly((await reader.readexactly(1))[0])
-            good = (name.decode(), password.decode()) == (f"{proxy.user}{proxy.number}", proxy.password)
+            good = (name.decode(), password.decode()) == (
+                f"{proxy.user}{proxy.number}",
+                proxy.password,
+            )
             writer.write(b"\x01\x00" if good else b"\x01\x01")
             if not good:
                 return
@@ -277,4 +313,9 @@ def _head(raw: bytes) -> tuple[str, str, dict[str, str]]:
 
 
 def _raw(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    return "\r\n".join([f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", ""]).encode() + body
+    return (
+        "\r\n".join(
+            [f"HTTP/1.1 {status}", *headers, f"Content-Length: {len(body)}", "", ""]
+        ).encode()
+        + body
+    )

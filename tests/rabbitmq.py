@@ -1,11 +1,13 @@
-"""A RabbitMQ of the tests' own, from the Debian package: a private node with its own folder, ports, name server and cookie.
+"""A RabbitMQ of the tests' own, from the Debian package: a private node with its own folder, ports,
+name server and cookie.
 
     folder/mnesia  folder/log  folder/processes (name server, node)  folder/ports  folder/taken (virtual hosts)
 
-All on loopback. The package's wrapper is not used (it becomes the user `rabbitmq` and its own node): the real script runs
-as whoever runs the tests, with the folder as its home. Everything is ended by its pid. Start: 6 s, of which 4 are CPU, and
-nothing while nobody asks; so there is one for all tests, each in a virtual host of its own, made with the node (10 ms each:
-asking for one later would take another Erlang a second or two).
+All on loopback. The package's wrapper is not used (it becomes the user `rabbitmq` and its own
+node): the real script runs as whoever runs the tests, with the folder as its home. Everything is
+ended by its pid. Start: 6 s, of which 4 are CPU, and nothing while nobody asks; so there is one for
+all tests, each in a virtual host of its own, made with the node (10 ms each: asking for one later
+would take another Erlang a second or two).
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ import amqp
 import psutil
 
 SCRIPTS = (Path("/usr/lib/rabbitmq/bin/rabbitmq-server"),)
-HOSTS = 64  # virtual hosts: as many tests may use the node
+# virtual hosts: as many tests may use the node
+HOSTS = 64
 USER, PASSWORD = "scraper", "s3cret"
 START_S = 90.0
 STOP_S = 20.0
@@ -38,8 +41,8 @@ def program() -> Path | None:
 
 
 def unused_ports(count: int) -> list[int]:
-    """Below those that the kernel gives to whoever asks for any: a node is seconds in starting, and may be started again,
-    and no other test's connection takes its ports meanwhile."""
+    """Below those that the kernel gives to whoever asks for any: a node is seconds in starting, and
+    may be started again, and no other test's connection takes its ports meanwhile."""
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     found: list[int] = []
     while len(found) < count:
@@ -51,11 +54,14 @@ def unused_ports(count: int) -> list[int]:
 
 
 class Node:
-    """One node under a folder. Every process that knows the folder may ask for its state, start and end it."""
+    """One node under a folder. Every process that knows the folder may ask for its state, start and
+    end it."""
 
-    def __init__(self, folder: Path, hosts: int = HOSTS, conf: str | None = None, tls: Path | None = None) -> None:
-        """`conf`: lines that say who may use it, in place of the tests' own user and virtual hosts. `tls`: a file of key and
-        certificate; then it speaks nothing else."""
+    def __init__(
+        self, folder: Path, hosts: int = HOSTS, conf: str | None = None, tls: Path | None = None
+    ) -> None:
+        """`conf`: lines that say who may use it, in place of the tests' own user and virtual hosts.
+        `tls`: a file of key and certificate; then it speaks nothing else."""
         self.folder, self.hosts, self.conf, self.tls = folder, hosts, conf, tls
 
     def take(self) -> str:
@@ -63,7 +69,9 @@ class Node:
         with (self.folder / "taken").open("a+") as taken:
             fcntl.flock(taken, fcntl.LOCK_EX)
             number = taken.tell()
-            assert number < self.hosts, f"more than {self.hosts} tests ask for RabbitMQ (mend: raise HOSTS)"
+            assert number < self.hosts, (
+                f"more than {self.hosts} tests ask for RabbitMQ (mend: raise HOSTS)"
+            )
             taken.write("x")
         return self.url(number)
 
@@ -71,7 +79,8 @@ class Node:
         return f"amqp{'s' if self.tls else ''}://{USER}:{PASSWORD}@127.0.0.1:{self._ports()[0]}/t{number}"
 
     def up(self) -> None:
-        """Starts it unless it runs, and waits until it answers. A second start keeps its port and what was on its disk."""
+        """Starts it unless it runs, and waits until it answers. A second start keeps its port and
+        what was on its disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -96,7 +105,10 @@ class Node:
             pid, started = line.split()
             with suppress(psutil.NoSuchProcess):
                 process = psutil.Process(int(pid))
-                if process.create_time() == float(started) and process.status() != psutil.STATUS_ZOMBIE:
+                if (
+                    process.create_time() == float(started)
+                    and process.status() != psutil.STATUS_ZOMBIE
+                ):
                     found.append(process)
         return found
 
@@ -131,7 +143,9 @@ class Node:
                 f"listeners.ssl.1 = 127.0.0.1:{listen}",
                 "ssl_options.verify = verify_none",
             ]
-            lines += [f"ssl_options.{name} = {self.tls}" for name in ("cacertfile", "certfile", "keyfile")]
+            lines += [
+                f"ssl_options.{name} = {self.tls}" for name in ("cacertfile", "certfile", "keyfile")
+            ]
         lines.append(self.conf or f"load_definitions = {folder}/definitions.json")
         lines += [
             "log.file.level = warning",
@@ -141,7 +155,11 @@ class Node:
         (folder / "rabbitmq.conf").write_text("\n".join([*lines, ""]))
         (folder / "plugins").write_text("[].\n")
         (folder / "env.conf").touch()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ", "ERL_"))}
+        environment = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("RABBITMQ", "ERL_"))
+        }
         environment |= {
             "HOME": str(folder),
             "ERL_EPMD_PORT": str(names),
@@ -153,7 +171,8 @@ class Node:
             "RABBITMQ_MNESIA_BASE": str(folder / "mnesia"),
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_DIST_PORT": str(dist),
-            # One scheduler for each sort of work, and none that spins while it waits: the machine is the tests'.
+            # One scheduler for each sort of work, and none that spins while it waits: the machine
+            # is the tests'.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 1:1 +SDio 2 +A 1 "
             "+sbwt none +sbwtdcpu none +sbwtdio none",
             "NOTIFY_SOCKET": str(
@@ -165,9 +184,15 @@ class Node:
         with (folder / "out").open("ab") as out:
             for command in commands:
                 process = subprocess.Popen(
-                    command, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=out,
+                    start_new_session=True,
                 )
-                process.returncode = 0  # it outlives us: whoever ends it does so by its pid
+                # it outlives us: whoever ends it does so by its pid
+                process.returncode = 0
                 started.append(f"{process.pid} {psutil.Process(process.pid).create_time()!r}\n")
                 (folder / "processes").write_text("".join(started))
 
@@ -181,9 +206,13 @@ class Node:
                     userid=user.get("default_user", USER),
                     password=user.get("default_pass", PASSWORD),
                     virtual_host="/" if self.conf else f"t{self.hosts - 1}",
-                    ssl={"ca_certs": str(self.tls), "server_hostname": "127.0.0.1"} if self.tls else False,
+                    ssl={"ca_certs": str(self.tls), "server_hostname": "127.0.0.1"}
+                    if self.tls
+                    else False,
                 ):
                     return
             except (OSError, amqp.AMQPError):
-                assert len(self.processes()) == 2 and time.monotonic() < deadline, (self.folder / "out").read_text()
+                assert len(self.processes()) == 2 and time.monotonic() < deadline, (
+                    self.folder / "out"
+                ).read_text()
                 time.sleep(0.2)

@@ -1,4 +1,5 @@
-"""Who is told of crawls, for real: a webhook's HTTP server and a mail server on loopback, which keep what they get."""
+"""Who is told of crawls, for real: a webhook's HTTP server and a mail server on loopback, which
+keep what they get."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ PASSWORD = "pass-of-the-mailbox"
 
 
 class Webhook:
-    """POSTs in order, as (path, JSON). `status` is what they are answered with; with `hangs` nothing is answered."""
+    """POSTs in order, as (path, JSON). `status` is what they are answered with; with `hangs`
+    nothing is answered."""
 
     def __init__(self) -> None:
         self.got: list[tuple[str, dict[str, Any]]] = []
@@ -96,7 +98,9 @@ class Mailbox:
             self.controller.stop()
 
 
-def _login(_server: object, _session: object, _envelope: object, _mechanism: str, given: Any) -> AuthResult:
+def _login(
+    _server: object, _session: object, _envelope: object, _mechanism: str, given: Any
+) -> AuthResult:
     good = isinstance(given, LoginPassword) and given.password == PASSWORD.encode()
     return AuthResult(success=good, handled=good)
 

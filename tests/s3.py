@@ -1,4 +1,5 @@
-"""An S3 for the tests: moto's server, a process of its own on a loopback port, reached with boto3 as any other."""
+"""An S3 for the tests: moto's server, a process of its own on a loopback port, reached with boto3
+as any other."""
 
 from __future__ import annotations
 
@@ -27,7 +28,13 @@ def server() -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("moto_server")), "-H", "127.0.0.1", "-p", str(port)]
+    command = [
+        str(Path(sys.executable).with_name("moto_server")),
+        "-H",
+        "127.0.0.1",
+        "-p",
+        str(port),
+    ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait(process, port)

@@ -1,4 +1,5 @@
-"""Runs a command as Docker would with a seccomp profile: as somebody without privileges, with the profile's calls refused.
+"""Runs a command as Docker would with a seccomp profile: as somebody without privileges, with the
+profile's calls refused.
 
     python tests/seccomp.py PROFILE COMMAND…
 
@@ -35,7 +36,8 @@ def program(profile: Path) -> bytes:
     for rule in read["syscalls"]:
         assert rule["action"] == "SCMP_ACT_ERRNO"
         for name in rule["names"]:
-            if name in known:  # others are those of other machines
+            # others are those of other machines
+            if name in known:
                 code += [(EQUAL, 0, 1, known[name]), (RETURN, 0, 0, ERRNO | rule["errnoRet"])]
     return b"".join(struct.pack("HBBI", *line) for line in [*code, (RETURN, 0, 0, ALLOW)])
 
@@ -49,7 +51,9 @@ def main(profile: str, *command: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(code, len(code))
     filter_ = struct.pack("HxxxxxxP", len(code) // 8, ctypes.addressof(buffer))
-    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter_, 0, 0):
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(
+        PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter_, 0, 0
+    ):
         raise OSError(ctypes.get_errno(), "prctl")
     os.execvp(command[0], command)
 

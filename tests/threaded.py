@@ -12,8 +12,8 @@ Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Threaded:
-    """A subclass starts its servers in `_listen` and gives each a handler that is `_tracked`. When it ends, nothing of
-    theirs stays open, whatever the clients do."""
+    """A subclass starts its servers in `_listen` and gives each a handler that is `_tracked`. When
+    it ends, nothing of theirs stays open, whatever the clients do."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -34,7 +34,9 @@ class Threaded:
     async def _listen(self) -> list[asyncio.Server]:
         raise NotImplementedError
 
-    def _tracked(self, handle: Handle) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
+    def _tracked(
+        self, handle: Handle
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]:
         async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             assert task is not None
@@ -61,7 +63,8 @@ class Threaded:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # TLS that is still saying hello or farewell has no task. Each turn may bring one more that was on its way.
+        # TLS that is still saying hello or farewell has no task. Each turn may bring one more that
+        # was on its way.
         for _ in range(3):
             for transport in list(self._loop._transports.values()):  # type: ignore[attr-defined]
                 transport.abort()

@@ -1,8 +1,9 @@
-"""A script as one writes it by hand: aiohttp, parsel, and rows in batches. The floor: what the work itself costs in Python.
+"""A script as one writes it by hand: aiohttp, parsel, and rows in batches. The floor: what the work
+itself costs in Python.
 
-No retries, no dedup, no queue that outlives the process, no limits on what a page may be. aiohttp's documentation: one
-session for all requests, the connector's limit raised to the concurrency; `limit_per_host` is unlimited by default. No
-uvloop: it made no difference here.
+No retries, no dedup, no queue that outlives the process, no limits on what a page may be. aiohttp's
+documentation: one session for all requests, the connector's limit raised to the concurrency;
+`limit_per_host` is unlimited by default. No uvloop: it made no difference here.
 """
 
 from __future__ import annotations

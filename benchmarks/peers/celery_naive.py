@@ -1,7 +1,9 @@
-"""A plain Celery queue: a task a page, prefork, one httpx.Client and one connection a process, an upsert a page.
+"""A plain Celery queue: a task a page, prefork, one httpx.Client and one connection a process, an
+upsert a page.
 
-Celery's guide "Optimizing": a large prefetch multiplier for short tasks, no results, transient messages; and what a single
-worker does not need is off (gossip, mingle, heartbeat). It never ends by itself: whoever started it sees the last row.
+Celery's guide "Optimizing": a large prefetch multiplier for short tasks, no results, transient
+messages; and what a single worker does not need is off (gossip, mingle, heartbeat). It never ends
+by itself: whoever started it sees the last row.
 """
 
 from __future__ import annotations
@@ -14,10 +16,21 @@ import httpx
 import psycopg
 from celery import Celery
 from celery.signals import worker_process_init, worker_ready
-from common import DATABASE, PRODUCT_LINKS, REDIS_DB, REDIS_SOCKET, START, UPSERT, more_listings, row, wait_for_go
+from common import (
+    DATABASE,
+    PRODUCT_LINKS,
+    REDIS_DB,
+    REDIS_SOCKET,
+    START,
+    UPSERT,
+    more_listings,
+    row,
+    wait_for_go,
+)
 from parsel import Selector
 
-PROCESSES = 8  # more than the core has, so that it is busy while some wait
+# more than the core has, so that it is busy while some wait
+PROCESSES = 8
 
 app = Celery("naive", broker=f"redis+socket://{REDIS_SOCKET}?virtual_host={REDIS_DB}")
 app.conf.update(
@@ -62,4 +75,6 @@ def product(url: str) -> None:
 
 if __name__ == "__main__":
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "WARNING"]
-    app.worker_main(["worker", "--pool", "prefork", "--concurrency", str(PROCESSES), *quiet, *sys.argv[1:]])
+    app.worker_main(
+        ["worker", "--pool", "prefork", "--concurrency", str(PROCESSES), *quiet, *sys.argv[1:]]
+    )

@@ -1,8 +1,10 @@
-"""What every peer does alike: the shop's addresses, the eight fields, the table, and waiting for the start.
+"""What every peer does alike: the shop's addresses, the eight fields, the table, and waiting for
+the start.
 
-Runs in the peers' own environment and imports nothing of ours. Extraction is parsel's, which Scrapy and Crawlee hand out
-as well; the statement is the same for all; who batches, batches 100 rows a transaction (psycopg sends them in pipeline
-mode). A peer says `ready` once everything is imported and set up, and is measured from the answer on.
+Runs in the peers' own environment and imports nothing of ours. Extraction is parsel's, which Scrapy
+and Crawlee hand out as well; the statement is the same for all; who batches, batches 100 rows a
+transaction (psycopg sends them in pipeline mode). A peer says `ready` once everything is imported
+and set up, and is measured from the answer on.
 """
 
 from __future__ import annotations
@@ -23,7 +25,18 @@ CONCURRENCY = int(os.environ["BENCH_CONCURRENCY"])
 START = f"{SHOP}/all?page=1"
 BATCH = 100
 
-COLUMNS = ("external_id", "url", "name", "price", "brand", "sku", "stock", "available", "category", "description")
+COLUMNS = (
+    "external_id",
+    "url",
+    "name",
+    "price",
+    "brand",
+    "sku",
+    "stock",
+    "available",
+    "category",
+    "description",
+)
 UPSERT = (
     f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))}) "
     f"ON CONFLICT (external_id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in COLUMNS[1:])}, fetched_at = now()"

@@ -1,9 +1,10 @@
 """Crawlee's ParselCrawler, over impit (its default) or httpx: `crawlee_crawler.py impit|httpx`.
 
-Its guide "Scaling crawlers": ConcurrencySettings with the concurrency wanted as minimum and as maximum, so that the pool
-begins with it. MemoryStorageClient, which its guide on storage clients calls the fast one. What it does against blocking is
-off (session pool, blocked-page check, browser-like headers, cookies), for this shop blocks nobody; so is its logging.
-Rows are collected by the handler and written 100 at a time.
+Its guide "Scaling crawlers": ConcurrencySettings with the concurrency wanted as minimum and as
+maximum, so that the pool begins with it. MemoryStorageClient, which its guide on storage clients
+calls the fast one. What it does against blocking is off (session pool, blocked-page check,
+browser-like headers, cookies), for this shop blocks nobody; so is its logging. Rows are collected
+by the handler and written 100 at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from crawlee.storage_clients import MemoryStorageClient
 
 CLIENTS = {
     "impit": lambda: ImpitHttpClient(persist_cookies_per_session=False, browser=None),
-    "httpx": lambda: HttpxHttpClient(persist_cookies_per_session=False, header_generator=None, http2=False),
+    "httpx": lambda: HttpxHttpClient(
+        persist_cookies_per_session=False, header_generator=None, http2=False
+    ),
 }
 
 
@@ -31,7 +34,9 @@ async def main(client: str) -> None:
         http_client=CLIENTS[client](),
         storage_client=MemoryStorageClient(),
         concurrency_settings=ConcurrencySettings(
-            min_concurrency=CONCURRENCY, max_concurrency=CONCURRENCY, desired_concurrency=CONCURRENCY
+            min_concurrency=CONCURRENCY,
+            max_concurrency=CONCURRENCY,
+            desired_concurrency=CONCURRENCY,
         ),
         use_session_pool=False,
         retry_on_blocked=False,
@@ -41,7 +46,9 @@ async def main(client: str) -> None:
     @crawler.router.default_handler
     async def listing(context: ParselCrawlingContext) -> None:
         if context.request.url == START:
-            await context.add_requests([Request.from_url(url) for url in more_listings(context.selector)])
+            await context.add_requests(
+                [Request.from_url(url) for url in more_listings(context.selector)]
+            )
         await context.enqueue_links(selector="a.product-link", label="product")
 
     @crawler.router.handler("product")
@@ -53,5 +60,6 @@ async def main(client: str) -> None:
     await batches.close()
 
 
-logging.basicConfig(level=logging.CRITICAL)  # the shop's dead links are errors with a traceback each
+# the shop's dead links are errors with a traceback each
+logging.basicConfig(level=logging.CRITICAL)
 asyncio.run(main(sys.argv[1]))

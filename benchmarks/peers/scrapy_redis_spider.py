@@ -1,7 +1,8 @@
-"""scrapy-redis: the same spider, its queue and its filter of duplicates in a Redis of their own database.
+"""scrapy-redis: the same spider, its queue and its filter of duplicates in a Redis of their own
+database.
 
-Its README's settings: its scheduler and its dupefilter. Of the queues it offers, FifoQueue: one command a request,
-where the default PriorityQueue sends a transaction of two.
+Its README's settings: its scheduler and its dupefilter. Of the queues it offers, FifoQueue: one
+command a request, where the default PriorityQueue sends a transaction of two.
 """
 
 from __future__ import annotations

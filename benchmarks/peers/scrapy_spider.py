@@ -1,9 +1,10 @@
-"""Scrapy, one process. Its documentation's page "Broad Crawls": much concurrency, log level INFO, no cookies, no retries, a
-download timeout of 15 s; the asyncio reactor is its default.
+"""Scrapy, one process. Its documentation's page "Broad Crawls": much concurrency, log level INFO,
+no cookies, no retries, a download timeout of 15 s; the asyncio reactor is its default.
 
-Redirects stay on, since the shop has some. Rows go to PostgreSQL by an item pipeline that writes 100 at a time.
-`--aiohttp` takes Scrapy's download handler over aiohttp, which its documentation calls experimental. Not uvloop, for which
-there is a setting but no advice: it made no difference here.
+Redirects stay on, since the shop has some. Rows go to PostgreSQL by an item pipeline that writes
+100 at a time. `--aiohttp` takes Scrapy's download handler over aiohttp, which its documentation
+calls experimental. Not uvloop, for which there is a setting but no advice: it made no difference
+here.
 """
 
 from __future__ import annotations

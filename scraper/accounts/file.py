@@ -1,4 +1,5 @@
-"""The accounts of sites on disk (`SCRAPER_ACCOUNTS`), read again when the file has changed. The one place that sees it.
+"""The accounts of sites on disk (`SCRAPER_ACCOUNTS`), read again when the file has changed. The one
+place that sees it.
 
     books:                                    # a site's name, or what its definition names as `accounts:`
       - {username: ann@example.com, password: "s3cret"}
@@ -6,8 +7,9 @@
     prices-api:
       - {token: "abc"}
 
-An account goes by its `name` (default: its place, `1`, `2` …) wherever it is shown: nothing else of it leaves this
-process but in requests to its site. A file that has become wrong keeps the last one that was right in use.
+An account goes by its `name` (default: its place, `1`, `2` …) wherever it is shown: nothing else of
+it leaves this process but in requests to its site. A file that has become wrong keeps the last one
+that was right in use.
 """
 
 from __future__ import annotations
@@ -21,20 +23,22 @@ from typing import Any
 import yaml
 
 from scraper.errors import ConfigError
+from scraper.infra.watched_file import WatchedFile
 from scraper.secret_files import read_text
-from scraper.sites import yaml12
-from scraper.stores.watched_file import WatchedFile
+from scraper.sites.grammar import yaml12
 
 SIZE_MAX = 2_000_000
 ACCOUNTS_MAX = 1000  # a group
 _GROUP = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _KEY = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_SHORT = 4  # a value so short is not looked for in texts
+# a value so short is not looked for in texts
+_SHORT = 4
 
 
 @dataclass(frozen=True)
 class Account:
-    """`values` are what placeholders stand for: username, password, token, and whatever else the file gives."""
+    """`values` are what placeholders stand for: username, password, token, and whatever else the
+    file gives."""
 
     name: str
     values: dict[str, str] = field(repr=False)
@@ -75,13 +79,21 @@ class AccountFile(WatchedFile):
 
 
 def read(path: Path) -> dict[str, list[Account]]:
-    """By group. Raises `ConfigError` with one line a problem, none of which shows what the file holds."""
+    """By group. Raises `ConfigError` with one line a problem, none of which shows what the file
+    holds."""
     try:
         parsed = yaml12.parse(read_text(path, "SCRAPER_ACCOUNTS", SIZE_MAX))
-    except yaml.YAMLError as error:  # whose own words may quote the file
-        raise ConfigError(f"{path}:{yaml12.sentence(error)[0]}: not valid YAML (SCRAPER_ACCOUNTS)") from None
+    except yaml.YAMLError as error:
+        # whose own words may quote the file
+        raise ConfigError(
+            f"{path}:{yaml12.sentence(error)[0]}: not valid YAML (SCRAPER_ACCOUNTS)"
+        ) from None
     if parsed.problems:
-        raise ConfigError("\n".join(f"{path}:{line}: not readable, or written twice" for line, _ in parsed.problems))
+        raise ConfigError(
+            "\n".join(
+                f"{path}:{line}: not readable, or written twice" for line, _ in parsed.problems
+            )
+        )
     data = parsed.data if parsed.data is not None else {}
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: must be a mapping of site names (mend: see docs/operations.md)")
@@ -101,7 +113,9 @@ def read(path: Path) -> dict[str, list[Account]]:
             at = parsed.lines.get((group, number - 1), line)
             account, problem = _account(entry, number)
             if account is None or any(account.name == other.name for other in found):
-                problems.append(f"{path}:{at}: {problem or 'its name is taken (mend: give each account its own)'}")
+                problems.append(
+                    f"{path}:{at}: {problem or 'its name is taken (mend: give each account its own)'}"
+                )
             else:
                 found.append(account)
     if problems:

@@ -1,8 +1,10 @@
-"""Logging in: what an account's credentials are sent to, and what comes back. Knows nothing of Redis, locks or retries.
+"""Logging in: what an account's credentials are sent to, and what comes back. Knows nothing of
+Redis, locks or retries.
 
-Every request goes the way of pages: the guard, the limits, the host's turn (`before`), the account's proxy. It goes to the
-site's own hosts alone, never from https down to http, and what was posted is never sent on by a redirect to anybody else.
-No error shows more of an account than its name; of an answer, its status.
+Every request goes the way of pages: the guard, the limits, the host's turn (`before`), the
+account's proxy. It goes to the site's own hosts alone, never from https down to http, and what was
+posted is never sent on by a redirect to anybody else. No error shows more of an account than its
+name; of an answer, its status.
 """
 
 from __future__ import annotations
@@ -15,18 +17,23 @@ from urllib.parse import urlencode, urlsplit
 
 from lxml import etree
 
+from scraper.accounts.policy import Trouble
 from scraper.domain import Blame, Outcome, ProxySignal
 from scraper.errors import FetchError
-from scraper.fetch.http import BeforeHop, Body, FetchPolicy, HttpFetcher
-from scraper.fetch.identity import Identity
-from scraper.fetch.via import Via
-from scraper.policy.blocks import detect
-from scraper.policy.logins import Trouble
-from scraper.policy.urls import host_of
+from scraper.http.account_session import Identity
+from scraper.http.fetcher import (
+    BeforeHop,
+    Body,
+    FetchPolicy,
+    HttpFetcher,
+)
+from scraper.http.proxy_route import Via
+from scraper.rules.blocks import detect
+from scraper.rules.urls import host_of
+from scraper.sites.grammar.scalars import check_header
+from scraper.sites.grammar.selectors import compile_css
 from scraper.sites.login import Form, Login, Signs, Token, at_path, header_of, render, render_all
 from scraper.sites.page import Page
-from scraper.sites.scalars import check_header
-from scraper.sites.selectors import compile_css
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -39,7 +46,8 @@ LoginFunction = Callable[["LoginClient", Any], Awaitable[Any]]
 
 
 class LoginTrouble(Exception):
-    """The account is not logged in. The message holds nothing of it. `signal`: what that says of the proxy."""
+    """The account is not logged in. The message holds nothing of it. `signal`: what that says of
+    the proxy."""
 
     def __init__(self, kind: Trouble, message: str, signal: ProxySignal | None = None) -> None:
         super().__init__(message)
@@ -49,8 +57,8 @@ class LoginTrouble(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a login gave beside the cookies in the jar: `headers` for each request, and how long it is good, if that was
-    said. `saw`: what showed that it worked, for people."""
+    """What a login gave beside the cookies in the jar: `headers` for each request, and how long it
+    is good, if that was said. `saw`: what showed that it worked, for people."""
 
     headers: Mapping[str, str] = field(repr=False)
     lasts_s: float | None
@@ -58,11 +66,16 @@ class Grant:
 
 
 class LoginClient:
-    """What a login asks with, and all that a site's own login function gets: `get` and `post`, each answer a `Page`
-    (`scraper.sites.page`). Cookies are kept by themselves, redirects followed."""
+    """What a login asks with, and all that a site's own login function gets: `get` and `post`, each
+    answer a `Page` (`scraper.sites.page`). Cookies are kept by themselves, redirects followed."""
 
     def __init__(
-        self, fetcher: HttpFetcher, policy: FetchPolicy, identity: Identity, before: BeforeHop, via: Via | None
+        self,
+        fetcher: HttpFetcher,
+        policy: FetchPolicy,
+        identity: Identity,
+        before: BeforeHop,
+        via: Via | None,
     ) -> None:
         self._fetcher = fetcher
         self._policy = policy
@@ -93,7 +106,10 @@ class LoginClient:
     async def _ask(self, url: str, headers: Mapping[str, str] | None, body: Body | None) -> Page:
         host = host_of(url)
         if self._policy.allowed is not None and not self._policy.allowed(host):
-            raise LoginTrouble(Trouble.MISFIT, f"it leads to {host}, which is not a host of the site (mend: `hosts:`)")
+            raise LoginTrouble(
+                Trouble.MISFIT,
+                f"it leads to {host}, which is not a host of the site (mend: `hosts:`)",
+            )
         if self._identity.jar.secure_only and not url.startswith("https:"):
             raise LoginTrouble(Trouble.MISFIT, f"it leads from https to http, at {host}")
         await self._before(url)
@@ -106,19 +122,28 @@ class LoginClient:
             visitor=self._identity,
             body=body,
         )
-        return Page(fetched.url, fetched.body, status=fetched.status, headers=fetched.headers, page_url=url)
+        return Page(
+            fetched.url, fetched.body, status=fetched.status, headers=fetched.headers, page_url=url
+        )
 
     async def _before_hop(self, url: str) -> None:
         if self._identity.jar.secure_only and not url.startswith("https:"):
-            raise FetchError(Outcome.OFF_SITE, f"redirects from https to http, at {host_of(url)}", url=url)
+            raise FetchError(
+                Outcome.OFF_SITE, f"redirects from https to http, at {host_of(url)}", url=url
+            )
         await self._before(url)
 
 
 async def log_in(
-    signs: Signs, values: Mapping[str, str], account: Any, client: LoginClient, identity: Identity, function: Any = None
+    signs: Signs,
+    values: Mapping[str, str],
+    account: Any,
+    client: LoginClient,
+    identity: Identity,
+    function: Any = None,
 ) -> Grant:
-    """Logs the account in; the identity's jar has its cookies then. Raises `LoginTrouble`, and what `before` raises.
-    `function` is the site's own, imported; `account` what it is given."""
+    """Logs the account in; the identity's jar has its cookies then. Raises `LoginTrouble`, and what
+    `before` raises. `function` is the site's own, imported; `account` what it is given."""
     login = signs.login
     try:
         if login.form is not None:
@@ -130,17 +155,25 @@ async def log_in(
         raise _trouble(error) from None
     except KeyError as error:
         raise LoginTrouble(
-            Trouble.MISFIT, f"the account has no {error} (mend: add it to the secrets file, or change the definition)"
+            Trouble.MISFIT,
+            f"the account has no {error} (mend: add it to the secrets file, or change the definition)",
         ) from None
 
 
 def _trouble(error: FetchError) -> LoginTrouble:
     ours = error.blame in (Blame.PAGE, Blame.PARSER) and error.outcome is not Outcome.MALFORMED
-    return LoginTrouble(Trouble.MISFIT if ours else Trouble.UNAVAILABLE, f"{error.outcome}: {error}", error.signal)
+    return LoginTrouble(
+        Trouble.MISFIT if ours else Trouble.UNAVAILABLE, f"{error.outcome}: {error}", error.signal
+    )
 
 
 async def _by_form(
-    login: Login, form: Form, signs: Signs, values: Mapping[str, str], client: LoginClient, identity: Identity
+    login: Login,
+    form: Form,
+    signs: Signs,
+    values: Mapping[str, str],
+    client: LoginClient,
+    identity: Identity,
 ) -> Grant:
     filled = {name: render(template, values) for name, template in form.fields.items()}
     page = await client.get(form.url)
@@ -148,9 +181,13 @@ async def _by_form(
     element = _form_in(page, form.selector)
     if element is None:
         what = f"no {form.selector}" if form.selector else "no form with a password field"
-        raise LoginTrouble(Trouble.MISFIT, f"the login page has {what} (status {page.status}; mend: form.selector)")
+        raise LoginTrouble(
+            Trouble.MISFIT, f"the login page has {what} (status {page.status}; mend: form.selector)"
+        )
     if (element.get("method") or "get").lower() != "post":
-        raise LoginTrouble(Trouble.MISFIT, "its form would send the password in an address (method is not post)")
+        raise LoginTrouble(
+            Trouble.MISFIT, "its form would send the password in an address (method is not post)"
+        )
     sent = [(name, value) for name, value in _fields_of(element) if name not in filled]
     action = page.follow(element.get("action") or page.url)
     parts = urlsplit(page.url)
@@ -200,24 +237,33 @@ async def _by_token(
     try:
         lasts_s = float(lasts) if lasts is not None else login.expires_s
     except (TypeError, ValueError):
-        raise LoginTrouble(Trouble.MISFIT, f"what stands at {token.expires_path} is no number of seconds") from None
+        raise LoginTrouble(
+            Trouble.MISFIT, f"what stands at {token.expires_path} is no number of seconds"
+        ) from None
     return Grant({name: value}, lasts_s, saw)
 
 
-async def _by_function(login: Login, function: Any, account: Any, client: LoginClient, identity: Identity) -> Grant:
-    """It returns nothing, or a mapping with cookies (name -> value, for the login's first host), headers, and `expires`
-    (seconds). `PermissionError` says that the account was rejected."""
+async def _by_function(
+    login: Login, function: Any, account: Any, client: LoginClient, identity: Identity
+) -> Grant:
+    """It returns nothing, or a mapping with cookies (name -> value, for the login's first host),
+    headers, and `expires` (seconds). `PermissionError` says that the account was rejected."""
     try:
         told = await function(client, account)
     except (LoginTrouble, FetchError):
         raise
     except PermissionError as error:
-        raise LoginTrouble(Trouble.REJECTED, f"{login.function}: {account.hidden(str(error))[:MESSAGE_MAX]}") from None
+        raise LoginTrouble(
+            Trouble.REJECTED, f"{login.function}: {account.hidden(str(error))[:MESSAGE_MAX]}"
+        ) from None
     except Exception as error:
-        if hasattr(error, "delay_s"):  # its turn did not come: no fault of anybody's
+        # its turn did not come: no fault of anybody's
+        if hasattr(error, "delay_s"):
             raise
         text = account.hidden(str(error))[:MESSAGE_MAX]
-        raise LoginTrouble(Trouble.MISFIT, f"{login.function} raised {type(error).__name__}: {text}") from None
+        raise LoginTrouble(
+            Trouble.MISFIT, f"{login.function} raised {type(error).__name__}: {text}"
+        ) from None
     told = {} if told is None else told
     try:
         headers = {str(name): str(value) for name, value in dict(told.get("headers") or {}).items()}
@@ -229,11 +275,14 @@ async def _by_function(login: Login, function: Any, account: Any, client: LoginC
         lasts_s = None if told.get("expires") is None else float(told["expires"])
     except (AttributeError, TypeError, ValueError):
         raise LoginTrouble(
-            Trouble.MISFIT, f"{login.function} returned something else than cookies, headers and expires"
+            Trouble.MISFIT,
+            f"{login.function} returned something else than cookies, headers and expires",
         ) from None
     if not headers and not identity.jar.names():
         raise LoginTrouble(Trouble.MISFIT, f"{login.function} brought neither cookies nor headers")
-    return Grant(headers, login.expires_s if lasts_s is None else lasts_s, "what its function returned")
+    return Grant(
+        headers, login.expires_s if lasts_s is None else lasts_s, "what its function returned"
+    )
 
 
 def _answered(page: Page, what: str) -> None:
@@ -269,8 +318,11 @@ def _shown(login: Login, answer: Page, identity: Identity) -> str:
 def _header(template: str, values: Mapping[str, str]) -> tuple[str, str]:
     try:
         return header_of(template, values)
-    except ValueError:  # whose words may hold it
-        raise LoginTrouble(Trouble.MISFIT, "the token has a character that no header may have") from None
+    except ValueError:
+        # whose words may hold it
+        raise LoginTrouble(
+            Trouble.MISFIT, "the token has a character that no header may have"
+        ) from None
 
 
 def _form_in(page: Page, selector: str | None) -> etree._Element | None:

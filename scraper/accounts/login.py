@@ -1,7 +1,9 @@
-"""One login of one account: by a form, for a token, or by a site's own function, through the account's own proxy.
+"""One login of one account: by a form, for a token, or by a site's own function, through the
+account's own proxy.
 
-Its requests take the turns of their host like any other, before all pages, which wait for it. Whether it is to be made at
-all, and what becomes of it, is said elsewhere (`scraper.logins`).
+Its requests take the turns of their host like any other, before all pages, which wait for it.
+Whether it is to be made at all, and what becomes of it, is said elsewhere
+(`scraper.accounts.sessions`).
 """
 
 from __future__ import annotations
@@ -9,26 +11,34 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field, replace
 
-from scraper.crawl_context import CrawlContext
+from scraper.accounts.file import Account
+from scraper.accounts.form import (
+    Grant,
+    LoginClient,
+    LoginTrouble,
+    log_in,
+)
+from scraper.accounts.policy import Trouble
+from scraper.crawl.context import CrawlContext
 from scraper.domain import Kind, ProxySignal
-from scraper.fetch.cookies import AccountJar
-from scraper.fetch.gate import Gate
-from scraper.fetch.gates import Gates
-from scraper.fetch.http import HttpFetcher
-from scraper.fetch.identity import Identity
-from scraper.fetch.login import Grant, LoginClient, LoginTrouble, log_in
-from scraper.fetch.trip import Trip
-from scraper.fetch.via import Via
-from scraper.policy.logins import Trouble
-from scraper.policy.urls import host_of
-from scraper.proxy_pool import ProxyPool
+from scraper.http.account_session import Identity
+from scraper.http.cookies import AccountJar
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.proxy_route import Via
+from scraper.politeness.host_limiter import Gate
+from scraper.politeness.host_limiters import Gates
+from scraper.politeness.page_permits import Trip
+from scraper.proxies.health import EVERYWHERE
+from scraper.proxies.pool import ProxyPool
+from scraper.rules.urls import host_of
 from scraper.sites import functions
-from scraper.stores.account_file import Account
-from scraper.stores.proxies import EVERYWHERE
 
-LOGIN_S = 60.0  # a login in all, its turns included
-TURN_S = 15.0  # for one of its turns
-URGENCY = 1_000  # before all pages: they wait for it
+# a login in all, its turns included
+LOGIN_S = 60.0
+# for one of its turns
+TURN_S = 15.0
+# before all pages: they wait for it
+URGENCY = 1_000
 
 
 @dataclass(slots=True)
@@ -73,9 +83,13 @@ class LoginAttempts:
         try:
             async with asyncio.timeout(LOGIN_S):
                 if need is not None:
-                    via = await self._pool.lend(replace(need, account=identity.seed), host_of(first))
+                    via = await self._pool.lend(
+                        replace(need, account=identity.seed), host_of(first)
+                    )
                 client = LoginClient(self._fetcher, policy, identity, before, via)
-                grant = await log_in(context.login, account.values, account, client, identity, function)
+                grant = await log_in(
+                    context.login, account.values, account, client, identity, function
+                )
         except TimeoutError:
             raise LoginTrouble(Trouble.UNAVAILABLE, f"not done within {LOGIN_S:g} s") from None
         except LoginTrouble as trouble:
@@ -115,6 +129,8 @@ def somebody(context: CrawlContext, account: Account) -> Identity:
     first = first_url(context)
     hosts = {host_of(first), *login.hosts}
     if login.url is None:
-        hosts |= {host_of(url) for url in (*site.start, *(site.sitemap.urls if site.sitemap else ()))}
+        hosts |= {
+            host_of(url) for url in (*site.start, *(site.sitemap.urls if site.sitemap else ()))
+        }
     jar = AccountJar(secure_only=first.startswith("https:"))
     return Identity(site.name, account.name, 0, jar, {}, frozenset(hosts))

@@ -1,7 +1,9 @@
-"""How often an account may try to log in, and what is done about one that cannot. Pure: numbers and words.
+"""How often an account may try to log in, and what is done about one that cannot. Pure: numbers and
+words.
 
-Shops lock accounts after a few wrong passwords. So there is one try at a time for the whole fleet, none within the rest that
-follows a failure, and a rejected account gets `REJECTED`'s few tries and no more until somebody mends it.
+Shops lock accounts after a few wrong passwords. So there is one try at a time for the whole fleet,
+none within the rest that follows a failure, and a rejected account gets `REJECTED`'s few tries and
+no more until somebody mends it.
 """
 
 from __future__ import annotations
@@ -10,23 +12,31 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 QUARANTINE_S = 6 * 3600.0
-PATIENCE_S = 900.0  # with a host that does not answer: a quarter of an hour, as for pages
-FREE_TIMES = 4  # logins with which a page may be logged out, and be believed, and pay nothing
-CHANGE_EVERY_S = 300.0  # a changed password counts at once, but not two that workers disagree about
+# with a host that does not answer: a quarter of an hour, as for pages
+PATIENCE_S = 900.0
+# logins with which a page may be logged out, and be believed, and pay nothing
+FREE_TIMES = 4
+# a changed password counts at once, but not two that workers disagree about
+CHANGE_EVERY_S = 300.0
 
 
 class Trouble(StrEnum):
     """Why an account is not logged in."""
 
-    REJECTED = "rejected"  # the host answered, and did not let it in
-    UNAVAILABLE = "unavailable"  # no answer, or a fault of the host's or a proxy's
-    MISFIT = "misfit"  # the definition does not fit what is there
-    USELESS = "useless"  # it was let in, and pages look logged out all the same
+    # the host answered, and did not let it in
+    REJECTED = "rejected"
+    # no answer, or a fault of the host's or a proxy's
+    UNAVAILABLE = "unavailable"
+    # the definition does not fit what is there
+    MISFIT = "misfit"
+    # it was let in, and pages look logged out all the same
+    USELESS = "useless"
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`rests_s`: after the first failure, the second …; after `tries` in a row it is quarantined (0: never by count)."""
+    """`rests_s`: after the first failure, the second …; after `tries` in a row it is quarantined
+    (0: never by count)."""
 
     rests_s: tuple[float, ...]
     tries: int

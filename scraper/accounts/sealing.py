@@ -1,7 +1,9 @@
-"""What only this application's own processes may read: texts sealed with a key that is never where they are kept.
+"""What only this application's own processes may read: texts sealed with a key that is never where
+they are kept.
 
-The key is `SCRAPER_SECRET_KEY`, or made once and kept in `SCRAPER_HOME`. Workers on several machines need the same one. Of
-several, separated by commas, the first seals and all open: so keys are changed without losing what is sealed.
+The key is `SCRAPER_SECRET_KEY`, or made once and kept in `SCRAPER_HOME`. Workers on several
+machines need the same one. Of several, separated by commas, the first seals and all open: so keys
+are changed without losing what is sealed.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Seal:
             return None
 
     def marks(self, text: bytes) -> list[str]:
-        """`KEY:MARK` under each of our keys: equal texts have equal marks, and nobody without the key can try texts out."""
+        """`KEY:MARK` under each of our keys: equal texts have equal marks, and nobody without the
+        key can try texts out."""
         return [
             f"{each}:{hmac.new(key, text, 'sha256').hexdigest()[:24]}"
             for each, key in zip(self._ids, self._keys, strict=True)
@@ -85,7 +88,9 @@ def _kept(settings: Settings) -> str:
         key = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "cannot be read"
-        raise ConfigError(f"{path}: {reason} (mend: its permissions, or set SCRAPER_SECRET_KEY)") from None
+        raise ConfigError(
+            f"{path}: {reason} (mend: its permissions, or set SCRAPER_SECRET_KEY)"
+        ) from None
     if len(key) < KEY_MIN_CHARS:
         raise ConfigError(f"{path}: no key (mend: remove it, and a new one is made)")
     return key

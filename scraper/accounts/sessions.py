@@ -1,19 +1,22 @@
-"""The accounts as one worker process has them: who is logged in, who logs in when nobody is, and what a logged-out page
-leads to.
+"""The accounts as one worker process has them: who is logged in, who logs in when nobody is, and
+what a logged-out page leads to.
 
-A page of a site with a `login:` gets an identity (cookies, headers, one browser, one proxy), or waits: never is it asked for
-without. Of a login that has run out a thousand pages learn, in any number of processes, and all tell Redis which generation
-it was (`scraper.stores.logins`); one of them logs in again, if that is still the last one. Pages of the process that does
-wait for it, no longer than their batch may last; all others go back to the frontier, uncharged.
+A page of a site with a `login:` gets an identity (cookies, headers, one browser, one proxy), or
+waits: never is it asked for without. Of a login that has run out a thousand pages learn, in any
+number of processes, and all tell Redis which generation it was (`scraper.accounts.store`); one of
+them logs in again, if that is still the last one. Pages of the process that does wait for it, no
+longer than their batch may last; all others go back to the frontier, uncharged.
 
-What an account leaves is in Redis, sealed (`scraper.login_vault`), so that a login outlives its process, and its process a
-Redis that forgets.
+What an account leaves is in Redis, sealed (`scraper.accounts.vault`), so that a login outlives its
+process, and its process a Redis that forgets.
 
-One logged-out page is a doubt, no more: some look so whatever one does. A page that leaves later and is good takes the doubt
-away, and one that is logged out, too, makes it certain. So a login that is good is not thrown away for a page that is not.
+One logged-out page is a doubt, no more: some look so whatever one does. A page that leaves later
+and is good takes the doubt away, and one that is logged out, too, makes it certain. So a login that
+is good is not thrown away for a page that is not.
 
-The login itself is `scraper.login_attempt`'s. robots.txt is not asked for its requests: it tells crawlers what not to look
-for, and shops disallow their login pages; this one an account's owner has named.
+The login itself is `scraper.accounts.login`'s. robots.txt is not asked for its requests: it tells
+crawlers what not to look for, and shops disallow their login pages; this one an account's owner has
+named.
 """
 
 from __future__ import annotations
@@ -28,32 +31,37 @@ from dataclasses import dataclass
 
 import structlog
 
-from scraper.crawl_context import CrawlContext
+from scraper.accounts.file import Account, AccountFile
+from scraper.accounts.form import LoginTrouble
+from scraper.accounts.login import LOGIN_S, LoginAttempts
+from scraper.accounts.policy import FREE_TIMES
+from scraper.accounts.store import LoginStore, Standing
+from scraper.accounts.vault import LoginVault
+from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, LeasedPage, Outcome
 from scraper.errors import ConfigError, DeferredError, FetchError, NoLoginError
-from scraper.fetch.gates import Gates
-from scraper.fetch.http import HttpFetcher
-from scraper.fetch.identity import Identity
-from scraper.fetch.login import LoginTrouble
-from scraper.fetch.trip import Trip
-from scraper.login_attempt import LOGIN_S, LoginAttempts
-from scraper.login_vault import LoginVault
-from scraper.policy.logins import FREE_TIMES
-from scraper.proxy_pool import ProxyPool
+from scraper.http.account_session import Identity
+from scraper.http.fetcher import HttpFetcher
+from scraper.politeness.host_limiters import Gates
+from scraper.politeness.page_permits import Trip
+from scraper.proxies.pool import ProxyPool
 from scraper.settings import Settings
-from scraper.stores.account_file import Account, AccountFile
-from scraper.stores.logins import LoginStore, Standing
 
 log = structlog.get_logger()
 
 LOCK_S = LOGIN_S + 15.0
 KEPT_EVERY_S = 2.0
-SAVED_EVERY_S = 5.0  # cookies that changed on the way are written so often at the most
+# cookies that changed on the way are written so often at the most
+SAVED_EVERY_S = 5.0
 UNUSED_S = 600.0
-AGAIN_S = 1.0  # until a page that was logged out comes back
-ASKED_EVERY_S = 10.0  # of an account that rests: an operator may have mended it
-WAIT_S = 30.0  # without an account at all, or a key
-EARLY = 0.02  # a login is renewed when so much of its time is left
+# until a page that was logged out comes back
+AGAIN_S = 1.0
+# of an account that rests: an operator may have mended it
+ASKED_EVERY_S = 10.0
+# without an account at all, or a key
+WAIT_S = 30.0
+# a login is renewed when so much of its time is left
+EARLY = 0.02
 SEALED_MAX = 256_000
 
 Get = Callable[[Identity], Awaitable[Fetched]]
@@ -66,16 +74,20 @@ class _Known:
     account: Account
     marks: list[str]
     identity: Identity | None = None
-    over: bool = False  # its login has run out
+    # its login has run out
+    over: bool = False
     until: float = math.inf
     expires_us: int = 0
     revision: int = 0
-    seen: int = 0  # the last generation that is over, or that we cannot open
+    # the last generation that is over, or that we cannot open
+    seen: int = 0
     ask_at: float = 0.0
     why: str = ""
     quarantined: bool = False
-    good_began: float = -math.inf  # when the last request left whose answer was good
-    doubt_at: float | None = None  # when a page was logged out, and nobody can say yet whether all are
+    # when the last request left whose answer was good
+    good_began: float = -math.inf
+    # when a page was logged out, and nobody can say yet whether all are
+    doubt_at: float | None = None
     used_at: float = 0.0
     saved_at: float = -math.inf
     task: asyncio.Task[None] | None = None
@@ -120,10 +132,12 @@ class Logins:
         self._known: dict[tuple[str, str, str], _Known] = {}  # by site, group, account
         self._looked = False
 
-    async def visit(self, page: LeasedPage, context: CrawlContext, latest: float, trip: Trip, get: Get) -> Fetched:
-        """The page as an account sees it, by `get`, which goes by `trip`. Raises what `get` raises, `NoLoginError` where the
-        page is to wait, FetchError(LOGIN_FAILED) where it need not, and FetchError(LOGGED_OUT): with `retry_after_s` where
-        the page is to come back for free."""
+    async def visit(
+        self, page: LeasedPage, context: CrawlContext, latest: float, trip: Trip, get: Get
+    ) -> Fetched:
+        """The page as an account sees it, by `get`, which goes by `trip`. Raises what `get` raises,
+        `NoLoginError` where the page is to wait, FetchError(LOGIN_FAILED) where it need not, and
+        FetchError(LOGGED_OUT): with `retry_after_s` where the page is to come back for free."""
         known = await self._one(page, context, latest)
         identity = known.identity
         assert identity is not None
@@ -132,7 +146,9 @@ class Logins:
         except FetchError as error:
             if error.outcome is not Outcome.LOGGED_OUT:
                 raise
-            raise await self._out(known, identity, page, trip, str(error), error.url, error.status) from None
+            raise await self._out(
+                known, identity, page, trip, str(error), error.url, error.status
+            ) from None
         sign = context.logged_out(fetched)
         if sign is not None:
             why = f"the answer looks logged out ({sign})"
@@ -157,7 +173,8 @@ class Logins:
                 log.exception("could not keep the logins")
 
     async def close(self, seconds: float = 2.0) -> None:
-        """Writes changed cookies, and gives up logins under way, so that others need not wait for their locks to end."""
+        """Writes changed cookies, and gives up logins under way, so that others need not wait for
+        their locks to end."""
         tasks = [known.task for known in self._known.values() if known.task is not None]
         for task in tasks:
             task.cancel()
@@ -177,7 +194,8 @@ class Logins:
             if known.task is None and now - known.used_at > UNUSED_S:
                 await self._save(known, 0.0)
                 self._known.pop(key, None)
-        with suppress(DeferredError):  # Redis is away: what is known stays in use
+        # Redis is away: what is known stays in use
+        with suppress(DeferredError):
             for known in list(self._known.values()):
                 identity = known.identity
                 if identity is not None and not known.over and known.task is None:
@@ -188,10 +206,15 @@ class Logins:
         assert context.login is not None
         site, name, token = context.site.name, account.name, secrets.token_hex(8)
         marks = self._vault.marks(account)
-        begun = await self._store.begin(site, name, token, seen=0, lock_s=LOCK_S, every_s=0.0, marks=marks, force=True)
+        begun = await self._store.begin(
+            site, name, token, seen=0, lock_s=LOCK_S, every_s=0.0, marks=marks, force=True
+        )
         if begun.said != "yours":
             return Attempt(
-                name, worked=False, saw="somebody is logging it in at this moment (try again)", kind=begun.said
+                name,
+                worked=False,
+                saw="somebody is logging it in at this moment (try again)",
+                kind=begun.said,
             )
         try:
             made = await self._attempts.make(context, account)
@@ -201,7 +224,9 @@ class Logins:
         except DeferredError as deferred:
             await self._store.fail(site, name, token, None, "")
             why = (
-                str(deferred) if isinstance(deferred, NoLoginError) else "its host has no turn for it now, or no proxy"
+                str(deferred)
+                if isinstance(deferred, NoLoginError)
+                else "its host has no turn for it now, or no proxy"
             )
             return Attempt(name, worked=False, saw=why, kind="deferred")
         except BaseException:
@@ -268,7 +293,9 @@ class Logins:
         for account in accounts if not start else accounts[start:] + accounts[:start]:
             known = self._known.get((site, group, account.name))
             if known is None:
-                known = self._known[site, group, account.name] = _Known(account, self._marks(account))
+                known = self._known[site, group, account.name] = _Known(
+                    account, self._marks(account)
+                )
             found.append(known)
         return found
 
@@ -303,9 +330,13 @@ class Logins:
                 loop.time() + deferred.delay_s,
                 "what its host or Redis has to say must be waited for",
             )
-        except Exception as error:  # ours: it must not take the pages with it
+        except Exception as error:
+            # ours: it must not take the pages with it
             log.exception("login crashed", site=context.site.name, account=known.account.name)
-            known.ask_at, known.why = loop.time() + ASKED_EVERY_S, f"our own fault: {type(error).__name__}"
+            known.ask_at, known.why = (
+                loop.time() + ASKED_EVERY_S,
+                f"our own fault: {type(error).__name__}",
+            )
         finally:
             known.task = None
 
@@ -317,7 +348,13 @@ class Logins:
         token = secrets.token_hex(8)
         login = context.login.login
         begun = await self._store.begin(
-            site, account.name, token, seen=known.seen, lock_s=LOCK_S, every_s=login.every_s, marks=known.marks
+            site,
+            account.name,
+            token,
+            seen=known.seen,
+            lock_s=LOCK_S,
+            every_s=login.every_s,
+            marks=known.marks,
         )
         match begun.said:
             case "known":
@@ -326,9 +363,15 @@ class Logins:
                 self._rests(known, begun)
             case "soon":
                 wait_s = max(0.0, login.every_s - (begun.tried_ago_s or 0.0))
-                known.ask_at, known.why = loop.time() + wait_s, f"it logs in once in {login.every} at the most"
+                known.ask_at, known.why = (
+                    loop.time() + wait_s,
+                    f"it logs in once in {login.every} at the most",
+                )
             case "busy":
-                known.ask_at, known.why = loop.time() + min(AGAIN_S, begun.locked_s), "another worker logs in"
+                known.ask_at, known.why = (
+                    loop.time() + min(AGAIN_S, begun.locked_s),
+                    "another worker logs in",
+                )
             case _:
                 await self._perform(known, context, token)
 
@@ -351,7 +394,9 @@ class Logins:
                 await self._store.fail(site, account.name, token, None, "")
             raise
         sealed = self._vault.sealed(made.identity)
-        standing = await self._store.store(site, account.name, token, sealed, made.grant.lasts_s, known.marks[0])
+        standing = await self._store.store(
+            site, account.name, token, sealed, made.grant.lasts_s, known.marks[0]
+        )
         if standing.said != "stored":
             known.ask_at, known.why = loop.time() + AGAIN_S, "another worker took over"
             return
@@ -364,7 +409,11 @@ class Logins:
     def _use(self, known: _Known, identity: Identity, standing: Standing) -> None:
         now = asyncio.get_running_loop().time()
         known.identity, known.over, known.why, known.quarantined = identity, False, "", False
-        known.revision, known.expires_us, known.until = standing.revision, standing.expires_us, math.inf
+        known.revision, known.expires_us, known.until = (
+            standing.revision,
+            standing.expires_us,
+            math.inf,
+        )
         known.good_began, known.doubt_at, known.ask_at = -math.inf, None, 0.0
         identity.proven = standing.proven
         if standing.expires_in_s is not None:
@@ -373,7 +422,9 @@ class Logins:
     def _rests(self, known: _Known, standing: Standing) -> None:
         known.quarantined = standing.quarantined
         known.why = f"{standing.kind}: {standing.why}" if standing.kind else "it rests"
-        known.ask_at = asyncio.get_running_loop().time() + min(max(standing.rest_s, AGAIN_S), ASKED_EVERY_S)
+        known.ask_at = asyncio.get_running_loop().time() + min(
+            max(standing.rest_s, AGAIN_S), ASKED_EVERY_S
+        )
 
     def _take(self, known: _Known, site: str, standing: Standing, context: CrawlContext) -> bool:
         """Another's login, if we can open it: True. It counts as over where it has run out."""
@@ -404,7 +455,8 @@ class Logins:
             known.revision = 0
             return
         if standing.generation > identity.generation:
-            if self._vault.opens(standing):  # else ours is good for as long as it lasts
+            # else ours is good for as long as it lasts
+            if self._vault.opens(standing):
                 known.over, known.ask_at = True, 0.0
             return
         if standing.generation == identity.generation:
@@ -414,13 +466,20 @@ class Logins:
 
     async def _save(self, known: _Known, every_s: float) -> None:
         identity, now = known.identity, asyncio.get_running_loop().time()
-        if identity is None or known.over or not identity.jar.changed or now - known.saved_at < every_s:
+        if (
+            identity is None
+            or known.over
+            or not identity.jar.changed
+            or now - known.saved_at < every_s
+        ):
             return
         sealed = self._vault.sealed(identity)
         if len(sealed) > SEALED_MAX:
             return
         known.saved_at = now
-        saved = await self._store.save(identity.site, identity.account, identity.generation, known.revision, sealed)
+        saved = await self._store.save(
+            identity.site, identity.account, identity.generation, known.revision, sealed
+        )
         if saved.said == "saved":
             identity.jar.saved()
             known.revision = saved.revision
@@ -435,18 +494,30 @@ class Logins:
         url: str | None,
         status: int | None,
     ) -> FetchError:
-        """Somebody was logged out. Whether their login is over, and whether the page has to pay for it: where others were
-        good that left after it was last logged out, or where it is so with every login."""
+        """Somebody was logged out. Whether their login is over, and whether the page has to pay for
+        it: where others were good that left after it was last logged out, or where it is so with
+        every login."""
         now = asyncio.get_running_loop().time()
-        certain = known.identity is identity and known.doubt_at is not None and trip.began >= known.doubt_at
+        certain = (
+            known.identity is identity
+            and known.doubt_at is not None
+            and trip.began >= known.doubt_at
+        )
         if known.identity is identity and known.doubt_at is None:
             known.doubt_at = now
         try:
             times, ago_s, standing = await self._store.out(
-                identity.site, identity.account, identity.generation, page.id, f"logged in, but {why}", certain=certain
+                identity.site,
+                identity.account,
+                identity.generation,
+                page.id,
+                f"logged in, but {why}",
+                certain=certain,
             )
         except DeferredError as deferred:
-            return FetchError(Outcome.LOGGED_OUT, why, url=url, status=status, retry_after_s=deferred.delay_s)
+            return FetchError(
+                Outcome.LOGGED_OUT, why, url=url, status=status, retry_after_s=deferred.delay_s
+            )
         mine = known.identity is identity and not known.over
         if mine and certain and times <= FREE_TIMES:
             log.info("logged out", site=identity.site, account=identity.account, reason=why)

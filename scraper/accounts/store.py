@@ -1,6 +1,8 @@
-"""What the fleet knows of its accounts, in Redis: who is logged in, since when, who is logging in, who had better not try.
+"""What the fleet knows of its accounts, in Redis: who is logged in, since when, who is logging in,
+who had better not try.
 
-One atomic script a decision, on the server's clock, so that a thousand logged-out pages are one login. Two keys an account:
+One atomic script a decision, on the server's clock, so that a thousand logged-out pages are one
+login. Two keys an account:
 
     scraper:login:SITE:ACCOUNT       hash
         generation, sealed, key      the login that counts (when it was made, in us), what it left, sealed, and by which key
@@ -13,8 +15,8 @@ One atomic script a decision, on the server's clock, so that a thousand logged-o
         forgotten                    when an operator had it forgotten: older logins are not written back
     scraper:login:out:SITE:ACCOUNT   hash  page -> TIMES:GENERATION:AT  with how many generations it was logged out, the last
 
-Nothing is in clear that the secrets file or the site gave. A Redis that loses its memory loses no login: each process
-writes back what it has.
+Nothing is in clear that the secrets file or the site gave. A Redis that loses its memory loses no
+login: each process writes back what it has.
 """
 
 from __future__ import annotations
@@ -27,8 +29,14 @@ import redis
 import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
+from scraper.accounts.policy import (
+    CHANGE_EVERY_S,
+    PATIENCE_S,
+    QUARANTINE_S,
+    RULES,
+    Trouble,
+)
 from scraper.errors import DeferredError
-from scraper.policy.logins import CHANGE_EVERY_S, PATIENCE_S, QUARANTINE_S, RULES, Trouble
 
 PREFIX = "scraper:login:"
 KEPT_S = 14 * 86_400
@@ -178,7 +186,8 @@ return answer('saved')
 """
 )
 
-# ARGV  1 generation  2 sealed  3 expires, by the server's clock  4 keep_s  5 mark of the secret  6 proven
+# ARGV  1 generation  2 sealed  3 expires, by the server's clock  4 keep_s  5 mark of the secret  6
+# proven
 RESTORE = (
     _COMMON
     + """
@@ -191,7 +200,8 @@ return answer('restored')
 """
 )
 
-# KEYS[2] the pages. ARGV  1 keep_s. What stays is the word that it was meant so: nobody is to restore it.
+# KEYS[2] the pages. ARGV  1 keep_s. What stays is the word that it was meant so: nobody is to
+# restore it.
 FORGET = (
     _COMMON
     + """
@@ -206,7 +216,8 @@ return there
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of an account. `said` is a script's word on what was asked of it; times are seconds from now."""
+    """What is known of an account. `said` is a script's word on what was asked of it; times are
+    seconds from now."""
 
     said: str
     generation: int = 0
@@ -243,7 +254,8 @@ class Standing:
 
 
 class LoginStore:
-    """The fleet's knowledge, as one process asks for it. Raises `DeferredError` where Redis is away."""
+    """The fleet's knowledge, as one process asks for it. Raises `DeferredError` where Redis is
+    away."""
 
     def __init__(self, client: aredis.Redis) -> None:
         self._scripts = {
@@ -275,18 +287,31 @@ class LoginStore:
         marks: Sequence[str],
         force: bool = False,
     ) -> Standing:
-        """`yours`: log in, and say how it went. `known`: there is a later login than the one that was `seen` to be over.
-        `resting`, `soon`, `busy`: not now."""
-        args = [token, seen, _us(lock_s), _us(every_s), int(force), KEPT_S, _us(CHANGE_EVERY_S), *marks]
+        """`yours`: log in, and say how it went. `known`: there is a later login than the one that
+        was `seen` to be over. `resting`, `soon`, `busy`: not now."""
+        args = [
+            token,
+            seen,
+            _us(lock_s),
+            _us(every_s),
+            int(force),
+            KEPT_S,
+            _us(CHANGE_EVERY_S),
+            *marks,
+        ]
         return await self._ask("begin", site, account, args)
 
     async def store(
         self, site: str, account: str, token: str, sealed: bytes, lasts_s: float | None, mark: str
     ) -> Standing:
         """A new generation; `lost` where somebody else took over meanwhile."""
-        return await self._ask("store", site, account, [token, sealed, _us(lasts_s or 0.0), KEPT_S, mark])
+        return await self._ask(
+            "store", site, account, [token, sealed, _us(lasts_s or 0.0), KEPT_S, mark]
+        )
 
-    async def fail(self, site: str, account: str, token: str, kind: Trouble | None, why: str) -> Standing:
+    async def fail(
+        self, site: str, account: str, token: str, kind: Trouble | None, why: str
+    ) -> Standing:
         """The login did not work; with no `kind` it was not tried."""
         rule = RULES[kind or Trouble.UNAVAILABLE]
         args = [
@@ -303,11 +328,20 @@ class LoginStore:
     async def out(
         self, site: str, account: str, generation: int, page_id: int, why: str, *, certain: bool
     ) -> tuple[int, float | None, Standing]:
-        """A page was logged out with that generation: with how many it was so far, how many seconds ago it last was with
-        this one, and how the account stands. `certain`: the login is over, and useless if nobody has proven it."""
+        """A page was logged out with that generation: with how many it was so far, how many seconds
+        ago it last was with this one, and how the account stands. `certain`: the login is over, and
+        useless if nobody has proven it."""
         rule = RULES[Trouble.USELESS]
         args = [
-            *(generation, page_id, PAGES_MAX, OUT_KEPT_S, why[:WHY_CHARS], _ladder(rule.rests_s), rule.tries),
+            *(
+                generation,
+                page_id,
+                PAGES_MAX,
+                OUT_KEPT_S,
+                why[:WHY_CHARS],
+                _ladder(rule.rests_s),
+                rule.tries,
+            ),
             *(_us(QUARANTINE_S), int(certain)),
         ]
         standing = await self._ask("out", site, account, args, out_of(site, account))
@@ -317,20 +351,34 @@ class LoginStore:
     async def prove(self, site: str, account: str, generation: int) -> Standing:
         return await self._ask("prove", site, account, [generation])
 
-    async def save(self, site: str, account: str, generation: int, revision: int, sealed: bytes) -> Standing:
+    async def save(
+        self, site: str, account: str, generation: int, revision: int, sealed: bytes
+    ) -> Standing:
         """Its cookies, if nobody has written them since that revision."""
         return await self._ask("save", site, account, [generation, revision, sealed])
 
     async def restore(
-        self, site: str, account: str, generation: int, sealed: bytes, expires_us: int, mark: str, *, proven: bool
+        self,
+        site: str,
+        account: str,
+        generation: int,
+        sealed: bytes,
+        expires_us: int,
+        mark: str,
+        *,
+        proven: bool,
     ) -> Standing:
         """Writes back what Redis has lost, if nobody has."""
         args = [generation, sealed, expires_us, KEPT_S, mark, int(proven)]
         return await self._ask("restore", site, account, args)
 
-    async def _ask(self, name: str, site: str, account: str, args: Sequence[Any], *more: str) -> Standing:
+    async def _ask(
+        self, name: str, site: str, account: str, args: Sequence[Any], *more: str
+    ) -> Standing:
         try:
-            return _standing(await self._scripts[name](keys=[key_of(site, account), *more], args=list(args)))
+            return _standing(
+                await self._scripts[name](keys=[key_of(site, account), *more], args=list(args))
+            )
         except RedisError as error:
             raise DeferredError(AWAY_S) from error
 
@@ -349,9 +397,12 @@ def read_now(client: redis.Redis, site: str, account: str) -> Standing:
 
 
 def read_all(client: redis.Redis) -> dict[tuple[str, str], Standing]:
-    """(site, account) -> how it stands, of all that Redis knows something of: their states, without what their logins left,
-    in one round trip."""
-    accounts, fields = known_accounts(client), (b"generation", b"locked", b"rest", b"quarantined", b"failures")
+    """(site, account) -> how it stands, of all that Redis knows something of: their states, without
+    what their logins left, in one round trip."""
+    accounts, fields = (
+        known_accounts(client),
+        (b"generation", b"locked", b"rest", b"quarantined", b"failures"),
+    )
     with client.pipeline(transaction=False) as pipe:
         pipe.time()
         for one in accounts:
@@ -359,7 +410,13 @@ def read_all(client: redis.Redis) -> dict[tuple[str, str], Standing]:
         (seconds, microseconds), *found = pipe.execute()
     now = seconds * 1_000_000 + microseconds
     return {
-        one: _standing(("read", now, [each for pair in zip(fields, row, strict=True) if pair[1] for each in pair]))
+        one: _standing(
+            (
+                "read",
+                now,
+                [each for pair in zip(fields, row, strict=True) if pair[1] for each in pair],
+            )
+        )
         for one, row in zip(accounts, found, strict=True)
     }
 
@@ -369,14 +426,19 @@ def known_accounts(client: redis.Redis) -> list[tuple[str, str]]:
     found = []
     for key in client.scan_iter(match=f"{PREFIX}*", count=1000):
         site, _, account = key.decode().removeprefix(PREFIX).partition(":")
-        if ":" not in account:  # a site's name has none, nor has an account's
+        # a site's name has none, nor has an account's
+        if ":" not in account:
             found.append((site, account))
     return sorted(found)
 
 
 def forget(client: redis.Redis, site: str, account: str) -> bool:
     """True where there was something."""
-    return bool(client.register_script(FORGET)(keys=[key_of(site, account), out_of(site, account)], args=[OUT_KEPT_S]))
+    return bool(
+        client.register_script(FORGET)(
+            keys=[key_of(site, account), out_of(site, account)], args=[OUT_KEPT_S]
+        )
+    )
 
 
 def _standing(raw: Any) -> Standing:

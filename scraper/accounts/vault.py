@@ -1,5 +1,5 @@
-"""Logins as they lie in Redis: sealed, and opened again by whoever has the key. One that cannot be opened is none; that is
-said once."""
+"""Logins as they lie in Redis: sealed, and opened again by whoever has the key. One that cannot be
+opened is none; that is said once."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import json
 
 import structlog
 
-from scraper.crawl_context import CrawlContext
-from scraper.fetch.identity import Identity
-from scraper.login_attempt import somebody
-from scraper.sealing import Seal, make_seal
+from scraper.accounts.file import Account
+from scraper.accounts.login import somebody
+from scraper.accounts.sealing import Seal, make_seal
+from scraper.accounts.store import Standing
+from scraper.crawl.context import CrawlContext
+from scraper.http.account_session import Identity
 from scraper.settings import Settings
-from scraper.stores.account_file import Account
-from scraper.stores.logins import Standing
 
 log = structlog.get_logger()
 
@@ -27,7 +27,8 @@ class LoginVault:
         self._unreadable: set[tuple[str, str]] = set()
 
     def marks(self, account: Account) -> list[str]:
-        """What tells in Redis whether an account is still the one that was refused. Raises `ConfigError` for a wrong key."""
+        """What tells in Redis whether an account is still the one that was refused. Raises
+        `ConfigError` for a wrong key."""
         return self._seal.marks(account.whole())
 
     @property
@@ -36,7 +37,9 @@ class LoginVault:
             self._seal_made = make_seal(self._settings)
         return self._seal_made
 
-    def opened(self, site: str, account: Account, standing: Standing, context: CrawlContext) -> Identity | None:
+    def opened(
+        self, site: str, account: Account, standing: Standing, context: CrawlContext
+    ) -> Identity | None:
         text = self._seal.open(standing.sealed)
         if text is None:
             if (site, account.name) not in self._unreadable:
@@ -68,7 +71,8 @@ class LoginVault:
         return self._seal.seal(json.dumps(kept).encode())
 
     def merge(self, identity: Identity, standing: Standing) -> bool:
-        """Takes over the cookies that another process has written; False where they cannot be opened."""
+        """Takes over the cookies that another process has written; False where they cannot be
+        opened."""
         text = self._seal.open(standing.sealed)
         if text is None:
             return False

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from scraper import progress
 from scraper.errors import NotFoundError, NotRunningError
-from scraper.stores import crawls, sites
-from scraper.stores.database import retried
+from scraper.frontier import crawls, sites
+from scraper.infra.database import retried
+from scraper.views import progress
 
 
 def stop(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> None:
-    """Ends a crawl now. Raises `NotFoundError` where there is none, `NotRunningError` where it has ended."""
+    """Ends a crawl now. Raises `NotFoundError` where there is none, `NotRunningError` where it has
+    ended."""
 
     def work() -> bool:
         with engine.begin() as connection:
@@ -19,7 +20,9 @@ def stop(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> Non
 
     if not retried(work):
         found = progress.read_one(engine, crawl_id)
-        raise NotRunningError(f"crawl {crawl_id} of {found.site} is not running: it is {found.status}")
+        raise NotRunningError(
+            f"crawl {crawl_id} of {found.site} is not running: it is {found.status}"
+        )
 
 
 def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:
@@ -31,5 +34,7 @@ def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:
 
     changed = retried(work)
     if changed is None:
-        raise NotFoundError(f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there")
+        raise NotFoundError(
+            f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there"
+        )
     return changed

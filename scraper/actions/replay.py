@@ -1,6 +1,8 @@
-"""`scraper dead`: which pages are meant, what is known of them, and what came of replaying or dropping them.
+"""`scraper dead`: which pages are meant, what is known of them, and what came of replaying or
+dropping them.
 
-All that a shop sent is shown without control characters: an excerpt or a header must not steer the reader's terminal.
+All that a shop sent is shown without control characters: an excerpt or a header must not steer the
+reader's terminal.
 """
 
 from __future__ import annotations
@@ -12,16 +14,17 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper import dead, servers
-from scraper.commands import crawling, tables
-from scraper.dead import Dropped, Replayed
+from scraper.actions import crawls
+from scraper.dead_letters import replay as dead
+from scraper.dead_letters import store as store
+from scraper.dead_letters.replay import Dropped, Replayed
+from scraper.dead_letters.store import Selection
 from scraper.domain import Blame, Outcome, Status
 from scraper.errors import NotFoundError, ScraperError
-from scraper.policy.urls import clean, fingerprint
+from scraper.frontier import sites
+from scraper.infra import servers, tables
+from scraper.rules.urls import clean, fingerprint
 from scraper.settings import Settings
-from scraper.stores import dead as store
-from scraper.stores import sites
-from scraper.stores.dead import Selection
 
 NOTHING = "no such dead or invalid pages"
 HINTS = {
@@ -36,13 +39,19 @@ HINTS = {
 # --- which pages
 
 
-def selected(connection: sa.Connection, site: str | None, pages: Sequence[str] = (), **filters: Any) -> Selection:
-    """The filters with a site's name checked, and pages' ids or URLs looked up. Raises `NotFoundError` for what there is
-    not."""
+def selected(
+    connection: sa.Connection, site: str | None, pages: Sequence[str] = (), **filters: Any
+) -> Selection:
+    """The filters with a site's name checked, and pages' ids or URLs looked up. Raises
+    `NotFoundError` for what there is not."""
     known = sa.text("SELECT FROM sites WHERE name = :name")
     if site is not None and connection.execute(known, {"name": site}).first() is None:
-        raise NotFoundError(f"there is no site named {site!r} in the database; `scraper status` shows those crawled")
-    return Selection(site=site, ids=tuple(page_id(connection, page) for page in pages) or None, **filters)
+        raise NotFoundError(
+            f"there is no site named {site!r} in the database; `scraper status` shows those crawled"
+        )
+    return Selection(
+        site=site, ids=tuple(page_id(connection, page) for page in pages) or None, **filters
+    )
 
 
 def site_and_pages(words: Sequence[str]) -> tuple[str | None, list[str]]:
@@ -60,7 +69,9 @@ def _names_page(word: str) -> bool:
 def page_id(connection: sa.Connection, word: str) -> int:
     """The id of the page that an id or a URL names."""
     if not _names_page(word):
-        raise NotFoundError(f"{word!r} is neither a page's id nor its URL; `scraper dead list` shows both")
+        raise NotFoundError(
+            f"{word!r} is neither a page's id nor its URL; `scraper dead list` shows both"
+        )
     if "://" not in word:
         found = store.read(connection, int(word))
         if found is None:
@@ -68,7 +79,9 @@ def page_id(connection: sa.Connection, word: str) -> int:
         return int(found.id)
     pages = store.of_url(connection, [fingerprint(word), fingerprint(clean(word) or word)])
     if not pages:
-        raise NotFoundError(f"no site has a page {word}; `scraper dead list` shows those that are dead")
+        raise NotFoundError(
+            f"no site has a page {word}; `scraper dead list` shows those that are dead"
+        )
     if len(pages) > 1:
         ids = ", ".join(f"{page.id} ({page.site})" for page in pages)
         raise NotFoundError(f"several sites have this page: name it by its id, one of {ids}")
@@ -81,7 +94,8 @@ def page_id(connection: sa.Connection, word: str) -> int:
 def page_json(row: sa.Row[Any]) -> dict[str, Any]:
     """A page's columns, times in ISO 8601, and whom its reason blames."""
     values = {
-        name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in row._asdict().items()
+        name: value.isoformat() if hasattr(value, "isoformat") else value
+        for name, value in row._asdict().items()
     }
     return {**values, "blame": _blame(row.reason)}
 
@@ -102,11 +116,13 @@ def print_found(found: Sequence[sa.Row[Any]], total: int) -> None:
         for row in found
     ]
     columns = ["page", "site", "status", "reason", "http", "tries", "when", "url", "error"]
-    shown = len(columns) - sys.stdout.isatty()  # a terminal has no room for the error: `dead show` has it
+    # a terminal has no room for the error: `dead show` has it
+    shown = len(columns) - sys.stdout.isatty()
     tables.print_table(columns[:shown], [row[:shown] for row in rows])
     if total > len(found):
         click.echo(
-            f"{len(found):,} of {total:,}; `--limit` shows more, `--summary` counts by site, reason and host", err=True
+            f"{len(found):,} of {total:,}; `--limit` shows more, `--summary` counts by site, reason and host",
+            err=True,
         )
 
 
@@ -124,7 +140,9 @@ def print_summary(found: Sequence[sa.Row[Any]]) -> None:
         ]
         for row in found
     ]
-    tables.print_table(["site", "status", "reason", "host", "pages", "first", "last", "such as page"], rows)
+    tables.print_table(
+        ["site", "status", "reason", "host", "pages", "first", "last", "such as page"], rows
+    )
 
 
 def print_page(row: sa.Row[Any]) -> None:
@@ -152,14 +170,21 @@ def print_page(row: sa.Row[Any]) -> None:
 
 
 def _head(head: dict[str, Any] | None) -> str:
-    return "\n".join(f"{tables.plain(str(name))}: {tables.plain(str(value))}" for name, value in (head or {}).items())
+    return "\n".join(
+        f"{tables.plain(str(name))}: {tables.plain(str(value))}"
+        for name, value in (head or {}).items()
+    )
 
 
 def _next(row: sa.Row[Any]) -> str:
     if row.status not in (Status.DEAD, Status.INVALID):
         return f"it is {row.status}: there is nothing to replay"
     hint = HINTS.get(_outcome_blame(row.reason), "to try it again, type")
-    told = [f"{hint}:", f"  scraper dead replay {row.id}", "or, to give it up until a crawl finds it again:"]
+    told = [
+        f"{hint}:",
+        f"  scraper dead replay {row.id}",
+        "or, to give it up until a crawl finds it again:",
+    ]
     if row.paused:
         told.insert(0, f"{row.site} is paused; `scraper sites resume {row.site}` first")
     return "\n".join([*told, f"  scraper dead drop {row.id}"])
@@ -193,19 +218,20 @@ def _time(at: Any) -> str:
 
 def replay(engine: sa.Engine, settings: Settings, selection: Selection) -> list[Replayed]:
     """Takes over the sites' newest definitions from sites/, replays, and sends what is to be sent."""
-    from scraper.sending import send
+    from scraper.runtime.send import send
 
     servers.require_broker(settings)
     names = {one.site for one in dead.outlook(engine, selection) if not one.refused}
     with engine.begin() as connection:
-        sites.sync(connection, crawling.all_from_files(settings, names))
+        sites.sync(connection, crawls.all_from_files(settings, names))
     done, messages = dead.replay(engine, selection)
     send(messages)
     return done
 
 
 def print_replayed(done: Sequence[Replayed], *, dry_run: bool) -> None:
-    """A line a site; on stderr, what a reader should know beside it. Raises `ScraperError` for sites that refuse."""
+    """A line a site; on stderr, what a reader should know beside it. Raises `ScraperError` for
+    sites that refuse."""
     rows = [[one.site, f"{one.pages:,}", _crawl(one)] for one in done if one.pages]
     if rows:
         tables.print_table(["site", "pages", "crawl"], rows)

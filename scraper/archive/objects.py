@@ -1,12 +1,15 @@
-"""Files that are kept outside PostgreSQL, under keys: in a folder, or in a bucket of S3 or what speaks like it.
+"""Files that are kept outside PostgreSQL, under keys: in a folder, or in a bucket of S3 or what
+speaks like it.
 
-A place is written as a folder, `file:///srv/archive`, or `s3://bucket/prefix`. An object appears whole or not at all, and is
-durable once `put` returns; it is never changed afterwards. Everything here blocks: call it from a thread.
+A place is written as a folder, `file:///srv/archive`, or `s3://bucket/prefix`. An object appears
+whole or not at all, and is durable once `put` returns; it is never changed afterwards. Everything
+here blocks: call it from a thread.
 
-S3 is reached with boto3, rather than a smaller client, since it is the one that knows every way in which machines get their
-credentials (environment, `~/.aws`, roles of containers and virtual machines) and the usual variables (`AWS_ENDPOINT_URL`,
-`AWS_REGION` …), so that none of them is a setting of ours, and no secret passes through our hands. It costs the processes
-that use it 0.4 CPU-seconds and 40 MB, and is imported by no other.
+S3 is reached with boto3, rather than a smaller client, since it is the one that knows every way in
+which machines get their credentials (environment, `~/.aws`, roles of containers and virtual
+machines) and the usual variables (`AWS_ENDPOINT_URL`, `AWS_REGION` …), so that none of them is a
+setting of ours, and no secret passes through our hands. It costs the processes that use it 0.4
+CPU-seconds and 40 MB, and is imported by no other.
 """
 
 from __future__ import annotations
@@ -25,11 +28,15 @@ from uuid import uuid4
 
 from scraper.errors import ConfigError, ObjectsError
 
-KEY_MAX = 900  # S3 allows 1,024 bytes, the prefix included
-SINGLE_PUT_MAX = 32_000_000  # bytes; what is larger goes up in parts
-DELETE_MAX = 1000  # S3's own bound of one request
+# S3 allows 1,024 bytes, the prefix included
+KEY_MAX = 900
+# bytes; what is larger goes up in parts
+SINGLE_PUT_MAX = 32_000_000
+# S3's own bound of one request
+DELETE_MAX = 1000
 CONNECT_S, READ_S, TRIES = 10, 60, 4
-PART = ".part-"  # of files that are being written
+# of files that are being written
+PART = ".part-"
 _PUT_TRIES = 5
 
 
@@ -43,8 +50,9 @@ class Listed:
 
 
 class Objects(Protocol):
-    """A place for objects. Keys are relative paths with `/`. All methods raise `ObjectsError`, which says what could not be
-    done, where, and why, and shows no credentials; `ObjectsError.missing` tells an object that is not there."""
+    """A place for objects. Keys are relative paths with `/`. All methods raise `ObjectsError`,
+    which says what could not be done, where, and why, and shows no credentials;
+    `ObjectsError.missing` tells an object that is not there."""
 
     where: str
 
@@ -62,8 +70,8 @@ class Objects(Protocol):
 
 
 def place(where: str, variable: str) -> Objects:
-    """The place that `where` names; nothing is asked of it yet. `variable` is where the user wrote it, for the error:
-    raises `ConfigError` where it cannot be one, or the `s3` extra is missing."""
+    """The place that `where` names; nothing is asked of it yet. `variable` is where the user wrote
+    it, for the error: raises `ConfigError` where it cannot be one, or the `s3` extra is missing."""
     scheme, separator, _ = where.partition("://")
     match scheme.lower() if separator else "file":
         case "s3":
@@ -77,7 +85,9 @@ def place(where: str, variable: str) -> Objects:
         case "file" if separator:
             url = urlsplit(where)
             if url.netloc not in ("", "localhost") or not url.path.strip("/"):
-                raise ConfigError(f"{variable}: a folder is written as its path, or file:///its/path")
+                raise ConfigError(
+                    f"{variable}: a folder is written as its path, or file:///its/path"
+                )
             return Folder(Path(unquote(url.path)))
         case "file" if where.strip():
             return Folder(Path(where).expanduser())
@@ -86,7 +96,8 @@ def place(where: str, variable: str) -> Objects:
 
 
 def place_of_file(where: str, variable: str) -> tuple[Objects, str]:
-    """Where one object goes that `where` names whole (`s3://bucket/feeds/today.parquet`, or a path), and its key there."""
+    """Where one object goes that `where` names whole (`s3://bucket/feeds/today.parquet`, or a
+    path), and its key there."""
     folder, slash, name = where.rpartition("/")
     if not name or folder.endswith(":/"):
         raise ConfigError(f"{variable}: no name of a file in {where}")
@@ -94,15 +105,22 @@ def place_of_file(where: str, variable: str) -> tuple[Objects, str]:
 
 
 def checked_key(key: str) -> str:
-    """`key`, if it stays below its place on every system. ValueError is a fault of ours: keys are never a shop's words."""
+    """`key`, if it stays below its place on every system. ValueError is a fault of ours: keys are
+    never a shop's words."""
     parts = key.split("/")
-    if any(part in ("", ".", "..") for part in parts) or not key.isprintable() or "\\" in key or len(key) > KEY_MAX:
+    if (
+        any(part in ("", ".", "..") for part in parts)
+        or not key.isprintable()
+        or "\\" in key
+        or len(key) > KEY_MAX
+    ):
         raise ValueError(f"not a key: {key[:100]!r}")
     return key
 
 
 class Folder:
-    """A folder of this machine, or one that several have mounted. What is made in it is for its owner alone."""
+    """A folder of this machine, or one that several have mounted. What is made in it is for its
+    owner alone."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -117,7 +135,8 @@ class Folder:
                     self._make(target.parent)
                     self._write(source, part, target)
                     return
-                except FileNotFoundError:  # another process emptied the folder just now, and removed it
+                except FileNotFoundError:
+                    # another process emptied the folder just now, and removed it
                     if not left or not source.exists():
                         raise
                 finally:
@@ -144,8 +163,11 @@ class Folder:
 
     def delete(self, keys: Sequence[str]) -> None:
         paths = {key: self.root / checked_key(key) for key in keys}
-        if keys and not self.root.is_dir():  # rather another machine's, or not mounted, than empty
-            raise ObjectsError(f"cannot delete {keys[0]} in {self.where}: there is no such folder here")
+        # rather another machine's, or not mounted, than empty
+        if keys and not self.root.is_dir():
+            raise ObjectsError(
+                f"cannot delete {keys[0]} in {self.where}: there is no such folder here"
+            )
         for key, path in paths.items():
             with self._said("delete", key):
                 path.unlink(missing_ok=True)
@@ -187,7 +209,8 @@ class Folder:
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             raise ObjectsError(
-                f"cannot {verb} {key or 'what is there'} in {self.where}: {error.strerror or error}", missing=missing
+                f"cannot {verb} {key or 'what is there'} in {self.where}: {error.strerror or error}",
+                missing=missing,
             ) from error
 
 
@@ -220,7 +243,9 @@ class Bucket:
             return b""
         until = "" if length is None else offset + length - 1
         with self._said("read", key):
-            answer = self._client.get_object(Bucket=self.bucket, Key=self._full(key), Range=f"bytes={offset}-{until}")
+            answer = self._client.get_object(
+                Bucket=self.bucket, Key=self._full(key), Range=f"bytes={offset}-{until}"
+            )
             with answer["Body"] as body:
                 found: bytes = body.read()
                 return found
@@ -232,16 +257,22 @@ class Bucket:
             )
             for page in pages:
                 for each in page.get("Contents", ()):
-                    yield Listed(each["Key"].removeprefix(self.prefix), each["Size"], each["LastModified"])
+                    yield Listed(
+                        each["Key"].removeprefix(self.prefix), each["Size"], each["LastModified"]
+                    )
 
     def delete(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), DELETE_MAX):
             some = keys[start : start + DELETE_MAX]
             with self._said("delete", some[0]):
                 objects = [{"Key": self._full(key)} for key in some]
-                answer = self._client.delete_objects(Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True})
+                answer = self._client.delete_objects(
+                    Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
+                )
             for error in answer.get("Errors", ()):
-                raise ObjectsError(f"cannot delete {error.get('Key')} in {self.where}: {error.get('Code')}")
+                raise ObjectsError(
+                    f"cannot delete {error.get('Key')} in {self.where}: {error.get('Code')}"
+                )
 
     def _full(self, key: str) -> str:
         return self.prefix + checked_key(key)
@@ -255,7 +286,9 @@ class Bucket:
                 from botocore.config import Config
 
                 config = Config(
-                    connect_timeout=CONNECT_S, read_timeout=READ_S, retries={"mode": "standard", "max_attempts": TRIES}
+                    connect_timeout=CONNECT_S,
+                    read_timeout=READ_S,
+                    retries={"mode": "standard", "max_attempts": TRIES},
                 )
                 self._made = boto3.session.Session().client("s3", config=config)
             return self._made
@@ -270,17 +303,23 @@ class Bucket:
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
             if code == "InvalidRange":
-                raise ObjectsError(f"cannot {verb} {key} in {self.where}: it ends before", missing=True) from error
+                raise ObjectsError(
+                    f"cannot {verb} {key} in {self.where}: it ends before", missing=True
+                ) from error
             missing = code in ("NoSuchKey", "404", "NotFound")
             raise ObjectsError(
-                f"cannot {verb} {key or 'what is there'} in {self.where}: {code or 'refused'}", missing=missing
+                f"cannot {verb} {key or 'what is there'} in {self.where}: {code or 'refused'}",
+                missing=missing,
             ) from error
         except (BotoCoreError, Boto3Error, OSError) as error:
-            raise ObjectsError(f"cannot {verb} {key or 'what is there'} in {self.where}: {_why(error)}") from error
+            raise ObjectsError(
+                f"cannot {verb} {key or 'what is there'} in {self.where}: {_why(error)}"
+            ) from error
 
 
 def _why(error: Exception) -> str:
-    """boto's own words, of which none holds a secret: its credentials are never in them, and URLs are without queries."""
+    """boto's own words, of which none holds a secret: its credentials are never in them, and URLs
+    are without queries."""
     text = str(error).splitlines()[0] if str(error) else type(error).__name__
     return text.split("?")[0][:300]
 

@@ -1,4 +1,5 @@
-"""Archived answers read back, many at once: neighbours in a segment with one request, several requests at a time."""
+"""Archived answers read back, many at once: neighbours in a segment with one request, several
+requests at a time."""
 
 from __future__ import annotations
 
@@ -8,21 +9,26 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
+from scraper.archive import objects, warc
+from scraper.archive.objects import Objects
+from scraper.archive.warc import Answer, RecordError
 from scraper.errors import ObjectsError
-from scraper.stores import objects, warc
-from scraper.stores.objects import Objects
-from scraper.stores.warc import Answer, RecordError
 
 READERS = 8
-SPAN_BYTES = 2_000_000  # of one request, unless a single record is larger
-GAP_BYTES = 32_768  # rather read and thrown away than asked for apart
-HEADROOM = 1.1  # a limit may have been lowered since a page was stored
-CAPTURED_FACTOR = 4  # as much more than its body may be what a browser got for a page
+# of one request, unless a single record is larger
+SPAN_BYTES = 2_000_000
+# rather read and thrown away than asked for apart
+GAP_BYTES = 32_768
+# a limit may have been lowered since a page was stored
+HEADROOM = 1.1
+# as much more than its body may be what a browser got for a page
+CAPTURED_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A row of `archived_pages` with where its segment is, and the answer; or what is wrong with it."""
+    """A row of `archived_pages` with where its segment is, and the answer; or what is wrong with
+    it."""
 
     row: Mapping[str, Any]
     answer: Answer | None
@@ -40,14 +46,17 @@ class _Span:
     rows: list[Mapping[str, Any]]
 
     def takes(self, row: Mapping[str, Any]) -> bool:
-        if (row["place"], row["key"]) != (self.place, self.key) or not 0 <= row["start"] - self.end <= GAP_BYTES:
+        if (row["place"], row["key"]) != (self.place, self.key) or not 0 <= row[
+            "start"
+        ] - self.end <= GAP_BYTES:
             return False
         return _end(row) - self.start <= SPAN_BYTES
 
 
 def read_all(rows: Iterable[Mapping[str, Any]], body_max_bytes: int) -> Iterator[Found]:
-    """The answers of rows that are in the order in which they lie in their segments; in that order. An answer whose body is
-    larger than allowed, or that is not what was written, comes as a problem."""
+    """The answers of rows that are in the order in which they lie in their segments; in that order.
+    An answer whose body is larger than allowed, or that is not what was written, comes as a
+    problem."""
     places: dict[str, Objects] = {}
     with ThreadPoolExecutor(READERS, thread_name_prefix="archived") as pool:
         under_way: deque[Future[list[Found]]] = deque()
@@ -86,7 +95,10 @@ def _read(place: Objects, span: _Span, body_max_bytes: int) -> list[Found]:
         if not error.missing:
             raise
         return [Found(row, None, str(error)) for row in span.rows]
-    return [_answer(row, data[row["start"] - span.start : _end(row) - span.start], body_max_bytes) for row in span.rows]
+    return [
+        _answer(row, data[row["start"] - span.start : _end(row) - span.start], body_max_bytes)
+        for row in span.rows
+    ]
 
 
 def _end(row: Mapping[str, Any]) -> int:
@@ -96,13 +108,19 @@ def _end(row: Mapping[str, Any]) -> int:
 def _answer(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> Found:
     try:
         if row["body_bytes"] > body_max_bytes * HEADROOM:
-            raise RecordError(f"its body of {row['body_bytes']:,} bytes is over the limit of {body_max_bytes:,}")
+            raise RecordError(
+                f"its body of {row['body_bytes']:,} bytes is over the limit of {body_max_bytes:,}"
+            )
         answer = warc.read(data[: row["size"]], row["codec"], row["body_bytes"])
         if row["captured_size"]:
             limit = CAPTURED_FACTOR * body_max_bytes
-            answer = replace(answer, captured=warc.read_captured(data[row["size"] :], row["codec"], limit))
+            answer = replace(
+                answer, captured=warc.read_captured(data[row["size"] :], row["codec"], limit)
+            )
         if answer.page_url != row["url"] or len(answer.body) != row["body_bytes"]:
             raise RecordError("it is another page's")
     except RecordError as error:
-        return Found(row, None, f"its record in {row['key']} at {row['start']:,} cannot be used: {error}")
+        return Found(
+            row, None, f"its record in {row['key']} at {row['start']:,} cannot be used: {error}"
+        )
     return Found(row, answer)

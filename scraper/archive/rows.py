@@ -1,11 +1,13 @@
-"""Which raw pages are kept, and where: `archive_segments` (files) and `archived_pages` (the records in them).
+"""Which raw pages are kept, and where: `archive_segments` (files) and `archived_pages` (the records
+in them).
 
-PostgreSQL never points at bytes that are not there. A segment's row is made before its file (`announce`), its pages' rows
-after the file is whole and durable (`store`), and they are gone before the file is deleted. So whoever dies in between
-leaves a segment without pages, of which the row knows the file: a day later both are swept.
+PostgreSQL never points at bytes that are not there. A segment's row is made before its file
+(`announce`), its pages' rows after the file is whole and durable (`store`), and they are gone
+before the file is deleted. So whoever dies in between leaves a segment without pages, of which the
+row knows the file: a day later both are swept.
 
-No foreign keys: a row would be checked for each page, for crawls and sites that are never deleted; and pages may leave the
-frontier before their archive ends.
+No foreign keys: a row would be checked for each page, for crawls and sites that are never deleted;
+and pages may leave the frontier before their archive ends.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.stores.database import dumps
-from scraper.stores.warc import Answer, Codec
+from scraper.archive.warc import Answer, Codec
+from scraper.infra.database import dumps
 
-ORPHANED_AFTER = "1 day"  # longer than any worker takes from announcing a segment to storing it
+# longer than any worker takes from announcing a segment to storing it
+ORPHANED_AFTER = "1 day"
 PAGES_A_PRUNE = 20_000
 SEGMENTS_A_PRUNE = 500
 ANNOUNCE = sa.text("""
@@ -41,7 +44,8 @@ SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(start bigint,
        http_status int, content_hash uuid, fetched_at timestamptz)
 """)
 
-# What a site's definition says now; of one that archives nothing any more, what it said when it last did.
+# What a site's definition says now; of one that archives nothing any more, what it said when it
+# last did.
 KEPT = sa.text("""
 SELECT s.id, s.name, coalesce(nullif(CAST(s.definition -> 'archive' ->> 'keep' AS text), ''),
                               (SELECT c.definition -> 'archive' ->> 'keep' FROM crawls c WHERE c.id = last.crawl_id)) AS keep
@@ -95,8 +99,8 @@ SELECT a.*, g.place, g.key, g.codec, s.name AS site
  ORDER BY a.segment_id, a.start LIMIT :rows
 """)
 
-# The newest answer of each product page. One that is gone has no product to write; one that is not in the frontier any more
-# has left it for its site's filter.
+# The newest answer of each product page. One that is gone has no product to write; one that is not
+# in the frontier any more has left it for its site's filter.
 NEWEST = sa.text("""
 SELECT n.*, g.place, g.key, g.codec FROM (
     SELECT DISTINCT ON (a.page_id) a.segment_id, a.start, a.size, a.body_bytes, a.captured_size, a.page_id, a.url,
@@ -112,9 +116,9 @@ SELECT n.*, g.place, g.key, g.codec FROM (
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A page's answer in a segment: bytes `start` to `start` + `size`, and `captured_size` bytes behind it of what its
-    browser captured. `fetched_at` is when it was settled, by PostgreSQL's clock; `content_hash` is of what was extracted
-    from it then."""
+    """A page's answer in a segment: bytes `start` to `start` + `size`, and `captured_size` bytes
+    behind it of what its browser captured. `fetched_at` is when it was settled, by PostgreSQL's
+    clock; `content_hash` is of what was extracted from it then."""
 
     start: int
     size: int
@@ -133,10 +137,10 @@ class Record:
 
 @dataclass(slots=True)
 class Spooled:
-    """A good answer that waits for the end of its batch: its body is `size` bytes from `start` on of the batch's spool, and
-    what a browser captured the `captured_size` bytes behind it; `at`
-    when it came, by the worker's clock. `fetched_at` is PostgreSQL's time of its verdict, set once that is stored and the
-    answer is to be kept."""
+    """A good answer that waits for the end of its batch: its body is `size` bytes from `start` on
+    of the batch's spool, and what a browser captured the `captured_size` bytes behind it; `at` when
+    it came, by the worker's clock. `fetched_at` is PostgreSQL's time of its verdict, set once that
+    is stored and the answer is to be kept."""
 
     site_id: int
     page_id: int
@@ -192,7 +196,8 @@ class Doomed:
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """A site with archived pages, and how long they are kept, as its definition says it; None: nobody knows."""
+    """A site with archived pages, and how long they are kept, as its definition says it; None:
+    nobody knows."""
 
     site_id: int
     site: str
@@ -201,15 +206,19 @@ class Keeping:
 
 def announce(connection: sa.Connection, place: str, key: str, codec: Codec) -> int:
     """A segment that is going to be written. Returns its id."""
-    return int(connection.execute(ANNOUNCE, {"place": place, "key": key, "codec": codec}).scalar_one())
+    return int(
+        connection.execute(ANNOUNCE, {"place": place, "key": key, "codec": codec}).scalar_one()
+    )
 
 
 def store(connection: sa.Connection, segment_id: int, size: int, records: Sequence[Record]) -> bool:
-    """Takes in the pages of a segment whose file is whole and durable. False where the segment was swept meanwhile; storing
-    it once more does nothing."""
+    """Takes in the pages of a segment whose file is whole and durable. False where the segment was
+    swept meanwhile; storing it once more does nothing."""
     values = {"id": segment_id, "pages": len(records), "bytes": size}
     if connection.execute(STORE, values).first() is None:
-        query = sa.text("SELECT stored_at IS NOT NULL FROM archive_segments WHERE id = :id AND doomed_at IS NULL")
+        query = sa.text(
+            "SELECT stored_at IS NOT NULL FROM archive_segments WHERE id = :id AND doomed_at IS NULL"
+        )
         return bool(connection.execute(query, {"id": segment_id}).scalar())
     connection.execute(ADD, {"id": segment_id, "rows": dumps(records)})
     return True
@@ -220,22 +229,28 @@ def keeping(connection: sa.Connection) -> list[Keeping]:
     return [Keeping(row.id, row.name, row.keep) for row in connection.execute(KEPT)]
 
 
-def forget(connection: sa.Connection, site_id: int, keep_s: float, rows: int = PAGES_A_PRUNE) -> int:
+def forget(
+    connection: sa.Connection, site_id: int, keep_s: float, rows: int = PAGES_A_PRUNE
+) -> int:
     """Forgets pages of a site that are older than that, a bounded number at once. Returns how many."""
     values = {"site_id": site_id, "keep_s": keep_s, "rows": rows}
     return sum(row.pages for row in connection.execute(FORGET, values))
 
 
 def doom(connection: sa.Connection, rows: int = SEGMENTS_A_PRUNE) -> list[Doomed]:
-    """Marks segments of which no page is left, or that were never finished: nobody adds to them any more. Returns all that
-    are marked, by place, so many of each at the most."""
+    """Marks segments of which no page is left, or that were never finished: nobody adds to them any
+    more. Returns all that are marked, by place, so many of each at the most."""
     connection.execute(DOOM, {"rows": rows})
-    return [Doomed(row.place, row.ids, row.keys) for row in connection.execute(DOOMED, {"rows": rows})]
+    return [
+        Doomed(row.place, row.ids, row.keys) for row in connection.execute(DOOMED, {"rows": rows})
+    ]
 
 
 def deleted(connection: sa.Connection, segment_ids: Sequence[int]) -> None:
     """The files of doomed segments are gone; so are their rows."""
-    query = sa.text("DELETE FROM archive_segments WHERE id = ANY (:ids) AND doomed_at IS NOT NULL AND pages = 0")
+    query = sa.text(
+        "DELETE FROM archive_segments WHERE id = ANY (:ids) AND doomed_at IS NOT NULL AND pages = 0"
+    )
     connection.execute(query, {"ids": list(segment_ids)})
 
 
@@ -244,14 +259,22 @@ def summary(connection: sa.Connection, site: str | None = None) -> list[sa.Row[A
 
 
 def records(
-    connection: sa.Connection, site: str | None, since: datetime | None, after: tuple[int, int], rows: int
+    connection: sa.Connection,
+    site: str | None,
+    since: datetime | None,
+    after: tuple[int, int],
+    rows: int,
 ) -> list[sa.Row[Any]]:
-    """Archived pages in the order in which they lie in their segments: the next ones after a segment's id and a start."""
+    """Archived pages in the order in which they lie in their segments: the next ones after a
+    segment's id and a start."""
     values = {"site": site, "since": since, "segment_id": after[0], "start": after[1], "rows": rows}
     return list(connection.execute(RECORDS, values))
 
 
-def newest(connection: sa.Connection, site_id: int, since: datetime | None, limit: int | None) -> Iterator[sa.Row[Any]]:
-    """The newest answer of each product page, in the order in which they lie in their segments; streamed."""
+def newest(
+    connection: sa.Connection, site_id: int, since: datetime | None, limit: int | None
+) -> Iterator[sa.Row[Any]]:
+    """The newest answer of each product page, in the order in which they lie in their segments;
+    streamed."""
     streaming = connection.execution_options(stream_results=True, max_row_buffer=1000)
     yield from streaming.execute(NEWEST, {"site_id": site_id, "since": since, "limit": limit})

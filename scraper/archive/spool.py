@@ -1,12 +1,15 @@
-"""The raw pages of a worker: a batch's good answers are put aside while it runs, and become one segment at its end.
+"""The raw pages of a worker: a batch's good answers are put aside while it runs, and become one
+segment at its end.
 
-Until then they wait in memory, and from some hundred kilobytes on in a file without a name, which is gone with the process.
-What is written at the end are the answers whose verdict is stored: a page whose lease was lost has none. First the segment's
-row is announced, then its file is put where it is kept, then its pages' rows are added (`scraper.stores.archive`).
+Until then they wait in memory, and from some hundred kilobytes on in a file without a name, which
+is gone with the process. What is written at the end are the answers whose verdict is stored: a page
+whose lease was lost has none. First the segment's row is announced, then its file is put where it
+is kept, then its pages' rows are added (`scraper.archive.rows`).
 
-The archive is a copy, and never in the way of a crawl. A folder or bucket that cannot be written to costs the archive of the
-batches that end meanwhile, which is logged and counted; no page fails for it, and none waits longer than `FINISH_S`. A
-worker that is killed loses the archive of the batches under way.
+The archive is a copy, and never in the way of a crawl. A folder or bucket that cannot be written to
+costs the archive of the batches that end meanwhile, which is logged and counted; no page fails for
+it, and none waits longer than `FINISH_S`. A worker that is killed loses the archive of the batches
+under way.
 """
 
 from __future__ import annotations
@@ -27,28 +30,33 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from scraper import away
+from scraper.archive import objects, warc
+from scraper.archive import rows as store
+from scraper.archive.objects import Objects
+from scraper.archive.rows import Spooled
 from scraper.domain import Fetched, LeasedPage
 from scraper.errors import ConfigError, ScraperError
+from scraper.infra import outages
+from scraper.infra.database import retried
 from scraper.settings import Settings
 from scraper.sites.archive import ArchiveUse
-from scraper.stores import archive as store
-from scraper.stores import objects, warc
-from scraper.stores.archive import Spooled
-from scraper.stores.database import retried
-from scraper.stores.objects import Objects
-from scraper.stores.settle import Stored
 
 log = structlog.get_logger()
 
 T = TypeVar("T")
 
-WAITING_BYTES = 262_144  # of a batch's bodies in memory
-FINISH_S = 30.0  # that a batch waits for its segment
-REST_S = 20.0  # after a failure: what ends meanwhile is lost at once, rather than each batch after a timeout
-DATABASE_S = 20.0  # for PostgreSQL to come back
-UPLOADS = 2  # segments a process writes at once
-STALE_S = 86_400.0  # files of a process that was killed
+# of a batch's bodies in memory
+WAITING_BYTES = 262_144
+# that a batch waits for its segment
+FINISH_S = 30.0
+# after a failure: what ends meanwhile is lost at once, rather than each batch after a timeout
+REST_S = 20.0
+# for PostgreSQL to come back
+DATABASE_S = 20.0
+# segments a process writes at once
+UPLOADS = 2
+# files of a process that was killed
+STALE_S = 86_400.0
 NOWHERE = (
     "a site has `archive`, but nobody says where pages are kept (mend: SCRAPER_ARCHIVE, a folder that all workers and "
     "coordinators share, or s3://bucket/prefix)"
@@ -120,7 +128,8 @@ class Archive:
         self._engine = engine
         self._settings = settings
         self._folder = settings.home_dir / "tmp"
-        self._writing = ThreadPoolExecutor(1, thread_name_prefix="spool")  # one: bodies are written in their order
+        # one: bodies are written in their order
+        self._writing = ThreadPoolExecutor(1, thread_name_prefix="spool")
         self._finishing = ThreadPoolExecutor(UPLOADS, thread_name_prefix="segment")
         self._objects: Objects | None = None
         self._unusable = False
@@ -129,7 +138,8 @@ class Archive:
         self.lost = 0
 
     def spool(self) -> Spool | None:
-        """For a batch that is going to need one for a page. None where there is no place to keep it: it counts as lost."""
+        """For a batch that is going to need one for a page. None where there is no place to keep
+        it: it counts as lost."""
         if self._objects is None and not self._unusable:
             self._open()
         if self._unusable:
@@ -140,7 +150,8 @@ class Archive:
     async def add(
         self, spool: Spool, page: LeasedPage, fetched: Fetched, site_id: int, use: ArchiveUse
     ) -> Spooled | None:
-        """Puts a good answer aside, and waits where much of the batch is in memory. None where it is not wanted."""
+        """Puts a good answer aside, and waits where much of the batch is in memory. None where it
+        is not wanted."""
         if not use.wants(page.kind):
             return None
         if spool.failed:
@@ -149,7 +160,9 @@ class Archive:
         spooled = spool.add(page, fetched, site_id, changed_only=use.answers == "changed")
         if spool.waiting_bytes >= WAITING_BYTES:
             try:
-                await asyncio.get_running_loop().run_in_executor(self._writing, spool.write, spool.take())
+                await asyncio.get_running_loop().run_in_executor(
+                    self._writing, spool.write, spool.take()
+                )
             except OSError as error:
                 spool.failed = True
                 self._failed("put aside", len(spool.pages), error)
@@ -170,7 +183,10 @@ class Archive:
         await asyncio.wait({done}, timeout=FINISH_S)
         if not done.done():
             self._rests_until = time.monotonic() + REST_S
-            log.error("the archive is slow: a batch does not wait for its segment any longer", pages=len(pages))
+            log.error(
+                "the archive is slow: a batch does not wait for its segment any longer",
+                pages=len(pages),
+            )
 
     def close(self) -> None:
         """After the last batch: what is still being written has used up its time."""
@@ -227,10 +243,16 @@ class Archive:
                 out.write(packed + beside)
             size = out.tell()
             out.flush()
-            segment_id = self._database(lambda connection: store.announce(connection, place.where, key, codec))
+            segment_id = self._database(
+                lambda connection: store.announce(connection, place.where, key, codec)
+            )
             place.put(key, Path(out.name))
-        if not self._database(lambda connection: store.store(connection, segment_id, size, records)):
-            raise ScraperError("the segment was swept before its pages were stored: this process stood still for a day")
+        if not self._database(
+            lambda connection: store.store(connection, segment_id, size, records)
+        ):
+            raise ScraperError(
+                "the segment was swept before its pages were stored: this process stood still for a day"
+            )
 
     def _database(self, work: Callable[[sa.Connection], T]) -> T:
         """A transaction, tried again for a while where PostgreSQL is away."""
@@ -244,7 +266,7 @@ class Archive:
             try:
                 return retried(once)
             except SQLAlchemyError as error:
-                if not away.postgres_away(error) or time.monotonic() + pause_s > until:
+                if not outages.postgres_away(error) or time.monotonic() + pause_s > until:
                     raise
             time.sleep(pause_s)
             pause_s *= 2
@@ -252,11 +274,9 @@ class Archive:
     def _failed(self, what: str, pages: int, error: Exception) -> None:
         self.lost += pages
         self._rests_until = time.monotonic() + REST_S
-        log.error(f"pages could not be {what} for the archive", pages=pages, reason=str(error)[:500], lost=self.lost)
-
-
-def confirm(stored: Stored) -> None:
-    """Notes of a committed group's answers that they are to be kept."""
-    for spooled, changed, content_hash in stored.archived:
-        if changed or not spooled.changed_only:
-            spooled.fetched_at, spooled.content_hash = stored.at, content_hash
+        log.error(
+            f"pages could not be {what} for the archive",
+            pages=pages,
+            reason=str(error)[:500],
+            lost=self.lost,
+        )

@@ -1,17 +1,20 @@
-"""WARC 1.1 records (ISO 28500), as they are in a segment: written and read, each compressed by itself.
+"""WARC 1.1 records (ISO 28500), as they are in a segment: written and read, each compressed by
+itself.
 
-A segment is a file that any reader of WARC opens: a `warcinfo` record, then a `response` a page, and behind that of a page
-whose browser captured JSON answers a `metadata` record with these. Each record is a gzip
-member or a zstd frame of its own (IIPC's "Zstandard Compression for WARC Files 1.0": one record a frame, no dictionary),
-so that its offset and length are all that is needed to read it alone.
+A segment is a file that any reader of WARC opens: a `warcinfo` record, then a `response` a page,
+and behind that of a page whose browser captured JSON answers a `metadata` record with these. Each
+record is a gzip member or a zstd frame of its own (IIPC's "Zstandard Compression for WARC Files
+1.0": one record a frame, no dictionary), so that its offset and length are all that is needed to
+read it alone.
 
-What is in a record: the answer as it was extracted, which is after its content coding was undone; so `Content-Encoding` and
-what else described the transfer is left out, and `Content-Length` is the body's. Cookies are never among the headers. There
-are no `request` records: requests carry the identity, and the login, of whoever asks.
+What is in a record: the answer as it was extracted, which is after its content coding was undone;
+so `Content-Encoding` and what else described the transfer is left out, and `Content-Length` is the
+body's. Cookies are never among the headers. There are no `request` records: requests carry the
+identity, and the login, of whoever asks.
 
-warcio writes and reads the records, in plain; compressing them is done here, since warcio knows no zstd
-(webrecorder/warcio#118) and no level of gzip but 9. gzip is the default because everything reads it; zstd takes half the CPU
-for large pages, and no less room.
+warcio writes and reads the records, in plain; compressing them is done here, since warcio knows no
+zstd (webrecorder/warcio#118) and no level of gzip but 9. gzip is the default because everything
+reads it; zstd takes half the CPU for large pages, and no less room.
 """
 
 from __future__ import annotations
@@ -35,14 +38,25 @@ SUFFIXES: Mapping[Codec, str] = {"gzip": ".warc.gz", "zstd": ".warc.zst"}
 MISSING = "archives need an extra that is not installed (mend: pip install 'scraper[archive]')"
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
-ZSTD_WINDOW_LOG_MAX = 27  # zstd's own default: a frame that wants more memory is not ours
+# zstd's own default: a frame that wants more memory is not ours
+ZSTD_WINDOW_LOG_MAX = 27
 HEADERS_MAX, HEADER_CHARS = 100, 4000
-HEAD_MAX = 1_000_000  # bytes of a record beside its body, at the most
-PAGE_URL = "WARC-Scraper-Page-URL"  # the page's own, where it was answered somewhere else
+# bytes of a record beside its body, at the most
+HEAD_MAX = 1_000_000
+# the page's own, where it was answered somewhere else
+PAGE_URL = "WARC-Scraper-Page-URL"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch  # RFC 9110, 5.1
 # Of the transfer, not of what is stored.
 _DROPPED = frozenset(
-    {"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive", "trailer", "set-cookie"}
+    {
+        "content-encoding",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "keep-alive",
+        "trailer",
+        "set-cookie",
+    }
 )
 
 
@@ -52,8 +66,8 @@ class RecordError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A page's answer as it is kept. `url` is where it was answered, `page_url` the page's own; `at` is UTC by the
-    worker's clock; header names are in lower case."""
+    """A page's answer as it is kept. `url` is where it was answered, `page_url` the page's own;
+    `at` is UTC by the worker's clock; header names are in lower case."""
 
     url: str
     page_url: str
@@ -111,7 +125,10 @@ def pack_captured(captured: Mapping[str, tuple[bytes, ...]]) -> bytes:
     """Captured answers as one JSON object, name -> texts; b"" for none."""
     if not captured:
         return b""
-    texts = {name: [body.decode("utf-8", "replace") for body in bodies] for name, bodies in captured.items()}
+    texts = {
+        name: [body.decode("utf-8", "replace") for body in bodies]
+        for name, bodies in captured.items()
+    }
     return json.dumps(texts, ensure_ascii=False).encode("utf-8", "replace")
 
 
@@ -131,7 +148,8 @@ def captured(answer: Answer, packed: bytes, codec: Codec) -> bytes:
 
 
 def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[bytes, ...]]:
-    """What is in such a record, which is unpacked to no more than `max_bytes`. Raises `RecordError`."""
+    """What is in such a record, which is unpacked to no more than `max_bytes`. Raises
+    `RecordError`."""
     _warcio()
     from warcio.archiveiterator import ArchiveIterator
     from warcio.exceptions import ArchiveLoadFailed
@@ -142,14 +160,19 @@ def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[
         if record is None or record.rec_type != "metadata":
             raise RecordError("no record of captured answers")
         texts = json.loads(record.content_stream().read())
-        return {str(name): tuple(text.encode("utf-8", "replace") for text in each) for name, each in texts.items()}
+        return {
+            str(name): tuple(text.encode("utf-8", "replace") for text in each)
+            for name, each in texts.items()
+        }
     except (ArchiveLoadFailed, ValueError, TypeError, AttributeError, EOFError) as error:
-        raise RecordError(f"not a record of captured answers ({str(error)[:200] or type(error).__name__})") from error
+        raise RecordError(
+            f"not a record of captured answers ({str(error)[:200] or type(error).__name__})"
+        ) from error
 
 
 def read(data: bytes, codec: Codec, body_max_bytes: int) -> Answer:
-    """The answer in one record, which is unpacked to no more than its body may have. Its digests are compared. Raises
-    `RecordError`."""
+    """The answer in one record, which is unpacked to no more than its body may have. Its digests
+    are compared. Raises `RecordError`."""
     _warcio()
     from warcio.archiveiterator import ArchiveIterator
     from warcio.exceptions import ArchiveLoadFailed
@@ -186,9 +209,12 @@ def _kept(headers: Mapping[str, str]) -> Iterable[tuple[str, str]]:
 
 
 def _ascii(text: str) -> str:
-    """Percent-encoded where it is not ASCII. (warcio would do so, and gives up at a parameter whose name is not.)"""
+    """Percent-encoded where it is not ASCII. (warcio would do so, and gives up at a parameter whose
+    name is not.)"""
     return (
-        text if text.isascii() else "".join(char if char.isascii() else quote(char, errors="replace") for char in text)
+        text
+        if text.isascii()
+        else "".join(char if char.isascii() else quote(char, errors="replace") for char in text)
     )
 
 
@@ -226,7 +252,9 @@ def _pack(plain: bytes, codec: Codec) -> bytes:
         return zlib.compress(plain, GZIP_LEVEL, wbits=31)
     zstd: Any = _zstd()
     parameter = zstd.CompressionParameter
-    packed: bytes = zstd.compress(plain, options={parameter.compression_level: ZSTD_LEVEL, parameter.checksum_flag: 1})
+    packed: bytes = zstd.compress(
+        plain, options={parameter.compression_level: ZSTD_LEVEL, parameter.checksum_flag: 1}
+    )
     return packed
 
 
@@ -237,7 +265,9 @@ def _unpack(data: bytes, codec: Codec, max_bytes: int) -> bytes:
         failed: type[Exception] = zlib.error
     else:
         zstd: Any = _zstd()
-        inflate = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX})
+        inflate = zstd.ZstdDecompressor(
+            options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX}
+        )
         failed = zstd.ZstdError
     try:
         plain: bytes = inflate.decompress(data, max_bytes)

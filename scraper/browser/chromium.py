@@ -1,8 +1,9 @@
-"""Chromium on this machine: where it is, how it is started, how large it is. No page is opened here.
+"""Chromium on this machine: where it is, how it is started, how large it is. No page is opened
+here.
 
-Imports Playwright when asked, since it is an extra (`browser`); it drives a browser of the system's, and downloads none.
-Chromium speaks to us over a pipe that ends with this process, however that dies; it looks up no name, and has no other way
-out than the proxy it is given.
+Imports Playwright when asked, since it is an extra (`browser`); it drives a browser of the
+system's, and downloads none. Chromium speaks to us over a pipe that ends with this process, however
+that dies; it looks up no name, and has no other way out than the proxy it is given.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LAUNCH_S = 45.0
 HEAP_MAX_MB = 512  # of one renderer's JavaScript
-PAGE_MB = 400  # what a page needs while it is open, at the worst, for the number of pages at once
+# what a page needs while it is open, at the worst, for the number of pages at once
+PAGE_MB = 400
 PAGES_MAX = 8
 EXTRA = "Playwright is not installed here (mend: `pip install scraper[browser]`)"
 ARGUMENTS = (
@@ -43,15 +45,24 @@ ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     f"--js-flags=--max-old-space-size={HEAP_MAX_MB}",
 )
-# What keeps user namespaces from whoever is not root, below /proc/sys: setting, value, and what to type.
+# What keeps user namespaces from whoever is not root, below /proc/sys: setting, value, and what to
+# type.
 _NO_NAMESPACES = (
-    ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),  # Debian's kernels
+    # Debian's kernels
+    ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
-    ("kernel/apparmor_restrict_unprivileged_userns", "1", "kernel.apparmor_restrict_unprivileged_userns=0"),  # Ubuntu's
+    # Ubuntu's
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
 )
-_NO_SANDBOX = ("No usable sandbox", "Failed to move to new namespace")  # the latter: of some kinds, and not of all
+# the latter: of some kinds, and not of all
+_NO_SANDBOX = ("No usable sandbox", "Failed to move to new namespace")
 STEALTH_ARGUMENT = "--disable-blink-features=AutomationControlled"
-PLAIN_ARGUMENT = "--disable-notifications"  # which a page can see: everybody's browser has a `Notification`
+# which a page can see: everybody's browser has a `Notification`
+PLAIN_ARGUMENT = "--disable-notifications"
 # The browser runs strangers' code: it is told no address, password or key that we were given.
 _ENVIRONMENT = (
     "PATH",
@@ -72,7 +83,9 @@ def program(settings: Settings) -> str:
         path = Path(settings.chromium)
         if path.is_file() and os.access(path, os.X_OK):
             return str(path)
-        raise ConfigError(f"environment variable SCRAPER_CHROMIUM: {path} is no program (mend: the path of a Chromium)")
+        raise ConfigError(
+            f"environment variable SCRAPER_CHROMIUM: {path} is no program (mend: the path of a Chromium)"
+        )
     for name in NAMES:
         if found := shutil.which(name):
             return found
@@ -95,8 +108,11 @@ def sandboxed() -> bool:
     return os.geteuid() != 0
 
 
-async def launch(playwright: Playwright, settings: Settings, proxy: str | None, *, stealth: bool = False) -> Browser:
-    """A new browser. `proxy`: the default way out, that of whatever is no page's; it refuses everybody without a password."""
+async def launch(
+    playwright: Playwright, settings: Settings, proxy: str | None, *, stealth: bool = False
+) -> Browser:
+    """A new browser. `proxy`: the default way out, that of whatever is no page's; it refuses
+    everybody without a password."""
     return await playwright.chromium.launch(
         executable_path=program(settings),
         headless=True,
@@ -104,7 +120,8 @@ async def launch(playwright: Playwright, settings: Settings, proxy: str | None, 
         args=[*ARGUMENTS, STEALTH_ARGUMENT if stealth else PLAIN_ARGUMENT],
         proxy={"server": proxy} if proxy else None,
         env=_environment(os.environ),
-        handle_sigint=False,  # how this process ends is decided elsewhere (`scraper.ending`)
+        # how this process ends is decided elsewhere (`scraper.process.shutdown`)
+        handle_sigint=False,
         handle_sigterm=False,
         handle_sighup=False,
         timeout=LAUNCH_S * 1000,
@@ -112,7 +129,11 @@ async def launch(playwright: Playwright, settings: Settings, proxy: str | None, 
 
 
 def _environment(given: Mapping[str, str]) -> dict[str, str | float | bool]:
-    return {name: value for name, value in given.items() if name in _ENVIRONMENT or name.startswith(("LC_", "XDG_"))}
+    return {
+        name: value
+        for name, value in given.items()
+        if name in _ENVIRONMENT or name.startswith(("LC_", "XDG_"))
+    }
 
 
 async def check(settings: Settings) -> str:
@@ -132,21 +153,27 @@ async def check(settings: Settings) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Why no browser started, or the first line that says something: Playwright's own texts are long."""
+    """Why no browser started, or the first line that says something: Playwright's own texts are
+    long."""
     if any(sign in str(error) for sign in _NO_SANDBOX):
         return no_sandbox()
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if "ERROR" in line or "FATAL" in line or "error while" in line]
+    telling = [
+        line for line in lines if "ERROR" in line or "FATAL" in line or "error while" in line
+    ]
     return (telling or lines or [type(error).__name__])[0][:300]
 
 
 def no_sandbox(kernel: Path = Path("/proc/sys")) -> str:
-    """Who keeps the user namespaces from it that its sandbox is made of, as far as the kernel tells, and what to type."""
+    """Who keeps the user namespaces from it that its sandbox is made of, as far as the kernel
+    tells, and what to type."""
     text = "its sandbox needs user namespaces, which user {} does not get on this machine: {}"
     for name, value, mend in _NO_NAMESPACES:
         with suppress(OSError):
             if (kernel / name).read_text(encoding="ascii").strip() == value:
-                return text.format(os.geteuid(), f"{kernel / name} is {value} (mend: `sysctl -w {mend}`)")
+                return text.format(
+                    os.geteuid(), f"{kernel / name} is {value} (mend: `sysctl -w {mend}`)"
+                )
     return text.format(
         os.geteuid(),
         "no setting of the kernel forbids them, so it is a container's seccomp profile (mend: one that allows them, such as "
@@ -155,7 +182,8 @@ def no_sandbox(kernel: Path = Path("/proc/sys")) -> str:
 
 
 def pages_at_once(settings: Settings, *, cores: int, memory_mb: float) -> int:
-    """As set, else by cores and by the memory that is free: two pages a core, since they wait as long as they work.
+    """As set, else by cores and by the memory that is free: two pages a core, since they wait as
+    long as they work.
 
     `pages_at_once(settings, cores=2, memory_mb=8000) == 4`
     """
@@ -171,18 +199,22 @@ def pages_here(settings: Settings) -> int:
 
 
 async def processes(session: Any) -> list[tuple[str, int]]:
-    """(type, pid) of each of a browser's processes, as it says itself. Hangs where the browser does."""
+    """(type, pid) of each of a browser's processes, as it says itself. Hangs where the browser
+    does."""
     info = await session.send("SystemInfo.getProcessInfo")
     return [(str(one["type"]), int(one["id"])) for one in info["processInfo"]]
 
 
 def size_mb(pids: Iterable[int]) -> float:
-    """What processes take up together, pages that they share counted once (PSS; where there is none, RSS)."""
+    """What processes take up together, pages that they share counted once (PSS; where there is
+    none, RSS)."""
     total = 0
     for pid in pids:
         try:
             text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
-            total += next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
+            total += next(
+                int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")
+            )
         except (OSError, StopIteration, ValueError):
             total += _rss_kb(pid)
     return total / 1024

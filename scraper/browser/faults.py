@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from scraper.connect.faults import Timeouts, fault, plain
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.fetch.faults import Timeouts, fault, plain
-from scraper.policy.urls import host_of
+from scraper.rules.urls import host_of
 
 if TYPE_CHECKING:
     from playwright.async_api import Error, Response
@@ -33,9 +33,14 @@ class BrowserLostError(Exception):
 
 
 def navigation_fault(
-    error: Error, failures: Mapping[str, Exception], url: str, limits: Timeouts, main: Response | None
+    error: Error,
+    failures: Mapping[str, Exception],
+    url: str,
+    limits: Timeouts,
+    main: Response | None,
 ) -> FetchError:
-    """For a page that did not come. `failures`: what its proxy knows of connections, by host; it knows better."""
+    """For a page that did not come. `failures`: what its proxy knows of connections, by host; it
+    knows better."""
     host = host_of(url)
     known = failures.get(urlsplit(url).hostname or "")
     if known is not None and main is None:
@@ -49,7 +54,10 @@ def navigation_fault(
 
 def _judged(code: str, text: str, host: str) -> tuple[Outcome, str]:
     if "Download is starting" in text or code == "ERR_ABORTED":
-        return Outcome.MALFORMED, "it is a file to be saved, or nothing at all, and no page that a browser shows"
+        return (
+            Outcome.MALFORMED,
+            "it is a file to be saved, or nothing at all, and no page that a browser shows",
+        )
     if code.startswith(("ERR_CERT_", "ERR_SSL_")) or code == "ERR_BAD_SSL_CLIENT_AUTH_CERT":
         return Outcome.TLS, f"TLS with {host} failed: {code}"
     if code in _TIMEOUTS:

@@ -1,11 +1,14 @@
-"""One page's visit with a browser: from its URL to the rendered document, within the same bounds as any other page.
+"""One page's visit with a browser: from its URL to the rendered document, within the same bounds as
+any other page.
 
-Every navigation of the main frame is held before it leaves, redirects' hops included: where it may not go, it ends the
-visit; where it may, it waits for its turn (`before_hop`). What the page asks of its site's hosts by itself (documents in
-frames, XHR, fetch) waits for a turn of their rate (`before_sub`); its scripts and styles, and what it asks of others, do
-not. The page's clock stands still while politeness makes it wait, but not for longer than a page may take in all.
+Every navigation of the main frame is held before it leaves, redirects' hops included: where it may
+not go, it ends the visit; where it may, it waits for its turn (`before_hop`). What the page asks of
+its site's hosts by itself (documents in frames, XHR, fetch) waits for a turn of their rate
+(`before_sub`); its scripts and styles, and what it asks of others, do not. The page's clock stands
+still while politeness makes it wait, but not for longer than a page may take in all.
 
-Refuses to open windows, answer dialogs, save files or run service workers. What ends a visit early is its `error`.
+Refuses to open windows, answer dialogs, save files or run service workers. What ends a visit early
+is its `error`.
 """
 
 from __future__ import annotations
@@ -20,28 +23,32 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import Error
 
+from scraper.browser import steps
+from scraper.browser.faults import BrowserLostError, navigation_fault
+from scraper.browser.permits import Turns
+from scraper.browser.proxy import Pass
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
-from scraper.fetch import browser_steps
-from scraper.fetch.browser_faults import BrowserLostError, navigation_fault
-from scraper.fetch.browser_proxy import Pass
-from scraper.fetch.browser_turns import Turns
-from scraper.fetch.http import FetchPolicy
-from scraper.fetch.identity import Identity
-from scraper.fetch.via import Via
-from scraper.policy.retry_after import retry_after_s
-from scraper.policy.urls import host_of
-from scraper.sites import selectors
+from scraper.http.account_session import Identity
+from scraper.http.fetcher import FetchPolicy
+from scraper.http.proxy_route import Via
+from scraper.rules.retry_after import retry_after_s
+from scraper.rules.urls import host_of
 from scraper.sites.browser import Rendering
+from scraper.sites.grammar import selectors
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Page, Request, Response, Route
 
 BUDGETED = frozenset({"document", "xhr", "fetch", "eventsource"})
-NEVER = frozenset({"ping", "manifest", "cspviolationreport"})  # nothing that a page is read for
-UNPACKED_FACTOR = 4  # all that a page loads may unpack to so many times what may come over the wire
-CAPTURED_MAX = 200  # answers, of all names together
-EVALUATE_TRIES = 60  # a page that moves on again and again is ended by the count of its navigations, or by its deadline
+# nothing that a page is read for
+NEVER = frozenset({"ping", "manifest", "cspviolationreport"})
+# all that a page loads may unpack to so many times what may come over the wire
+UNPACKED_FACTOR = 4
+# answers, of all names together
+CAPTURED_MAX = 200
+# a page that moves on again and again is ended by the count of its navigations, or by its deadline
+EVALUATE_TRIES = 60
 POLL_S = 0.05
 NO_FAILURES = frozenset({"net::ERR_ABORTED", "net::ERR_HTTP_RESPONSE_CODE_FAILURE"})
 THROTTLED = frozenset({429, 503})
@@ -57,7 +64,8 @@ _DOCUMENT = """(max => {
 class _Seen:
     """What happened so far."""
 
-    hops: int = 0  # redirects of the navigation that goes on
+    # redirects of the navigation that goes on
+    hops: int = 0
     navigations: int = 0
     wire_bytes: int = 0
     unpacked_bytes: int = 0
@@ -95,7 +103,9 @@ class Visit:
         self._visitor = visitor
         self._seen = _Seen(quiet_since=monotonic())
         self._captured: dict[str, list[asyncio.Future[bytes]]] = {}
-        self._patterns = [(name, selectors.compile_regex(text)) for name, text in rendering.responses.items()]
+        self._patterns = [
+            (name, selectors.compile_regex(text)) for name, text in rendering.responses.items()
+        ]
         self._blocked = NEVER | set(rendering.block)
         self._tasks: set[asyncio.Future[Any]] = set()
         self._waits = 0
@@ -120,7 +130,11 @@ class Visit:
     def _came_in(self, count: int) -> None:
         self._seen.wire_bytes += count
         if self._seen.wire_bytes > self.policy.body_max_bytes:
-            self.fail(self._too_large("all that it loads is larger than {limit} bytes", self.policy.body_max_bytes))
+            self.fail(
+                self._too_large(
+                    "all that it loads is larger than {limit} bytes", self.policy.body_max_bytes
+                )
+            )
 
     def _too_large(self, text: str, limit: int) -> FetchError:
         words = f"{text.format(limit=limit)} (SCRAPER_BODY_MAX_BYTES, or `limits: {{body: …}}`)"
@@ -137,13 +151,16 @@ class Visit:
     # Setting up.
 
     async def open(self, page: Page, languages: str | None = None) -> None:
-        """Takes a new page into its charge, before anything is loaded in it. `languages`: an Accept-Language, of which
-        Playwright would send the first with documents, and all with what these load."""
+        """Takes a new page into its charge, before anything is loaded in it. `languages`: an
+        Accept-Language, of which Playwright would send the first with documents, and all with what
+        these load."""
         self.page = page
         page.set_default_timeout(self.policy.page_timeout_s * 1000)
         page.on("dialog", lambda dialog: self._soon(dialog.dismiss()))
         page.on("popup", lambda popup: self._soon(popup.close()))
-        page.on("crash", lambda _: self.fail(BrowserLostError("the page's renderer died", own=True)))
+        page.on(
+            "crash", lambda _: self.fail(BrowserLostError("the page's renderer died", own=True))
+        )
         page.on("request", self._requested)
         page.on("requestfinished", self._ended)
         page.on("requestfailed", self._broke_off)
@@ -151,12 +168,16 @@ class Visit:
         self._cdp = await page.context.new_cdp_session(page)
         self._cdp.on("Fetch.requestPaused", lambda event: self._soon(self._navigates(event)))
         self._cdp.on("Network.dataReceived", self._unpacked)
-        await self._cdp.send("Network.enable", {"maxTotalBufferSize": self.policy.body_max_bytes * 2})
+        await self._cdp.send(
+            "Network.enable", {"maxTotalBufferSize": self.policy.body_max_bytes * 2}
+        )
         pattern = {"urlPattern": "*", "resourceType": "Document", "requestStage": "Request"}
         await self._cdp.send("Fetch.enable", {"patterns": [pattern]})
         if languages is not None:
             names = ",".join(name.partition(";")[0] for name in languages.split(","))
-            await self._cdp.send("Emulation.setUserAgentOverride", {"userAgent": "", "acceptLanguage": names})
+            await self._cdp.send(
+                "Emulation.setUserAgentOverride", {"userAgent": "", "acceptLanguage": names}
+            )
         tree = await self._cdp.send("Page.getFrameTree")
         self._main_frame = tree["frameTree"]["frame"]["id"]
 
@@ -167,7 +188,8 @@ class Visit:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _soon(self, work: Awaitable[Any]) -> None:
-        """In the background, until the visit ends; what a page that is being closed does not do any more is no error."""
+        """In the background, until the visit ends; what a page that is being closed does not do any
+        more is no error."""
 
         async def quietly() -> None:
             with suppress(Error):
@@ -190,49 +212,71 @@ class Visit:
                 self.fail(error)
             if self.error is not None:
                 await self._cdp.send(
-                    "Fetch.failRequest", {"requestId": event["requestId"], "errorReason": "BlockedByClient"}
+                    "Fetch.failRequest",
+                    {"requestId": event["requestId"], "errorReason": "BlockedByClient"},
                 )
                 return
         more = {} if frame != self._main_frame else self._headers(url, event["request"]["headers"])
         await self._cdp.send("Fetch.continueRequest", {"requestId": event["requestId"], **more})
 
     def _headers(self, url: str, own: dict[str, str]) -> dict[str, Any]:
-        """The site's own headers go to its hosts alone, an account's to those where it is logged in."""
+        """The site's own headers go to its hosts alone, an account's to those where it is logged
+        in."""
         site = self.policy.headers if self.belongs(host_of(url)) else {}
         ours = {**site, **(self._visitor.headers_for(url) if self._visitor else {})}
         if not ours:
             return {}
         names = {name.lower() for name in ours}
         kept = {name: value for name, value in own.items() if name.lower() not in names}
-        return {"headers": [{"name": name, "value": value} for name, value in {**kept, **ours}.items()]}
+        return {
+            "headers": [{"name": name, "value": value} for name, value in {**kept, **ours}.items()]
+        }
 
     async def _may_go(self, url: str, *, redirected: bool) -> None:
-        """Raises where it may not. The first navigation was asked for by the caller, who has its turn."""
+        """Raises where it may not. The first navigation was asked for by the caller, who has its
+        turn."""
         seen, before = self._seen, self.url
         seen.hops = seen.hops + 1 if redirected else 0
         seen.navigations += 1
         self.url = url
         if not url.startswith(("http://", "https://")):
-            raise FetchError(Outcome.MALFORMED, "leads to what is not an http or https URL", url=url)
+            raise FetchError(
+                Outcome.MALFORMED, "leads to what is not an http or https URL", url=url
+            )
         limit = self.policy.redirects_max
         if seen.hops > limit or (self._turns.paid and seen.navigations > limit + 1):
-            raise FetchError(Outcome.REDIRECT_LOOP, f"more than {limit} redirects (SCRAPER_REDIRECTS_MAX)", url=url)
+            raise FetchError(
+                Outcome.REDIRECT_LOOP,
+                f"more than {limit} redirects (SCRAPER_REDIRECTS_MAX)",
+                url=url,
+            )
         if seen.navigations == 1 and self._turns.paid:
             return
         host = host_of(url)
-        if before and host != host_of(before) and self.policy.allowed is not None and not self.policy.allowed(host):
-            raise FetchError(Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site", url=url)
+        if (
+            before
+            and host != host_of(before)
+            and self.policy.allowed is not None
+            and not self.policy.allowed(host)
+        ):
+            raise FetchError(
+                Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site", url=url
+            )
         if self._turns.before_hop is not None:
             await self._wait(self._turns.before_hop(url))
 
     def belongs(self, host: str) -> bool:
         """Whether a host is the page's own, or its site's."""
-        return host == host_of(self.url) or (self.policy.allowed is not None and self.policy.allowed(host))
+        return host == host_of(self.url) or (
+            self.policy.allowed is not None and self.policy.allowed(host)
+        )
 
     def owns_cookie(self, domain: str) -> bool:
         """Cookies know no ports. Those of strangers are not kept."""
         domain, host = domain.lstrip("."), urlsplit(self.url).hostname or ""
-        return f".{host}".endswith(f".{domain}") or (self.policy.allowed is not None and self.policy.allowed(domain))
+        return f".{host}".endswith(f".{domain}") or (
+            self.policy.allowed is not None and self.policy.allowed(domain)
+        )
 
     # What the page asks for by itself.
 
@@ -253,7 +297,8 @@ class Visit:
         if kind not in BUDGETED or self._turns.before_sub is None or not self.belongs(host):
             return True
         if kind == "document" and request.frame.parent_frame is None:
-            return True  # held, and paid for, where each of its hops can be seen
+            # held, and paid for, where each of its hops can be seen
+            return True
         try:
             await self._wait(self._turns.before_sub(request.url))
         except (FetchError, DeferredError) as error:
@@ -270,7 +315,8 @@ class Visit:
             return False
 
     async def _wait(self, turn: Awaitable[None]) -> None:
-        """The page's clock stands still meanwhile. All its waits together last no longer than a page may."""
+        """The page's clock stands still meanwhile. All its waits together last no longer than a
+        page may."""
         left_s = self.policy.page_timeout_s - self._waited_s
         self._waits += 1
         if self._waits == 1:
@@ -300,7 +346,11 @@ class Visit:
             self.deadline.reschedule(None)
 
     def _start_clock(self) -> None:
-        if self.deadline is not None and not self.deadline.expired() and self.deadline.when() is None:
+        if (
+            self.deadline is not None
+            and not self.deadline.expired()
+            and self.deadline.when() is None
+        ):
             with suppress(RuntimeError):  # it is over
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_s)
 
@@ -318,12 +368,21 @@ class Visit:
         self._seen.quiet_since = monotonic()
 
     def _broke_off(self, request: Request) -> None:
-        """Half a document is none. No failures: it goes elsewhere before it is complete; an answer without a body."""
+        """Half a document is none. No failures: it goes elsewhere before it is complete; an answer
+        without a body."""
         self._ended(request)
         main = self.main
-        if main is not None and main.request == request and (why := request.failure or "") not in NO_FAILURES:
+        if (
+            main is not None
+            and main.request == request
+            and (why := request.failure or "") not in NO_FAILURES
+        ):
             host = host_of(self.url)
-            self.fail(FetchError(Outcome.UNREACHABLE, f"the connection to {host} broke off: {why}", url=self.url))
+            self.fail(
+                FetchError(
+                    Outcome.UNREACHABLE, f"the connection to {host} broke off: {why}", url=self.url
+                )
+            )
 
     async def until(self, holds: Callable[[], Awaitable[bool]], longest_s: float) -> bool:
         """Looks again and again, for so long of the page's own time."""
@@ -351,7 +410,11 @@ class Visit:
                 if not 300 <= response.status < 400:
                     self.main = response
                 return
-        if response.status in THROTTLED and request.resource_type in BUDGETED and self.belongs(host_of(response.url)):
+        if (
+            response.status in THROTTLED
+            and request.resource_type in BUDGETED
+            and self.belongs(host_of(response.url))
+        ):
             self._seen.throttled = response
         if response.status != 200 or sum(map(len, self._captured.values())) >= CAPTURED_MAX:
             return
@@ -363,19 +426,24 @@ class Visit:
         self._seen.unpacked_bytes += int(event["dataLength"])
         limit = UNPACKED_FACTOR * self.policy.body_max_bytes
         if self._seen.unpacked_bytes > limit:
-            self.fail(self._too_large("all that it loads unpacks to more than {limit} bytes", limit))
+            self.fail(
+                self._too_large("all that it loads unpacks to more than {limit} bytes", limit)
+            )
 
     async def evaluate(self, expression: str) -> Any:
         """A value by JavaScript of ours, in a world of its own that the page cannot reach."""
         for left in reversed(range(EVALUATE_TRIES)):
             try:
                 if not self._world:
-                    world = await self._cdp.send("Page.createIsolatedWorld", {"frameId": self._main_frame})
+                    world = await self._cdp.send(
+                        "Page.createIsolatedWorld", {"frameId": self._main_frame}
+                    )
                     self._world = world["executionContextId"]
                 asked = {"expression": expression, "contextId": self._world, "returnByValue": True}
                 return (await self._cdp.send("Runtime.evaluate", asked))["result"].get("value")
             except Error:
-                self._world = 0  # it went with its document: the page has moved on
+                # it went with its document: the page has moved on
+                self._world = 0
                 if not left or self.error is not None:
                     raise
                 await asyncio.sleep(POLL_S)
@@ -384,7 +452,9 @@ class Visit:
 
     @asynccontextmanager
     async def bounded(self) -> AsyncIterator[None]:
-        timeout_s = min(self.rendering.timeout_s or self.policy.page_timeout_s, self.policy.page_timeout_s)
+        timeout_s = min(
+            self.rendering.timeout_s or self.policy.page_timeout_s, self.policy.page_timeout_s
+        )
         try:
             async with asyncio.timeout(timeout_s) as deadline:
                 self.deadline = deadline
@@ -394,13 +464,16 @@ class Visit:
                 raise
             which = "browser.timeout" if self.rendering.timeout_s else "SCRAPER_PAGE_TIMEOUT_S"
             raise FetchError(
-                Outcome.TIMEOUT, f"not complete within {timeout_s:g} s (page timeout: {which})", url=self.url
+                Outcome.TIMEOUT,
+                f"not complete within {timeout_s:g} s (page timeout: {which})",
+                url=self.url,
             ) from None
         finally:
             self.deadline = None
 
     async def fetch(self, url: str) -> Fetched:
-        """Goes there, does what is to be done, reads what is there. Raises FetchError, DeferredError, `BrowserLostError`."""
+        """Goes there, does what is to be done, reads what is there. Raises FetchError,
+        DeferredError, `BrowserLostError`."""
         self.url, began = url, monotonic()
         async with self.bounded():
             work = asyncio.ensure_future(self._fetch(url))
@@ -434,16 +507,20 @@ class Visit:
             captured=captured,
         )
 
-    async def _fetch(self, url: str) -> tuple[int, dict[str, str], bytes, dict[str, tuple[bytes, ...]]]:
+    async def _fetch(
+        self, url: str
+    ) -> tuple[int, dict[str, str], bytes, dict[str, tuple[bytes, ...]]]:
         try:
             await self.page.goto(url, wait_until="commit", timeout=0)
         except Error as error:
             if self.error is not None:
                 raise self.error from None
             if not navigation_is_empty(error) or self.main is None:
-                raise navigation_fault(error, self._seen.failures, self.url, self.policy, self.main) from None
+                raise navigation_fault(
+                    error, self._seen.failures, self.url, self.policy, self.main
+                ) from None
             return self.main.status, _headers_of(self.main), b"", {}
-        await browser_steps.prepare(self)
+        await steps.prepare(self)
         assert self.main is not None
         headers = _headers_of(self.main)
         if "html" in headers.get("content-type", "html"):
@@ -452,14 +529,18 @@ class Visit:
         else:
             body = await self.main.body()
         if len(body) > self.policy.body_max_bytes:
-            raise self._too_large("its document is larger than {limit} bytes", self.policy.body_max_bytes)
+            raise self._too_large(
+                "its document is larger than {limit} bytes", self.policy.body_max_bytes
+            )
         return self.main.status, headers, body, await self._answers()
 
     async def _document(self) -> bytes:
         """The document as it is now, written out."""
         text = await self.evaluate(_DOCUMENT % self.policy.body_max_bytes)
         if not isinstance(text, str):
-            raise self._too_large("its document is larger than {limit} bytes", self.policy.body_max_bytes)
+            raise self._too_large(
+                "its document is larger than {limit} bytes", self.policy.body_max_bytes
+            )
         return text.encode("utf-8", "replace")
 
     async def _answers(self) -> dict[str, tuple[bytes, ...]]:
@@ -477,7 +558,9 @@ def navigation_is_empty(error: Error) -> bool:
 
 def _headers_of(response: Response) -> dict[str, str]:
     gone = ("set-cookie", "content-encoding", "content-length", "transfer-encoding")
-    return {name.lower(): value for name, value in response.headers.items() if name.lower() not in gone}
+    return {
+        name.lower(): value for name, value in response.headers.items() if name.lower() not in gone
+    }
 
 
 def _now() -> Any:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from scraper.fetch.http import BeforeHop
+from scraper.http.fetcher import BeforeHop
 
 BeforeSub = Callable[[str], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class Turns:
-    """What a visit asks before it asks a host. `paid`: the first navigation's turn is the caller's, and was taken."""
+    """What a visit asks before it asks a host. `paid`: the first navigation's turn is the caller's,
+    and was taken."""
 
     before_hop: BeforeHop | None = None
     before_sub: BeforeSub | None = None

@@ -1,21 +1,24 @@
-"""The browsers of a worker process: started when first needed, replaced when they degrade, gone when the process is.
+"""The browsers of a worker process: started when first needed, replaced when they degrade, gone
+when the process is.
 
     async with browsers.slot(latest):                                   # one of the pages that may be open at once
         async with browsers.page(policy, rendering, via=via, turns=Turns(before_hop, before_sub, paid=False)) as page:
             await page.goto(url)                                        # a ready Playwright page
 
-`page` is for whoever drives a page by code of their own, within a site's limits, guard, proxies and budgets; `fetch` gives
-what an http fetch gives. One page a context. An identity's contexts are used again, by one page after the other and
-`browser_context_pages` times at the most; its cookies go from context to context in its jar. Without an identity each page
-is somebody new.
+`page` is for whoever drives a page by code of their own, within a site's limits, guard, proxies and
+budgets; `fetch` gives what an http fetch gives. One page a context. An identity's contexts are used
+again, by one page after the other and `browser_context_pages` times at the most; its cookies go
+from context to context in its jar. Without an identity each page is somebody new.
 
-A browser is replaced once it has shown `browser_restart_pages` pages or its processes are larger than
-`browser_memory_max_mb`, when it makes no more contexts, and when it does not answer. Pages that are open may end first;
-with a browser that died or hangs they are lost, which is no fault of theirs: they go back uncharged. A page that loses its
-renderer or browser again and again is the likely cause: it is tried once more with nothing beside it, and then charged
-(`_lost`). Other processes know nothing of that count.
+A browser is replaced once it has shown `browser_restart_pages` pages or its processes are larger
+than `browser_memory_max_mb`, when it makes no more contexts, and when it does not answer. Pages
+that are open may end first; with a browser that died or hangs they are lost, which is no fault of
+theirs: they go back uncharged. A page that loses its renderer or browser again and again is the
+likely cause: it is tried once more with nothing beside it, and then charged (`_lost`). Other
+processes know nothing of that count.
 
-Imports Playwright when the first page comes. Refuses to choose proxies, to wait for a host's turn, and to retry.
+Imports Playwright when the first page comes. Refuses to choose proxies, to wait for a host's turn,
+and to retry.
 """
 
 from __future__ import annotations
@@ -33,17 +36,17 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from aiohttp.abc import AbstractResolver
 
+from scraper.browser import chromium
+from scraper.browser.faults import BrowserLostError
+from scraper.browser.permits import Turns
+from scraper.browser.proxy import BrowserProxy, Guest
 from scraper.domain import Fetched, Outcome
 from scraper.errors import ConfigError, DeferredError, FetchError
-from scraper.fetch import chromium
-from scraper.fetch.browser_faults import BrowserLostError
-from scraper.fetch.browser_proxy import BrowserProxy, Guest
-from scraper.fetch.browser_turns import Turns
-from scraper.fetch.cookies import CookieJar, Jars
-from scraper.fetch.http import FetchPolicy
-from scraper.fetch.identity import Identity
-from scraper.fetch.via import Via
-from scraper.policy import browsers as profiles
+from scraper.http.account_session import Identity
+from scraper.http.cookies import CookieJar, Jars
+from scraper.http.fetcher import FetchPolicy
+from scraper.http.proxy_route import Via
+from scraper.rules import browsers as profiles
 from scraper.settings import Settings
 from scraper.sites import functions
 from scraper.sites.browser import PLAIN, Rendering
@@ -51,19 +54,25 @@ from scraper.sites.browser import PLAIN, Rendering
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright
 
-    from scraper.fetch.browser_page import Visit
+    from scraper.browser.page import Visit
 
 log = structlog.get_logger()
 
-RELAUNCH_S = 15.0  # between two tries to start a browser that does not start
-CONTEXT_S = 20.0  # to make a context and a page in it; more, and the browser is ill
-ANSWER_S = 10.0  # for a browser to say that it is there
+# between two tries to start a browser that does not start
+RELAUNCH_S = 15.0
+# to make a context and a page in it; more, and the browser is ill
+CONTEXT_S = 20.0
+# for a browser to say that it is there
+ANSWER_S = 10.0
 CLOSE_S = 5.0
 WATCH_S = 2.0
-KILL_FACTOR = 1.5  # of the memory it may take: no page is waited for any more
+# of the memory it may take: no page is waited for any more
+KILL_FACTOR = 1.5
 LOST_MAX = 10_000
-LOST_SUSPECT = 2  # after so many losses a page is open alone
-LOST_CHARGED = 3  # and with the next one it is charged
+# after so many losses a page is open alone
+LOST_SUSPECT = 2
+# and with the next one it is charged
+LOST_CHARGED = 3
 
 
 @dataclass(eq=False, slots=True)
@@ -102,7 +111,11 @@ class Browsers:
     """One a process, on its loop. `pages`: how many may be open at once."""
 
     def __init__(
-        self, settings: Settings, *, pages: int | None = None, resolver: AbstractResolver | None = None
+        self,
+        settings: Settings,
+        *,
+        pages: int | None = None,
+        resolver: AbstractResolver | None = None,
     ) -> None:
         self._settings = settings
         self.pages = pages or chromium.pages_here(settings)
@@ -121,8 +134,8 @@ class Browsers:
 
     @asynccontextmanager
     async def slot(self, latest: float, page_id: int | None = None) -> AsyncIterator[None]:
-        """One of the pages at once, got before `latest` (loop time), else DeferredError; all of them for a page that several
-        browsers were lost with."""
+        """One of the pages at once, got before `latest` (loop time), else DeferredError; all of
+        them for a page that several browsers were lost with."""
         many = self.pages if self._lost_pages.get(page_id or 0, 0) >= LOST_SUSPECT else 1
         taken = 0
         try:
@@ -149,15 +162,17 @@ class Browsers:
         page_id: int = 0,
         visitor: Identity | None = None,
     ) -> Fetched:
-        """The page as a browser shows it, within a `slot`. `visitor`: the account whose cookies and headers it has. Raises
-        FetchError, DeferredError, and what `turns` raise."""
+        """The page as a browser shows it, within a `slot`. `visitor`: the account whose cookies and
+        headers it has. Raises FetchError, DeferredError, and what `turns` raise."""
         try:
             async with self._visit(policy, rendering or PLAIN, turns, via, visitor) as visit:
                 fetched = await visit.fetch(url)
         except BrowserLostError as lost:
             raise self._lost(page_id, url, lost) from None
         except _playwright_error() as error:
-            raise FetchError(Outcome.CRASHED, f"the browser: {chromium.reason(error)}", url=url) from error
+            raise FetchError(
+                Outcome.CRASHED, f"the browser: {chromium.reason(error)}", url=url
+            ) from error
         self._lost_pages.pop(page_id, None)
         return fetched
 
@@ -170,8 +185,9 @@ class Browsers:
         turns: Turns | None = None,
         via: Via | None = None,
     ) -> AsyncIterator[Page]:
-        """A new page of a context within the policy's limits, for as long as the block lasts; what ends it early is raised
-        at the block's end: FetchError, DeferredError. The total deadline is the caller's."""
+        """A new page of a context within the policy's limits, for as long as the block lasts; what
+        ends it early is raised at the block's end: FetchError, DeferredError. The total deadline is
+        the caller's."""
         try:
             async with self._visit(policy, rendering or PLAIN, turns, via) as visit:
                 try:
@@ -190,7 +206,9 @@ class Browsers:
             self._watching.cancel()
             self._watching = None
         self._current.clear()
-        await asyncio.gather(*self._ending, *(self._end(each) for each in list(self._all)), return_exceptions=True)
+        await asyncio.gather(
+            *self._ending, *(self._end(each) for each in list(self._all)), return_exceptions=True
+        )
         await self._proxy.aclose()
         await self._stop_playwright()
 
@@ -205,14 +223,18 @@ class Browsers:
             if now < self._not_before:
                 raise DeferredError(self._not_before - now)
             try:
-                running = await asyncio.wait_for(self._start(stealth), chromium.LAUNCH_S + CONTEXT_S)
+                running = await asyncio.wait_for(
+                    self._start(stealth), chromium.LAUNCH_S + CONTEXT_S
+                )
             except Exception as error:
-                # No page's fault. The worker looked at its start; by now somebody has taken its Chromium away.
+                # No page's fault. The worker looked at its start; by now somebody has taken its
+                # Chromium away.
                 self._not_before = now + RELAUNCH_S
                 text = str(error) if isinstance(error, ConfigError) else chromium.reason(error)
                 log.error("no browser: pages go back untried", error=text)
                 if not any(each.browser.is_connected() for each in self._all):
-                    await self._stop_playwright()  # its driver may be what is broken
+                    # its driver may be what is broken
+                    await self._stop_playwright()
                 raise DeferredError(RELAUNCH_S) from error
             self._current[stealth] = running
             return running
@@ -238,7 +260,12 @@ class Browsers:
         browser.on("disconnected", lambda _: self._gone(running))
         if self._watching is None:
             self._watching = asyncio.ensure_future(self._watch())
-        log.info("browser started", version=browser.version, pages=self.pages, seconds=round(monotonic() - began, 2))
+        log.info(
+            "browser started",
+            version=browser.version,
+            pages=self.pages,
+            seconds=round(monotonic() - began, 2),
+        )
         return running
 
     async def _stop_playwright(self) -> None:
@@ -294,7 +321,9 @@ class Browsers:
             processes = await asyncio.wait_for(chromium.processes(running.session), ANSWER_S)
         except Exception:  # noqa: BLE001 - whatever it says instead
             if running in self._all:
-                log.warning("browser does not answer: killed", pages=running.pages, open=len(running.visits))
+                log.warning(
+                    "browser does not answer: killed", pages=running.pages, open=len(running.visits)
+                )
                 _kill(running)
             return
         size_mb = await asyncio.to_thread(chromium.size_mb, [pid for _, pid in processes])
@@ -302,7 +331,9 @@ class Browsers:
         if size_mb > limit_mb:
             self._retire(running, f"its processes have grown to {size_mb:.0f} MB")
         if size_mb > KILL_FACTOR * limit_mb and running.visits:
-            log.warning("browser far too large: killed", mb=round(size_mb), open=len(running.visits))
+            log.warning(
+                "browser far too large: killed", mb=round(size_mb), open=len(running.visits)
+            )
             _kill(running)
 
     # Pages.
@@ -319,7 +350,7 @@ class Browsers:
         if via is None and policy.proxied:
             raise RuntimeError("a page of a site with a proxy would leave without one")
         running = await self._running(rendering.stealth)
-        from scraper.fetch.browser_page import Visit
+        from scraper.browser.page import Visit
 
         jar = visitor.jar if visitor else via.jar if via else self._jars.of(policy.cookies)
         visit = Visit(policy, rendering, turns or Turns(), via=via, visitor=visitor)
@@ -332,7 +363,8 @@ class Browsers:
             await asyncio.shield(self._later(self._leave(running, context, visit, jar)))
 
     async def _opened(self, running: _Running, visit: Visit, jar: CookieJar | None) -> _Context:
-        """The visit's page, open in a context. Raises `BrowserLostError` where the browser does not make one."""
+        """The visit's page, open in a context. Raises `BrowserLostError` where the browser does not
+        make one."""
         context = None
         try:
             async with asyncio.timeout(CONTEXT_S):
@@ -340,7 +372,9 @@ class Browsers:
                 if jar is not None and (cookies := jar.all()):
                     await context.context.add_cookies(cookies)  # type: ignore[arg-type] # a TypedDict of theirs
                 context.visit, context.guest.now = visit, visit.permit()
-                await visit.open(await context.context.new_page(), _languages(visit.policy, visit.rendering))
+                await visit.open(
+                    await context.context.new_page(), _languages(visit.policy, visit.rendering)
+                )
             running.failures = 0
             return context
         except BaseException as error:
@@ -367,7 +401,11 @@ class Browsers:
         try:
             made = await running.browser.new_context(
                 **options,
-                proxy={"server": await self._proxy.start(), "username": guest.user, "password": guest.password},
+                proxy={
+                    "server": await self._proxy.start(),
+                    "username": guest.user,
+                    "password": guest.password,
+                },
             )
             context = _Context(made, guest, key)
             await made.route("**/*", lambda route, request: context.route(route, request))
@@ -383,7 +421,9 @@ class Browsers:
                 raise
         return context
 
-    async def _leave(self, running: _Running, context: _Context | None, visit: Visit, jar: CookieJar | None) -> None:
+    async def _leave(
+        self, running: _Running, context: _Context | None, visit: Visit, jar: CookieJar | None
+    ) -> None:
         """Closes the page, and its context unless somebody may use it again."""
         await visit.end()
         if context is not None:
@@ -400,7 +440,9 @@ class Browsers:
             self._retire(running, "it has shown enough pages")
         self._end_if_empty(running)
 
-    async def _close(self, running: _Running, context: _Context, visit: Visit, jar: CookieJar | None) -> None:
+    async def _close(
+        self, running: _Running, context: _Context, visit: Visit, jar: CookieJar | None
+    ) -> None:
         if jar is not None and visit.error is None:
             for cookie in await context.context.cookies():
                 if visit.owns_cookie(cookie["domain"]):
@@ -437,7 +479,8 @@ async def _set_up(context: BrowserContext, name: str) -> None:
         await functions.resolve(name)(context)
     except Exception as error:
         if context.browser is not None and not context.browser.is_connected():
-            raise  # no fault of the function's
+            # no fault of the function's
+            raise
         told = f"browser.setup: {type(error).__name__}: {str(error)[:300]}"
         raise FetchError(Outcome.FUNCTION_FAILED, told) from error
 
@@ -459,7 +502,9 @@ def _options(running: _Running, policy: FetchPolicy, rendering: Rendering) -> di
 
 def _languages(policy: FetchPolicy, rendering: Rendering) -> str | None:
     """Those of the region, where a browser presents itself as what it is; else None."""
-    itself = rendering.stealth or policy.impersonate is not None or policy.user_agent == profiles.BROWSER
+    itself = (
+        rendering.stealth or policy.impersonate is not None or policy.user_agent == profiles.BROWSER
+    )
     return profiles.languages(policy.region) if itself else None
 
 

@@ -1,12 +1,15 @@
-"""Chromium's only way out: a proxy on loopback, on the worker's own loop, where the guard holds as everywhere else.
+"""Chromium's only way out: a proxy on loopback, on the worker's own loop, where the guard holds as
+everywhere else.
 
-Chromium looks no name up and connects to nobody but this proxy. Here names are resolved and addresses judged, once for the
-connection that is then opened (`scraper.fetch.names`), so that nothing can be rebound; or the connection goes through the
-page's own proxy (`scraper.fetch.tunnel`), and then never any other way. WebSockets come the same way (as CONNECT).
+Chromium looks no name up and connects to nobody but this proxy. Here names are resolved and
+addresses judged, once for the connection that is then opened (`scraper.connect.resolver`), so that
+nothing can be rebound; or the connection goes through the page's own proxy
+(`scraper.connect.tunnel`), and then never any other way. WebSockets come the same way (as CONNECT).
 
-Who may use it is a `Guest`: a name and a one-time password that one browser context has. Everybody else on the machine gets a
-407. A guest whose visit is over (`release`) is served nothing more, and its connections are closed. Bytes are counted as they
-come. It sees no further into TLS than a name and a port, and keeps no connection for later: a plain http request has its own.
+Who may use it is a `Guest`: a name and a one-time password that one browser context has. Everybody
+else on the machine gets a 407. A guest whose visit is over (`release`) is served nothing more, and
+its connections are closed. Bytes are counted as they come. It sees no further into TLS than a name
+and a port, and keeps no connection for later: a plain http request has its own.
 """
 
 from __future__ import annotations
@@ -26,18 +29,25 @@ import aiohttp
 import httpx
 from aiohttp.abc import AbstractResolver
 
+from scraper.connect import guard
+from scraper.connect.guard import ForbiddenAddressError
+from scraper.connect.proxied_transport import late
+from scraper.connect.resolver import Names
+from scraper.connect.transport import tls_context
+from scraper.connect.tunnel import (
+    Dial,
+    ProxyHopError,
+    login,
+    through,
+)
 from scraper.domain import ProxySignal
-from scraper.fetch import guard
-from scraper.fetch.guard import ForbiddenAddressError
-from scraper.fetch.names import Names
-from scraper.fetch.proxied import late
-from scraper.fetch.transport import tls_context
-from scraper.fetch.tunnel import Dial, ProxyHopError, login, through
-from scraper.policy.proxies import Proxy
+from scraper.rules.proxies import Proxy
 
 HEAD_S = 10.0
-HEADS_MAX = 4  # on one connection, before one of them has a password
-CONNECTIONS_MAX = 100  # of one guest at once
+# on one connection, before one of them has a password
+HEADS_MAX = 4
+# of one guest at once
+CONNECTIONS_MAX = 100
 CHUNK_BYTES = 65_536
 _CLOSE = b"Connection: close"
 _HOP_BY_HOP = (b"proxy-authorization:", b"proxy-connection:", b"connection:", b"keep-alive:")
@@ -47,7 +57,8 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What one visit may do: `count` hears of all bytes that come in, `failed` of connections that could not be opened."""
+    """What one visit may do: `count` hears of all bytes that come in, `failed` of connections that
+    could not be opened."""
 
     allow_private: bool
     proxy: Proxy | None
@@ -72,11 +83,17 @@ class Guest:
 
 
 class BrowserProxy:
-    """One a process, on its loop. `resolver` replaces the system's; its answers pass the guard all the same."""
+    """One a process, on its loop. `resolver` replaces the system's; its answers pass the guard all
+    the same."""
 
-    def __init__(self, *, resolver: AbstractResolver | None = None, dns_ttl_s: float = 30.0) -> None:
+    def __init__(
+        self, *, resolver: AbstractResolver | None = None, dns_ttl_s: float = 30.0
+    ) -> None:
         resolver = resolver or aiohttp.ThreadedResolver()
-        self._names = {private: Names(resolver, allow_private=private, ttl_s=dns_ttl_s) for private in (False, True)}
+        self._names = {
+            private: Names(resolver, allow_private=private, ttl_s=dns_ttl_s)
+            for private in (False, True)
+        }
         self._guests: dict[str, Guest] = {}
         self._server: asyncio.Server | None = None
         self._tls: ssl.SSLContext | None = None
@@ -128,7 +145,8 @@ class BrowserProxy:
             guest.connections.add(task)
             await self._connect(guest.now, lines, (reader, writer))
         except (OSError, EOFError, asyncio.CancelledError, asyncio.LimitOverrunError, ValueError):
-            return  # a hostile page's, or a visit's end: nothing that anybody could mend
+            # a hostile page's, or a visit's end: nothing that anybody could mend
+            return
         finally:
             if guest is not None:
                 guest.connections.discard(task)
@@ -149,18 +167,23 @@ class BrowserProxy:
             )
             await writer.drain()
             if not lines[0].startswith((b"CONNECT ", b"GET ", b"HEAD ")):
-                return None  # a body may follow, which would be read as a head
+                # a body may follow, which would be read as a head
+                return None
         return None
 
     def _guest(self, lines: list[bytes]) -> Guest | None:
-        value = next((line for line in lines[1:] if line.lower().startswith(b"proxy-authorization:")), b"")
+        value = next(
+            (line for line in lines[1:] if line.lower().startswith(b"proxy-authorization:")), b""
+        )
         kind, _, encoded = value.partition(b":")[2].strip().partition(b" ")
         if kind.lower() != b"basic":
             return None
         with suppress(ValueError):
             user, _, password = base64.b64decode(encoded).decode("latin-1").partition(":")
             guest = self._guests.get(user)
-            if guest is not None and hmac.compare_digest(guest.password.encode(), password.encode()):
+            if guest is not None and hmac.compare_digest(
+                guest.password.encode(), password.encode()
+            ):
                 return guest
         return None
 
@@ -176,9 +199,12 @@ class BrowserProxy:
         except Exception as error:  # noqa: BLE001 - whatever it was, the visit hears of it, and judges
             visit.failed(host, error)
             if tunnel:
-                client[1].write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                client[1].write(
+                    b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                )
                 await client[1].drain()
-            return  # plain http: no answer at all, since one would be taken for the host's
+            # plain http: no answer at all, since one would be taken for the host's
+            return
         try:
             if tunnel:
                 client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -189,34 +215,47 @@ class BrowserProxy:
             upstream[1].transport.abort()
 
     @staticmethod
-    async def _plain(visit: Pass, host: str, lines: list[bytes], client: Stream, upstream: Stream) -> None:
-        """One request, one answer, and the end of both connections: nothing that comes after it is passed on."""
+    async def _plain(
+        visit: Pass, host: str, lines: list[bytes], client: Stream, upstream: Stream
+    ) -> None:
+        """One request, one answer, and the end of both connections: nothing that comes after it is
+        passed on."""
         method, target, version = lines[0].split(b" ", 2)
-        own = visit.proxy is None or visit.proxy.tunnels  # within a tunnel, the request is the host's own
+        # within a tunnel, the request is the host's own
+        own = visit.proxy is None or visit.proxy.tunnels
         if own:
             target = b"/" + target.split(b"/", 3)[3] if target.count(b"/") > 2 else b"/"
-        fields = {line.partition(b":")[0].lower(): line.partition(b":")[2].strip() for line in lines[1:]}
+        fields = {
+            line.partition(b":")[0].lower(): line.partition(b":")[2].strip() for line in lines[1:]
+        }
         if b"transfer-encoding" in fields:
-            return  # browsers send none over HTTP/1.1
+            # browsers send none over HTTP/1.1
+            return
         kept = _end_to_end(lines[1:])
         if not own and visit.proxy is not None and (value := login(visit.proxy)):
             kept.append(b"Proxy-Authorization: " + value.encode("ascii"))
-        upstream[1].write(b"\r\n".join((b" ".join((method, target, version)), *kept, _CLOSE, b"", b"")))
+        upstream[1].write(
+            b"\r\n".join((b" ".join((method, target, version)), *kept, _CLOSE, b"", b""))
+        )
 
         async def answer() -> None:
             try:
                 head = b"HTTP/1.1 100 "
-                while head[9:10] == b"1":  # what comes before the answer is no news to a page
+                # what comes before the answer is no news to a page
+                while head[9:10] == b"1":
                     head = await upstream[0].readuntil(b"\r\n\r\n")
             except asyncio.IncompleteReadError as error:
                 broken = (
-                    httpx.RemoteProtocolError("no answer in HTTP") if error.partial else httpx.ReadError("no answer")
+                    httpx.RemoteProtocolError("no answer in HTTP")
+                    if error.partial
+                    else httpx.ReadError("no answer")
                 )
                 return visit.failed(host, broken)
             except asyncio.LimitOverrunError:
                 return visit.failed(host, httpx.RemoteProtocolError("its head does not end"))
             first, *rest = head.split(b"\r\n")
-            if not own and first[9:12] == b"407":  # RFC 9110 15.5.8: no origin server sends it
+            # RFC 9110 15.5.8: no origin server sends it
+            if not own and first[9:12] == b"407":
                 assert visit.proxy is not None
                 text = f"proxy {visit.proxy.id}: it does not accept the login (407)"
                 return visit.failed(host, ProxyHopError(ProxySignal.UNUSABLE, text))
@@ -240,7 +279,9 @@ class BrowserProxy:
             assert visit.proxy is not None
             raise ProxyHopError(error.signal, f"proxy {visit.proxy.id}: {error}") from None
         except TimeoutError as error:
-            raise (late(dial) if dial is not None else None) or httpx.ConnectTimeout("no connection in time") from error
+            raise (late(dial) if dial is not None else None) or httpx.ConnectTimeout(
+                "no connection in time"
+            ) from error
         except ForbiddenAddressError:
             raise
         except OSError as error:
@@ -274,8 +315,11 @@ def _end_to_end(lines: list[bytes]) -> list[bytes]:
     return [line for line in lines if line and not line.lower().startswith(_HOP_BY_HOP)]
 
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter, size: int | None = None) -> None:
-    """Passes on what comes, `size` bytes at the most; ends when the other side has gone, or has said more than that."""
+async def _pump(
+    source: asyncio.StreamReader, sink: asyncio.StreamWriter, size: int | None = None
+) -> None:
+    """Passes on what comes, `size` bytes at the most; ends when the other side has gone, or has
+    said more than that."""
     while data := await source.read(CHUNK_BYTES):
         if size is not None:
             data, size = data[:size], size - len(data)
@@ -290,7 +334,8 @@ async def _down(visit: Pass, upstream: Stream, client: Stream) -> None:
         visit.count(len(data))
         client[1].write(data)
         await client[1].drain()
-    client[1].close()  # what was written before is sent first
+    # what was written before is sent first
+    client[1].close()
     with suppress(OSError):
         await client[1].wait_closed()
 

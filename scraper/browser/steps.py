@@ -1,30 +1,38 @@
-"""What is done with a page before it is read: waiting, clicking "load more", scrolling, a script of the definition's.
+"""What is done with a page before it is read: waiting, clicking "load more", scrolling, a script of
+the definition's.
 
-Time is the page's own (`Visit.clock`), which stands still while its requests wait for their host. What does not come in time
-is left: the page is read as it is.
+Time is the page's own (`Visit.clock`), which stands still while its requests wait for their host.
+What does not come in time is left: the page is read as it is.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING
 
 from playwright.async_api import Error
 
+from scraper.connect.faults import plain
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.fetch.faults import plain
 from scraper.sites.browser import WAIT_FOR_IDLE, WAIT_FOR_LOAD, Click
 
 if TYPE_CHECKING:
-    from scraper.fetch.browser_page import Visit
+    from scraper.browser.page import Visit
 
-QUIET_S = 0.5  # nothing on its way for so long: the page has what it wants
-SETTLED_S = 0.2  # the same, after one click
-REFUSAL_WAIT_S = 5.0  # a challenge may let the browser in by itself, and goes on to the page then
-CLICK_S = 2.0  # until a button is where it can be clicked; then it is told that it was
-GROWS_S = 2.0  # until a page that was scrolled begins to grow
-STILL_ROUNDS = 2  # scrolls without anything new: it has ended
+# nothing on its way for so long: the page has what it wants
+QUIET_S = 0.5
+# the same, after one click
+SETTLED_S = 0.2
+# a challenge may let the browser in by itself, and goes on to the page then
+REFUSAL_WAIT_S = 5.0
+# until a button is where it can be clicked; then it is told that it was
+CLICK_S = 2.0
+# until a page that was scrolled begins to grow
+GROWS_S = 2.0
+# scrolls without anything new: it has ended
+STILL_ROUNDS = 2
 _SIZE = """[document.getElementsByTagName('*').length,
   (document.scrollingElement || document.body || {}).scrollHeight || 0].join()"""
 _SCROLL = "window.scrollTo(0, (document.scrollingElement || document.body).scrollHeight)"
@@ -33,7 +41,8 @@ _SCROLL = "window.scrollTo(0, (document.scrollingElement || document.body).scrol
 async def prepare(visit: Visit) -> None:
     """All of it, in this order. Raises FetchError(FUNCTION_FAILED) where the script does."""
     rendering = visit.rendering
-    await visit.until(lambda: _parsed(visit), math.inf)  # half a document is none: the page's deadline ends this
+    # half a document is none: the page's deadline ends this
+    await visit.until(lambda: _parsed(visit), math.inf)
     if visit.main is not None and visit.main.status >= 400:
         await visit.idle(QUIET_S, min(rendering.wait_s, REFUSAL_WAIT_S))
         if visit.main.status >= 400:
@@ -72,16 +81,21 @@ async def _loaded(visit: Visit) -> bool:
 async def _click(visit: Visit, click: Click) -> None:
     button = visit.page.locator(f"css={click.css}").first
     for _ in range(click.max):
-        if not await button.count() or not await button.is_visible() or not await button.is_enabled():
+        if (
+            not await button.count()
+            or not await button.is_visible()
+            or not await button.is_enabled()
+        ):
             return
         before = await _size(visit)
         try:
             await button.click(timeout=CLICK_S * 1000, no_wait_after=True)
-        except Error:  # something lies over it, such as a notice about cookies
+        except Error:
+            # something lies over it, such as a notice about cookies
             if not await button.count():
                 return
             await button.dispatch_event("click", timeout=CLICK_S * 1000)
-        if not await visit.until(lambda before=before: _grown(visit, before), visit.rendering.wait_s):  # type: ignore[misc]
+        if not await visit.until(partial(_grown, visit, before), visit.rendering.wait_s):
             return
         await visit.idle(SETTLED_S, visit.rendering.wait_s)
 
@@ -91,7 +105,8 @@ async def _scroll(visit: Visit, most: int) -> None:
     for _ in range(most):
         before = await _size(visit)
         await visit.evaluate(_SCROLL)
-        await visit.until(lambda before=before: _grown(visit, before), min(GROWS_S, visit.rendering.wait_s))  # type: ignore[misc]
+        wait_s = min(GROWS_S, visit.rendering.wait_s)
+        await visit.until(partial(_grown, visit, before), wait_s)
         await visit.idle(SETTLED_S, visit.rendering.wait_s)
         still = 0 if await _size(visit) != before else still + 1
         if still >= STILL_ROUNDS:
@@ -112,5 +127,7 @@ async def _run(visit: Visit, script: str) -> None:
     except Error as error:
         if visit.error is not None:
             raise
-        raise FetchError(Outcome.FUNCTION_FAILED, f"browser.script: {plain(error)}", url=visit.url) from None
+        raise FetchError(
+            Outcome.FUNCTION_FAILED, f"browser.script: {plain(error)}", url=visit.url
+        ) from None
     await visit.idle(SETTLED_S, visit.rendering.wait_s)

@@ -1,8 +1,9 @@
-"""What a user's function gets as its first argument: an httpx client, or what SCRAPER_CLIENT_INIT makes.
+"""What a user's function gets as its first argument: an httpx client, or what SCRAPER_CLIENT_INIT
+makes.
 
-The httpx client is one input's own, so that no cookie of one input is sent with another. What an operator's init makes is one
-a process: made when first needed, closed with the process. It is given the transport that keeps to the budgets; a client that
-does without answers to nobody.
+The httpx client is one input's own, so that no cookie of one input is sent with another. What an
+operator's init makes is one a process: made when first needed, closed with the process. It is given
+the transport that keeps to the budgets; a client that does without answers to nobody.
 """
 
 from __future__ import annotations
@@ -16,20 +17,22 @@ from typing import Any
 import httpx
 import structlog
 
+from scraper.calls.functions import resolve_init
 from scraper.errors import FunctionRefusedError
-from scraper.fetch.http import FetchPolicy
-from scraper.functions import resolve_init
+from scraper.http.fetcher import FetchPolicy
 
 log = structlog.get_logger()
 
-AGAIN_S = 30.0  # after an init that failed
+# after an init that failed
+AGAIN_S = 30.0
 
 Init = Callable[[httpx.AsyncBaseTransport], Any]
 
 
 class Clients:
-    """One a process, on its loop. `init` names what is called with the transport: an async function that returns the client,
-    or an async context manager (`contextlib.asynccontextmanager`) that yields it."""
+    """One a process, on its loop. `init` names what is called with the transport: an async function
+    that returns the client, or an async context manager (`contextlib.asynccontextmanager`) that
+    yields it."""
 
     def __init__(self, transport: httpx.AsyncBaseTransport, init: str | None = None) -> None:
         self._transport = transport
@@ -53,7 +56,8 @@ class Clients:
             timeout=httpx.Timeout(policy.read_timeout_s, connect=policy.connect_timeout_s),
             trust_env=False,
         )
-        client.headers.clear()  # ours are put in below, where it is known through which proxy a request leaves
+        # ours are put in below, where it is known through which proxy a request leaves
+        client.headers.clear()
         async with client:
             yield client
 
@@ -83,7 +87,9 @@ class Clients:
         assert self._init is not None
         init: Init = await asyncio.to_thread(resolve_init, self._init)
         made = init(self._transport)
-        if isinstance(made, AbstractAsyncContextManager) and not isinstance(made, httpx.AsyncClient):
+        if isinstance(made, AbstractAsyncContextManager) and not isinstance(
+            made, httpx.AsyncClient
+        ):
             made = await self._stack.enter_async_context(made)
         elif inspect.isawaitable(made):
             made = await made

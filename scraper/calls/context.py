@@ -1,5 +1,5 @@
-"""How a call's requests are made: a site's politeness, headers and proxies where the call names one, else what the call asks
-for, with a site's defaults. Compiled once and kept."""
+"""How a call's requests are made: a site's politeness, headers and proxies where the call names
+one, else what the call asks for, with a site's defaults. Compiled once and kept."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from itertools import count
 
 import sqlalchemy as sa
 
-from scraper.crawl_context import make_context
+from scraper.calls.group import Options
+from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind
 from scraper.errors import FunctionRefusedError
-from scraper.fetch.http import FetchPolicy
-from scraper.policy.blocks import Block, detect
-from scraper.policy.budget import Budget
-from scraper.policy.calls import Options
-from scraper.policy.proxies import POOLS, Need
+from scraper.frontier import sites
+from scraper.http.fetcher import FetchPolicy
+from scraper.rules.blocks import Block, detect
+from scraper.rules.budget import Budget
+from scraper.rules.proxies import POOLS, Need
 from scraper.settings import Settings
-from scraper.sites import scalars
 from scraper.sites.browser import Rendering
 from scraper.sites.definition import ProxyUse, Site
-from scraper.stores import sites
+from scraper.sites.grammar import scalars
 
 CONTEXTS_MAX = 200
 _DEFAULTS = {name: Site.model_fields[name].default for name in ("rate", "concurrency", "burst")}
@@ -52,8 +52,8 @@ class CallContexts:
         self._making = threading.Lock()
 
     def of(self, options: Options, connection: sa.Connection) -> CallContext:
-        """From any thread. Raises `FunctionRefusedError` for options that make no sense, for a site that is not there or is
-        paused, and for proxies where this worker has no list of them."""
+        """From any thread. Raises `FunctionRefusedError` for options that make no sense, for a site
+        that is not there or is paused, and for proxies where this worker has no list of them."""
         with self._making:
             return self._of(options, connection)
 
@@ -62,7 +62,9 @@ class CallContexts:
             key: object = (options.region, options.proxy, options.rate, options.concurrency)
             return self._made.get(key) or self._keep(key, self._plain(options))
         if not {options.rate, options.concurrency, options.proxy} <= {None}:
-            raise FunctionRefusedError("a site brings its own rate, concurrency and proxy (mend: give it alone)")
+            raise FunctionRefusedError(
+                "a site brings its own rate, concurrency and proxy (mend: give it alone)"
+            )
         found = sites.look(connection, options.site)
         if found is None:
             raise FunctionRefusedError(
@@ -70,13 +72,18 @@ class CallContexts:
             )
         site_id, definition_hash, paused = found
         if paused:
-            raise FunctionRefusedError(f"{options.site} is paused (mend: `scraper sites resume {options.site}`)")
+            raise FunctionRefusedError(
+                f"{options.site} is paused (mend: `scraper sites resume {options.site}`)"
+            )
         key = (site_id, definition_hash, options.region)
         return self._made.get(key) or self._keep(key, self._of_site(options, connection))
 
     def _keep(self, key: object, made: CallContext) -> CallContext:
-        if made.need is not None and self._settings.proxy_list is None:  # to wait for a proxy would be in vain
-            raise FunctionRefusedError("it is to go through proxies, and this worker has no PROXY_LIST (mend: set it)")
+        # to wait for a proxy would be in vain
+        if made.need is not None and self._settings.proxy_list is None:
+            raise FunctionRefusedError(
+                "it is to go through proxies, and this worker has no PROXY_LIST (mend: set it)"
+            )
         while len(self._made) >= CONTEXTS_MAX:
             del self._made[next(iter(self._made))]
         return self._made.setdefault(key, made)
@@ -94,7 +101,9 @@ class CallContexts:
         need = None
         if options.proxy is not None:
             if options.proxy not in POOLS:
-                raise FunctionRefusedError(f"proxy: {options.proxy[:100]!r} is none of {', '.join(POOLS)}")
+                raise FunctionRefusedError(
+                    f"proxy: {options.proxy[:100]!r} is none of {', '.join(POOLS)}"
+                )
             use = ProxyUse.model_validate({"pool": options.proxy})
             need = Need(number, use.pool, options.region, use.sticky_s, use.sticky_requests)
         policy = FetchPolicy(
@@ -118,7 +127,9 @@ class CallContexts:
             need=need,
             robots=True,
             robots_agent=settings.user_agent,
-            block_of=lambda fetched: detect(fetched.status, fetched.headers, fetched.body, url=fetched.url),
+            block_of=lambda fetched: detect(
+                fetched.status, fetched.headers, fetched.body, url=fetched.url
+            ),
         )
 
     def _of_site(self, options: Options, connection: sa.Connection) -> CallContext:
@@ -130,7 +141,9 @@ class CallContexts:
             need = replace(need, region=options.region)
         return CallContext(
             site_id=context.site_id,
-            policy=replace(context.policies[Kind.PRODUCT], region=options.region or context.site.region),
+            policy=replace(
+                context.policies[Kind.PRODUCT], region=options.region or context.site.region
+            ),
             budget=context.budget,
             need=need,
             robots=context.site.robots,

@@ -1,6 +1,7 @@
-"""Users' functions that may be called from outside, imported by name: the one place where a worker imports what a message
-names. Nothing is imported that is not on the allow-list, no attribute is walked, and only what is written in the module
-itself counts: not what it has imported from elsewhere."""
+"""Users' functions that may be called from outside, imported by name: the one place where a worker
+imports what a message names. Nothing is imported that is not on the allow-list, no attribute is
+walked, and only what is written in the module itself counts: not what it has imported from
+elsewhere."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from collections.abc import Awaitable, Callable, Collection
 from importlib import import_module
 from typing import Any
 
+from scraper.calls.group import parts_of
 from scraper.errors import FunctionRefusedError
-from scraper.policy.calls import parts_of
 
 Function = Callable[[Any, Any], Awaitable[Any]]
 
@@ -33,12 +34,15 @@ def resolve(function: str, allowed: Collection[str]) -> Function:
             f"{function!r} is not a function that is defined in {module_name!r} (mend: define it there)"
         )
     if not inspect.iscoroutinefunction(found):
-        raise FunctionRefusedError(f"{function!r} is not an async function (mend: `async def {name}(client, url)`)")
+        raise FunctionRefusedError(
+            f"{function!r} is not an async function (mend: `async def {name}(client, url)`)"
+        )
     return found
 
 
 def resolve_init(name: str) -> Callable[..., Any]:
-    """What SCRAPER_CLIENT_INIT names: an operator's word, so no allow-list. Raises `FunctionRefusedError`."""
+    """What SCRAPER_CLIENT_INIT names: an operator's word, so no allow-list. Raises
+    `FunctionRefusedError`."""
     module_name, _, attribute = name.partition(":")
     found = getattr(_imported(module_name), attribute, None)
     if not callable(found):
@@ -51,7 +55,8 @@ def resolve_init(name: str) -> Callable[..., Any]:
 def _imported(name: str) -> types.ModuleType:
     try:
         return import_module(name)
-    except Exception as error:  # a user's module may raise anything
+    except Exception as error:
+        # a user's module may raise anything
         raise FunctionRefusedError(
             f"this worker cannot import {name!r}: {type(error).__name__}: {str(error)[:300]} (mend: a module that Python "
             "finds from the folder where the worker runs)"

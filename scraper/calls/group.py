@@ -1,5 +1,5 @@
-"""Calls of users' functions on workers: which may be called, in what groups their inputs travel, and what a message of one
-group says. Pure; imports nothing of a user's.
+"""Calls of users' functions on workers: which may be called, in what groups their inputs travel,
+and what a message of one group says. Pure; imports nothing of a user's.
 
     {"call": "…", "number": 3, "function": "shop_checks:title", "queue": "datacenter", "priority": 10,
      "options": {…}, "inputs": [[300, "https://…"], …]}
@@ -17,18 +17,24 @@ import orjson
 GROUP_MAX = 100  # inputs in a message
 GROUP_MAX_BYTES = 500_000
 INPUT_MAX_BYTES = 500_000
-GROUPS_OF_FEW = 10  # few inputs still go out as so many messages, so that several workers share them
-LOSSES_MAX = 4  # workers that may be lost with an input: the last two while it was alone
+# few inputs still go out as so many messages, so that several workers share them
+GROUPS_OF_FEW = 10
+# workers that may be lost with an input: the last two while it was alone
+LOSSES_MAX = 4
 FEW = 10
-_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z][A-Za-z0-9_]*)").fullmatch
+_NAME = re.compile(
+    r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z][A-Za-z0-9_]*)"
+).fullmatch
 
 
 def parts_of(function: str, allowed: Collection[str]) -> tuple[str, str]:
-    """Module and function that `MODULE:FUNCTION` names, if the module is one of those allowed, by its whole name. Raises
-    ValueError with the mend."""
+    """Module and function that `MODULE:FUNCTION` names, if the module is one of those allowed, by
+    its whole name. Raises ValueError with the mend."""
     found = _NAME(function)
     if found is None:
-        raise ValueError(f"{function[:200]!r} names no function (mend: MODULE:FUNCTION, such as shop_checks:title)")
+        raise ValueError(
+            f"{function[:200]!r} names no function (mend: MODULE:FUNCTION, such as shop_checks:title)"
+        )
     module, name = found.groups()
     if module not in allowed:
         listed = ", ".join(sorted(allowed)) or "no module at all"
@@ -41,8 +47,9 @@ def parts_of(function: str, allowed: Collection[str]) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a call's requests are made. A `site` brings its own politeness, headers and proxies; else `rate` and `concurrency`
-    (of a host, for the whole fleet) and a `proxy` pool may be given. `input_timeout_s`: for one input."""
+    """How a call's requests are made. A `site` brings its own politeness, headers and proxies; else
+    `rate` and `concurrency` (of a host, for the whole fleet) and a `proxy` pool may be given.
+    `input_timeout_s`: for one input."""
 
     site: str | None = None
     region: str | None = None
@@ -54,8 +61,8 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Some inputs of a call, as one message brings them; each with its place among all. What is sent again has another
-    number."""
+    """Some inputs of a call, as one message brings them; each with its place among all. What is
+    sent again has another number."""
 
     call: str
     number: int
@@ -74,12 +81,24 @@ class Group:
         try:
             told = orjson.loads(message)
             names = {each.name for each in fields(Options)}
-            options = Options(**{name: value for name, value in told["options"].items() if name in names})
+            options = Options(
+                **{name: value for name, value in told["options"].items() if name in names}
+            )
             inputs = [(int(index), value) for index, value in told["inputs"]]
             function, priority = str(told["function"]), int(told["priority"])
-            return cls(str(told["call"]), int(told["number"]), function, str(told["queue"]), priority, options, inputs)
+            return cls(
+                str(told["call"]),
+                int(told["number"]),
+                function,
+                str(told["queue"]),
+                priority,
+                options,
+                inputs,
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"not a group of calls: {type(error).__name__}: {str(error)[:200]}") from None
+            raise ValueError(
+                f"not a group of calls: {type(error).__name__}: {str(error)[:200]}"
+            ) from None
 
 
 def group_size(inputs: int) -> int:
@@ -92,11 +111,14 @@ def group_size(inputs: int) -> int:
 
 
 def input_size(index: int, value: Any) -> int:
-    """Its bytes in a message. Raises TypeError for what is no JSON value, ValueError for what is too large."""
+    """Its bytes in a message. Raises TypeError for what is no JSON value, ValueError for what is
+    too large."""
     try:
         size = len(orjson.dumps(value))
     except (TypeError, RecursionError) as error:
-        raise TypeError(f"input {index} is not JSON: {error} (mend: text, numbers, lists, mappings of them)") from None
+        raise TypeError(
+            f"input {index} is not JSON: {error} (mend: text, numbers, lists, mappings of them)"
+        ) from None
     if size > INPUT_MAX_BYTES:
         raise ValueError(
             f"input {index} is {size} bytes of JSON, more than {INPUT_MAX_BYTES} (mend: give an URL or a key of it)"
@@ -105,15 +127,15 @@ def input_size(index: int, value: Any) -> int:
 
 
 def size_after(losses: int) -> int:
-    """How many inputs go into a message that workers were lost with before: in the end one, which is then the only one of its
-    call that is out, so that its next loss proves something."""
+    """How many inputs go into a message that workers were lost with before: in the end one, which
+    is then the only one of its call that is out, so that its next loss proves something."""
     return GROUP_MAX if losses < 2 else FEW if losses < LOSSES_MAX - 1 else 1
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What became of an input that has no result. `type` is the exception's name, `blame` whose fault it is
-    (`scraper.domain.Blame`), `outcome` what happened (`scraper.domain.Outcome`)."""
+    """What became of an input that has no result. `type` is the exception's name, `blame` whose
+    fault it is (`scraper.domain.Blame`), `outcome` what happened (`scraper.domain.Outcome`)."""
 
     type: str
     message: str

@@ -1,7 +1,9 @@
-"""A browser's page for a user's function: open and blank, the function's own while it runs, and bound as a crawl's pages are.
+"""A browser's page for a user's function: open and blank, the function's own while it runs, and
+bound as a crawl's pages are.
 
-Each navigation waits for robots.txt and its host's turn, what the page loads for a slot of its host; guard, sizes and proxies
-are `scraper.fetch.browser`'s. Waiting for a page to be free, and for turns, counts against no deadline.
+Each navigation waits for robots.txt and its host's turn, what the page loads for a slot of its
+host; guard, sizes and proxies are `scraper.browser.pool`'s. Waiting for a page to be free, and for
+turns, counts against no deadline.
 """
 
 from __future__ import annotations
@@ -11,16 +13,16 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from scraper.call_fetch import PATIENCE_S, Asker, PoliteTransport
+from scraper.browser.faults import navigation_fault
+from scraper.browser.permits import Turns
+from scraper.browser.pool import Browsers
+from scraper.calls.transport import PATIENCE_S, Asker, PoliteTransport
 from scraper.domain import Outcome
 from scraper.errors import FetchError, NoProxyError
-from scraper.fetch.browser import Browsers
-from scraper.fetch.browser_faults import navigation_fault
-from scraper.fetch.browser_turns import Turns
-from scraper.fetch.trip import Trip
-from scraper.fetch.via import Via
-from scraper.policy.urls import host_of
-from scraper.proxy_pool import ProxyPool
+from scraper.http.proxy_route import Via
+from scraper.politeness.page_permits import Trip
+from scraper.proxies.pool import ProxyPool
+from scraper.rules.urls import host_of
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -38,7 +40,8 @@ class CallPages:
 
     @asynccontextmanager
     async def lent(self, by: Asker, value: object) -> AsyncIterator[Page]:
-        """`value` is the input: where it is an URL, its host's proxies are asked for. Raises FetchError, DeferredError."""
+        """`value` is the input: where it is an URL, its host's proxies are asked for. Raises
+        FetchError, DeferredError."""
         trip, gates = Trip(by.urgency), self._polite.gates
 
         async def before_hop(url: str) -> None:
@@ -57,12 +60,17 @@ class CallPages:
         async with AsyncExitStack() as stack:
             with by.clock.still():
                 via = await self._via(by, value)
-                await stack.enter_async_context(self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S))
+                await stack.enter_async_context(
+                    self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S)
+                )
             stack.callback(trip.end)
             turns = Turns(before_hop, before_sub, paid=False)
-            opened = self._browsers.page(by.context.policy, by.context.rendering, turns=turns, via=via)
+            opened = self._browsers.page(
+                by.context.policy, by.context.rendering, turns=turns, via=via
+            )
             page = await stack.enter_async_context(opened)
-            page.set_default_navigation_timeout(0)  # it would count waits for turns; the input has a deadline
+            # it would count waits for turns; the input has a deadline
+            page.set_default_navigation_timeout(0)
             try:
                 yield page
             except Exception as error:
@@ -75,6 +83,8 @@ class CallPages:
         if by.context.need is None:
             return None
         try:
-            return await self._proxies.lend(by.context.need, host_of(value) if isinstance(value, str) else "")
+            return await self._proxies.lend(
+                by.context.need, host_of(value) if isinstance(value, str) else ""
+            )
         except NoProxyError as none:
             raise FetchError(Outcome.NO_PROXY, none.reason) from None

@@ -1,11 +1,14 @@
-"""A group of calls on a worker: a user's async function, run for each of the group's inputs, within their deadlines.
+"""A group of calls on a worker: a user's async function, run for each of the group's inputs, within
+their deadlines.
 
-Inputs of a group go through a few lanes; their results leave in handfuls, as they come. What goes wrong with one input is its
-own failure. A group ends when its last result is in Redis; a worker that is told to stop sends back what it has not begun,
-and what does not end in time. What is under way when a worker dies is begun again elsewhere: at least once, and the caller
-takes each result once.
+Inputs of a group go through a few lanes; their results leave in handfuls, as they come. What goes
+wrong with one input is its own failure. A group ends when its last result is in Redis; a worker
+that is told to stop sends back what it has not begun, and what does not end in time. What is under
+way when a worker dies is begun again elsewhere: at least once, and the caller takes each result
+once.
 
-Here nothing is imported that a message names: whoever calls `run` has the function already, or the reason why not.
+Here nothing is imported that a message names: whoever calls `run` has the function already, or the
+reason why not.
 """
 
 from __future__ import annotations
@@ -22,31 +25,43 @@ import orjson
 import structlog
 from redis.exceptions import RedisError
 
-from scraper.call_context import CallContext
-from scraper.call_fetch import Asker, asker
-from scraper.call_pages import CallPages
-from scraper.clients import Clients
+from scraper.calls.clients import Clients
+from scraper.calls.context import CallContext
+from scraper.calls.functions import Function
+from scraper.calls.group import Failure, Group
+from scraper.calls.pages import CallPages
+from scraper.calls.store import (
+    CANCELLED,
+    DONE,
+    FULL,
+    GONE,
+    Groups,
+)
+from scraper.calls.transport import Asker, asker
 from scraper.domain import Blame, Outcome
 from scraper.errors import DeferredError, FetchError, FunctionRefusedError
-from scraper.functions import Function
-from scraper.places import Place
-from scraper.policy.calls import Failure, Group
-from scraper.policy.routing import for_browsers
-from scraper.policy.verdict import outcome_of_status
+from scraper.infra.slots import Place
+from scraper.rules.routing import for_browsers
+from scraper.rules.verdict import outcome_of_status
 from scraper.settings import Settings
-from scraper.stores.calls import CANCELLED, DONE, FULL, GONE, Groups
 
 log = structlog.get_logger()
 
-LANES = 16  # inputs of a group under way
-KEEP_S = 2.0  # between two looks whether the group is still ours to work on
-GATHER_S = 0.1  # results wait so long for company
+# inputs of a group under way
+LANES = 16
+# between two looks whether the group is still ours to work on
+KEEP_S = 2.0
+# results wait so long for company
+GATHER_S = 0.1
 ENTRY_MAX_BYTES = 1_000_000
 UNSENT_MAX_BYTES = 4_000_000
-GONE_S = 10.0  # for a caller to say that it is there, after Redis has forgotten it
-AWAY_S = 60.0  # for Redis to come back, with results that wait for it
+# for a caller to say that it is there, after Redis has forgotten it
+GONE_S = 10.0
+# for Redis to come back, with results that wait for it
+AWAY_S = 60.0
 RETRY_S = 0.5
-LET_GO_S = 2.0  # for a function to end that was cancelled
+# for a function to end that was cancelled
+LET_GO_S = 2.0
 MESSAGE_CHARS = 1000
 TRACEBACK_CHARS = 4000
 
@@ -62,10 +77,12 @@ class Working:
     timeout_s: float
     queued: deque[tuple[int, Any]]
     under_way: dict[asyncio.Task[Any], Asker] = field(default_factory=dict)
-    ready: list[tuple[int, orjson.Fragment]] = field(default_factory=list)  # results to be sent, and their size
+    # results to be sent, and their size
+    ready: list[tuple[int, orjson.Fragment]] = field(default_factory=list)
     back: list[int] = field(default_factory=list)
     unsent_bytes: int = 0
-    over: bool = False  # nobody waits for it any more
+    # nobody waits for it any more
+    over: bool = False
     handed_back: bool = False
     ended: bool = False  # its last input has
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -79,7 +96,9 @@ class Working:
     def take(self) -> list[orjson.Fragment]:
         """As much as goes into one entry."""
         size = taken = 0
-        while taken < len(self.ready) and (not taken or size + self.ready[taken][0] <= ENTRY_MAX_BYTES):
+        while taken < len(self.ready) and (
+            not taken or size + self.ready[taken][0] <= ENTRY_MAX_BYTES
+        ):
             size += self.ready[taken][0]
             taken += 1
         some, self.ready = self.ready[:taken], self.ready[taken:]
@@ -105,7 +124,9 @@ class Working:
 class Callers:
     """One a process, on its loop."""
 
-    def __init__(self, *, groups: Groups, clients: Clients, pages: CallPages, settings: Settings) -> None:
+    def __init__(
+        self, *, groups: Groups, clients: Clients, pages: CallPages, settings: Settings
+    ) -> None:
         self._groups = groups
         self._clients = clients
         self._pages = pages
@@ -118,8 +139,8 @@ class Callers:
         return bool(self._working)
 
     def left(self) -> list[tuple[Place | None, int, int, int]]:
-        """Of each group: its place, its inputs that are left, how many of them wait for nothing but their host's turn, and
-        how many would fill a place."""
+        """Of each group: its place, its inputs that are left, how many of them wait for nothing but
+        their host's turn, and how many would fill a place."""
         full = self._settings.batch_pages
         return [
             (
@@ -137,19 +158,29 @@ class Callers:
             log.warning("call refused", function=group.function, why=why)
             await self._pushed(None, group, {"refused": why, "end": True})
 
-    async def run(self, group: Group, context: CallContext, function: Function, place: Place | None) -> None:
+    async def run(
+        self, group: Group, context: CallContext, function: Function, place: Place | None
+    ) -> None:
         """Returns when the last result has been sent, or nobody waits for it."""
         if not await self._groups.claim(group.call, group.number):
             return
         if self._stopping:
-            await self._pushed(None, group, {"b": [index for index, _ in group.inputs], "end": True})
+            await self._pushed(
+                None, group, {"b": [index for index, _ in group.inputs], "end": True}
+            )
             return
         wish_s, limit_s = group.options.input_timeout_s, self._settings.input_timeout_s
         timeout_s = min(limit_s, wish_s) if wish_s else limit_s
         one = Working(group, context, function, place, timeout_s, deque(group.inputs))
         self._working.append(one)
-        lanes = [asyncio.ensure_future(self._lane(one)) for _ in range(min(self._lanes(group), len(one.queued)))]
-        keeper, sender = asyncio.ensure_future(self._keep(one)), asyncio.ensure_future(self._send(one))
+        lanes = [
+            asyncio.ensure_future(self._lane(one))
+            for _ in range(min(self._lanes(group), len(one.queued)))
+        ]
+        keeper, sender = (
+            asyncio.ensure_future(self._keep(one)),
+            asyncio.ensure_future(self._send(one)),
+        )
         if place is not None:
             asyncio.get_running_loop().call_soon(place.came)
         try:
@@ -193,7 +224,9 @@ class Callers:
     async def _input(self, one: Working, index: int, value: Any) -> None:
         """One input: its result, its failure, or back it goes."""
         by = Asker(one.context, one.group.priority)
-        task = asyncio.ensure_future(self._called(one.function, by, value, browser=for_browsers(one.group.queue)))
+        task = asyncio.ensure_future(
+            self._called(one.function, by, value, browser=for_browsers(one.group.queue))
+        )
         one.under_way[task] = by
         try:
             while not task.done() and (left_s := one.timeout_s - by.clock.spent_s) > 0:
@@ -201,14 +234,19 @@ class Callers:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task], timeout=LET_GO_S)
-                told = (
-                    f"not done within {one.timeout_s:g} s, waits for hosts' turns not counted (SCRAPER_INPUT_TIMEOUT_S)"
-                )
+                told = f"not done within {one.timeout_s:g} s, waits for hosts' turns not counted (SCRAPER_INPUT_TIMEOUT_S)"
                 self._failed(
-                    one, index, Failure("TimeoutError", told, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value)
+                    one,
+                    index,
+                    Failure(
+                        "TimeoutError", told, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value
+                    ),
                 )
                 if not task.done():
-                    log.error("a function does not end though it was cancelled", function=one.group.function)
+                    log.error(
+                        "a function does not end though it was cancelled",
+                        function=one.group.function,
+                    )
                     task.add_done_callback(_looked_at)
             elif task.cancelled() and (one.over or one.handed_back):
                 one.back.append(index)
@@ -218,16 +256,20 @@ class Callers:
             del one.under_way[task]
 
     async def _called(self, function: Function, by: Asker, value: Any, *, browser: bool) -> Any:
-        asker.set(by)  # a task has a context of its own
+        # a task has a context of its own
+        asker.set(by)
         lent = self._pages.lent(by, value) if browser else self._clients.lent(by.context.policy)
         async with lent as client:
             try:
                 return await function(client, value)
-            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:  # these would end the loop
+            except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
+                # these would end the loop
                 raise _EndedItselfError from error
 
     def _ended(self, one: Working, index: int, task: asyncio.Task[Any]) -> None:
-        error = asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.exception()
+        error = (
+            asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.exception()
+        )
         if error is not None:
             self._failed(one, index, failure_of(error))
             return
@@ -236,19 +278,27 @@ class Callers:
             encoded = orjson.dumps(task.result())
         except (TypeError, ValueError, RecursionError) as wrong:
             told = f"what it returned is not JSON: {wrong} (mend: return text, numbers, lists, mappings of them)"
-            self._failed(one, index, Failure("TypeError", told, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value))
+            self._failed(
+                one,
+                index,
+                Failure("TypeError", told, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value),
+            )
             return
         if len(encoded) > limit:
-            told = (
-                f"it returned {len(encoded)} bytes of JSON, more than {limit} (the limit is SCRAPER_RESULT_MAX_BYTES)"
+            told = f"it returned {len(encoded)} bytes of JSON, more than {limit} (the limit is SCRAPER_RESULT_MAX_BYTES)"
+            self._failed(
+                one, index, Failure("ValueError", told, Blame.PARSER.value, Outcome.TOO_LARGE.value)
             )
-            self._failed(one, index, Failure("ValueError", told, Blame.PARSER.value, Outcome.TOO_LARGE.value))
             return
         one.put(index, True, encoded)
 
     @staticmethod
     def _failed(one: Working, index: int, failure: Failure) -> None:
-        one.put(index, False, orjson.dumps({name: _sendable(text) for name, text in asdict(failure).items()}))
+        one.put(
+            index,
+            False,
+            orjson.dumps({name: _sendable(text) for name, text in asdict(failure).items()}),
+        )
 
     async def _keep(self, one: Working) -> None:
         """Says that we are at it, and hears when nobody wants it any more."""
@@ -288,7 +338,11 @@ class Callers:
                 state = await self._groups.push(group.call, entry)
             except RedisError as error:
                 if loop.time() > away_by:
-                    log.error("results lost: Redis does not take them", call=group.call, error=type(error).__name__)
+                    log.error(
+                        "results lost: Redis does not take them",
+                        call=group.call,
+                        error=type(error).__name__,
+                    )
                     break
                 await asyncio.sleep(RETRY_S)
                 continue
@@ -309,7 +363,8 @@ class _EndedItselfError(Exception):
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What the caller is told of an exception; whose fault it is, where we know better than the function."""
+    """What the caller is told of an exception; whose fault it is, where we know better than the
+    function."""
     if isinstance(error, _EndedItselfError):
         error = error.__cause__ or error
     outcome = Outcome.FUNCTION_FAILED
@@ -319,9 +374,12 @@ def failure_of(error: BaseException) -> Failure:
             break
         if isinstance(cause, httpx.HTTPStatusError):
             response = cause.response
-            outcome = outcome_of_status(response.status_code, retry_after="retry-after" in response.headers)
+            outcome = outcome_of_status(
+                response.status_code, retry_after="retry-after" in response.headers
+            )
             break
-        if isinstance(cause, DeferredError):  # no browser, or it was lost
+        # no browser, or it was lost
+        if isinstance(cause, DeferredError):
             outcome = Outcome.DEFERRED
             break
         if isinstance(cause, FunctionRefusedError):
@@ -329,10 +387,16 @@ def failure_of(error: BaseException) -> Failure:
             break
     if outcome is Outcome.FETCHED:
         outcome = Outcome.FUNCTION_FAILED
-    told = "".join(traceback.format_exception(error, limit=-8)) if isinstance(error, Exception) else ""
+    told = (
+        "".join(traceback.format_exception(error, limit=-8)) if isinstance(error, Exception) else ""
+    )
     message = str(error) or type(error).__name__
     return Failure(
-        type(error).__name__, message[:MESSAGE_CHARS], outcome.blame.value, outcome.value, told[-TRACEBACK_CHARS:]
+        type(error).__name__,
+        message[:MESSAGE_CHARS],
+        outcome.blame.value,
+        outcome.value,
+        told[-TRACEBACK_CHARS:],
     )
 
 

@@ -1,11 +1,14 @@
-"""Carries a call's inputs to the workers and their results back: one thread a call, on the side of whoever called.
+"""Carries a call's inputs to the workers and their results back: one thread a call, on the side of
+whoever called.
 
-The caller's own thread hands over inputs group by group (`feed`) and takes results (`Inbox`); this one sends messages, reads
-what comes back, says that the caller is still there, and sends again what was lost: groups whose worker fell silent, whose
-message nobody took up, or that a worker gave back. Each input's result is passed on once, whichever worker's came first.
+The caller's own thread hands over inputs group by group (`feed`) and takes results (`Inbox`); this
+one sends messages, reads what comes back, says that the caller is still there, and sends again what
+was lost: groups whose worker fell silent, whose message nobody took up, or that a worker gave back.
+Each input's result is passed on once, whichever worker's came first.
 
-An input that workers are lost with, again and again, is sent in ever smaller groups, at last alone, and given up then; so one
-that kills workers does not kill all of them, and costs no other input its result.
+An input that workers are lost with, again and again, is sent in ever smaller groups, at last alone,
+and given up then; so one that kills workers does not kill all of them, and costs no other input its
+result.
 """
 
 from __future__ import annotations
@@ -18,17 +21,32 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
+from scraper.calls.group import (
+    LOSSES_MAX,
+    Failure,
+    Group,
+    Options,
+    size_after,
+)
+from scraper.calls.store import Calls, Look
 from scraper.domain import Blame, Message, Outcome
-from scraper.errors import CallTimeoutError, FunctionRefusedError, ScraperError, ServerUnavailableError
-from scraper.policy.calls import LOSSES_MAX, Failure, Group, Options, size_after
-from scraper.stores.calls import Calls, Look
+from scraper.errors import (
+    CallTimeoutError,
+    FunctionRefusedError,
+    ScraperError,
+    ServerUnavailableError,
+)
 
 LOOK_S = 1.0
-AWAY_S = 60.0  # without Redis or the broker for so long, the call fails
+# without Redis or the broker for so long, the call fails
+AWAY_S = 60.0
 RETRY_S = 0.5
-UNCLAIMED_S, UNCLAIMED_MAX_S = 20.0, 160.0  # a message that nobody took up by then is sent again, less often each time
-FORGOTTEN_S = 5.0  # after Redis was emptied: for workers to say what they have
-EXPIRES_S = 3600.0  # of a message; one that is no longer meant is refused by its token anyway
+# a message that nobody took up by then is sent again, less often each time
+UNCLAIMED_S, UNCLAIMED_MAX_S = 20.0, 160.0
+# after Redis was emptied: for workers to say what they have
+FORGOTTEN_S = 5.0
+# of a message; one that is no longer meant is refused by its token anyway
+EXPIRES_S = 3600.0
 CLOSE_S = 3.0
 
 Send = Callable[[Sequence[Message]], None]
@@ -36,7 +54,8 @@ Send = Callable[[Sequence[Message]], None]
 
 @dataclass(slots=True)
 class _Parcel:
-    """Inputs that go out together: those that have no result yet. `losses`: workers that were lost with them."""
+    """Inputs that go out together: those that have no result yet. `losses`: workers that were lost
+    with them."""
 
     open: dict[int, Any]
     losses: int = 0
@@ -51,10 +70,12 @@ class _Parcel:
 
 @dataclass(slots=True)
 class Inbox:
-    """What has come, for the caller's thread or loop. `changed` is notified, and `wake` called, at each change."""
+    """What has come, for the caller's thread or loop. `changed` is notified, and `wake` called, at
+    each change."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
-    results: dict[int, Any] = field(default_factory=dict)  # index -> value, or Failure
+    # index -> value, or Failure
+    results: dict[int, Any] = field(default_factory=dict)
     order: deque[int] = field(default_factory=deque)  # as they came
     error: BaseException | None = None
     wake: Callable[[], None] | None = None
@@ -72,7 +93,8 @@ class Inbox:
 
 
 class Courier:
-    """`unserved` is told for how long nobody has taken up any message that waits; it may do something about it, or raise."""
+    """`unserved` is told for how long nobody has taken up any message that waits; it may do
+    something about it, or raise."""
 
     def __init__(
         self,
@@ -90,17 +112,25 @@ class Courier:
         self.inbox = Inbox()
         self.messages = 0
         self._connect, self._sender, self._unserved = connect, send, unserved
-        self._function, self._queue, self._priority, self._options = function, queue, priority, options
+        self._function, self._queue, self._priority, self._options = (
+            function,
+            queue,
+            priority,
+            options,
+        )
         self._timeout_s = timeout_s
         self._latest = None if timeout_s is None else time.monotonic() + timeout_s
         self._parcels: deque[_Parcel] = deque()  # to be sent
-        self._suspects: deque[_Parcel] = deque()  # to be sent one after the other
+        # to be sent one after the other
+        self._suspects: deque[_Parcel] = deque()
         self._out: dict[int, _Parcel] = {}
-        self._stale: list[int] = []  # numbers of what is not meant any more
+        # numbers of what is not meant any more
+        self._stale: list[int] = []
         self._groups = 0
         self._seen: set[int] = set()
         self._all_fed = self._cancelled = False
-        self._idle_since = time.monotonic()  # since when nobody has taken up anything that waits
+        # since when nobody has taken up anything that waits
+        self._idle_since = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"call {self.call[:8]}", daemon=True)
 
     def start(self) -> None:
@@ -114,12 +144,14 @@ class Courier:
         self._all_fed = True
 
     def cancel(self) -> None:
-        """Nothing more is begun, nobody waits for results. Returns once workers can know it, or after some seconds."""
+        """Nothing more is begun, nobody waits for results. Returns once workers can know it, or
+        after some seconds."""
         self._cancelled = True
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_S)
 
-    # --- the thread --------------------------------------------------------------------------------------------------
+    # --- the thread
+    # --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
@@ -140,7 +172,8 @@ class Courier:
                     if now - looked_at >= LOOK_S:
                         looked_at = now
                         look = calls.look(list(self._out))
-                        self._read(calls, 0.0)  # first what was sent before we looked
+                        # first what was sent before we looked
+                        self._read(calls, 0.0)
                         self._judge(look, now)
                     self._read(calls, min(LOOK_S, 0.2))
                     away_since = None
@@ -163,7 +196,9 @@ class Courier:
 
     def _heed_time(self) -> None:
         if self._latest is not None and time.monotonic() > self._latest:
-            raise CallTimeoutError(f"the calls of {self._function} did not end within {self._timeout_s:g} s")
+            raise CallTimeoutError(
+                f"the calls of {self._function} did not end within {self._timeout_s:g} s"
+            )
 
     def _send_what_waits(self, calls: Calls, send: Send) -> None:
         while not self._cancelled:
@@ -178,7 +213,8 @@ class Courier:
             parcel = waiting[0]
             self._groups += 1
             number = self._groups
-            stale, self._stale = self._stale, [number]  # should it not be sent
+            # should it not be sent
+            stale, self._stale = self._stale, [number]
             calls.sent(number, stale)
             send([self._message(number, parcel.open)])
             self._stale.remove(number)
@@ -189,7 +225,13 @@ class Courier:
 
     def _message(self, number: int, inputs: dict[int, Any]) -> Message:
         group = Group(
-            self.call, number, self._function, self._queue, self._priority, self._options, list(inputs.items())
+            self.call,
+            number,
+            self._function,
+            self._queue,
+            self._priority,
+            self._options,
+            list(inputs.items()),
         )
         kwargs = {"message": group.message()}
         return Message("call_functions", self._queue, kwargs, self._priority, EXPIRES_S)
@@ -204,7 +246,9 @@ class Courier:
 
     def _take(self, told: dict[str, Any]) -> None:
         if "refused" in told:
-            raise FunctionRefusedError(f"{self._function} is refused by a worker of {self._queue}: {told['refused']}")
+            raise FunctionRefusedError(
+                f"{self._function} is refused by a worker of {self._queue}: {told['refused']}"
+            )
         self._idle_since = time.monotonic()
         for index, ok, value in told.get("r", ()):
             self._settle(index, value if ok else Failure(**value))
@@ -212,12 +256,15 @@ class Courier:
         if parcel is None:
             return
         self._strike_out(parcel)
-        back = {index: parcel.open.pop(index) for index in told.get("b", ()) if index in parcel.open}
+        back = {
+            index: parcel.open.pop(index) for index in told.get("b", ()) if index in parcel.open
+        }
         if back:
             self._parcels.append(_Parcel(back, parcel.losses))
         if told.get("end"):
             del self._out[told["g"]]
-            if parcel.open:  # what it did was lost on the way
+            # what it did was lost on the way
+            if parcel.open:
                 self._parcels.append(_Parcel(parcel.open, parcel.losses))
 
     def _strike_out(self, parcel: _Parcel) -> None:
@@ -263,7 +310,9 @@ class Courier:
         if losses >= LOSSES_MAX and parcel.suspect:
             (index,) = parcel.open
             told = f"{losses} workers were lost with it, the last by it alone: it kills them, or blocks their loop"
-            self._settle(index, Failure("WorkerLostError", told, Blame.US.value, Outcome.WORKER_LOST.value))
+            self._settle(
+                index, Failure("WorkerLostError", told, Blame.US.value, Outcome.WORKER_LOST.value)
+            )
             self.inbox.tell()
             return
         size, items = size_after(losses), list(parcel.open.items())
@@ -273,12 +322,13 @@ class Courier:
     def _end(self, calls: Calls) -> None:
         try:
             calls.close()
-        except Exception as error:  # it ends by itself then
+        except Exception as error:
+            # it ends by itself then
             if not _away(error):
                 raise
 
 
 def _away(error: Exception) -> bool:
-    from scraper import away
+    from scraper.infra import outages
 
-    return away.broker_away(error) or isinstance(error, (ConnectionError, TimeoutError))
+    return outages.broker_away(error) or isinstance(error, (ConnectionError, TimeoutError))

@@ -1,4 +1,5 @@
-"""Calls of users' functions while they last, in Redis: who works on which group, and results on their way back.
+"""Calls of users' functions while they last, in Redis: who works on which group, and results on
+their way back.
 
     scraper:call:ID          hash    state      open, or cancelled: no worker begins anything any more
                                      g:N        of a group that is out: until when a worker has it, by Redis's clock; or 0
@@ -6,12 +7,12 @@
     scraper:call:ID:results  stream  d          {"g": N, "r": [[index, 1, value] | [index, 0, failure], …]}, and with them
                                                 "b": [indexes that go back], "end": true, "refused": "…"
 
-Both are gone by themselves half a minute after their caller is. Nothing here is the truth: the caller knows which results it
-is waiting for, and sends again what was lost. What was read is removed by those who read it, so that an answer of Redis that
-gets lost loses nothing.
+Both are gone by themselves half a minute after their caller is. Nothing here is the truth: the
+caller knows which results it is waiting for, and sends again what was lost. What was read is
+removed by those who read it, so that an answer of Redis that gets lost loses nothing.
 
-Weakness: a Redis that is emptied forgets who works on what. Workers say so again within two seconds; until then a group
-that waited in the broker may be given out twice.
+Weakness: a Redis that is emptied forgets who works on what. Workers say so again within two
+seconds; until then a group that waited in the broker may be given out twice.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import redis
 import redis.asyncio as aredis
 
 CALLER_TTL_S = 30.0
-PENDING_MAX_BYTES = 32_000_000  # of one call: then workers wait until somebody reads
+# of one call: then workers wait until somebody reads
+PENDING_MAX_BYTES = 32_000_000
 READ_MAX = 50  # entries at once
 
 GONE, CANCELLED, DONE, FULL = -1, 0, 1, 2
@@ -60,7 +62,8 @@ for i = 3, #ARGV do redis.call('HDEL', KEYS[1], 'g:' .. ARGV[i]) end
 redis.call('PEXPIRE', KEYS[1], ARGV[1])
 """
 
-# ARGV  1 time to live  2 …: the groups that are out. Returns {1 where Redis had forgotten the call, now, {until of each}}
+# ARGV  1 time to live  2 …: the groups that are out. Returns {1 where Redis had forgotten the call,
+# now, {until of each}}
 LOOK = """
 local forgotten = redis.call('HSETNX', KEYS[1], 'state', 'open')
 local t = redis.call('TIME')
@@ -102,7 +105,8 @@ class Groups:
         return await self._held(call, group, 1) == DONE
 
     async def keep(self, call: str, group: int) -> int:
-        """DONE: it is ours for another lease. CANCELLED: it is not to be gone on with; GONE: Redis knows nothing of it."""
+        """DONE: it is ours for another lease. CANCELLED: it is not to be gone on with; GONE: Redis
+        knows nothing of it."""
         return await self._held(call, group, 0)
 
     async def push(self, call: str, entry: Mapping[str, Any]) -> int:
@@ -115,8 +119,8 @@ class Groups:
 
 
 class Look(NamedTuple):
-    """Who has what, seconds by Redis's clock: `until` None where nobody has begun a group. `forgotten`: Redis knew nothing of
-    the call, and may have lost its messages as well."""
+    """Who has what, seconds by Redis's clock: `until` None where nobody has begun a group.
+    `forgotten`: Redis knew nothing of the call, and may have lost its messages as well."""
 
     forgotten: bool
     now: float
@@ -141,7 +145,8 @@ class Calls:
         self._heard, self._cancel = client.register_script(HEARD), client.register_script(CANCEL)
 
     def sent(self, group: int, stale: Collection[int] = ()) -> None:
-        """A group is about to be sent, and nobody has it yet. Those that are stale are not to be begun or gone on with."""
+        """A group is about to be sent, and nobody has it yet. Those that are stale are not to be
+        begun or gone on with."""
         self._sent(keys=self._keys, args=[_ms(CALLER_TTL_S), group, *stale])
 
     def look(self, groups: Collection[int]) -> Look:
@@ -151,13 +156,19 @@ class Calls:
         return Look(bool(forgotten), int(now) / 1e6, until)
 
     def read(self, wait_s: float) -> list[Entry]:
-        """What workers have sent and `heard` has not yet removed, in its order; waits so long for the first."""
-        found: Any = self._client.xread({self._keys[1]: "0"}, count=READ_MAX, block=_ms(wait_s) or None)
+        """What workers have sent and `heard` has not yet removed, in its order; waits so long for
+        the first."""
+        found: Any = self._client.xread(
+            {self._keys[1]: "0"}, count=READ_MAX, block=_ms(wait_s) or None
+        )
         return [Entry(key, values[b"d"]) for key, values in found[0][1]] if found else []
 
     def heard(self, entries: Sequence[Entry]) -> None:
         """They have arrived, and need not be kept."""
-        self._heard(keys=self._keys, args=[sum(len(entry.raw) for entry in entries), *(entry.key for entry in entries)])
+        self._heard(
+            keys=self._keys,
+            args=[sum(len(entry.raw) for entry in entries), *(entry.key for entry in entries)],
+        )
 
     def close(self) -> None:
         """Nobody waits any more: what is under way under any of its groups need not go on."""

@@ -1,10 +1,13 @@
-"""The way out of a user's function: httpx's transport interface over all that a crawl's pages go through as well.
+"""The way out of a user's function: httpx's transport interface over all that a crawl's pages go
+through as well.
 
-Every request, each hop of a redirect included: robots.txt, its host's turn (the fleet's budget, an operator's word), a proxy
-where the call asks for one, the guard, sizes and deadlines. Whose request it is says a context variable, which tasks that the
-function starts inherit; so one client may serve many inputs, and a request outside of any is refused.
+Every request, each hop of a redirect included: robots.txt, its host's turn (the fleet's budget, an
+operator's word), a proxy where the call asks for one, the guard, sizes and deadlines. Whose request
+it is says a context variable, which tasks that the function starts inherit; so one client may serve
+many inputs, and a request outside of any is refused.
 
-Waiting for a turn counts against no deadline: `Clock` stands still. Who waits longer than `PATIENCE_S` gets an error.
+Waiting for a turn counts against no deadline: `Clock` stands still. Who waits longer than
+`PATIENCE_S` gets an error.
 """
 
 from __future__ import annotations
@@ -20,29 +23,32 @@ from typing import TypeVar
 
 import httpx
 
-from scraper.call_context import CallContext
+from scraper.calls.context import CallContext
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome
 from scraper.errors import DeferredError, FetchError, NoProxyError
-from scraper.fetch.gate import Gate
-from scraper.fetch.gates import Gates
-from scraper.fetch.headers import headers_dict
-from scraper.fetch.hop import Hops, check
-from scraper.fetch.via import Via
-from scraper.policy.retry_after import retry_after_s
-from scraper.policy.urls import host_of
-from scraper.policy.verdict import outcome_of_status
-from scraper.proxy_trips import Trips
-from scraper.robots_cache import RobotsCache
+from scraper.http.exchange import Hops, check
+from scraper.http.headers import headers_dict
+from scraper.http.proxy_route import Via
+from scraper.politeness.host_limiter import Gate
+from scraper.politeness.host_limiters import Gates
+from scraper.politeness.robots_cache import RobotsCache
+from scraper.proxies.rotation import Trips
+from scraper.rules.retry_after import retry_after_s
+from scraper.rules.urls import host_of
+from scraper.rules.verdict import outcome_of_status
 
-PATIENCE_S = 300.0  # for a turn, or for a free proxy
+# for a turn, or for a free proxy
+PATIENCE_S = 300.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 5.0
-REST_S, REST_MAX_S = 5.0, 1800.0  # of a host that says "slow down": without saying for how long; at the most
+# of a host that says "slow down": without saying for how long; at the most
+REST_S, REST_MAX_S = 5.0, 1800.0
 
 T = TypeVar("T")
 
 
 class Clock:
-    """The time that an input has taken, less that for which hosts have made it wait. On a running loop."""
+    """The time that an input has taken, less that for which hosts have made it wait. On a running
+    loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -81,7 +87,8 @@ asker: ContextVar[Asker] = ContextVar("asker")
 
 
 class PoliteTransport(httpx.AsyncBaseTransport):
-    """One a process, on its loop. Raises httpx's errors, each with a `FetchError` as its cause that says whose fault it is.
+    """One a process, on its loop. Raises httpx's errors, each with a `FetchError` as its cause that
+    says whose fault it is.
 
     Closing a client that has it closes nothing: it outlives them all.
     """
@@ -108,12 +115,15 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             raise as_httpx(error, request) from error
 
     async def _proxied(self, request: httpx.Request, by: Asker) -> httpx.Response:
-        """Through one proxy after the other, as pages go (`scraper.proxy_trips`). A POST that has left is not sent again: who
-        knows what it has done (RFC 9110 9.2.2)? Another proxy is asked only after one that has passed nothing on."""
+        """Through one proxy after the other, as pages go (`scraper.proxies.rotation`). A POST that
+        has left is not sent again: who knows what it has done (RFC 9110 9.2.2)? Another proxy is
+        asked only after one that has passed nothing on."""
         need, loop = by.context.need, asyncio.get_running_loop()
         assert need is not None
         url, latest = str(request.url), loop.time() + PATIENCE_S
-        page = LeasedPage(-next(self._numbers), 0, url, Kind.PRODUCT, host_of(url), 0, 0, 0, by.urgency)
+        page = LeasedPage(
+            -next(self._numbers), 0, url, Kind.PRODUCT, host_of(url), 0, 0, 0, by.urgency
+        )
         answers: list[httpx.Response] = []
         left = False
 
@@ -126,7 +136,9 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             began, left = loop.time(), False
             answers.append(response := await self._got(request, by, via, leaves))
             headers = headers_dict(response.headers.raw)
-            return Fetched(url, response.status_code, headers, response.content, loop.time() - began)
+            return Fetched(
+                url, response.status_code, headers, response.content, loop.time() - began
+            )
 
         def final(met: Fetched | FetchError) -> bool:
             passed_on = left and (isinstance(met, Fetched) or met.signal is None)
@@ -140,12 +152,17 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 if loop.time() + none.delay_s > latest:
                     raise FetchError(Outcome.NO_PROXY, none.reason, url=url) from None
                 with by.clock.still():
-                    await asyncio.sleep(min(none.delay_s, PAUSE_MAX_S))  # the list may have another one sooner
+                    # the list may have another one sooner
+                    await asyncio.sleep(min(none.delay_s, PAUSE_MAX_S))
             except DeferredError as away:  # Redis does not answer
                 await self._wait(by, away.delay_s, latest, f"no proxy within {PATIENCE_S:g} s", url)
 
     async def _got(
-        self, request: httpx.Request, by: Asker, via: Via | None, leaves: Callable[[], None] = lambda: None
+        self,
+        request: httpx.Request,
+        by: Asker,
+        via: Via | None,
+        leaves: Callable[[], None] = lambda: None,
     ) -> httpx.Response:
         """`leaves` is called when the request itself does."""
         url, context = str(request.url), by.context
@@ -167,7 +184,11 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 raise
             finally:
                 gate.leave(began)
-            wish_s = retry_after_s(response.headers, datetime.now(UTC)) if "retry-after" in response.headers else None
+            wish_s = (
+                retry_after_s(response.headers, datetime.now(UTC))
+                if "retry-after" in response.headers
+                else None
+            )
             outcome = outcome_of_status(response.status_code, retry_after=wish_s is not None)
             await self._heed(gate, outcome, response.status_code, wish_s, began)
             return response
@@ -184,7 +205,9 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         async def before_hop(to: str) -> None:
             other = self.gates.of(host_of(to))
             other.budget(context.site_id, context.budget)
-            await other.another(asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency)
+            await other.another(
+                asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency
+            )
 
         async def rules_within(latest: float) -> object:
             @asynccontextmanager
@@ -203,7 +226,9 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 url=url,
             )
         if not rules.allowed(url):  # type: ignore[attr-defined]
-            raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {gate.host} disallows {url}", url=url)
+            raise FetchError(
+                Outcome.ROBOTS_DISALLOWED, f"robots.txt of {gate.host} disallows {url}", url=url
+            )
         gate.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)  # type: ignore[attr-defined]
 
     async def in_turn(self, gate: Gate, by: Asker, do: Callable[[float], Awaitable[T]]) -> T:
@@ -227,7 +252,9 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             await asyncio.sleep(min(left_s, max(PAUSE_MIN_S, min(delay_s, PAUSE_MAX_S))))
 
     @staticmethod
-    async def _heed(gate: Gate, outcome: Outcome, status: int | None, wish_s: float | None, began: float) -> None:
+    async def _heed(
+        gate: Gate, outcome: Outcome, status: int | None, wish_s: float | None, began: float
+    ) -> None:
         """What an answer says of its host's pace, as pages tell it (`Scraper._heed_host`)."""
         says = gate.signals.saw(outcome, status)
         if not says:

@@ -1,8 +1,9 @@
-"""The `scraper` command. Each command is thin: read the arguments, call one module, print. Heavy imports are inside.
+"""The `scraper` command. Each command is thin: read the arguments, call one module, print. Heavy
+imports are inside.
 
-Exit codes: 0 done; 1 something went wrong that can be mended; 2 wrong usage, definition or setting; 3 a server does not
-answer; 4 a crawl that was waited for did not complete, or calls failed; 5 its data is suspect; 6 the feed of changes does
-not hold what comes after a cursor; 130 interrupted.
+Exit codes: 0 done; 1 something went wrong that can be mended; 2 wrong usage, definition or setting;
+3 a server does not answer; 4 a crawl that was waited for did not complete, or calls failed; 5 its
+data is suspect; 6 the feed of changes does not hold what comes after a cursor; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,27 +14,34 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scraper.cli.shared import load_settings
+from scraper.cli.common.shared import load_settings
 
 if TYPE_CHECKING:
     pass
-from scraper.cli.archive import archive, reextract
-from scraper.cli.changes import changes, consumers
-from scraper.cli.crawls import crawl, status, stop, watch
-from scraper.cli.dead import dead
-from scraper.cli.dedup import dedup
-from scraper.cli.hosts import host
-from scraper.cli.login import login
-from scraper.cli.metrics import metrics
-from scraper.cli.products import export, history, products
-from scraper.cli.proxies import proxies
-from scraper.cli.quality import alerts, report
-from scraper.cli.run import run
-from scraper.cli.shared import Command
-from scraper.cli.sites import sites
+from scraper.cli.common.shared import Command
+from scraper.cli.crawl.crawls import (
+    crawl,
+    status,
+    stop,
+    watch,
+)
+from scraper.cli.crawl.dead import dead
+from scraper.cli.crawl.quality import alerts, report
+from scraper.cli.data.archive import archive, reextract
+from scraper.cli.data.changes import changes, consumers
+from scraper.cli.data.products import export, history, products
+from scraper.cli.fleet.dedup import dedup
+from scraper.cli.fleet.hosts import host
+from scraper.cli.fleet.login import login
+from scraper.cli.fleet.metrics import metrics
+from scraper.cli.fleet.proxies import proxies
+from scraper.cli.fleet.run import run
+from scraper.cli.setup.sites import sites
 
 
-@click.group(cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(package_name="scraper")
 def main() -> None:
     """Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
@@ -44,18 +52,20 @@ def main() -> None:
                   scraper crawl NAME --wait      crawl one, with progress
                   scraper export NAME --format csv
     """
-    sys.path.append(os.getcwd())  # where definitions name Python functions, as `celery -A` does
+    # where definitions name Python functions, as `celery -A` does
+    sys.path.append(os.getcwd())
 
 
 @main.command()
 def up() -> None:
     """Start the embedded servers in the background and apply migrations.
 
-    With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates. On a terminal it shows
-    Flower's password, if that was made here.
+    With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates. On a
+    terminal it shows Flower's password, if that was made here.
     """
-    from scraper import embedded, flower_login, migrations, servers
-    from scraper.stores.database import make_engine
+    from scraper.embedded import servers as embedded
+    from scraper.infra import flower_login, migrations, servers
+    from scraper.infra.database import make_engine
 
     settings = load_settings()
     for state in embedded.up(settings):
@@ -64,14 +74,18 @@ def up() -> None:
     revision = migrations.upgrade(make_engine(settings.postgres_url))
     click.echo(f"database: at revision {revision}")
     login = flower_login.get(settings)
-    shown = f"password {login.password}" if login.made and sys.stdout.isatty() else f"password in {login.where}"
+    shown = (
+        f"password {login.password}"
+        if login.made and sys.stdout.isatty()
+        else f"password in {login.where}"
+    )
     click.echo(f"flower: log in as {login.user}, {shown}")
 
 
 @main.command()
 def down() -> None:
     """Stop the embedded servers. Their data stays."""
-    from scraper import embedded
+    from scraper.embedded import servers as embedded
 
     for state in embedded.down(load_settings()):
         click.echo(f"{state.name}: {'still running' if state.running else 'stopped'}")
@@ -80,8 +94,8 @@ def down() -> None:
 @main.command()
 def migrate() -> None:
     """Apply migrations to the database."""
-    from scraper import migrations, servers
-    from scraper.stores.database import make_engine
+    from scraper.infra import migrations, servers
+    from scraper.infra.database import make_engine
 
     settings = load_settings()
     servers.require_postgres(settings)
@@ -92,7 +106,7 @@ def migrate() -> None:
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def psql(arguments: tuple[str, ...]) -> None:
     """Open the database in psql; ARGUMENTS are psql's own, such as -c "SELECT …"."""
-    from scraper import servers
+    from scraper.infra import servers
 
     settings = load_settings()
     servers.require_postgres(settings)
@@ -101,12 +115,19 @@ def psql(arguments: tuple[str, ...]) -> None:
 
 @main.command()
 @click.option("--keep", is_flag=True, help="Leave servers, workers and Flower running afterwards.")
-@click.option("--stop", "stop_", is_flag=True, help="Stop what an earlier --keep left running, servers included.")
-@click.option("--products", default=1000, show_default=True, help="Size of the sample shop's catalogue.")
+@click.option(
+    "--stop",
+    "stop_",
+    is_flag=True,
+    help="Stop what an earlier --keep left running, servers included.",
+)
+@click.option(
+    "--products", default=1000, show_default=True, help="Size of the sample shop's catalogue."
+)
 def demo(keep: bool, stop_: bool, products: int) -> None:
     """Crawl the bundled sample shop twice, through every real part, and show what was found."""
-    from scraper import embedded
-    from scraper.demo import show
+    from scraper.cli.setup import demo as show
+    from scraper.embedded import servers as embedded
 
     if stop_:
         click.echo(f"{show.stop_kept(load_settings())} processes stopped")

@@ -1,4 +1,5 @@
-"""From what the network raised to the one error that leaves this package, with words that say what to mend."""
+"""From what the network raised to the one error that leaves this package, with words that say what
+to mend."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from typing import Protocol
 
 import httpx
 
+from scraper.connect.guard import ForbiddenAddressError
+from scraper.connect.tunnel import ProxyHopError
 from scraper.domain import Outcome, ProxySignal
 from scraper.errors import FetchError
-from scraper.fetch.guard import ForbiddenAddressError
-from scraper.fetch.tunnel import ProxyHopError
 
 _DETAIL_MAX = 200
 
@@ -23,8 +24,11 @@ class Timeouts(Protocol):
     def read_timeout_s(self) -> float: ...
 
 
-def fault(error: Exception, *, url: str, host: str, limits: Timeouts, status: int | None = None) -> FetchError:
-    """The FetchError for any error of one hop. Never raises; an unknown error counts as a malformed answer."""
+def fault(
+    error: Exception, *, url: str, host: str, limits: Timeouts, status: int | None = None
+) -> FetchError:
+    """The FetchError for any error of one hop. Never raises; an unknown error counts as a malformed
+    answer."""
     if isinstance(error, FetchError):
         error.url = error.url or url
         error.status = error.status if error.status is not None else status
@@ -58,13 +62,22 @@ def _judged(error: Exception, host: str, limits: Timeouts) -> tuple[Outcome, str
         case httpx.ConnectError():
             return Outcome.UNREACHABLE, f"no connection to {host}: {plain(_innermost(error))}"
         case httpx.NetworkError():
-            return Outcome.UNREACHABLE, f"the connection to {host} broke off: {plain(_innermost(error))}"
+            return (
+                Outcome.UNREACHABLE,
+                f"the connection to {host} broke off: {plain(_innermost(error))}",
+            )
         case httpx.InvalidURL():
             return Outcome.MALFORMED, f"not a URL that can be requested: {plain(error)}"
         case httpx.RemoteProtocolError():
-            return Outcome.MALFORMED, f"{host} does not speak valid HTTP: {plain(_innermost(error))}"
+            return (
+                Outcome.MALFORMED,
+                f"{host} does not speak valid HTTP: {plain(_innermost(error))}",
+            )
         case _:
-            return Outcome.MALFORMED, f"the answer of {host} is unusable: {type(error).__name__}: {plain(error)}"
+            return (
+                Outcome.MALFORMED,
+                f"the answer of {host} is unusable: {type(error).__name__}: {plain(error)}",
+            )
 
 
 def _forbidden(cause: ForbiddenAddressError, host: str) -> str:
@@ -91,6 +104,7 @@ def _innermost(error: BaseException) -> BaseException:
 
 
 def plain(text: object) -> str:
-    """Short and printable: error texts quote what a hostile server sent, and PostgreSQL refuses NUL."""
+    """Short and printable: error texts quote what a hostile server sent, and PostgreSQL refuses
+    NUL."""
     words = " ".join(str(text).split())[:_DETAIL_MAX]
     return "".join(char if char.isprintable() else "?" for char in words)

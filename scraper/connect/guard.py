@@ -1,8 +1,9 @@
 """Which addresses may be connected to: the guard against server-side request forgery.
 
-Owns the classification of addresses, and the two hooks that apply it where no name can be rebound any more: the resolver,
-whose answers are the ones connected to, and the socket factory, which sees every address (literals too) before a socket
-exists. Refuses to judge host names or URLs: `127.1`, `0x7f.1` and `localhost.` are what they resolve to.
+Owns the classification of addresses, and the two hooks that apply it where no name can be rebound
+any more: the resolver, whose answers are the ones connected to, and the socket factory, which sees
+every address (literals too) before a socket exists. Refuses to judge host names or URLs: `127.1`,
+`0x7f.1` and `localhost.` are what they resolve to.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 METADATA = tuple(
     ip_network(net)
     for net in (
-        "169.254.169.254",  # AWS, Google, Azure, DigitalOcean, OpenStack
-        "169.254.170.0/24",  # AWS ECS and EKS task credentials
+        # AWS, Google, Azure, DigitalOcean, OpenStack
+        "169.254.169.254",
+        # AWS ECS and EKS task credentials
+        "169.254.170.0/24",
         "fd00:ec2::/32",  # AWS over IPv6
         "fd20:ce::254",  # Google over IPv6
         "100.100.100.200",  # Alibaba
-        "168.63.129.16",  # Azure's wire server, a public address
+        # Azure's wire server, a public address
+        "168.63.129.16",
         "192.0.0.192",  # Oracle
     )
 )
@@ -38,7 +42,8 @@ _NOT_PUBLIC = tuple(
         "192.88.99.0/24",  # RFC 7526, 6to4 relays
         "198.18.0.0/15",  # RFC 2544, benchmarks
         "224.0.0.0/3",  # multicast, reserved, broadcast
-        "2001::/23",  # IETF assignments: Teredo, ORCHID, benchmarks
+        # IETF assignments: Teredo, ORCHID, benchmarks
+        "2001::/23",
         "2001:db8::/32",
         "3fff::/20",  # RFC 9637, documentation
     )
@@ -48,7 +53,8 @@ _NAT64 = ip_network("64:ff9b::/96")
 
 
 class ForbiddenAddressError(OSError):
-    """An address that may not be connected to. An OSError, so that aiohttp carries it like any failed connection."""
+    """An address that may not be connected to. An OSError, so that aiohttp carries it like any
+    failed connection."""
 
     def __init__(self, address: str, reason: str, host: str | None = None) -> None:
         super().__init__(f"{address} is {reason}")
@@ -75,7 +81,8 @@ def forbidden(address: str, allow_private: bool) -> str | None:
 
 
 def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo."""
+    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC
+    3056), Teredo."""
     if isinstance(ip, IPv4Address):
         return ip
     if ip in _NAT64:
@@ -100,9 +107,11 @@ def _not_public(ip: IPv4Address | IPv6Address) -> str | None:
 
 
 class GuardedResolver(AbstractResolver):
-    """Passes on the allowed ones of another resolver's answers; raises `ForbiddenAddressError` where none is left.
+    """Passes on the allowed ones of another resolver's answers; raises `ForbiddenAddressError`
+    where none is left.
 
-    Every connection goes to an address from here, so a name that is rebound between two look-ups is judged anew.
+    Every connection goes to an address from here, so a name that is rebound between two look-ups is
+    judged anew.
     """
 
     def __init__(self, resolver: AbstractResolver, *, allow_private: bool) -> None:
@@ -114,15 +123,20 @@ class GuardedResolver(AbstractResolver):
     ) -> list[ResolveResult]:
         try:
             answers = await self._resolver.resolve(host, port, family)
-        except UnicodeError as error:  # an empty or overlong label: getaddrinfo's IDNA codec raises it
+        except UnicodeError as error:
+            # an empty or overlong label: getaddrinfo's IDNA codec raises it
             raise OSError(f"not a valid host name ({error})") from error
-        allowed = [answer for answer in answers if forbidden(answer["host"], self._allow_private) is None]
+        allowed = [
+            answer for answer in answers if forbidden(answer["host"], self._allow_private) is None
+        ]
         if allowed:
             return allowed
         if not answers:
             raise OSError("the name has no address")
         address = answers[0]["host"]
-        raise ForbiddenAddressError(address, forbidden(address, self._allow_private) or "refused", host)
+        raise ForbiddenAddressError(
+            address, forbidden(address, self._allow_private) or "refused", host
+        )
 
     async def close(self) -> None:
         await self._resolver.close()

@@ -1,13 +1,16 @@
-"""httpx's transport interface for requests through proxies: the connector that knows no other way out.
+"""httpx's transport interface for requests through proxies: the connector that knows no other way
+out.
 
-Its connections are opened by `scraper.fetch.tunnel` alone, and kept apart by the proxy's id; a request that names no
-proxy is refused before a socket exists. Nothing here falls back to a direct connection.
+Its connections are opened by `scraper.connect.tunnel` alone, and kept apart by the proxy's id; a
+request that names no proxy is refused before a socket exists. Nothing here falls back to a direct
+connection.
 
-The guard: the target's name is looked up here, and a request whose target is private, loopback, link-local or a cloud's
-metadata service never leaves (`socks5` proxies are told the address that was judged). The risk that stays: http, https
-and socks5h proxies look the name up a second time, in a place of their own. A hostile name server may tell them another
-address than us, and what is private there is the proxy operator's network, not ours; use socks5 where that matters. The
-proxy's own address is not judged: it comes from the operator's file, and local ones are common.
+The guard: the target's name is looked up here, and a request whose target is private, loopback,
+link-local or a cloud's metadata service never leaves (`socks5` proxies are told the address that
+was judged). The risk that stays: http, https and socks5h proxies look the name up a second time, in
+a place of their own. A hostile name server may tell them another address than us, and what is
+private there is the proxy operator's network, not ours; use socks5 where that matters. The proxy's
+own address is not judged: it comes from the operator's file, and local ones are common.
 """
 
 from __future__ import annotations
@@ -23,18 +26,24 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
+from scraper.connect.resolver import Names
+from scraper.connect.transport import AiohttpTransport, Connector, Fields
+from scraper.connect.tunnel import (
+    Dial,
+    ProxyHopError,
+    connect,
+    login,
+)
 from scraper.domain import ProxySignal
-from scraper.fetch.names import Names
-from scraper.fetch.transport import AiohttpTransport, Connector, Fields
-from scraper.fetch.tunnel import Dial, ProxyHopError, connect, login
-from scraper.policy.proxies import Proxy
+from scraper.rules.proxies import Proxy
 
 _LOGIN_WANTED = 407
 _dial: ContextVar[Dial | None] = ContextVar("dial", default=None)
 
 
 class ProxiedTransport(AiohttpTransport):
-    """One pool of connections through any number of proxies; `request.extensions["proxy"]` says which.
+    """One pool of connections through any number of proxies; `request.extensions["proxy"]` says
+    which.
 
     Raises what `AiohttpTransport` does, and `ProxyHopError` where it is the proxy that failed.
     """
@@ -48,7 +57,9 @@ class ProxiedTransport(AiohttpTransport):
         resolver: AbstractResolver | None = None,
         dns_ttl_s: int = 30,
     ) -> None:
-        self._names = Names(resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s)
+        self._names = Names(
+            resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s
+        )
         super().__init__(
             allow_private=allow_private,
             tls=tls,
@@ -68,11 +79,15 @@ class ProxiedTransport(AiohttpTransport):
         try:
             async with asyncio.timeout(limits.get("connect")):
                 dial.address = await self._names.address(request.url.host)
-            origin = self._origin(request.url, f"{proxy.scheme}://{proxy.id}")  # a label, never an address
-            if request.url.scheme == "https" or proxy.tunnels:  # within a tunnel, the request is the host's own
+            # a label, never an address
+            origin = self._origin(request.url, f"{proxy.scheme}://{proxy.id}")
+            # within a tunnel, the request is the host's own
+            if request.url.scheme == "https" or proxy.tunnels:
                 response = await self._sent(request, origin)
             else:
-                response = await self._sent(request, origin, str(request.url).encode("ascii"), _login_field(proxy))
+                response = await self._sent(
+                    request, origin, str(request.url).encode("ascii"), _login_field(proxy)
+                )
         except ProxyHopError as error:
             raise ProxyHopError(error.signal, f"proxy {proxy.id}: {error}") from None
         except TimeoutError as error:
@@ -81,10 +96,13 @@ class ProxiedTransport(AiohttpTransport):
             raise late(dial) or error from None
         finally:
             _dial.reset(token)
-        if response.status_code == _LOGIN_WANTED:  # RFC 9110 15.5.8: no origin server sends it
+        # RFC 9110 15.5.8: no origin server sends it
+        if response.status_code == _LOGIN_WANTED:
             assert isinstance(response.stream, httpx.AsyncByteStream)
             await response.stream.aclose()
-            raise ProxyHopError(ProxySignal.UNUSABLE, f"proxy {proxy.id}: it does not accept the login (407)")
+            raise ProxyHopError(
+                ProxySignal.UNUSABLE, f"proxy {proxy.id}: it does not accept the login (407)"
+            )
         return response
 
 
@@ -92,9 +110,13 @@ def late(dial: Dial) -> ProxyHopError | None:
     """Whose time ran out: the proxy's, unless it had opened the way already."""
     match dial.step:
         case "proxy":
-            return ProxyHopError(ProxySignal.UNUSABLE, f"proxy {dial.proxy.id}: no connection to it in time")
+            return ProxyHopError(
+                ProxySignal.UNUSABLE, f"proxy {dial.proxy.id}: no connection to it in time"
+            )
         case "tunnel":
-            return ProxyHopError(ProxySignal.FAILED, f"proxy {dial.proxy.id}: it opened no way to the host in time")
+            return ProxyHopError(
+                ProxySignal.FAILED, f"proxy {dial.proxy.id}: it opened no way to the host in time"
+            )
         case _:
             return None
 

@@ -1,6 +1,8 @@
-"""Hosts' addresses as the guard lets them pass, for transports that name an address before they connect.
+"""Hosts' addresses as the guard lets them pass, for transports that name an address before they
+connect.
 
-Looked up once in `ttl_s` however many ask, off the loop, and judged with each look-up. Refuses to connect.
+Looked up once in `ttl_s` however many ask, off the loop, and judged with each look-up. Refuses to
+connect.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import socket
 import httpx
 from aiohttp.abc import AbstractResolver
 
-from scraper.fetch import guard
-from scraper.fetch.guard import ForbiddenAddressError, GuardedResolver
+from scraper.connect import guard
+from scraper.connect.guard import ForbiddenAddressError, GuardedResolver
 
 NAMES_MAX = 5000
-ADDRESSES_MAX = 8  # of one name: more only make a host that is down take longer to notice
+# of one name: more only make a host that is down take longer to notice
+ADDRESSES_MAX = 8
 
 
 class Names:
@@ -32,11 +35,13 @@ class Names:
         return (await self.addresses(host))[0]
 
     async def addresses(self, host: str) -> list[str]:
-        """IPv4 first. Raises `ForbiddenAddressError`, or httpx.ConnectError where the name has no address."""
+        """IPv4 first. Raises `ForbiddenAddressError`, or httpx.ConnectError where the name has no
+        address."""
         literal = host.strip("[]")
         if ":" in literal or literal.replace(".", "").isdigit():
             reason = guard.forbidden(literal, self._allow_private)
-            if reason == "not an IP address":  # 127.1 and its like: what they resolve to
+            # 127.1 and its like: what they resolve to
+            if reason == "not an IP address":
                 return await self._looked_up(literal)
             if reason is not None:
                 raise ForbiddenAddressError(literal, reason)

@@ -1,10 +1,12 @@
-"""httpx's transport interface over aiohttp's connector: connections, TLS, the guard, and nothing above one request.
+"""httpx's transport interface over aiohttp's connector: connections, TLS, the guard, and nothing
+above one request.
 
-What aiohttp does below its session is used as it is: the pool, its C parser, its flow control. The session itself, with
-its requests, cookies, tracing and timers, costs as much again as all of that, and repeats requests by itself. Here
-nothing is sent a second time: a kept-alive connection that turns out to be closed is a `StaleConnectionError`,
-and whoever asked sends the request again once its host's budget has room for it. Redirects, decompression, cookies and
-size limits are the callers' business.
+What aiohttp does below its session is used as it is: the pool, its C parser, its flow control. The
+session itself, with its requests, cookies, tracing and timers, costs as much again as all of that,
+and repeats requests by itself. Here nothing is sent a second time: a kept-alive connection that
+turns out to be closed is a `StaleConnectionError`, and whoever asked sends the request again once
+its host's budget has room for it. Redirects, decompression, cookies and size limits are the
+callers' business.
 """
 
 from __future__ import annotations
@@ -27,17 +29,20 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 from aiohttp.streams import EofStream, StreamReader
 
-from scraper.fetch.guard import GuardedResolver, socket_factory
+from scraper.connect.guard import GuardedResolver, socket_factory
 
 KEEPALIVE_S = 30.0
-HEADER_MAX_BYTES = 32_768  # a line or a field; aiohttp's 8190 is below what Content-Security-Policy takes in shops
+# a line or a field; aiohttp's 8190 is below what Content-Security-Policy takes in shops
+HEADER_MAX_BYTES = 32_768
 HEADERS_MAX = 256
 ORIGINS_MAX = 5000
-READ_BUFFER_BYTES = 65_536  # twice this is held of a body that arrives faster than it is unpacked
+# twice this is held of a body that arrives faster than it is unpacked
+READ_BUFFER_BYTES = 65_536
 
 
 def tls_context() -> ssl.SSLContext:
-    """Verifies against SSL_CERT_FILE or SSL_CERT_DIR, else the system's store, else (slim images) certifi's."""
+    """Verifies against SSL_CERT_FILE or SSL_CERT_DIR, else the system's store, else (slim images)
+    certifi's."""
     context = ssl.create_default_context()
     chosen = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
     if not chosen and context.cert_store_stats()["x509_ca"] == 0:
@@ -49,8 +54,9 @@ def tls_context() -> ssl.SSLContext:
 class AiohttpTransport(httpx.AsyncBaseTransport):
     """One pool of connections. Made inside a running loop, and used in that one only.
 
-    Raises httpx's errors, each with aiohttp's as its cause: ConnectTimeout, ReadTimeout, ConnectError (the guard's
-    `ForbiddenAddressError` or an `ssl.SSLError` further down the causes), ReadError, RemoteProtocolError, InvalidURL.
+    Raises httpx's errors, each with aiohttp's as its cause: ConnectTimeout, ReadTimeout,
+    ConnectError (the guard's `ForbiddenAddressError` or an `ssl.SSLError` further down the causes),
+    ReadError, RemoteProtocolError, InvalidURL.
     """
 
     def __init__(
@@ -63,7 +69,9 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         dns_ttl_s: int = 30,
     ) -> None:
         options: dict[str, Any] = {
-            "resolver": GuardedResolver(resolver or aiohttp.ThreadedResolver(), allow_private=allow_private),
+            "resolver": GuardedResolver(
+                resolver or aiohttp.ThreadedResolver(), allow_private=allow_private
+            ),
             "socket_factory": socket_factory(allow_private=allow_private),
             "ttl_dns_cache": dns_ttl_s,
             "limit": max_connections,
@@ -77,12 +85,13 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         return Connector(**options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request's head, and `request.extensions["body"]` (bytes) where there is one; `["timeout"]` may hold
-        `connect` and `read`, in seconds."""
+        """Sends the request's head, and `request.extensions["body"]` (bytes) where there is one;
+        `["timeout"]` may hold `connect` and `read`, in seconds."""
         return await self._sent(request, self._origin(request.url))
 
     def _origin(self, url: httpx.URL, label: str = "") -> aiohttp.ClientRequest:
-        """Where a request goes, as the connector wants to be told it. `label` (`http://ID`) keeps connections apart."""
+        """Where a request goes, as the connector wants to be told it. `label` (`http://ID`) keeps
+        connections apart."""
         key = url.scheme, url.host, url.port, label
         origin = self._origins.get(key)
         if origin is None:
@@ -91,19 +100,28 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             try:
                 place = yarl.URL(f"{url.scheme}://{url.netloc.decode('ascii')}/", encoded=True)
                 proxy = yarl.URL(label) if label else None
-                origin = aiohttp.ClientRequest("GET", place, proxy=proxy, loop=asyncio.get_running_loop())
+                origin = aiohttp.ClientRequest(
+                    "GET", place, proxy=proxy, loop=asyncio.get_running_loop()
+                )
             except (ValueError, aiohttp.InvalidURL) as error:
                 raise httpx.InvalidURL(str(error)) from error
             self._origins[key] = origin
         return origin
 
     async def _sent(
-        self, request: httpx.Request, origin: aiohttp.ClientRequest, target: bytes = b"", extra: Fields = ()
+        self,
+        request: httpx.Request,
+        origin: aiohttp.ClientRequest,
+        target: bytes = b"",
+        extra: Fields = (),
     ) -> httpx.Response:
-        """`target` in place of the URL's path and query, `extra` header fields beside the request's own."""
+        """`target` in place of the URL's path and query, `extra` header fields beside the request's
+        own."""
         timeout = request.extensions.get("timeout", {})
         fields = [*request.headers.raw, *extra]
-        head = request_head(target or request.url.raw_path, origin.headers["Host"], fields, request.method)
+        head = request_head(
+            target or request.url.raw_path, origin.headers["Host"], fields, request.method
+        )
         head += request.extensions.get("body", b"")
         try:
             connection = await self._connector.connect(origin, [], _timeout(timeout.get("connect")))
@@ -119,7 +137,9 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
         except BaseException:
             _drop(connection)
             raise
-        return httpx.Response(message.code, headers=message.raw_headers, stream=stream, request=request)
+        return httpx.Response(
+            message.code, headers=message.raw_headers, stream=stream, request=request
+        )
 
     async def aclose(self) -> None:
         await self._connector.close()
@@ -129,11 +149,17 @@ Fields = Sequence[tuple[bytes, bytes]]
 
 
 def request_head(target: bytes, host: str, fields: Fields, method: str = "GET") -> bytes:
-    """The request as it is sent. Raises httpx.LocalProtocolError where a field would break out of its line."""
-    return _lines((b"%b %b HTTP/1.1" % (method.encode("ascii"), target),)) + _field_lines(host, tuple(fields)) + b"\r\n"
+    """The request as it is sent. Raises httpx.LocalProtocolError where a field would break out of
+    its line."""
+    return (
+        _lines((b"%b %b HTTP/1.1" % (method.encode("ascii"), target),))
+        + _field_lines(host, tuple(fields))
+        + b"\r\n"
+    )
 
 
-@lru_cache(maxsize=256)  # most pages of a site send the same
+# most pages of a site send the same
+@lru_cache(maxsize=256)
 def _field_lines(host: str, fields: tuple[tuple[bytes, bytes], ...]) -> bytes:
     named = any(name.lower() == b"host" for name, _ in fields)
     ours = () if named else (b"Host: " + host.encode("ascii"),)
@@ -174,19 +200,21 @@ async def _asked(
             raise StaleConnectionError(str(error)) from error
         if isinstance(error, aiohttp.ClientOSError):
             raise httpx.ReadError(str(error)) from error
-        raise httpx.ReadError("it was closed before the answer") from None  # its text may be a whole half-read header
+        # its text may be a whole half-read header
+        raise httpx.ReadError("it was closed before the answer") from None
     except Exception as error:
         raise _as_httpx(error) from error
     return message, payload
 
 
 class StaleConnectionError(httpx.ReadError):
-    """A kept-alive connection was closed by the other side before it answered: the request may be sent again (RFC 9112
-    9.3.1)."""
+    """A kept-alive connection was closed by the other side before it answered: the request may be
+    sent again (RFC 9112 9.3.1)."""
 
 
 class _Stream(httpx.AsyncByteStream):
-    """The raw body, as it arrives. `aclose` keeps the connection if the body was received whole, else drops it."""
+    """The raw body, as it arrives. `aclose` keeps the connection if the body was received whole,
+    else drops it."""
 
     def __init__(self, connection: Connection, payload: StreamReader) -> None:
         self._connection = connection
@@ -206,22 +234,24 @@ class _Stream(httpx.AsyncByteStream):
         return data
 
     async def aclose(self) -> None:
-        _drop(self._connection)  # nothing happens where it was released
+        # nothing happens where it was released
+        _drop(self._connection)
 
 
 def _drop(connection: Connection) -> None:
-    """At once: with TLS a farewell would keep it open for as long as the other side cares to be silent."""
+    """At once: with TLS a farewell would keep it open for as long as the other side cares to be
+    silent."""
     if connection.protocol is not None:
         connection.protocol.abort()
     connection.close()
 
 
 class _Protocol(ResponseHandler):
-    """Knows whether it was asked anything before; keeps one timer for the silences of all its answers; and wakes the reader
-    of a body whose framing turns out broken in a later packet.
+    """Knows whether it was asked anything before; keeps one timer for the silences of all its
+    answers; and wakes the reader of a body whose framing turns out broken in a later packet.
 
-    aiohttp 3.14's C parser forgets the body then, and the reader would wait for the page's deadline; and it makes a timer
-    anew with each packet.
+    aiohttp 3.14's C parser forgets the body then, and the reader would wait for the page's
+    deadline; and it makes a timer anew with each packet.
     """
 
     used = False
@@ -233,7 +263,8 @@ class _Protocol(ResponseHandler):
             return
         self._silent_since = now = self._loop.time()
         handle, due = self._read_timeout_handle, now + self._read_timeout
-        if handle is not None and handle.when() > due:  # of an earlier request, which had more patience
+        # of an earlier request, which had more patience
+        if handle is not None and handle.when() > due:
             handle.cancel()
             handle = None
         if handle is None:
@@ -258,15 +289,21 @@ class _Protocol(ResponseHandler):
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         super().set_exception(exc, *cause)
         body = self._payload
-        if isinstance(exc, HttpProcessingError) and body is not None and not body.is_eof() and body.exception() is None:
+        if (
+            isinstance(exc, HttpProcessingError)
+            and body is not None
+            and not body.is_eof()
+            and body.exception() is None
+        ):
             body.set_exception(aiohttp.ClientPayloadError(exc.message))
 
 
 class Connector(aiohttp.TCPConnector):
     """Gives connections our protocol.
 
-    Hooks of aiohttp that are not public, here and in `_Protocol`. Should they move, an assertion fails, a read timeout comes
-    too early, or a body with broken framing ends at the page's deadline; the tests say so.
+    Hooks of aiohttp that are not public, here and in `_Protocol`. Should they move, an assertion
+    fails, a read timeout comes too early, or a body with broken framing ends at the page's
+    deadline; the tests say so.
     """
 
     def __init__(self, **options: Any) -> None:

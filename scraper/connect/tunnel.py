@@ -1,8 +1,9 @@
-"""Through a proxy to a host: TCP and TLS to the proxy, its login, CONNECT or SOCKS5, and TLS with the host inside.
+"""Through a proxy to a host: TCP and TLS to the proxy, its login, CONNECT or SOCKS5, and TLS with
+the host inside.
 
-Written out here rather than left to aiohttp and a SOCKS library, since what goes wrong at which step decides who is to
-blame, and since theirs keep addresses and passwords in the texts and reprs of connections and errors. A `ProxyHopError`
-names no more than the proxy's id.
+Written out here rather than left to aiohttp and a SOCKS library, since what goes wrong at which
+step decides who is to blame, and since theirs keep addresses and passwords in the texts and reprs
+of connections and errors. A `ProxyHopError` names no more than the proxy's id.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from scraper.domain import ProxySignal
-from scraper.policy.proxies import Proxy
+from scraper.rules.proxies import Proxy
 
 HEAD_MAX_BYTES = 16_384
-FAREWELL_S = 1.0  # for the other side to say that it has heard the end of a connection; Python would wait for 30
-_UNREACHED = frozenset({500, 502, 503, 504, 522, 523, 524})  # on CONNECT: the proxy's word that it got no further
+# for the other side to say that it has heard the end of a connection; Python would wait for 30
+FAREWELL_S = 1.0
+# on CONNECT: the proxy's word that it got no further
+_UNREACHED = frozenset({500, 502, 503, 504, 522, 523, 524})
 _NEEDS_LOGIN = 407
 # RFC 1928 6: the replies of a SOCKS5 server.
 _SOCKS_REPLIES = {
@@ -34,8 +37,8 @@ _SOCKS_REPLIES = {
 
 
 class ProxyHopError(Exception):
-    """A proxy did not do its part. FAILED: by its word the host cannot be reached; DENIED: it will not go there;
-    UNUSABLE: it serves nobody."""
+    """A proxy did not do its part. FAILED: by its word the host cannot be reached; DENIED: it will
+    not go there; UNUSABLE: it serves nobody."""
 
     def __init__(self, signal: ProxySignal, text: str) -> None:
         super().__init__(text)
@@ -44,7 +47,8 @@ class ProxyHopError(Exception):
 
 @dataclass(slots=True)
 class Dial:
-    """One request's way. `address` is what a proxy that shall not look names up is told; `step` where it is by now."""
+    """One request's way. `address` is what a proxy that shall not look names up is told; `step`
+    where it is by now."""
 
     proxy: Proxy
     address: str = ""
@@ -52,7 +56,8 @@ class Dial:
 
 
 class _Talk(asyncio.Protocol):
-    """What is said before the connection is the host's: bytes in, asked for by number or up to a mark."""
+    """What is said before the connection is the host's: bytes in, asked for by number or up to a
+    mark."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -104,10 +109,12 @@ async def connect(
     tls: ssl.SSLContext | None,
     proxy_tls: ssl.SSLContext,
 ) -> asyncio.Protocol:
-    """A connection of `factory`'s protocol to `host` through the proxy, TLS with the host included where `tls` is given.
+    """A connection of `factory`'s protocol to `host` through the proxy, TLS with the host included
+    where `tls` is given.
 
-    Plain http through an http or https proxy has no tunnel: the connection is the proxy's own, and the caller sends
-    absolute URLs. Raises `ProxyHopError`, and `ssl.SSLError` or OSError once the host itself is spoken to.
+    Plain http through an http or https proxy has no tunnel: the connection is the proxy's own, and
+    the caller sends absolute URLs. Raises `ProxyHopError`, and `ssl.SSLError` or OSError once the
+    host itself is spoken to.
     """
     transport = await through(dial, host, port, proxy_tls=proxy_tls, tunnel=tls is not None)
     try:
@@ -129,24 +136,33 @@ async def connect(
 
 
 def _mend(transport: asyncio.Transport) -> None:
-    """Up to Python 3.11.7 and 3.12.1 a handshake that fails within TLS stops at a TypeError, and whoever waits for it hears
-    nothing (CPython's issue 113214)."""
+    """Up to Python 3.11.7 and 3.12.1 a handshake that fails within TLS stops at a TypeError, and
+    whoever waits for it hears nothing (CPython's issue 113214)."""
     if transport.get_extra_info("sslcontext") is not None:
         transport._force_close = lambda _: transport.abort()  # type: ignore[attr-defined] # noqa: SLF001
 
 
-async def through(dial: Dial, host: str, port: int, *, proxy_tls: ssl.SSLContext, tunnel: bool) -> asyncio.Transport:
-    """The connection as far as the proxy brings it: to `host` where it tunnels anyway or `tunnel` is asked for.
+async def through(
+    dial: Dial, host: str, port: int, *, proxy_tls: ssl.SSLContext, tunnel: bool
+) -> asyncio.Transport:
+    """The connection as far as the proxy brings it: to `host` where it tunnels anyway or `tunnel`
+    is asked for.
 
-    The caller gives it a protocol before it awaits anything: what arrives earlier counts as the proxy's. Raises
-    `ProxyHopError`.
+    The caller gives it a protocol before it awaits anything: what arrives earlier counts as the
+    proxy's. Raises `ProxyHopError`.
     """
     proxy = dial.proxy
     transport, talk = await _reach(proxy, proxy_tls)
     try:
         if proxy.tunnels:
             dial.step = "tunnel"
-            await _socks(transport, talk, proxy, host if proxy.scheme == "socks5h" else dial.address or host, port)
+            await _socks(
+                transport,
+                talk,
+                proxy,
+                host if proxy.scheme == "socks5h" else dial.address or host,
+                port,
+            )
         elif tunnel:
             dial.step = "tunnel"
             await _connect(transport, talk, proxy, host, port)
@@ -174,8 +190,14 @@ async def _reach(proxy: Proxy, proxy_tls: ssl.SSLContext) -> tuple[asyncio.Trans
         raise ProxyHopError(ProxySignal.UNUSABLE, "TLS with it failed") from None
     except (OSError, UnicodeError) as error:
         number = getattr(error, "errno", None)
-        reason = "its name has no address" if isinstance(error, UnicodeError) or number is None or number < 0 else ""
-        raise ProxyHopError(ProxySignal.UNUSABLE, reason or f"no connection to it (errno {number})") from None
+        reason = (
+            "its name has no address"
+            if isinstance(error, UnicodeError) or number is None or number < 0
+            else ""
+        )
+        raise ProxyHopError(
+            ProxySignal.UNUSABLE, reason or f"no connection to it (errno {number})"
+        ) from None
 
 
 async def knock(proxy: Proxy, proxy_tls: ssl.SSLContext) -> None:
@@ -191,7 +213,9 @@ def login(proxy: Proxy) -> str | None:
     return "Basic " + base64.b64encode(f"{proxy.user}:{proxy.password or ''}".encode()).decode()
 
 
-async def _connect(transport: asyncio.Transport, talk: _Talk, proxy: Proxy, host: str, port: int) -> None:
+async def _connect(
+    transport: asyncio.Transport, talk: _Talk, proxy: Proxy, host: str, port: int
+) -> None:
     """RFC 9110 9.3.6."""
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
@@ -208,7 +232,12 @@ async def _connect(transport: asyncio.Transport, talk: _Talk, proxy: Proxy, host
 
 def _status(head: bytes) -> int:
     words = head.split(None, 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit() or len(words[1]) != 3:
+    if (
+        len(words) < 2
+        or not words[0].startswith(b"HTTP/1.")
+        or not words[1].isdigit()
+        or len(words[1]) != 3
+    ):
         raise ProxyHopError(ProxySignal.UNUSABLE, "it does not speak HTTP")
     return int(words[1])
 
@@ -219,7 +248,9 @@ def _meaning(status: int) -> ProxySignal:
     return ProxySignal.FAILED if status in _UNREACHED else ProxySignal.DENIED
 
 
-async def _socks(transport: asyncio.Transport, talk: _Talk, proxy: Proxy, host: str, port: int) -> None:
+async def _socks(
+    transport: asyncio.Transport, talk: _Talk, proxy: Proxy, host: str, port: int
+) -> None:
     """RFC 1928, with the login of RFC 1929."""
     transport.write(b"\x05\x01\x02" if proxy.user is not None else b"\x05\x01\x00")
     version, method = await talk.exactly(2)

@@ -1,5 +1,5 @@
-"""The first pages of a crawl: start URLs as listings, sitemaps as sitemaps. Fetches nothing: a worker does that, under
-the same budgets and verdicts as every other page."""
+"""The first pages of a crawl: start URLs as listings, sitemaps as sitemaps. Fetches nothing: a
+worker does that, under the same budgets and verdicts as every other page."""
 
 from __future__ import annotations
 
@@ -8,27 +8,39 @@ import structlog
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus, Message
-from scraper.policy.routing import COORDINATOR
+from scraper.frontier import crawls
+from scraper.frontier import pages as frontier
+from scraper.frontier.crawls import CountsByCrawl
+from scraper.infra.database import retried
+from scraper.rules.routing import COORDINATOR
 from scraper.settings import Settings
-from scraper.stores import crawls, frontier
-from scraper.stores.crawls import CountsByCrawl
-from scraper.stores.database import retried
 
 log = structlog.get_logger()
 
 
 def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Message]:
     """Starts a planned crawl. A second call for the same crawl does nothing."""
-    from scraper.crawl_context import make_context  # all that fetches: too much for a coordinator that starts
-    from scraper.effects import new_pages, start_links
+    # all that fetches: too much for a coordinator that starts
+    from scraper.crawl.context import make_context
+    from scraper.crawl.new_pages import new_pages, start_links
 
     def work() -> bool:
         with engine.begin() as connection:
             try:
                 found = crawls.lock_planned(connection, crawl_id)
-            except ValidationError as error:  # stored by another version: the site's next crawl must not wait for it
-                log.error("stored site definition is not valid any more", crawl=crawl_id, problems=error.error_count())
-                crawls.end(connection, crawl_id, CrawlStatus.FAILED, "its site definition is not valid any more")
+            except ValidationError as error:
+                # stored by another version: the site's next crawl must not wait for it
+                log.error(
+                    "stored site definition is not valid any more",
+                    crawl=crawl_id,
+                    problems=error.error_count(),
+                )
+                crawls.end(
+                    connection,
+                    crawl_id,
+                    CrawlStatus.FAILED,
+                    "its site definition is not valid any more",
+                )
                 return False
             if found is None:
                 return False

@@ -1,9 +1,10 @@
 """Leases due pages and says what to send: enough for every queue for a few seconds, never more.
 
-Each host gets what its budget lets through within a batch's horizon, so that no worker sits on pages it may not fetch
-yet. The most urgent pages come first whatever their host, in batches of their own, and what is less urgent takes no room from
-them. Among hosts with equally urgent pages a batch is shared evenly, so a host with few pages never waits for one with many,
-and many hosts with a few pages each fill one message.
+Each host gets what its budget lets through within a batch's horizon, so that no worker sits on
+pages it may not fetch yet. The most urgent pages come first whatever their host, in batches of
+their own, and what is less urgent takes no room from them. Among hosts with equally urgent pages a
+batch is shared evenly, so a host with few pages never waits for one with many, and many hosts with
+a few pages each fill one message.
 """
 
 from __future__ import annotations
@@ -16,31 +17,52 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Message
-from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of, rooms
-from scraper.settings import Settings
-from scraper.stores import crawls, leases
-from scraper.stores.database import retried
-from scraper.stores.due import DueHost, DuePage, due_hosts, due_pages, suspect_pages, suspects
-from scraper.stores.leases import LeasedBatch
-
-BATCHES_AHEAD = 8  # unclaimed batches a queue may hold of a priority and above, for each worker that is busy with it
-FEEDS_MAX = 4  # and for so many of them at the most: it shall stay shallow
-BROWSER_BATCH_PAGES = (
-    5  # a browser shows a few pages at once, each for a second or more: what is read ahead must be few
+from scraper.frontier import crawls, leases
+from scraper.frontier.due import (
+    DueHost,
+    DuePage,
+    due_hosts,
+    due_pages,
+    suspect_pages,
+    suspects,
 )
-BATCHES_A_LEASE = 2  # one lease makes a batch of listings and one of products at the most
-LEASED_AHEAD = 0.6  # of a horizon: a host's pages by its rate
-ROUNDS = 16  # batches that one unlimited host may have out, for each worker that is busy: 8 claimed, 8 ahead
-TOP_UP = 4  # of these are leased at once, or more: a dispatch costs as much for one
+from scraper.frontier.leases import LeasedBatch
+from scraper.infra.database import retried
+from scraper.rules.routing import (
+    PRIORITY_LEVELS,
+    for_browsers,
+    level_of,
+    rooms,
+)
+from scraper.settings import Settings
+
+# unclaimed batches a queue may hold of a priority and above, for each worker that is busy with it
+BATCHES_AHEAD = 8
+# and for so many of them at the most: it shall stay shallow
+FEEDS_MAX = 4
+BROWSER_BATCH_PAGES = (
+    # a browser shows a few pages at once, each for a second or more: what is read ahead must be few
+    5
+)
+# one lease makes a batch of listings and one of products at the most
+BATCHES_A_LEASE = 2
+# of a horizon: a host's pages by its rate
+LEASED_AHEAD = 0.6
+# batches that one unlimited host may have out, for each worker that is busy: 8 claimed, 8 ahead
+ROUNDS = 16
+# of these are leased at once, or more: a dispatch costs as much for one
+TOP_UP = 4
 
 Depth = Callable[[str], int]
-Pages = dict[int, dict[str, list[DuePage]]]  # priority -> host -> what is due, in the order in which it is to be leased
+# priority -> host -> what is due, in the order in which it is to be leased
+Pages = dict[int, dict[str, list[DuePage]]]
 Due = dict[int, Counter[str]]  # how many that are
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What a queue may still get: unclaimed batches by level, messages whose leases are gone, and how many there may be."""
+    """What a queue may still get: unclaimed batches by level, messages whose leases are gone, and
+    how many there may be."""
 
     waiting: Counter[int]
     stale: int
@@ -48,7 +70,8 @@ class Space:
 
     @classmethod
     def of(cls, waiting: Counter[int], depth: int, workers: int) -> Space:
-        """Of a queue that holds so many unclaimed batches and messages, with which so many workers are busy."""
+        """Of a queue that holds so many unclaimed batches and messages, with which so many workers
+        are busy."""
         most = BATCHES_AHEAD * min(max(workers, 1), FEEDS_MAX)
         return cls(waiting, max(0, depth - waiting.total()), most)
 
@@ -65,8 +88,9 @@ class Space:
 
 
 def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Message]:
-    """Leases and commits; the messages are to be sent after that. `depth(queue)` is the broker's own count, which also
-    knows the messages whose leases have run out unread. Does nothing while another coordinator is at it."""
+    """Leases and commits; the messages are to be sent after that. `depth(queue)` is the broker's
+    own count, which also knows the messages whose leases have run out unread. Does nothing while
+    another coordinator is at it."""
 
     hosts: dict[str, list[DueHost]] = defaultdict(list)
     with engine.connect() as connection:
@@ -78,7 +102,8 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
         waiting = leases.waiting_levels(connection)
         busy = leases.busy_workers(connection, settings.lease_s)
     workers = {queue: busy.get(queue, 1) for queue in hosts}
-    # Before the transaction: the broker may take its time. It is not asked about a queue that is full by our own account.
+    # Before the transaction: the broker may take its time. It is not asked about a queue that is
+    # full by our own account.
     depths = {
         queue: depth(queue)
         for queue, due in hosts.items()
@@ -90,9 +115,12 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
     def work() -> list[LeasedBatch]:
         with engine.begin() as connection:
             if not leases.alone(connection):
-                return []  # another coordinator is at it
+                # another coordinator is at it
+                return []
             waiting = leases.waiting_levels(connection)
-            spaces = {queue: Space.of(waiting[queue], depths[queue], workers[queue]) for queue in depths}
+            spaces = {
+                queue: Space.of(waiting[queue], depths[queue], workers[queue]) for queue in depths
+            }
             running = crawls.hold_running(connection)
             batches = _suspects(connection, spaces, running, settings)
             held = leases.held(connection, settings.lease_s)
@@ -100,10 +128,21 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
                 due, room = hosts[queue], space.room(hosts[queue])
                 if room >= BATCHES_A_LEASE:
                     many = workers[queue]
-                    may = {host.host: allowances(host.rate_per_s, held[host.host], settings, many) for host in due}
+                    may = {
+                        host.host: allowances(host.rate_per_s, held[host.host], settings, many)
+                        for host in due
+                    }
                     most = {host.host: may[host.host][level_of(host.priority)] for host in due}
-                    pages = _due(connection, due, most, may, room * batch_pages_of(queue, settings), running)
-                    groups = grouped(pages, within(counted(pages), may), space, held, batch_pages_of(queue, settings))
+                    pages = _due(
+                        connection, due, most, may, room * batch_pages_of(queue, settings), running
+                    )
+                    groups = grouped(
+                        pages,
+                        within(counted(pages), may),
+                        space,
+                        held,
+                        batch_pages_of(queue, settings),
+                    )
                     batches += leases.lease(connection, queue, groups, settings.lease_s)
             return batches
 
@@ -112,14 +151,21 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
 
 def batch_pages_of(queue: str, settings: Settings) -> int:
     """How many pages one message of a queue has at the most."""
-    return min(settings.batch_pages, BROWSER_BATCH_PAGES) if for_browsers(queue) else settings.batch_pages
+    return (
+        min(settings.batch_pages, BROWSER_BATCH_PAGES)
+        if for_browsers(queue)
+        else settings.batch_pages
+    )
 
 
 def _suspects(
-    connection: sa.Connection, spaces: Mapping[str, Space], crawl_ids: Sequence[int], settings: Settings
+    connection: sa.Connection,
+    spaces: Mapping[str, Space],
+    crawl_ids: Sequence[int],
+    settings: Settings,
 ) -> list[LeasedBatch]:
-    """Leases of pages that several workers died with, a few at a time: so that one which does it again is found out, and
-    the others are not taken for it. What it makes takes space."""
+    """Leases of pages that several workers died with, a few at a time: so that one which does it
+    again is found out, and the others are not taken for it. What it makes takes space."""
     batches: list[LeasedBatch] = []
     for some in suspects(connection, crawl_ids):
         space = spaces.get(some.queue)
@@ -142,9 +188,9 @@ def _due(
     wanted: int,
     crawl_ids: Sequence[int],
 ) -> Pages:
-    """What is due of one queue's hosts, as far as the most urgent `wanted` pages that may be leased need it. A little of each
-    host is read first, and only where that does not do more of those that have more: it costs as much as is leased, not
-    as much as is due."""
+    """What is due of one queue's hosts, as far as the most urgent `wanted` pages that may be leased
+    need it. A little of each host is read first, and only where that does not do more of those that
+    have more: it costs as much as is leased, not as much as is due."""
     queue = hosts[0].queue
     most = {host: min(pages, wanted) for host, pages in most.items()}
     little = {host: min(pages, max(2, 2 * wanted // len(most))) for host, pages in most.items()}
@@ -160,7 +206,10 @@ def _due(
 
 def counted(pages: Pages) -> Due:
     """How many there are."""
-    return {priority: Counter({host: len(some) for host, some in hosts.items()}) for priority, hosts in pages.items()}
+    return {
+        priority: Counter({host: len(some) for host, some in hosts.items()})
+        for priority, hosts in pages.items()
+    }
 
 
 def unread(found: Due, read: Mapping[str, int], most: Mapping[str, int]) -> set[str]:
@@ -176,10 +225,10 @@ def unread(found: Due, read: Mapping[str, int], most: Mapping[str, int]) -> set[
 
 
 def boundary(found: Due, hosts: Collection[str]) -> int:
-    """What is not read of these hosts is no more urgent than that: the highest of their lowest priorities.
+    """What is not read of these hosts is no more urgent than that: the highest of their lowest
+    priorities.
 
-    >>> boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"])
-    11
+    >>> boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"]) 11
     """
     return max(min(priority for priority, pages in found.items() if pages[host]) for host in hosts)
 
@@ -189,9 +238,12 @@ def enough(due: Due, priority: int, wanted: int) -> bool:
     return sum(hosts.total() for each, hosts in due.items() if each >= priority) >= wanted
 
 
-def grouped(pages: Pages, due: Due, space: Space, held: dict[str, Counter[int]], size: int) -> list[list[DuePage]]:
-    """What is `due`, in groups of `size` pages of one level each, the most urgent first: of each comes a batch of listings,
-    one of products, or both. They take `space`, and what they take of each host is added to `held`."""
+def grouped(
+    pages: Pages, due: Due, space: Space, held: dict[str, Counter[int]], size: int
+) -> list[list[DuePage]]:
+    """What is `due`, in groups of `size` pages of one level each, the most urgent first: of each
+    comes a batch of listings, one of products, or both. They take `space`, and what they take of
+    each host is added to `held`."""
     groups: list[list[DuePage]] = []
     out = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
     levels: dict[int, Due] = defaultdict(dict)
@@ -214,7 +266,9 @@ def grouped(pages: Pages, due: Due, space: Space, held: dict[str, Counter[int]],
 def take(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DuePage]:
     """Takes so many pages of each host out of `pages`, the most urgent of the level first."""
     taken: list[DuePage] = []
-    of_level = [pages[priority] for priority in sorted(pages, reverse=True) if level_of(priority) == level]
+    of_level = [
+        pages[priority] for priority in sorted(pages, reverse=True) if level_of(priority) == level
+    ]
     for host, many in wanted.items():
         for hosts in of_level:
             some = hosts.get(host, [])[:many]
@@ -226,8 +280,8 @@ def take(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DuePage]:
 
 
 def next_batch(due: Due, size: int, out: Mapping[str, int]) -> Counter[str]:
-    """Takes up to `size` pages out of `due`: how many of each host. Where there are more hosts than pages, those with the
-    fewest pages `out` come first.
+    """Takes up to `size` pages out of `due`: how many of each host. Where there are more hosts than
+    pages, those with the fewest pages `out` come first.
 
     >>> next_batch({10: Counter(big=5000, small=3), 18: Counter(urgent=1)}, 100, Counter())
     Counter({'big': 96, 'small': 3, 'urgent': 1})
@@ -239,7 +293,8 @@ def next_batch(due: Due, size: int, out: Mapping[str, int]) -> Counter[str]:
         served = sorted(hosts, key=lambda host: (out.get(host, 0), random.random()))[:room]
         served.sort(key=lambda host: hosts[host])
         for left, host in zip(range(len(served), 0, -1), served, strict=True):
-            take = min(hosts[host], -(-room // left))  # what a small host leaves, the larger ones share
+            # what a small host leaves, the larger ones share
+            take = min(hosts[host], -(-room // left))
             batch[host] += take
             hosts[host] -= take
             room -= take
@@ -248,10 +303,11 @@ def next_batch(due: Due, size: int, out: Mapping[str, int]) -> Counter[str]:
 
 
 def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
-    """As much of `due` as each host may have leased, by level: the most urgent pages, and of lesser ones what is left.
+    """As much of `due` as each host may have leased, by level: the most urgent pages, and of lesser
+    ones what is left.
 
-    >>> within({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2})
-    {16: Counter({'shop': 1}), 4: Counter()}
+    >>> within({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2}) {16:
+    Counter({'shop': 1}), 4: Counter()}
     """
     found: Due = {}
     taken: Counter[str] = Counter()
@@ -264,9 +320,12 @@ def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
     return found
 
 
-def allowances(rate_per_s: float | None, held: Mapping[int, int], settings: Settings, workers: int = 1) -> list[int]:
-    """The `allowance` of each level: what is less urgent than that is not counted as out, so that a page of high priority
-    does not wait for a host's many pages of low priority to end. The host's gate has it overtake them there."""
+def allowances(
+    rate_per_s: float | None, held: Mapping[int, int], settings: Settings, workers: int = 1
+) -> list[int]:
+    """The `allowance` of each level: what is less urgent than that is not counted as out, so that a
+    page of high priority does not wait for a host's many pages of low priority to end. The host's
+    gate has it overtake them there."""
     out, found = 0, [0] * PRIORITY_LEVELS
     for level in reversed(range(PRIORITY_LEVELS)):
         out += held.get(level, 0)
@@ -275,12 +334,13 @@ def allowances(rate_per_s: float | None, held: Mapping[int, int], settings: Sett
 
 
 def allowance(rate_per_s: float | None, out: int, settings: Settings, workers: int = 1) -> int:
-    """Pages a host may have leased now: what its rate lets through within the better part of a horizon, less what is
-    `out`. With a whole one the last of them would not get their turn in time, and go back.
+    """Pages a host may have leased now: what its rate lets through within the better part of a
+    horizon, less what is `out`. With a whole one the last of them would not get their turn in time,
+    and go back.
 
-    Topped up when half of it is gone, so that a slow host gets batches, not single pages. A host without a rate may
-    have `ROUNDS` full batches for each of the workers, topped up by `TOP_UP` and more: what one of them holds keeps none of
-    the others waiting.
+    Topped up when half of it is gone, so that a slow host gets batches, not single pages. A host
+    without a rate may have `ROUNDS` full batches for each of the workers, topped up by `TOP_UP` and
+    more: what one of them holds keeps none of the others waiting.
     """
     if rate_per_s is None:
         left = ROUNDS * workers * settings.batch_pages - out
@@ -290,8 +350,11 @@ def allowance(rate_per_s: float | None, out: int, settings: Settings, workers: i
 
 
 def message_of(batch: LeasedBatch, settings: Settings) -> Message:
-    """The batch's message: the lease's id says it all, and expires when the lease does unless a worker claims it."""
+    """The batch's message: the lease's id says it all, and expires when the lease does unless a
+    worker claims it."""
     task = "fetch_products" if batch.kind is Kind.PRODUCT else "fetch_listings"
-    kwargs: dict[str, object] = {"lease_id": str(batch.id)} | ({"alone": True} if batch.alone else {})
+    kwargs: dict[str, object] = {"lease_id": str(batch.id)} | (
+        {"alone": True} if batch.alone else {}
+    )
     expires_s = leases.unclaimed_s(settings.lease_s)
     return Message(task, batch.queue, kwargs, priority=batch.priority, expires_s=expires_s)

@@ -1,7 +1,8 @@
-"""Ends a crawl, exactly once, when none of its pages is open: its status, its note, and what the shop no longer lists.
+"""Ends a crawl, exactly once, when none of its pages is open: its status, its note, and what the
+shop no longer lists.
 
-A crawl that could not read every listing has not seen the whole catalogue, and one whose data is suspect may not have: their
-misses delist nothing.
+A crawl that could not read every listing has not seen the whole catalogue, and one whose data is
+suspect may not have: their misses delist nothing.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import sqlalchemy as sa
 import structlog
 
 from scraper.domain import CrawlStatus, Message
-from scraper.policy.routing import COORDINATOR
-from scraper.stores import crawls, judgement
-from scraper.stores.crawls import REPLAY
-from scraper.stores.database import retried
+from scraper.frontier import crawls
+from scraper.frontier.crawls import REPLAY
+from scraper.infra.database import retried
+from scraper.rules.routing import COORDINATOR
+from scraper.settle import crawl_quality
 
 log = structlog.get_logger()
 
-# Of the site alone, which has an index: no more is read than the site has pages. Product pages may have left already, so the
-# good ones are what the crawl has counted beside its good listings, which stay until it has ended; or what its listings named
-# and is remembered (counted within a few percent), for that was good.
+# Of the site alone, which has an index: no more is read than the site has pages. Product pages may
+# have left already, so the good ones are what the crawl has counted beside its good listings, which
+# stay until it has ended; or what its listings named and is remembered (counted within a few
+# percent), for that was good.
 READ = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
@@ -44,26 +47,43 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
                 return
             read = connection.execute(READ, {"id": crawl_id, "site_id": crawl.site_id}).one()
             status, note = judge_crawl(crawl, read)
-            suspect = judgement.judge(connection, crawl, status)
-            whole = status is CrawlStatus.COMPLETED and read.unread == 0 and crawl.links_cut == 0 and not suspect
-            whole = whole and crawl.trigger != REPLAY  # which has asked for a few pages only
+            suspect = crawl_quality.judge(connection, crawl, status)
+            whole = (
+                status is CrawlStatus.COMPLETED
+                and read.unread == 0
+                and crawl.links_cut == 0
+                and not suspect
+            )
+            # which has asked for a few pages only
+            whole = whole and crawl.trigger != REPLAY
             delisted = crawls.delist(connection, crawl_id, crawl.site_id) if whole else 0
             crawls.end(connection, crawl_id, status, note, delisted)
-            log.info("crawl ended", crawl=crawl_id, status=status, suspect=suspect, note=note, delisted=delisted)
+            log.info(
+                "crawl ended",
+                crawl=crawl_id,
+                status=status,
+                suspect=suspect,
+                note=note,
+                delisted=delisted,
+            )
 
     retried(work)
     return []
 
 
 def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
-    """Failed where nothing could be read, or not one product page was good; else completed. The note says what is
-    missing."""
+    """Failed where nothing could be read, or not one product page was good; else completed. The
+    note says what is missing."""
     notes = []
     if read.unread:
         reason = f" ({read.error})" if read.error else ""
-        notes.append(f"{read.unread} listing pages could not be read, such as {read.example}{reason}")
+        notes.append(
+            f"{read.unread} listing pages could not be read, such as {read.example}{reason}"
+        )
     if crawl.links_cut:
-        notes.append(f"{crawl.links_cut} links were left out: the definition's limits, or a page that breaks off")
+        notes.append(
+            f"{crawl.links_cut} links were left out: the definition's limits, or a page that breaks off"
+        )
     if crawl.dead + crawl.invalid:
         notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid")
     nothing = crawl.ok + crawl.unchanged == 0
@@ -72,7 +92,9 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
         notes.append(f"not one of {crawl.product_total} product pages was good")
     elif nothing and not notes:
         notes.append("no page could be read")
-    return (CrawlStatus.FAILED if nothing or no_product else CrawlStatus.COMPLETED), "; ".join(notes) or None
+    return (CrawlStatus.FAILED if nothing or no_product else CrawlStatus.COMPLETED), "; ".join(
+        notes
+    ) or None
 
 
 def finish_message(crawl_id: int) -> Message:

@@ -1,9 +1,10 @@
-"""Which crawls are due: opens one for each cron slot, and one when a person asks. Any number of coordinators may plan at
-once, since a slot has one row.
+"""Which crawls are due: opens one for each cron slot, and one when a person asks. Any number of
+coordinators may plan at once, since a slot has one row.
 
-A slot that was missed while every coordinator was down is made up once: only the latest due slot counts. A slot that
-comes due while the site's last crawl still runs is recorded as skipped: crawls of a site never overlap. (One that comes
-due while dead pages are replayed waits for that.) A paused site has no slots, and none are made up afterwards.
+A slot that was missed while every coordinator was down is made up once: only the latest due slot
+counts. A slot that comes due while the site's last crawl still runs is recorded as skipped: crawls
+of a site never overlap. (One that comes due while dead pages are replayed waits for that.) A paused
+site has no slots, and none are made up afterwards.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from pydantic import ValidationError
 
 from scraper.domain import Message
 from scraper.errors import BusyError, NotFoundError, PausedError
-from scraper.policy.routing import COORDINATOR
-from scraper.policy.schedule import latest_slot
+from scraper.frontier import crawls, sites
+from scraper.infra.database import retried
+from scraper.rules.routing import COORDINATOR
+from scraper.rules.schedule import latest_slot
 from scraper.sites.definition import Site
-from scraper.stores import crawls, sites
-from scraper.stores.database import retried
 
 log = structlog.get_logger()
 
@@ -36,8 +37,8 @@ class Opened:
 
 
 def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
-    """Opens the crawls that are due (none without `schedules`). Returns the discovery of every crawl that has not begun,
-    new or forgotten."""
+    """Opens the crawls that are due (none without `schedules`). Returns the discovery of every
+    crawl that has not begun, new or forgotten."""
 
     def work() -> list[int]:
         with engine.begin() as connection:
@@ -49,16 +50,23 @@ def plan(engine: sa.Engine, *, schedules: bool = True) -> list[Message]:
 
 
 def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
-    """Opens a crawl of a site now, or finds the one that is running. Raises `NotFoundError` for an unknown site,
-    `PausedError` for a paused one, `BusyError` while dead pages of it are replayed."""
+    """Opens a crawl of a site now, or finds the one that is running. Raises `NotFoundError` for an
+    unknown site, `PausedError` for a paused one, `BusyError` while dead pages of it are replayed.
+    """
     with engine.begin() as connection:
         found = sites.find(connection, name)
         if found is None:
-            raise NotFoundError(f"there is no site named {name!r}; `scraper sites list` shows those there are")
+            raise NotFoundError(
+                f"there is no site named {name!r}; `scraper sites list` shows those there are"
+            )
         site_id, site = found
         if sites.is_paused(connection, site_id):
-            raise PausedError(f"{name} is paused: nothing of it is fetched; `scraper sites resume {name}` ends that")
-        crawl_id = crawls.open_crawl(connection, site_id, site, slot=None, trigger="manual", refetch=refetch)
+            raise PausedError(
+                f"{name} is paused: nothing of it is fetched; `scraper sites resume {name}` ends that"
+            )
+        crawl_id = crawls.open_crawl(
+            connection, site_id, site, slot=None, trigger="manual", refetch=refetch
+        )
         if crawl_id is None:
             running = crawls.active_crawl(connection, site_id)
             if running is None:
@@ -79,8 +87,13 @@ def discover_message(crawl_id: int) -> Message:
 def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
     try:
         site = Site.model_validate(row.definition)
-    except ValidationError as error:  # stored by another version: no reason to plan nothing else
-        log.error("stored site definition is not valid any more", site=row.name, problems=error.error_count())
+    except ValidationError as error:
+        # stored by another version: no reason to plan nothing else
+        log.error(
+            "stored site definition is not valid any more",
+            site=row.name,
+            problems=error.error_count(),
+        )
         return
     if site.schedule is None:
         return
@@ -89,11 +102,16 @@ def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
         return
     running = crawls.active_crawl(connection, row.id)
     if running and crawls.is_replay(connection, running):
-        return  # over soon: the slot waits for it
+        # over soon: the slot waits for it
+        return
     reason = f"crawl {running} was still running" if running else None
-    crawl_id = crawls.open_crawl(connection, row.id, site, slot=slot, trigger="schedule", skipped=reason)
+    crawl_id = crawls.open_crawl(
+        connection, row.id, site, slot=slot, trigger="schedule", skipped=reason
+    )
     if crawl_id is not None:
-        log.info("crawl planned", site=row.name, crawl=crawl_id, slot=slot.isoformat(), skipped=reason)
+        log.info(
+            "crawl planned", site=row.name, crawl=crawl_id, slot=slot.isoformat(), skipped=reason
+        )
 
 
 def _since(row: sites.ScheduledSite) -> datetime:

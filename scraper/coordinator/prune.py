@@ -1,7 +1,9 @@
-"""Forgets archived pages that are older than their sites' `keep`, and deletes the files of which no page is left.
+"""Forgets archived pages that are older than their sites' `keep`, and deletes the files of which no
+page is left.
 
-Rows go first, files after their commit, and then the files' own rows: whoever dies in between leaves something that the next
-call finds. A bounded piece at a time; any number of coordinators may prune at once.
+Rows go first, files after their commit, and then the files' own rows: whoever dies in between
+leaves something that the next call finds. A bounded piece at a time; any number of coordinators may
+prune at once.
 """
 
 from __future__ import annotations
@@ -12,20 +14,21 @@ from functools import partial
 import sqlalchemy as sa
 import structlog
 
+from scraper.archive import objects
+from scraper.archive import rows as store
+from scraper.archive.rows import Doomed
 from scraper.errors import ScraperError
+from scraper.infra.database import retried
 from scraper.sites.archive import ArchiveUse
-from scraper.sites.scalars import seconds
-from scraper.stores import archive as store
-from scraper.stores import objects
-from scraper.stores.archive import Doomed
-from scraper.stores.database import retried
+from scraper.sites.grammar.scalars import seconds
 
 log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class Pruned:
-    """What one call came to. `more`: there may be more of it. `problems` say which files could not be deleted, and why."""
+    """What one call came to. `more`: there may be more of it. `problems` say which files could not
+    be deleted, and why."""
 
     pages: int = 0
     segments: int = 0

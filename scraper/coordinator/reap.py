@@ -1,27 +1,29 @@
-"""Takes back what was lost: expired leases become due pages again, crawls whose last message was lost end, and so do
-crawls in which nothing has happened for hours. What is known of crawls' course is made coarser with time, and forgotten;
-changes are forgotten too, and finished pages leave the frontier where a filter remembers them."""
+"""Takes back what was lost: expired leases become due pages again, crawls whose last message was
+lost end, and so do crawls in which nothing has happened for hours. What is known of crawls' course
+is made coarser with time, and forgotten; changes are forgotten too, and finished pages leave the
+frontier where a filter remembers them."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 import structlog
 
-from scraper.dedup import clear
-from scraper.discover import dispatch_message
+from scraper.coordinator.discover import dispatch_message
+from scraper.coordinator.finish import finish_message
 from scraper.domain import CrawlStatus, Message
-from scraper.finish import finish_message
+from scraper.feed import store as changes
+from scraper.frontier import crawls, leases, throughput
+from scraper.frontier.crawls import CountsByCrawl
+from scraper.infra.database import retried
 from scraper.settings import Settings
-from scraper.stores import changes, crawls, leases, throughput
-from scraper.stores.crawls import CountsByCrawl
-from scraper.stores.database import retried
+from scraper.settle.remembered_links import clear
 
 log = structlog.get_logger()
 
 
 def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
-    """Ends expired leases, and crawls that stand still. Returns a dispatch where pages came back, and a finish for each
-    crawl with nothing open."""
+    """Ends expired leases, and crawls that stand still. Returns a dispatch where pages came back,
+    and a finish for each crawl with nothing open."""
 
     def work() -> tuple[int, list[int]]:
         with engine.begin() as connection:
@@ -50,7 +52,8 @@ def _tidy(engine: sa.Engine, settings: Settings) -> None:
 
 
 def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
-    """A crawl that nobody works on (no worker serves its queue, say) ends too, and says what it waited for."""
+    """A crawl that nobody works on (no worker serves its queue, say) ends too, and says what it
+    waited for."""
     minutes = settings.stalled_s / 60
     with engine.begin() as connection:
         for crawl_id in crawls.standing_still(connection, minutes):

@@ -1,6 +1,8 @@
-"""What a coordinator process shares between its ticks: an engine, and the site definitions on disk as last read.
+"""What a coordinator process shares between its ticks: an engine, and the site definitions on disk
+as last read.
 
-A definition that is broken keeps its last valid version in PostgreSQL; one whose file is gone is no longer scheduled.
+A definition that is broken keeps its last valid version in PostgreSQL; one whose file is gone is no
+longer scheduled.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ import structlog
 
 from scraper import settings as settings_module
 from scraper.errors import DefinitionError
+from scraper.frontier import sites
+from scraper.infra.database import make_engine, retried
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
-from scraper.stores import sites
-from scraper.stores.database import make_engine, retried
 
 log = structlog.get_logger()
 
@@ -37,7 +39,8 @@ def engine() -> sa.Engine:
 
 
 def sync_sites(database: sa.Engine, settings: Settings) -> None:
-    """Takes over the definitions under the sites folder when a file has changed since the last call."""
+    """Takes over the definitions under the sites folder when a file has changed since the last
+    call."""
     folder = settings.sites_dir
     files = loader.definition_files(folder)
     state = tuple(_state(file) for file in files)
@@ -50,10 +53,17 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
             site = loader.load_file(file)
         except DefinitionError as error:
             broken += _names(file)
-            log.error("site definition is wrong; its last valid version stays", file=str(file), problems=error.problems)
+            log.error(
+                "site definition is wrong; its last valid version stays",
+                file=str(file),
+                problems=error.problems,
+            )
             continue
         if good.setdefault(site.name, site) is not site:
-            log.error("a site of this name is defined in another file; this one is not used", file=str(file))
+            log.error(
+                "a site of this name is defined in another file; this one is not used",
+                file=str(file),
+            )
 
     def work() -> list[str]:
         with database.begin() as connection:
@@ -69,16 +79,19 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
 def _state(file: Path) -> tuple[str, int, int]:
     try:
         found = file.stat()
-    except OSError:  # a dangling link, or gone since it was listed
+    except OSError:
+        # a dangling link, or gone since it was listed
         return str(file), 0, 0
     return str(file), found.st_mtime_ns, found.st_size
 
 
 def _names(file: Path) -> list[str]:
-    """The sites that a file which cannot be read as a definition may mean: after its own name, and by a `name:` line."""
+    """The sites that a file which cannot be read as a definition may mean: after its own name, and
+    by a `name:` line."""
     try:
         text = file.read_text("utf-8-sig", errors="replace")
     except OSError:
         text = ""
-    stem = file.stem.lower().replace(" ", "-").replace(".", "-")  # as the loader names a site without a name
+    # as the loader names a site without a name
+    stem = file.stem.lower().replace(" ", "-").replace(".", "-")
     return [stem, *re.findall(r"""^name\s*:\s*["']?([a-z0-9][a-z0-9_-]*)""", text, re.MULTILINE)]

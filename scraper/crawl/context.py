@@ -1,4 +1,5 @@
-"""What a worker needs to know of a crawl, compiled once: its definition, extractor, and the policies made from it."""
+"""What a worker needs to know of a crawl, compiled once: its definition, extractor, and the
+policies made from it."""
 
 from __future__ import annotations
 
@@ -13,25 +14,31 @@ from importlib.metadata import version
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from scraper.dedup import filters
+from scraper.dedup.bloom import Filter
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
-from scraper.fetch.http import FetchPolicy
-from scraper.policy.blocks import Block, Marker, detect, detect_redirect
-from scraper.policy.browsers import BROWSER
-from scraper.policy.budget import Budget
-from scraper.policy.proxies import Need
-from scraper.policy.routing import ANY_REGION, Route, route
-from scraper.policy.urls import belongs
-from scraper.policy.validators import validators_to_send
-from scraper.policy.verdict import RetryPolicy
+from scraper.frontier import crawls
+from scraper.http.fetcher import FetchPolicy
+from scraper.rules.blocks import (
+    Block,
+    Marker,
+    detect,
+    detect_redirect,
+)
+from scraper.rules.browsers import BROWSER
+from scraper.rules.budget import Budget
+from scraper.rules.proxies import Need
+from scraper.rules.routing import ANY_REGION, Route, route
+from scraper.rules.urls import belongs
+from scraper.rules.validators import validators_to_send
+from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
+from scraper.settle.transaction import CrawlLimits
 from scraper.sites.blocked import markers_of
 from scraper.sites.definition import NO_PROXY, STICKY_REQUESTS, ProxyUse, Site
 from scraper.sites.functions import source_of
 from scraper.sites.login import Signs, signs_of
-from scraper.stores import crawls, dedup
-from scraper.stores.bloom import Filter
-from scraper.stores.settle import CrawlLimits
 
 OUR_VERSION = version("scraper")
 CONTEXTS_MAX = 2000
@@ -56,7 +63,8 @@ class CrawlContext:
     limits: CrawlLimits
     budget: Budget
     reader: Reader
-    ways: dict[Kind, Route]  # of a site without rules of its own, whose pages of a kind all go one way; else empty
+    # of a site without rules of its own, whose pages of a kind all go one way; else empty
+    ways: dict[Kind, Route]
     filter: Filter | None = None
 
     def route(self, kind: Kind, url: str) -> Route:
@@ -67,19 +75,27 @@ class CrawlContext:
         need = self.needs[page.kind]
         if need is None:
             return None
-        if level in self.dearer:  # where a page goes that is blocked with the proxies of its start
+        # where a page goes that is blocked with the proxies of its start
+        if level in self.dearer:
             need = self.dearer[level]
         return replace(need, region=self._region(page)) if self.site.routes else need
 
     def block_of(self, fetched: Fetched) -> Block | None:
         """What keeps us out, if anything does, by the answer itself."""
         block = detect(fetched.status, fetched.headers, fetched.body, self.markers, url=fetched.url)
-        if self.login is not None and block is not None and block.by == "status" and self._out(fetched) is not None:
-            return None  # a 403 by which a site sends one to log in
+        if (
+            self.login is not None
+            and block is not None
+            and block.by == "status"
+            and self._out(fetched) is not None
+        ):
+            # a 403 by which a site sends one to log in
+            return None
         return detect_redirect(fetched.url) if block is None and fetched.redirects else block
 
     def logged_out(self, fetched: Fetched) -> str | None:
-        """What shows that the answer is a logged-out visitor's; None where nothing does, or it is a block."""
+        """What shows that the answer is a logged-out visitor's; None where nothing does, or it is a
+        block."""
         sign = self._out(fetched)
         return sign if sign is not None and self.block_of(fetched) is None else None
 
@@ -97,8 +113,8 @@ class CrawlContext:
         return None if region == ANY_REGION else region
 
     def validators_of(self, page: LeasedPage) -> Validators:
-        """Those that a page is asked with. Listings and sitemaps are asked for whole: the links on them are stored nowhere,
-        and are to be followed in each crawl."""
+        """Those that a page is asked with. Listings and sitemaps are asked for whole: the links on
+        them are stored nowhere, and are to be followed in each crawl."""
         if page.known is None or page.kind is not Kind.PRODUCT:
             return NO_VALIDATORS
         return validators_to_send(page, self.reader.number, self.site.conditional_s)
@@ -133,13 +149,14 @@ class CrawlContexts:
         except SQLAlchemyError:
             raise
         except Exception:  # noqa: BLE001 - whatever keeps it from having a context
-            return CrawlLimits(0, 0)  # its pages crash, and add nothing
+            # its pages crash, and add nothing
+            return CrawlLimits(0, 0)
         return context.limits
 
     def _make(self, crawl_id: int) -> CrawlContext:
         with self._engine.begin() as connection:
             site_id, site = crawls.definition(connection, crawl_id)
-            one = dedup.filter_of(connection, crawl_id, site_id, site)
+            one = filters.filter_of(connection, crawl_id, site_id, site)
         return replace(make_context(crawl_id, site_id, site, self._settings), filter=one)
 
 
@@ -149,15 +166,17 @@ def budget_of(site: Site) -> Budget:
 
 
 class Reader:
-    """What reads a site's product pages: its definition, as far as it decides that, its function's file, and this version of
-    ours. Another one may find another product on a page that has not changed."""
+    """What reads a site's product pages: its definition, as far as it decides that, its function's
+    file, and this version of ours. Another one may find another product on a page that has not
+    changed."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
 
     @cached_property
     def number(self) -> int | None:
-        """The same for the same reader, in any process; a bigint. None: nobody can say. Imports the function's module."""
+        """The same for the same reader, in any process; a bigint. None: nobody can say. Imports the
+        function's module."""
         parts = [OUR_VERSION, self._site.reading]
         if self._site.product.function is not None:
             source = source_of(self._site.product.function)
@@ -169,8 +188,8 @@ class Reader:
 
 
 def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) -> CrawlContext:
-    """Compiles a crawl's context. Costs some milliseconds; keep it. Crawls by the same definition share one `Site`, which is
-    most of a context: 5 KB in place of 16."""
+    """Compiles a crawl's context. Costs some milliseconds; keep it. Crawls by the same definition
+    share one `Site`, which is most of a context: 5 KB in place of 16."""
     extractor = compile_site(site)
     site = extractor.site
     hosts = site.allowed_hosts
@@ -197,13 +216,17 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         site=site,
         extractor=extractor,
         policy=policy,
-        policies={kind: _policy(policy, kind, settings, proxied=needs[kind] is not None) for kind in Kind},
+        policies={
+            kind: _policy(policy, kind, settings, proxied=needs[kind] is not None) for kind in Kind
+        },
         needs=needs,
         dearer={level: _dearer(site_id, site) for level in site.escalate},
         markers=markers_of(site.blocked),
         login=None if site.login is None else signs_of(site.login),
         # However a site wants us to look, its rules for us are those for the name that we go by.
-        robots_agent=settings.user_agent if site.user_agent in (None, BROWSER) else policy.user_agent,
+        robots_agent=settings.user_agent
+        if site.user_agent in (None, BROWSER)
+        else policy.user_agent,
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
         limits=CrawlLimits(site.limits.listings, site.limits.products),
         budget=budget_of(site),

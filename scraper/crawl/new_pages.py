@@ -1,4 +1,5 @@
-"""From what a page gave to the rows it means: frontier pages for its links, product rows for its products."""
+"""From what a page gave to the rows it means: frontier pages for its links, product rows for its
+products."""
 
 from __future__ import annotations
 
@@ -6,18 +7,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from scraper.crawl_context import CrawlContext
+from scraper.crawl.context import CrawlContext
 from scraper.domain import Extracted, Kind, LeasedPage, Link, NextVisit, Reading, Settled
-from scraper.policy.urls import fingerprint, host_of
-from scraper.stores.frontier import NewPage
-from scraper.stores.host_routes import RouteNews
-from scraper.stores.products import NewProduct, content_hash
-from scraper.stores.settle import SettledPage
-from scraper.stores.throughput import Effort
+from scraper.frontier.host_tiers import RouteNews
+from scraper.frontier.pages import NewPage
+from scraper.frontier.throughput import Effort
+from scraper.rules.urls import fingerprint, host_of
+from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.transaction import SettledPage
 
 DEPTH_MAX = 30_000  # a smallint column
 
-Levels = Callable[[CrawlContext, str, str], str]  # of a host, where pages start at a level: the level they need
+# of a host, where pages start at a level: the level they need
+Levels = Callable[[CrawlContext, str, str], str]
 
 
 def effects_of(
@@ -32,7 +34,8 @@ def effects_of(
     effort: Effort | None = None,
     next_visit: NextVisit | None = None,
 ) -> SettledPage:
-    """The settled page with everything it adds. Its content hash covers its products, so listings have none."""
+    """The settled page with everything it adds. Its content hash covers its products, so listings
+    have none."""
     products = [
         NewProduct(
             site_id=context.site_id,
@@ -60,12 +63,17 @@ def effects_of(
         effort=effort,
         next_visit=next_visit,
         filter=context.filter,
-        fingerprint=fingerprint(page.url) if context.filter is not None and page.kind is Kind.PRODUCT else None,
+        fingerprint=fingerprint(page.url)
+        if context.filter is not None and page.kind is Kind.PRODUCT
+        else None,
     )
 
 
-def new_pages(links: Iterable[Link], context: CrawlContext, depth: int, levels: Levels | None = None) -> list[NewPage]:
-    """Frontier pages of a crawl for links, each once. `levels` tells what their hosts are known to need."""
+def new_pages(
+    links: Iterable[Link], context: CrawlContext, depth: int, levels: Levels | None = None
+) -> list[NewPage]:
+    """Frontier pages of a crawl for links, each once. `levels` tells what their hosts are known to
+    need."""
     pages: dict[UUID, NewPage] = {}
     for link in links:
         key = fingerprint(link.url)
@@ -91,4 +99,7 @@ def start_links(context: CrawlContext) -> list[Link]:
     """Where a crawl begins: the site's sitemaps and start URLs."""
     site = context.site
     sitemaps = site.sitemap.urls if site.sitemap else ()
-    return [*(Link(url, Kind.SITEMAP) for url in sitemaps), *(Link(url, Kind.LISTING) for url in site.start)]
+    return [
+        *(Link(url, Kind.SITEMAP) for url in sitemaps),
+        *(Link(url, Kind.LISTING) for url in site.start),
+    ]

@@ -1,12 +1,13 @@
 """Dead and invalid pages taken up again (replayed) or given up (dropped), by hand.
 
-A replay goes through the frontier's front door: the pages join the site's running crawl or, where there is none, a crawl
-of their own (trigger `replay`) by the site's definition as it is now. They are then leased, fetched and judged like all
-others, with a clean account. No products are touched, no listings read but those asked for, and nothing is delisted.
+A replay goes through the frontier's front door: the pages join the site's running crawl or, where
+there is none, a crawl of their own (trigger `replay`) by the site's definition as it is now. They
+are then leased, fetched and judged like all others, with a clean account. No products are touched,
+no listings read but those asked for, and nothing is delisted.
 
-Batches of a thousand pages, a transaction each, so that no worker waits long for a row; all of one site go into one crawl,
-which a connection beside holds until the last batch is in. A replay that is interrupted has done what it has done: the same
-command does the rest.
+Batches of a thousand pages, a transaction each, so that no worker waits long for a row; all of one
+site go into one crawl, which a connection beside holds until the last batch is in. A replay that is
+interrupted has done what it has done: the same command does the rest.
 """
 
 from __future__ import annotations
@@ -20,30 +21,34 @@ from uuid import UUID
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from scraper.discover import dispatch_message
+from scraper.coordinator.discover import dispatch_message
+from scraper.dead_letters import store as store
+from scraper.dead_letters.store import Selection, SitePages
 from scraper.domain import CrawlStatus, Kind, Message
 from scraper.errors import PausedError, ScraperError
-from scraper.policy.routing import route
+from scraper.frontier import crawls, sites
+from scraper.frontier import pages as frontier
+from scraper.frontier.crawls import REPLAY, CountsByCrawl
+from scraper.frontier.pages import NewPage, Room
+from scraper.infra.database import retried
+from scraper.rules.routing import route
 from scraper.sites.definition import Site
-from scraper.stores import crawls, frontier, sites
-from scraper.stores import dead as store
-from scraper.stores.crawls import REPLAY, CountsByCrawl
-from scraper.stores.database import retried
-from scraper.stores.dead import Selection, SitePages
-from scraper.stores.frontier import NewPage, Room
 
 BATCH = 1000
 OPEN_TRIES = 5
-AMPLE = 2**31 - 1  # a definition's limits bound what is found; these pages were found before
+# a definition's limits bound what is found; these pages were found before
+AMPLE = 2**31 - 1
 
-# The connection beside says nothing while a batch waits for locks, which may take longer than its session may be idle.
+# The connection beside says nothing while a batch waits for locks, which may take longer than its
+# session may be idle.
 PATIENCE = sa.text("SET LOCAL idle_in_transaction_session_timeout = '120s'")
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay did at one site, or would do. `crawl_id` is None for a crawl that is not open yet; `outdated`: that
-    crawl began with an older definition, and stays with it. `refused` says why pages stayed as they are."""
+    """What a replay did at one site, or would do. `crawl_id` is None for a crawl that is not open
+    yet; `outdated`: that crawl began with an older definition, and stays with it. `refused` says
+    why pages stayed as they are."""
 
     site: str
     pages: int
@@ -96,11 +101,16 @@ def _outlook(connection: sa.Connection, site: SitePages) -> Replayed:
 
 
 def replay(engine: sa.Engine, selection: Selection) -> tuple[list[Replayed], list[Message]]:
-    """Takes the selected pages up again, site by site; one that refuses does not keep the others from it. Returns what was
-    done, and what to send."""
+    """Takes the selected pages up again, site by site; one that refuses does not keep the others
+    from it. Returns what was done, and what to send."""
     with engine.connect() as connection:
         found = store.by_site(connection, selection)
-    done = [one for site in found for one in [_replay_site(engine, site, selection)] if one.pages or one.refused]
+    done = [
+        one
+        for site in found
+        for one in [_replay_site(engine, site, selection)]
+        if one.pages or one.refused
+    ]
     return done, [dispatch_message()] if any(one.pages for one in done) else []
 
 
@@ -111,7 +121,8 @@ def to_drop(engine: sa.Engine, selection: Selection) -> list[Dropped]:
 
 
 def drop(engine: sa.Engine, selection: Selection) -> list[Dropped]:
-    """Gives the selected pages up: their next crawl finds them as any other page. Returns how many of which site."""
+    """Gives the selected pages up: their next crawl finds them as any other page. Returns how many
+    of which site."""
     with engine.connect() as connection:
         found = store.by_site(connection, selection)
     done = [Dropped(site.name, _drop_site(engine, site, selection)) for site in found]
@@ -139,9 +150,14 @@ def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> Re
 
 
 def _take(
-    engine: sa.Engine, site: SitePages, selection: Selection, after: UUID | None, target: _Target | None
+    engine: sa.Engine,
+    site: SitePages,
+    selection: Selection,
+    after: UUID | None,
+    target: _Target | None,
 ) -> _Taken | None:
-    """One transaction: a batch of pages joins the crawl, which it opens if need be. None: there are no more."""
+    """One transaction: a batch of pages joins the crawl, which it opens if need be. None: there are
+    no more."""
     with engine.connect() as connection, connection.begin() as transaction:
         target = _join(connection, site) if target is None else _rejoin(connection, target)
         rows = store.lock(connection, selection, site.id, after, BATCH)
@@ -149,7 +165,9 @@ def _take(
             transaction.rollback()  # no crawl without pages
             return None
         room = Room(target.crawl_id, AMPLE, AMPLE)
-        added = frontier.add(connection, [_new_page(row, target) for row in rows], [room], again=True)
+        added = frontier.add(
+            connection, [_new_page(row, target) for row in rows], [room], again=True
+        )
         counts = CountsByCrawl()
         for change in added.pages:
             counts[target.crawl_id].added(change)
@@ -174,8 +192,8 @@ def _rejoin(connection: sa.Connection, target: _Target) -> _Target:
 
 
 def _running(connection: sa.Connection, site: SitePages) -> _Target | None:
-    """The site's running crawl. Refuses a paused site, and a crawl that is about to begin: that one may find the pages
-    itself, and nobody knows yet whether it can."""
+    """The site's running crawl. Refuses a paused site, and a crawl that is about to begin: that one
+    may find the pages itself, and nobody knows yet whether it can."""
     if sites.is_paused(connection, site.id):
         raise PausedError(
             f"{site.name} is paused: nothing of it is fetched; `scraper sites resume {site.name}` ends that"
@@ -189,12 +207,15 @@ def _running(connection: sa.Connection, site: SitePages) -> _Target | None:
         )
     stored = _stored(connection, site)
     outdated = row.definition_hash != stored.content_hash
-    return _Target(row.id, site.id, _valid(row.definition, site.name), opened=False, outdated=outdated)
+    return _Target(
+        row.id, site.id, _valid(row.definition, site.name), opened=False, outdated=outdated
+    )
 
 
 def _opened(connection: sa.Connection, site: SitePages) -> _Target | None:
-    """A running crawl of its own; None where somebody else opened one at this moment. Products that are fresh are asked all
-    the same where they are dead, so it needs no `refetch`: that would ask for all that a listing leads to."""
+    """A running crawl of its own; None where somebody else opened one at this moment. Products that
+    are fresh are asked all the same where they are dead, so it needs no `refetch`: that would ask
+    for all that a listing leads to."""
     definition = _stored(connection, site)
     crawl_id = crawls.open_crawl(connection, site.id, definition, slot=None, trigger=REPLAY)
     if crawl_id is None:
@@ -244,6 +265,8 @@ def _drop_site(engine: sa.Engine, site: SitePages, selection: Selection) -> int:
         after = max(row.fingerprint for row in rows)
 
 
-def _drop_batch(engine: sa.Engine, site: SitePages, selection: Selection, after: UUID | None) -> list[sa.Row[Any]]:
+def _drop_batch(
+    engine: sa.Engine, site: SitePages, selection: Selection, after: UUID | None
+) -> list[sa.Row[Any]]:
     with engine.begin() as connection:
         return store.drop(connection, selection, site.id, after, BATCH)

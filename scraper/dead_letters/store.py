@@ -1,7 +1,8 @@
-"""Dead and invalid pages in PostgreSQL: found by filters, counted, read in full, locked to be taken up again, dropped.
+"""Dead and invalid pages in PostgreSQL: found by filters, counted, read in full, locked to be taken
+up again, dropped.
 
-Takes nothing up itself: that is the frontier's front door (`frontier.add`, with `again`). A page's reason is its last
-outcome, and its age the time since its last verdict.
+Takes nothing up itself: that is the frontier's front door (`frontier.add`, with `again`). A page's
+reason is its last outcome, and its age the time since its last verdict.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.stores.crawls import CountsByCrawl, count
+from scraper.frontier.crawls import CountsByCrawl, count
 
 ID_MAX = 2**63 - 1
 
@@ -50,8 +51,9 @@ BY_SITE = sa.text(f"""
 SELECT p.site_id AS id, s.name, count(*) AS pages {SELECTED} GROUP BY p.site_id, s.name ORDER BY s.name
 """)
 
-# In the frontier's own order, so that two who lock the same pages never wait for each other in a circle. Whoever comes
-# second sees here, and not by an older snapshot, that a page is not dead any more.
+# In the frontier's own order, so that two who lock the same pages never wait for each other in a
+# circle. Whoever comes second sees here, and not by an older snapshot, that a page is not dead any
+# more.
 BATCH = f"""
 {SELECTED}
    AND p.site_id = :site_id AND (CAST(:after AS uuid) IS NULL OR p.fingerprint > :after)
@@ -80,7 +82,8 @@ SELECT p.id, s.name AS site FROM sites s JOIN pages p ON p.site_id = s.id AND p.
  ORDER BY p.id
 """)
 
-# The row is held, as by a settling transaction: the crawl does not end before this transaction does.
+# The row is held, as by a settling transaction: the crawl does not end before this transaction
+# does.
 ACTIVE_CRAWL = sa.text("""
 SELECT id, status, definition, definition_hash FROM crawls
  WHERE site_id = :site_id AND status IN ('planned', 'running') FOR KEY SHARE
@@ -89,9 +92,9 @@ SELECT id, status, definition, definition_hash FROM crawls
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which dead and invalid pages are meant: all that every filter lets through. None lets all through; `ids` are pages',
-    `crawl_id` the last crawl that reached them.
-    A page is `older_s` when its last verdict was longer ago, `newer_s` when it was not."""
+    """Which dead and invalid pages are meant: all that every filter lets through. None lets all
+    through; `ids` are pages', `crawl_id` the last crawl that reached them. A page is `older_s` when
+    its last verdict was longer ago, `newer_s` when it was not."""
 
     site: str | None = None
     status: str | None = None
@@ -127,20 +130,25 @@ def summary(connection: sa.Connection, selection: Selection) -> list[sa.Row[Any]
 
 
 def by_site(connection: sa.Connection, selection: Selection) -> list[SitePages]:
-    return [SitePages(row.id, row.name, row.pages) for row in connection.execute(BY_SITE, _values(selection))]
+    return [
+        SitePages(row.id, row.name, row.pages)
+        for row in connection.execute(BY_SITE, _values(selection))
+    ]
 
 
 def lock(
     connection: sa.Connection, selection: Selection, site_id: int, after: UUID | None, limit: int
 ) -> list[sa.Row[Any]]:
-    """Locks up to `limit` selected pages of a site, by fingerprint and beyond `after`. Fewer: there are no more."""
+    """Locks up to `limit` selected pages of a site, by fingerprint and beyond `after`. Fewer: there
+    are no more."""
     return list(connection.execute(LOCK, _batch(selection, site_id, after, limit)))
 
 
 def drop(
     connection: sa.Connection, selection: Selection, site_id: int, after: UUID | None, limit: int
 ) -> list[sa.Row[Any]]:
-    """Makes up to `limit` selected pages of a site *dropped*, and counts them so in the crawls they belong to."""
+    """Makes up to `limit` selected pages of a site *dropped*, and counts them so in the crawls they
+    belong to."""
     rows = list(connection.execute(DROP, _batch(selection, site_id, after, limit)))
     counts = CountsByCrawl()
     for row in rows:

@@ -1,26 +1,32 @@
-"""A site's finished URLs, remembered for a while: Bloom filters in Redis, by Lua and on Redis's clock.
+"""A site's finished URLs, remembered for a while: Bloom filters in Redis, by Lua and on Redis's
+clock.
 
-What is remembered is forgotten as a whole, by generations; a filter cannot forget one URL. A generation takes what is added
-for half of the time that a URL is remembered, and is dropped when all of that time has passed since it began: so two of
-them live at a time, and a URL is remembered for half of that time at the least and all of it at the most. More and shorter
-ones would be more exact, and would not do with two bytes a URL: each that is asked adds its own false positives.
+What is remembered is forgotten as a whole, by generations; a filter cannot forget one URL. A
+generation takes what is added for half of the time that a URL is remembered, and is dropped when
+all of that time has passed since it began: so two of them live at a time, and a URL is remembered
+for half of that time at the least and all of it at the most. More and shorter ones would be more
+exact, and would not do with two bytes a URL: each that is asked adds its own false positives.
 
-The keys of a filter, SITE being the site's number and ID `sites.filter_id`; all of them expire by themselves:
+The keys of a filter, SITE being the site's number and ID `sites.filter_id`; all of them expire by
+themselves:
 
     scraper:dedup:SITE:ID               its generations, as JSON: see `Generation`; times in milliseconds
     scraper:dedup:SITE:ID:GEN:PART:N    shard N of a part of a generation: a bitmap or a module's filter, at most a megabyte
     scraper:dedup:SITE:ID:crawl:CRAWL   a HyperLogLog: how many different product URLs a crawl's listings have named
 
-A part is made of filters of the server's Bloom module (RedisBloom in Redis 8 and Redis Stack, valkey-bloom) where BF.RESERVE
-makes one, and of bitmaps everywhere else; it says which, and stays so. Both have as many bits and hashes, so that they are
-wrong as often. A part whose module is gone counts as forgotten, and the next one is made of bitmaps.
+A part is made of filters of the server's Bloom module (RedisBloom in Redis 8 and Redis Stack,
+valkey-bloom) where BF.RESERVE makes one, and of bitmaps everywhere else; it says which, and stays
+so. Both have as many bits and hashes, so that they are wrong as often. A part whose module is gone
+counts as forgotten, and the next one is made of bitmaps.
 
-A URL's 128-bit fingerprint is four numbers: the shard, start and step of the bits in it (double hashing: Kirsch and
-Mitzenmacher, 2006), and how far the start is moved in each generation. A module hashes the fingerprint with the generation's
-number behind it. So a URL that one generation takes for another one is judged anew by the next.
+A URL's 128-bit fingerprint is four numbers: the shard, start and step of the bits in it (double
+hashing: Kirsch and Mitzenmacher, 2006), and how far the start is moved in each generation. A module
+hashes the fingerprint with the generation's number behind it. So a URL that one generation takes
+for another one is judged anew by the next.
 
-Only hints live here. A Redis that loses its memory, evicts a shard or is set back to yesterday makes pages be fetched again;
-nothing is ever added before its page is finished (`scraper.dedup`), so that nothing can be left out but false positives.
+Only hints live here. A Redis that loses its memory, evicts a shard or is set back to yesterday
+makes pages be fetched again; nothing is ever added before its page is finished
+(`scraper.settle.remembered_links`), so that nothing can be left out but false positives.
 """
 
 from __future__ import annotations
@@ -33,10 +39,18 @@ from uuid import UUID
 
 import redis
 
-from scraper.policy.bloom import FIRST, FURTHER, Form, Part, Shape, false_positives
+from scraper.dedup.sizing import (
+    FIRST,
+    FURTHER,
+    Form,
+    Part,
+    Shape,
+    false_positives,
+)
 
 PREFIX = "scraper:dedup:"
-AT_ONCE = 200  # URLs a call: two milliseconds of Redis's time, in which nobody else gets an answer
+# URLs a call: two milliseconds of Redis's time, in which nobody else gets an answer
+AT_ONCE = 200
 
 
 def _in_lua(shape: Shape) -> str:
@@ -44,8 +58,9 @@ def _in_lua(shape: Shape) -> str:
     return f"{{bits = {shape.bits}, hashes = {shape.hashes}, {reserved}}}"
 
 
-# Generations are numbered from a time on, so that a filter whose state was lost never reads the bitmaps that it had before.
-# A string of a megabyte takes one of the allocator's sizes, and not the next one, if some bytes are left for its header.
+# Generations are numbered from a time on, so that a filter whose state was lost never reads the
+# bitmaps that it had before. A string of a megabyte takes one of the allocator's sizes, and not the
+# next one, if some bytes are left for its header.
 _COMMON = """
 local UNIT, LEAST, HEAD = 1048576, 65536, 64
 local t = redis.call('TIME')
@@ -71,16 +86,17 @@ local function by_shard(gen, part, positions)
 end
 """
 
-# KEYS[1] the filter. ARGV  1 how long a URL is remembered, in ms  2 fingerprints, 16 bytes each  3 the capacity
-# Returns how many were not in the generation that they were added to.
+# KEYS[1] the filter. ARGV  1 how long a URL is remembered, in ms  2 fingerprints, 16 bytes each  3
+# the capacity Returns how many were not in the generation that they were added to.
 #
-# A new generation is made for what is not remembered yet: the capacity (or what was really held at once, if that was more)
-# without what the generation before it has. Where it proves too small it gets a further part as large as all before it, with
-# bits enough to be hardly ever wrong. A part of which a module's filter takes nothing more (it is full, or the module is
-# gone) is full, and bitmaps follow it.
+# A new generation is made for what is not remembered yet: the capacity (or what was really held at
+# once, if that was more) without what the generation before it has. Where it proves too small it
+# gets a further part as large as all before it, with bits enough to be hardly ever wrong. A part of
+# which a module's filter takes nothing more (it is full, or the module is gone) is full, and
+# bitmaps follow it.
 #
-# What a new part finds under its names is of a filter whose state was lost in the second that made it. Where nothing is,
-# nothing is deleted: a script that has written once is never refused memory.
+# What a new part finds under its names is of a filter whose state was lost in the second that made
+# it. Where nothing is, nothing is deleted: a script that has written once is never refused memory.
 ADD = (
     _COMMON
     + f"local FIRST, FURTHER = {_in_lua(FIRST)}, {_in_lua(FURTHER)}"
@@ -190,8 +206,9 @@ return new
 )
 
 # KEYS[1] the filter  KEYS[2] the crawl's HyperLogLog, or none. ARGV as above, without the capacity.
-# Returns a 1 or 0 for each, and about how many different ones the crawl has asked for (-1: nobody knows). The newest
-# generation is asked first; of a bitmap that does not have a URL, two bits are read on average.
+# Returns a 1 or 0 for each, and about how many different ones the crawl has asked for (-1: nobody
+# knows). The newest generation is asked first; of a bitmap that does not have a URL, two bits are
+# read on average.
 KNOWN = (
     _COMMON
     + """
@@ -268,12 +285,14 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class FilterState:
-    """What Redis has of a filter. `memory_bytes` is what it takes, keys and all, by Redis's own account."""
+    """What Redis has of a filter. `memory_bytes` is what it takes, keys and all, by Redis's own
+    account."""
 
     generations: tuple[Generation, ...]
     keys: int
     memory_bytes: int
-    policy: str  # of Redis, when its memory is full
+    # of Redis, when its memory is full
+    policy: str
 
     @property
     def parts(self) -> list[Part]:
@@ -299,12 +318,15 @@ class Filters:
     def add(self, one: Filter, fingerprints: Sequence[UUID]) -> int:
         """Remembers finished URLs from now on. Returns how many were not in the newest generation."""
         return sum(
-            int(self._add(keys=[one.key], args=[_ms(one.life_s), some, one.capacity])) for some in _packed(fingerprints)
+            int(self._add(keys=[one.key], args=[_ms(one.life_s), some, one.capacity]))
+            for some in _packed(fingerprints)
         )
 
-    def known(self, one: Filter, fingerprints: Sequence[UUID], crawl_id: int | None = None) -> tuple[list[bool], int]:
-        """Which of them are remembered; and about how many different ones (1 %) were asked for in this crawl's name, -1
-        where that is not known."""
+    def known(
+        self, one: Filter, fingerprints: Sequence[UUID], crawl_id: int | None = None
+    ) -> tuple[list[bool], int]:
+        """Which of them are remembered; and about how many different ones (1 %) were asked for in
+        this crawl's name, -1 where that is not known."""
         keys = [one.key] if crawl_id is None else [one.key, f"{one.key}:crawl:{crawl_id}"]
         found: list[bool] = []
         listed = -1

@@ -1,7 +1,9 @@
-"""What `dedup: bloom` means for the tables: which filter a crawl asks, and how finished pages leave the frontier.
+"""What `dedup: bloom` means for the tables: which filter a crawl asks, and how finished pages leave
+the frontier.
 
-A page leaves only once it is finished for its crawl, by that status in the row itself; so a page that is taken up again
-stays, whoever comes late. What follows from rows that are gone is decided here too: which products were not found.
+A page leaves only once it is finished for its crawl, by that status in the row itself; so a page
+that is taken up again stays, whoever comes late. What follows from rows that are gone is decided
+here too: which products were not found.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from uuid import UUID
 import sqlalchemy as sa
 from pydantic import ValidationError
 
+from scraper.dedup.bloom import Filter
 from scraper.sites.definition import Site
-from scraper.stores.bloom import Filter
 
-DELISTED_AFTER_LIVES = 2  # how often a URL must have been forgotten; see DELIST
-GUARD_S = 3600  # `fetched_at` of products may be so much older than the last look: `products.GUARD`
+# how often a URL must have been forgotten; see DELIST
+DELISTED_AFTER_LIVES = 2
+# `fetched_at` of products may be so much older than the last look: `products.GUARD`
+GUARD_S = 3600
 CHUNK = 1000
 
 BEGIN = sa.text("""
@@ -33,7 +37,9 @@ LEAVE = sa.text("""
 DELETE FROM pages WHERE id = ANY (:ids) AND kind = 'product' AND status IN ('ok', 'unchanged')
 """)
 
-LISTED = sa.text("UPDATE crawls SET products_listed = greatest(products_listed, :listed) WHERE id = :id")
+LISTED = sa.text(
+    "UPDATE crawls SET products_listed = greatest(products_listed, :listed) WHERE id = :id"
+)
 
 UNCLEARED = sa.text("""
 SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition FROM crawls c JOIN sites s ON s.id = c.site_id
@@ -41,9 +47,10 @@ SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition FROM cr
  ORDER BY c.id LIMIT 20
 """)
 
-# What a crawl that has ended leaves behind: listings, gone and dropped pages, which nobody has to remember; and products
-# that were not taken out at once, or come from before the site had a filter. Of these the ones that are too old for a
-# generation which begins now stay rows, until they are fetched again or as old as a URL may be remembered.
+# What a crawl that has ended leaves behind: listings, gone and dropped pages, which nobody has to
+# remember; and products that were not taken out at once, or come from before the site had a filter.
+# Of these the ones that are too old for a generation which begins now stay rows, until they are
+# fetched again or as old as a URL may be remembered.
 LEFT_BEHIND = sa.text("""
 SELECT id, fingerprint, good AND fetched_at > now() - :life_s * interval '0.5 second' AS remembered
   FROM (SELECT *, kind = 'product' AND status IN ('ok', 'unchanged') AS good FROM pages
@@ -61,10 +68,10 @@ DELETE FROM pages WHERE id = ANY (:ids) AND crawl_id <= :id AND status IN ('ok',
 
 CLEARED = sa.text("UPDATE crawls SET cleared_at = now() WHERE id = :id")
 
-# A product that was listed is fetched in this crawl, or its URL was remembered: then it was fetched within a life before
-# the crawl. Or the filter took it for another one. In each life it does so anew, once in a thousand times at the most;
-# so a product counts as missed only if two lives have passed, in which a wrong answer is one in a million. A dead or
-# invalid page was reached.
+# A product that was listed is fetched in this crawl, or its URL was remembered: then it was fetched
+# within a life before the crawl. Or the filter took it for another one. In each life it does so
+# anew, once in a thousand times at the most; so a product counts as missed only if two lives have
+# passed, in which a wrong answer is one in a million. A dead or invalid page was reached.
 DELIST = sa.text("""
 WITH missed AS (
     UPDATE products pr
@@ -86,7 +93,8 @@ SELECT count(*) FROM missed WHERE delisted
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A crawl that has ended with finished pages still in the frontier. `newest` is its site's filter now."""
+    """A crawl that has ended with finished pages still in the frontier. `newest` is its site's
+    filter now."""
 
     id: int
     filter: Filter
@@ -113,7 +121,9 @@ def filter_id(connection: sa.Connection, site_id: int) -> UUID:
 
 def frontier_of(connection: sa.Connection, site_id: int) -> dict[str, int]:
     """The site's pages in the frontier, by status."""
-    query = sa.text("SELECT status, count(*) AS pages FROM pages WHERE site_id = :id GROUP BY status")
+    query = sa.text(
+        "SELECT status, count(*) AS pages FROM pages WHERE site_id = :id GROUP BY status"
+    )
     return {row.status: row.pages for row in connection.execute(query, {"id": site_id})}
 
 
@@ -128,7 +138,8 @@ def make_filter(site_id: int, filter_id: UUID, site: Site) -> Filter:
 
 
 def leave(connection: sa.Connection, page_ids: Sequence[int]) -> None:
-    """Takes finished product pages out of the frontier, which are remembered already. One that is not finished stays."""
+    """Takes finished product pages out of the frontier, which are remembered already. One that is
+    not finished stays."""
     connection.execute(LEAVE, {"ids": list(page_ids)})
 
 
@@ -142,7 +153,8 @@ def uncleared(connection: sa.Connection) -> list[Ended]:
     for row in connection.execute(UNCLEARED).all():
         try:
             site = Site.model_validate(row.definition)
-        except ValidationError:  # stored by another version: its pages stay until the site's next crawl has ended
+        except ValidationError:
+            # stored by another version: its pages stay until the site's next crawl has ended
             cleared(connection, row.id)
             continue
         found.append(Ended(row.id, make_filter(row.site_id, row.filter_id, site), row.newest))
@@ -150,8 +162,8 @@ def uncleared(connection: sa.Connection) -> list[Ended]:
 
 
 def left_behind(connection: sa.Connection, ended: Ended, after: UUID) -> list[sa.Row[Any]]:
-    """The next finished pages of a crawl's site, in the order of their fingerprints: (id, fingerprint, remembered: to be
-    added to the filter first)."""
+    """The next finished pages of a crawl's site, in the order of their fingerprints: (id,
+    fingerprint, remembered: to be added to the filter first)."""
     values = {
         "id": ended.id,
         "site_id": ended.filter.site_id,
@@ -170,7 +182,9 @@ def cleared(connection: sa.Connection, crawl_id: int) -> None:
     connection.execute(CLEARED, {"id": crawl_id})
 
 
-def delist(connection: sa.Connection, crawl_id: int, site_id: int, life_s: float, delisted_after: int) -> int:
+def delist(
+    connection: sa.Connection, crawl_id: int, site_id: int, life_s: float, delisted_after: int
+) -> int:
     """Counts a complete crawl's misses. Returns how many products became delisted with it."""
     values = {
         "id": crawl_id,

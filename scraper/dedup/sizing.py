@@ -1,16 +1,18 @@
 """The arithmetic of Bloom filters: what a filter costs and how often it is wrong. Pure.
 
-A filter of m bits and k hashes that holds n URLs takes a new URL for a known one with the probability (1 - e^(-kn/m))^k.
-Several filters that are asked one after the other are wrong as often as any of them is. For a fixed probability p the
-least that does is 1.44 * log2(1/p) bits a URL, with k = log2(1/p).
+A filter of m bits and k hashes that holds n URLs takes a new URL for a known one with the
+probability (1 - e^(-kn/m))^k. Several filters that are asked one after the other are wrong as often
+as any of them is. For a fixed probability p the least that does is 1.44 * log2(1/p) bits a URL,
+with k = log2(1/p).
 
     bits a URL   k    wrong, full     used for
     15.93        11   0.047 %         what a generation was made for; two of them live at a time: 0.095 % at the worst
     26           17   0.0004 %        what comes on top, where a generation was made too small
 
-A Bloom module is told p and n, and makes k and m of them: m = n * log2(1/p) / ln 2, and k = log2(1/p), which RedisBloom
-rounds up and valkey-bloom to the nearest: within half below a whole number both make the same k. An n that is larger by as
-much leaves m as it is, and is room: URLs are not spread evenly over shards, and a filter that is full takes nothing.
+A Bloom module is told p and n, and makes k and m of them: m = n * log2(1/p) / ln 2, and k =
+log2(1/p), which RedisBloom rounds up and valkey-bloom to the nearest: within half below a whole
+number both make the same k. An n that is larger by as much leaves m as it is, and is room: URLs are
+not spread evenly over shards, and a filter that is full takes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 BELOW = (
-    0.45  # log2(1/p) that a module is told, below k: 4 % more URLs than the mean, eight deviations of the least shard
+    # log2(1/p) that a module is told, below k: 4 % more URLs than the mean, eight deviations of the
+    # least shard
+    0.45
 )
 
 

@@ -16,23 +16,36 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = _parser().parse_args(argv)
     options = Options(**{name: getattr(args, name) for name in Options.model_fields})
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)  # it holds nothing worth closing: end at once
-    asyncio.run(_forever(Shop(Catalogue(args.products, args.seed), options, args.public_url), args.port, args.host))
+        # it holds nothing worth closing: end at once
+        signal.signal(number, signal.SIG_DFL)
+    asyncio.run(
+        _forever(
+            Shop(Catalogue(args.products, args.seed), options, args.public_url),
+            args.port,
+            args.host,
+        )
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m scraper.demo", description="The sample shop.")
     parser.add_argument("--port", type=int, default=8800, help="0 takes a free one (default: 8800)")
     parser.add_argument("--host", default="127.0.0.1", help="address to bind (default: 127.0.0.1)")
-    parser.add_argument("--public-url", default="", help="how its own links name it (default: http://HOST:PORT)")
-    parser.add_argument("--products", type=int, default=1000, help="sold at the first visit (default: 1000)")
+    parser.add_argument(
+        "--public-url", default="", help="how its own links name it (default: http://HOST:PORT)"
+    )
+    parser.add_argument(
+        "--products", type=int, default=1000, help="sold at the first visit (default: 1000)"
+    )
     parser.add_argument("--seed", type=int, default=7)
     for name, field in Options.model_fields.items():
         flag = "--" + name.replace("_", "-")
         if field.annotation is bool:
             parser.add_argument(flag, action="store_true", help=field.description)
         elif name == "outage":
-            parser.add_argument(flag, choices=[kind.value for kind in Fault], help=field.description)
+            parser.add_argument(
+                flag, choices=[kind.value for kind in Fault], help=field.description
+            )
         else:
             parser.add_argument(flag, type=float, default=0.0, help=field.description)
     return parser

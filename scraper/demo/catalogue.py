@@ -1,7 +1,8 @@
-"""The sample shop's catalogue: every product at every visit, a pure function of the seed, and thereby the truth.
+"""The sample shop's catalogue: every product at every visit, a pure function of the seed, and
+thereby the truth.
 
-A visit is a generation of the shop: between two of them about 15 % of the prices change, a few products vanish and a
-few appear. Knows no HTML and no HTTP.
+A visit is a generation of the shop: between two of them about 15 % of the prices change, a few
+products vanish and a few appear. Knows no HTML and no HTTP.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from scraper.demo import words
 FIRST_ID = 1001
 VISITS_MAX = 1000
 CHANGES_SHARE = 0.15
-TURNOVER_SHARE = 0.005  # vanish, and appear, between two visits
+# vanish, and appear, between two visits
+TURNOVER_SHARE = 0.005
 GHOSTS = 3  # never existed, always linked
 
 
@@ -77,8 +79,10 @@ class Generation:
 
     visit: int
     items: dict[int, Item]
-    gone: dict[int, str]  # id -> the path that listings link
-    listings: dict[str, tuple[int, ...]]  # listing -> ids in order, the gone ones included
+    # id -> the path that listings link
+    gone: dict[int, str]
+    # listing -> ids in order, the gone ones included
+    listings: dict[str, tuple[int, ...]]
 
 
 class Catalogue:
@@ -109,7 +113,8 @@ class Catalogue:
         return [item.record(base_url) for item in self.at(visit).items.values()]
 
     def _item(self, index: int, visit: int) -> tuple[Item, int | None]:
-        """The product at `visit` (at its last one if it has vanished since), and the visit at which it vanished."""
+        """The product at `visit` (at its last one if it has vanished since), and the visit at which
+        it vanished."""
         rng = Random(f"{self.seed}:{index}")
         born = 1 if index < self.size else 2 + (index - self.size) // self._arrivals
         first = _describe(rng, index)
@@ -121,7 +126,9 @@ class Catalogue:
                 break
             if changes < CHANGES_SHARE:
                 price = _another(price, factor)
-        old = None if first.old_price is None else (price * Decimal("1.25")).quantize(Decimal("0.01"))
+        old = (
+            None if first.old_price is None else (price * Decimal("1.25")).quantize(Decimal("0.01"))
+        )
         return replace(first, price=price, old_price=old), vanished
 
 
@@ -139,7 +146,13 @@ def _describe(rng: Random, index: int) -> Item:
     noun, adjective = rng.choice(nouns[language]), rng.choice(words.ADJECTIVES[language])
     brand = rng.choice(words.BRANDS)
     name = words.compose(rng, language, adjective, noun, brand)
-    price = Decimal(rng.choice((990, 1490, 2495, 3999, 7900, 12900, 24950, 49900, 129900)) + rng.randrange(900)) / 100
+    price = (
+        Decimal(
+            rng.choice((990, 1490, 2495, 3999, 7900, 12900, 24950, 49900, 129900))
+            + rng.randrange(900)
+        )
+        / 100
+    )
     rating = (Decimal(rng.randrange(20, 51)) / 10).quantize(Decimal("0.1"))
     return Item(
         id=FIRST_ID + index,
@@ -147,7 +160,8 @@ def _describe(rng: Random, index: int) -> Item:
         old_slug=slug(f"{brand} {noun}") + "-old" if index % 97 == 13 else None,
         name=name,
         price=price.quantize(Decimal("0.01")),
-        old_price=Decimal(0) if rng.random() < 0.3 else None,  # set from the price of the visit
+        # set from the price of the visit
+        old_price=Decimal(0) if rng.random() < 0.3 else None,
         currency=rng.choices(("EUR", "USD", "GBP"), (80, 10, 10))[0],
         brand=brand,
         sku=f"{category[:3].upper()}-{index:05d}-{rng.randrange(100):02d}",
@@ -161,12 +175,18 @@ def _describe(rng: Random, index: int) -> Item:
 
 def slug(text: str) -> str:
     """ASCII words joined by hyphens, as shops make them: "Löffel für 2" -> "loffel-fur-2"."""
-    plain = unicodedata.normalize("NFKD", text.replace("ß", "ss")).encode("ascii", "ignore").decode().lower()
+    plain = (
+        unicodedata.normalize("NFKD", text.replace("ß", "ss"))
+        .encode("ascii", "ignore")
+        .decode()
+        .lower()
+    )
     return "-".join("".join(c if c.isalnum() else " " for c in plain).split()) or "item"
 
 
 def _listings(items: dict[int, Item], gone: list[int]) -> dict[str, tuple[int, ...]]:
-    """`all`, one for each category, and `sale`, so that a product is linked from two or three of them."""
+    """`all`, one for each category, and `sale`, so that a product is linked from two or three of
+    them."""
     every = sorted([*items, *gone])
     found: dict[str, tuple[int, ...]] = {"all": tuple(every)}
     for category in words.CATEGORIES:
@@ -182,4 +202,8 @@ def pages(count: int, size: int) -> int:
 
 def changed(before: Generation, after: Generation) -> Iterator[int]:
     """Ids sold at both visits at different prices."""
-    return (i for i, item in after.items.items() if i in before.items and before.items[i].price != item.price)
+    return (
+        i
+        for i, item in after.items.items()
+        if i in before.items and before.items[i].price != item.price
+    )

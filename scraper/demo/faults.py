@@ -1,7 +1,9 @@
-"""What the sample shop does wrong on purpose: slow answers, failures that pass, answers that never come, outages.
+"""What the sample shop does wrong on purpose: slow answers, failures that pass, answers that never
+come, outages.
 
-Deterministic: a product page's faults follow from the seed, its path, the visit and the number of the attempt. An outage
-is switched on and off from outside (`/_control/options`) and hits every page, robots.txt included.
+Deterministic: a product page's faults follow from the seed, its path, the visit and the number of
+the attempt. An outage is switched on and off from outside (`/_control/options`) and hits every
+page, robots.txt included.
 """
 
 from __future__ import annotations
@@ -27,18 +29,29 @@ class Options(BaseModel):
     latency_ms: float = Field(
         0, ge=0, le=60_000, description="mean time to an answer; each takes half to one and a half"
     )
-    fail_share: float = Field(0, ge=0, le=1, description="product pages whose first attempt or two fail")
-    hang_share: float = Field(0, ge=0, le=1, description="product pages whose first attempt is never answered")
+    fail_share: float = Field(
+        0, ge=0, le=1, description="product pages whose first attempt or two fail"
+    )
+    hang_share: float = Field(
+        0, ge=0, le=1, description="product pages whose first attempt is never answered"
+    )
     gzip: bool = Field(False, description="compress for clients that accept it")
-    outage: Fault | None = Field(None, description="what is wrong with every page: 500, 503, reset or hang")
+    outage: Fault | None = Field(
+        None, description="what is wrong with every page: 500, 503, reset or hang"
+    )
 
 
 def fault(options: Options, seed: int, path: str, visit: int, attempt: int) -> Fault | None:
-    """What goes wrong at the `attempt` (1, 2 …) on a product page; None from the third on at the latest."""
+    """What goes wrong at the `attempt` (1, 2 …) on a product page; None from the third on at the
+    latest."""
     if attempt > 2 or not (options.fail_share or options.hang_share):
         return None
     rng = Random(f"{seed}:{path}:{visit}:faults")
-    drawn, kind, times = rng.random(), rng.choice((Fault.INTERNAL, Fault.UNAVAILABLE, Fault.RESET)), rng.choice((1, 2))
+    drawn, kind, times = (
+        rng.random(),
+        rng.choice((Fault.INTERNAL, Fault.UNAVAILABLE, Fault.RESET)),
+        rng.choice((1, 2)),
+    )
     if drawn < options.hang_share:
         return Fault.HANG if attempt == 1 else None
     if drawn < options.hang_share + options.fail_share:

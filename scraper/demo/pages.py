@@ -1,6 +1,7 @@
 """The sample shop's HTML, XML and robots.txt: text from a `Generation`, nothing else. No sockets.
 
-Links come in every spelling that real shops use: relative, absolute, with fragments, with tracking parameters.
+Links come in every spelling that real shops use: relative, absolute, with fragments, with tracking
+parameters.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def money(amount: Decimal, currency: str) -> str:
 
 
 def _page(title: str, body: str, head: str = "") -> bytes:
-    menu = "".join(f'<a href="/c/{key}?page=1">{escape(name)}</a>' for key, name in words.CATEGORIES.items())
+    menu = "".join(
+        f'<a href="/c/{key}?page=1">{escape(name)}</a>' for key, name in words.CATEGORIES.items()
+    )
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)} | Sample Shop</title>\n'
         f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>\n{head}</head>\n<body>'
@@ -80,7 +83,9 @@ def listing(generation: Generation, name: str, number: int, base_url: str) -> by
     tiles = "".join(_tile(generation, i, up, base_url) for i in shown)
     title = words.CATEGORIES.get(name, "Sale %" if name == "sale" else "All products")
     before = f'<a class="prev" href="?page={number - 1}">‹ Previous</a>' if number > 1 else ""
-    after = f'<a class="next" rel="next" href="?page={number + 1}">Next ›</a>' if number < last else ""
+    after = (
+        f'<a class="next" rel="next" href="?page={number + 1}">Next ›</a>' if number < last else ""
+    )
     pager = f'<div class="pager">{before}<span class="count">Page {number} of {last}</span>{after}</div>'
     return _page(title, f'<h1>{escape(title)}</h1><div class="grid">{tiles}</div>{pager}')
 
@@ -89,13 +94,18 @@ def _tile(generation: Generation, number: int, up: str, base_url: str) -> str:
     item = generation.items.get(number)
     path = generation.gone[number] if item is None else item.linked_path
     name = "No longer available" if item is None else item.name
-    price = "" if item is None else f'<span class="tile-price">{money(item.price, item.currency)}</span>'
+    price = (
+        ""
+        if item is None
+        else f'<span class="tile-price">{money(item.price, item.currency)}</span>'
+    )
     href = escape(_spelled(path, number, up, base_url))
     return f'<article class="tile"><h3><a class="product-link" href="{href}">{escape(name)}</a></h3>{price}</article>'
 
 
 def _spelled(path: str, number: int, up: str, base_url: str) -> str:
-    """The same place, written in one of six ways. The listing takes part, so two listings differ over one product."""
+    """The same place, written in one of six ways. The listing takes part, so two listings differ
+    over one product."""
     match (number + len(up)) % 6:
         case 0:
             return base_url + path
@@ -112,8 +122,13 @@ def _spelled(path: str, number: int, up: str, base_url: str) -> str:
 
 
 def product(item: Item, related: Iterable[Item], base_url: str) -> bytes:
-    """A product page of about 7 KB. The related products show prices as well: a loose selector takes the wrong one."""
-    old = "" if item.old_price is None else f'<s class="old">{money(item.old_price, item.currency)}</s>'
+    """A product page of about 7 KB. The related products show prices as well: a loose selector
+    takes the wrong one."""
+    old = (
+        ""
+        if item.old_price is None
+        else f'<s class="old">{money(item.old_price, item.currency)}</s>'
+    )
     text = escape(item.description)
     body = f"""
 <nav><ul class="crumbs"><li><a href="/">Home</a></li> › <li class="category"><a href="/c/{item.category}?page=1">\
@@ -149,7 +164,10 @@ def _related(item: Item) -> str:
 
 def _reviews(item: Item) -> str:
     said = ((_PRAISE[(item.id + n) % len(_PRAISE)], item.reviews + n) for n in range(4))
-    return "".join(f"<blockquote><p>{escape(text)}</p><cite>Customer {who}</cite></blockquote>" for text, who in said)
+    return "".join(
+        f"<blockquote><p>{escape(text)}</p><cite>Customer {who}</cite></blockquote>"
+        for text, who in said
+    )
 
 
 def _json_ld(item: Item, base_url: str) -> str:
@@ -162,7 +180,11 @@ def _json_ld(item: Item, base_url: str) -> str:
         "description": item.description,
         "image": f"{base_url}/img/{item.id}.jpg",
         "brand": {"@type": "Brand", "name": item.brand},
-        "aggregateRating": {"@type": "AggregateRating", "ratingValue": str(item.rating), "reviewCount": item.reviews},
+        "aggregateRating": {
+            "@type": "AggregateRating",
+            "ratingValue": str(item.rating),
+            "reviewCount": item.reviews,
+        },
         "offers": {
             "@type": "Offer",
             "price": str(item.price),
@@ -185,13 +207,21 @@ def robots(base_url: str) -> bytes:
 
 
 def sitemaps(generation: Generation, base_url: str) -> dict[str, bytes]:
-    """Every sitemap by path: an index, gzip children for the listings and for each 500 products (as they are now)."""
-    lists = [f"/{name}?page=1" if name == "all" else f"/c/{name}?page=1" for name in generation.listings]
+    """Every sitemap by path: an index, gzip children for the listings and for each 500 products (as
+    they are now)."""
+    lists = [
+        f"/{name}?page=1" if name == "all" else f"/c/{name}?page=1" for name in generation.listings
+    ]
     items = [item.path for item in generation.items.values()]
     parts = {"/sitemaps/listings.xml.gz": lists}
     for start in range(0, len(items), SITEMAP_SIZE):
-        parts[f"/sitemaps/products-{start // SITEMAP_SIZE + 1}.xml.gz"] = items[start : start + SITEMAP_SIZE]
-    found = {path: gzip.compress(_urlset("urlset", "url", base_url, part), mtime=0) for path, part in parts.items()}
+        parts[f"/sitemaps/products-{start // SITEMAP_SIZE + 1}.xml.gz"] = items[
+            start : start + SITEMAP_SIZE
+        ]
+    found = {
+        path: gzip.compress(_urlset("urlset", "url", base_url, part), mtime=0)
+        for path, part in parts.items()
+    }
     found["/sitemap.xml"] = _urlset("sitemapindex", "sitemap", base_url, list(parts))
     return found
 

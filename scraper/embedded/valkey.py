@@ -1,4 +1,4 @@
-"""The embedded Valkey: its process and its options. `scraper.embedded` holds the lock.
+"""The embedded Valkey: its process and its options. `scraper.embedded.servers` holds the lock.
 
 Keeps nothing on disk, for it holds only hints; listens on a Unix socket only.
 """
@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from scraper.daemons import process
+from scraper.embedded import process
 from scraper.errors import ServerUnavailableError
 from scraper.settings import Settings
 
@@ -31,7 +31,8 @@ def up(settings: Settings) -> None:
     if _answers(settings):
         return
     deaf, log = pid(settings), process.log_file(settings, "valkey")
-    if deaf is not None:  # it lives but its socket is gone (a cleaner of /tmp, say): what it holds is only a hint
+    # it lives but its socket is gone (a cleaner of /tmp, say): what it holds is only a hint
+    if deaf is not None:
         process.end(deaf, STOPS)
     known = log.stat().st_size if log.exists() else 0
     deadline = time.monotonic() + process.START_TIMEOUT_S
@@ -51,16 +52,21 @@ def _start(settings: Settings) -> subprocess.Popen[bytes]:
         "dir": str(folder),
         "pidfile": str(folder / "valkey.pid"),
         "daemonize": "no",
-        "set-proc-title": "no",  # its command line is what proves it ours
+        # its command line is what proves it ours
+        "set-proc-title": "no",
         "save": "",
         "appendonly": "no",
         "maxmemory-policy": "noeviction",
         "loglevel": "warning",
     }
-    argv = [str(program), *(word for name, value in options.items() for word in (f"--{name}", value))]
+    argv = [
+        str(program),
+        *(word for name, value in options.items() for word in (f"--{name}", value)),
+    ]
     uid = process.server_uid(settings.home_dir / "postgres")
     return process.start(
-        process.run_as(uid, argv, [program, folder, settings.socket_dir]), process.log_file(settings, "valkey")
+        process.run_as(uid, argv, [program, folder, settings.socket_dir]),
+        process.log_file(settings, "valkey"),
     )
 
 

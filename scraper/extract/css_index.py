@@ -1,8 +1,10 @@
-"""CSS of tags, classes and descendants (`h1`, `.product .price`, `td.sku::text`), looked up in an index of the page.
+"""CSS of tags, classes and descendants (`h1`, `.product .price`, `td.sku::text`), looked up in an
+index of the page.
 
-Eight fields by class cost eight walks of the tree in XPath, some 35 us each; the index is one walk for all of them, and who
-wants one text looks no further than to the first. It gives exactly what the XPath of the same CSS gives, which the property
-tests hold it to. Every other selector, and a page that makes the look-up long, is left to XPath.
+Eight fields by class cost eight walks of the tree in XPath, some 35 us each; the index is one walk
+for all of them, and who wants one text looks no further than to the first. It gives exactly what
+the XPath of the same CSS gives, which the property tests hold it to. Every other selector, and a
+page that makes the look-up long, is left to XPath.
 """
 
 from __future__ import annotations
@@ -15,10 +17,14 @@ from typing import Any, NamedTuple
 from cssselect import parser
 from lxml import etree
 
-STEPS_MAX = 100_000  # ancestors looked at for one selector on one page; more is a page made to be slow
-CACHED_CHARS = 200  # a shop's pages repeat the same few class attributes
-_WITH_CLASS = etree.XPath("//@class/..", regexp=False)  # half of what `//*[@class]` costs
-_XML_SPACE = re.compile("[ \t\r\n]+")  # what normalize-space() knows, in which str.split() would also see form feeds
+# ancestors looked at for one selector on one page; more is a page made to be slow
+STEPS_MAX = 100_000
+# a shop's pages repeat the same few class attributes
+CACHED_CHARS = 200
+# half of what `//*[@class]` costs
+_WITH_CLASS = etree.XPath("//@class/..", regexp=False)
+# what normalize-space() knows, in which str.split() would also see form feeds
+_XML_SPACE = re.compile("[ \t\r\n]+")
 _TAG = re.compile("[a-z][a-z0-9]*").fullmatch
 _NONE: tuple[Any, ...] = ()
 
@@ -49,7 +55,8 @@ class CssIndex:
 
 
 class Compound(NamedTuple):
-    """`td.sku.new`: a tag (None: any), a class (None: any) and further classes that an element must have."""
+    """`td.sku.new`: a tag (None: any), a class (None: any) and further classes that an element must
+    have."""
 
     tag: str | None
     name: str | None
@@ -66,13 +73,14 @@ class Compound(NamedTuple):
         return [
             element
             for element in found
-            if (self.tag is None or element.tag == self.tag) and all(element in other for other in among)
+            if (self.tag is None or element.tag == self.tag)
+            and all(element in other for other in among)
         ]
 
 
 class CssPath(NamedTuple):
-    """Compounds from the outermost in, each somewhere below the one before; then the elements, one attribute of theirs, or
-    their text nodes."""
+    """Compounds from the outermost in, each somewhere below the one before; then the elements, one
+    attribute of theirs, or their text nodes."""
 
     outer: tuple[Compound, ...]
     last: Compound
@@ -80,7 +88,8 @@ class CssPath(NamedTuple):
     text: bool = False
 
     def found(self, index: CssIndex) -> Iterable[Any]:
-        """Elements (or attribute values, or texts) in document order, looked for as they are asked for. Raises `TooLong`."""
+        """Elements (or attribute values, or texts) in document order, looked for as they are asked
+        for. Raises `TooLong`."""
         elements = self.last.members(index)
         if self.outer:
             elements = _below(self._among(index), elements)
@@ -92,7 +101,10 @@ class CssPath(NamedTuple):
 
     def _among(self, index: CssIndex) -> list[Set[Any] | str]:
         """For each outer compound its elements, or the tag that is all it asks for."""
-        return [outer.tag or "" if outer.name is None else set(outer.members(index)) for outer in self.outer]
+        return [
+            outer.tag or "" if outer.name is None else set(outer.members(index))
+            for outer in self.outer
+        ]
 
 
 def css_path(css: str) -> CssPath | None:
@@ -147,7 +159,8 @@ def _below(outer: list[Set[Any] | str], elements: Iterable[Any]) -> Iterator[Any
         among = outer[wanted]
         for ancestor in element.iterancestors():
             steps += 1
-            # The nearest ancestor that fits is as good as any: what must lie outside it lies outside the others too.
+            # The nearest ancestor that fits is as good as any: what must lie outside it lies
+            # outside the others too.
             if ancestor.tag == among if isinstance(among, str) else ancestor in among:
                 wanted -= 1
                 if wanted < 0:
@@ -178,5 +191,9 @@ def _text_nodes(elements: Iterable[Any]) -> Iterator[str]:
 @lru_cache(maxsize=4096)
 def _classes(text: str) -> tuple[str, ...]:
     """The names in a class attribute, each once."""
-    names = text.split() if text.isascii() and text.isprintable() else filter(None, _XML_SPACE.split(text))
+    names = (
+        text.split()
+        if text.isascii() and text.isprintable()
+        else filter(None, _XML_SPACE.split(text))
+    )
     return tuple(dict.fromkeys(names))

@@ -1,4 +1,5 @@
-"""One fetched page, read at most once in each way it is asked for: text, tree, JSON-LD, base URL. Never raises."""
+"""One fetched page, read at most once in each way it is asked for: text, tree, JSON-LD, base URL.
+Never raises."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from lxml import etree
 
 from scraper.domain import Fetched
 from scraper.extract.css_index import CssIndex
-from scraper.policy import urls
-from scraper.sites.decode import Decoded, decode, parse_html
+from scraper.rules import urls
+from scraper.rules.decoding import Decoded, decode, parse_html
 
 JSONLD_NODES_MAX = 10_000
 _BASE = etree.XPath("//base/@href", smart_strings=False)
@@ -71,7 +72,9 @@ class Document:
         if b"<base" not in self.decoded.utf8.lower():
             return self.url
         found = _BASE(self.root)
-        return (isinstance(found, list) and found and urls.clean(str(found[0]), self.url, _KEEP_ALL)) or self.url
+        return (
+            isinstance(found, list) and found and urls.clean(str(found[0]), self.url, _KEEP_ALL)
+        ) or self.url
 
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
@@ -92,7 +95,8 @@ class Document:
         return found
 
     def captured(self, name: str) -> list[Any]:
-        """The JSON answers that a browser captured under that name, in the order in which they came."""
+        """The JSON answers that a browser captured under that name, in the order in which they
+        came."""
         found = self._captured.get(name)
         if found is None:
             found = self._captured[name] = [
@@ -105,13 +109,15 @@ _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
 def whole_text(element: etree._Element) -> str:
-    """The text a reader sees: without scripts, and with a space between blocks, so that two paragraphs stay two words."""
+    """The text a reader sees: without scripts, and with a space between blocks, so that two
+    paragraphs stay two words."""
     tag = element.tag
     if not isinstance(tag, str):
         return ""
     if len(element) == 0:
         return element.text or ""
-    if tag not in _HIDDEN and not any(map(len, element)):  # one level: the usual, at a third of what walking costs
+    # one level: the usual, at a third of what walking costs
+    if tag not in _HIDDEN and not any(map(len, element)):
         space = " " if tag in _BLOCKS else ""
         return "".join((space, element.text or "", *map(_with_tail, element), space))
     parts: list[str] = []
@@ -162,7 +168,8 @@ def _flat(values: list[Any]) -> Iterator[dict[str, Any]]:
 
 
 def _loaded(text: str) -> Any:
-    """The block's JSON; None where it is none. Numbers stay text, so that 19.90 keeps its zero and a long SKU its digits."""
+    """The block's JSON; None where it is none. Numbers stay text, so that 19.90 keeps its zero and
+    a long SKU its digits."""
     try:
         return _decode_json(text)
     except (ValueError, RecursionError):
@@ -183,7 +190,8 @@ def _number(text: str) -> str:
     return format(number, "f") if abs(number.adjusted()) <= 40 else ""
 
 
-# Not strict: shops leave line breaks inside strings, which JSON forbids and browsers' parsers alone would notice.
+# Not strict: shops leave line breaks inside strings, which JSON forbids and browsers' parsers alone
+# would notice.
 _decode_json = json.JSONDecoder(
     parse_float=_number, parse_int=_number, parse_constant=lambda _: None, strict=False
 ).decode

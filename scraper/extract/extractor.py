@@ -1,7 +1,8 @@
 """The entry point: `compile_site(site).extract(kind, page, page_url=…, depth=…)`.
 
-From a fetched body to validated links and products, or to sentences that say what is missing. Pure: no I/O, no clock.
-It raises `FunctionFailed` alone, for the definition's own Python; a hostile page gives problems, never an exception.
+From a fetched body to validated links and products, or to sentences that say what is missing. Pure:
+no I/O, no clock. It raises `FunctionFailed` alone, for the definition's own Python; a hostile page
+gives problems, never an exception.
 """
 
 from __future__ import annotations
@@ -31,8 +32,12 @@ class Extractor:
         listing = site.listing
         self._gate = gate
         self._sitemap = SitemapReader(site.sitemap, gate)
-        self._listing = ListingReader(listing, gate, site.limits.listings) if listing is not None else None
-        self._listing_function = FunctionReader(listing.function, gate) if listing and listing.function else None
+        self._listing = (
+            ListingReader(listing, gate, site.limits.listings) if listing is not None else None
+        )
+        self._listing_function = (
+            FunctionReader(listing.function, gate) if listing and listing.function else None
+        )
         function = site.product.function
         self._product_function = FunctionReader(function, gate) if function is not None else None
         self._product = ProductReader(site.product, site.url_rules)
@@ -40,8 +45,8 @@ class Extractor:
     def extract(self, kind: Kind, page: Fetched, *, page_url: str, depth: int) -> Extracted:
         """Links, products and problems of one page.
 
-        `page_url` is the URL the frontier has, `page.url` where it was answered; `depth` is 0 for a start page, which
-        must give links. Raises `FunctionFailed`.
+        `page_url` is the URL the frontier has, `page.url` where it was answered; `depth` is 0 for a
+        start page, which must give links. Raises `FunctionFailed`.
         """
         return whole(self.stages(kind, page, page_url=page_url, depth=depth))
 
@@ -61,7 +66,10 @@ class Extractor:
 
     def _read_listing(self, page: Fetched, page_url: str, depth: int) -> Extracted:
         if self._listing is None:
-            return Extracted(problems=["the site definition has no `listing:` to read this page with"], complete=False)
+            return Extracted(
+                problems=["the site definition has no `listing:` to read this page with"],
+                complete=False,
+            )
         by_selectors = self._listing.read(Document(page, page_url), depth)
         if self._listing_function is None:
             return by_selectors
@@ -69,14 +77,22 @@ class Extractor:
         links = {link.url: link for link in (*by_function.links, *by_selectors.links)}
         problems = [*by_selectors.problems, *by_function.problems]
         if depth == 0 and not links and not by_function.products:
-            return Extracted(problems=[*problems, "listing.function: yielded no link"], complete=False)
-        return Extracted(list(links.values()), by_function.products, problems, partial=by_selectors.partial)
+            return Extracted(
+                problems=[*problems, "listing.function: yielded no link"], complete=False
+            )
+        return Extracted(
+            list(links.values()), by_function.products, problems, partial=by_selectors.partial
+        )
 
-    def _by_function(self, function: FunctionReader, page: Fetched, page_url: str, depth: int) -> Extracted:
+    def _by_function(
+        self, function: FunctionReader, page: Fetched, page_url: str, depth: int
+    ) -> Extracted:
         extracted = function.read(self._page(page, page_url, depth))
         if extracted.products or extracted.links:
             return extracted
-        return Extracted(problems=[*extracted.problems, "product.function: yielded no product"], complete=False)
+        return Extracted(
+            problems=[*extracted.problems, "product.function: yielded no product"], complete=False
+        )
 
     def _page(self, page: Fetched, page_url: str, depth: int) -> Page:
         return Page(

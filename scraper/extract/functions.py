@@ -1,4 +1,5 @@
-"""What a site's own Python function yields, checked and made safe to store. Its faults become `FunctionFailed`."""
+"""What a site's own Python function yields, checked and made safe to store. Its faults become
+`FunctionFailed`."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from scraper.domain import Extracted, Kind, Link, Product, filled
 from scraper.extract.listing import LINKS_MAX, Gate
 from scraper.extract.product import ID_MAX, id_of_url
 from scraper.extract.values import DIGITS_MAX, INT_MAX
+from scraper.rules.decoding import clean_text, storable
 from scraper.sites import functions
-from scraper.sites.decode import clean_text, storable
 from scraper.sites.page import Page
 
 TEXT_MAX = 100_000
@@ -24,7 +25,8 @@ MESSAGE_MAX = 500
 
 
 class FunctionFailed(Exception):
-    """The site definition's own function raised, or yielded what cannot be stored. The message is bounded."""
+    """The site definition's own function raised, or yielded what cannot be stored. The message is
+    bounded."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(storable(f"{name}: {reason}")[:MESSAGE_MAX])
@@ -49,15 +51,20 @@ class FunctionReader:
         try:
             for count, item in enumerate(self._function(page) or ()):
                 if count >= LINKS_MAX:
-                    problems.append(f"{self._name}: more than {LINKS_MAX:,} results, the others are left out")
+                    problems.append(
+                        f"{self._name}: more than {LINKS_MAX:,} results, the others are left out"
+                    )
                     break
                 self._take(item, page, links, products)
         except FunctionFailed:
             raise
-        except Exception as error:  # a user's function may raise anything; it becomes an outcome at the task's edge
+        except Exception as error:
+            # a user's function may raise anything; it becomes an outcome at the task's edge
             raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
         found = tuple(key for product in products for key in filled(product.data))
-        return Extracted(links=list(links.values()), products=products, problems=problems, found=found)
+        return Extracted(
+            links=list(links.values()), products=products, problems=problems, found=found
+        )
 
     def _take(self, item: Any, page: Page, links: dict[str, Link], products: list[Product]) -> None:
         match item:
@@ -70,10 +77,15 @@ class FunctionReader:
             case Mapping():
                 data = {key: value for key, value in item.items() if key != "id"}
                 given = item.get("id")
-                products.append(self._product(id_of_url(page.url, self._gate.rules) if given is None else given, data))
+                products.append(
+                    self._product(
+                        id_of_url(page.url, self._gate.rules) if given is None else given, data
+                    )
+                )
             case _:
                 raise FunctionFailed(
-                    self._name, f"yielded {type(item).__name__}; a URL, a Link, a Product or a dict is expected"
+                    self._name,
+                    f"yielded {type(item).__name__}; a URL, a Link, a Product or a dict is expected",
                 )
 
     def _link(self, url: str, kind: Kind, page: Page, links: dict[str, Link]) -> None:
@@ -84,7 +96,9 @@ class FunctionReader:
     def _product(self, external_id: Any, data: Mapping[str, Any]) -> Product:
         text = clean_text(str(external_id))
         if not text or len(text) > ID_MAX:
-            raise FunctionFailed(self._name, f"a product's id must have 1 to {ID_MAX} characters, not {text[:60]!r}")
+            raise FunctionFailed(
+                self._name, f"a product's id must have 1 to {ID_MAX} characters, not {text[:60]!r}"
+            )
         return Product(text, self._mapping(data, "product", 0))
 
     def _mapping(self, data: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
@@ -93,7 +107,9 @@ class FunctionReader:
         safe = {}
         for key, value in data.items():
             if not isinstance(key, str) or not 0 < len(key) <= 100:
-                raise FunctionFailed(self._name, f"{where}: a key must be a text of 1 to 100 characters")
+                raise FunctionFailed(
+                    self._name, f"{where}: a key must be a text of 1 to 100 characters"
+                )
             safe[storable(key)] = self._value(value, f"{where}.{key}", depth + 1)
         return safe
 
@@ -110,7 +126,9 @@ class FunctionReader:
             case float() if math.isfinite(value):
                 return float(value)
             case Decimal() if (
-                value.is_finite() and len(value.as_tuple().digits) <= DIGITS_MAX and abs(value.adjusted()) <= DIGITS_MAX
+                value.is_finite()
+                and len(value.as_tuple().digits) <= DIGITS_MAX
+                and abs(value.adjusted()) <= DIGITS_MAX
             ):
                 return value
             case date():
@@ -121,7 +139,8 @@ class FunctionReader:
                 return [self._value(item, f"{where}[]", depth + 1) for item in _bounded(value)]
             case _:
                 raise FunctionFailed(
-                    self._name, f"{where}: {type(value).__name__} {str(value)[:60]!r} cannot be stored"
+                    self._name,
+                    f"{where}: {type(value).__name__} {str(value)[:60]!r} cannot be stored",
                 )
 
 

@@ -1,7 +1,7 @@
 """Values by path in a page's JSON-LD: `Product.offers[0].price`. Pure.
 
-One value is looked for in the first object of the type alone (with its variants): another product on the same page, such
-as a recommendation, must not fill a gap.
+One value is looked for in the first object of the type alone (with its variants): another product
+on the same page, such as a recommendation, must not fill a gap.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from scraper.sites.selectors import JsonPath
+from scraper.sites.grammar.selectors import JsonPath
 
-# schema.org's subtypes of Product, and the creative works that shops sell with `offers` of their own.
+# schema.org's subtypes of Product, and the creative works that shops sell with `offers` of their
+# own.
 _PRODUCTS = frozenset({
     "Product", "ProductGroup", "ProductModel", "ProductCollection", "IndividualProduct", "SomeProducts", "Vehicle", "Car",
     "Motorcycle", "MotorizedBicycle", "BusOrCoach", "Drug", "DietarySupplement", "Book", "Audiobook", "Movie", "Game",
@@ -31,7 +32,8 @@ def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator
             yield value
         if every:
             continue
-        if empty:  # a ProductGroup's offers stand on its variants
+        # a ProductGroup's offers stand on its variants
+        if empty:
             for variant in _as_list(node.get("hasVariant")):
                 yield from _walk(variant, path.steps)
         return
@@ -70,7 +72,8 @@ def _walk(value: Any, steps: tuple[str | int, ...]) -> Iterator[str]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """A leaf as text. Of an object its @value, name, url or @id: what `brand` or `image` mean by an object."""
+    """A leaf as text. Of an object its @value, name, url or @id: what `brand` or `image` mean by an
+    object."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, bool):

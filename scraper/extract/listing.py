@@ -14,10 +14,10 @@ from scraper.domain import Extracted, Kind, Link
 from scraper.extract import jsonld
 from scraper.extract.document import Document
 from scraper.extract.pages import Paginator
-from scraper.policy import urls
-from scraper.sites import selectors
+from scraper.rules import urls
 from scraper.sites.definition import Listing, Site
-from scraper.sites.fields import LinkSource
+from scraper.sites.grammar import selectors
+from scraper.sites.grammar.fields import LinkSource
 
 LINKS_MAX = 50_000
 Hrefs = Callable[[Document], Iterable[str]]
@@ -25,7 +25,8 @@ _FIRST_A = etree.XPath("descendant::a[@href][1]/@href", smart_strings=False)
 
 
 class Gate:
-    """Which links may leave: clean, and on the site's hosts. Remembers hosts, which are few, for the page's links."""
+    """Which links may leave: clean, and on the site's hosts. Remembers hosts, which are few, for
+    the page's links."""
 
     def __init__(self, site: Site) -> None:
         self.rules = site.url_rules
@@ -55,7 +56,9 @@ class ListingReader:
             ("listing.listings", Kind.LISTING, [_Selector(source) for source in listing.listings]),
             ("listing.next", Kind.LISTING, [_Selector(source) for source in listing.next]),
         ]
-        self._paginator = Paginator(listing.pages, listings_max) if listing.pages is not None else None
+        self._paginator = (
+            Paginator(listing.pages, listings_max) if listing.pages is not None else None
+        )
 
     def read(self, document: Document, depth: int) -> Extracted:
         links: dict[str, Link] = {}
@@ -77,7 +80,13 @@ class ListingReader:
         return Extracted(links=list(links.values()), problems=problems, partial=bool(problems))
 
     def _collect(
-        self, key: str, kind: Kind, selector: _Selector, document: Document, links: dict[str, Link], problems: list[str]
+        self,
+        key: str,
+        kind: Kind,
+        selector: _Selector,
+        document: Document,
+        links: dict[str, Link],
+        problems: list[str],
     ) -> str:
         """Adds the selector's links; says why there are none, if there are none."""
         matched = kept = off_site = 0
@@ -85,7 +94,9 @@ class ListingReader:
             for href in selector.hrefs(document):
                 matched += 1
                 url = self._gate.clean(href, document.base)
-                if url is None or (selector.match is not None and not selectors.find_at_all(selector.match, url)):
+                if url is None or (
+                    selector.match is not None and not selectors.find_at_all(selector.match, url)
+                ):
                     continue
                 if not self._gate.owns(url):
                     off_site += 1
@@ -94,7 +105,9 @@ class ListingReader:
                 if url not in links:
                     links[url] = Link(url, kind)
                 if len(links) >= LINKS_MAX:
-                    problems.append(f"{key}: more than {LINKS_MAX:,} links, the others are left out")
+                    problems.append(
+                        f"{key}: more than {LINKS_MAX:,} links, the others are left out"
+                    )
                     break
         except TimeoutError:
             problems.append(
@@ -131,7 +144,11 @@ def _compile(source: LinkSource) -> Hrefs:
     if source.regex is not None:
         pattern = selectors.compile_regex(source.regex)
         return lambda document: _unescaped(selectors.find_all(pattern, document.text, LINKS_MAX))
-    xpath = selectors.compile_css(source.css) if source.css is not None else selectors.compile_xpath(source.xpath or "")
+    xpath = (
+        selectors.compile_css(source.css)
+        if source.css is not None
+        else selectors.compile_xpath(source.xpath or "")
+    )
     attribute = source.attr or "href"
 
     def hrefs(document: Document) -> Iterable[str]:

@@ -10,8 +10,10 @@ from price_parser import Price
 
 from scraper.extract.values import DIGITS_MAX, Mistyped
 
-TEXT_MAX = 500  # characters; what is longer is no price but a whole product card
-_SIMPLE = re.compile(  # symbol, whole part, decimal mark, fraction, symbol
+# characters; what is longer is no price but a whole product card
+TEXT_MAX = 500
+# symbol, whole part, decimal mark, fraction, symbol
+_SIMPLE = re.compile(
     r"([£€$¥₹])? ?(\d{1,15}|\d{1,3}(?:,\d{3}){1,4}(?=\.)|\d{1,3}(?:\.\d{3}){1,4}(?=,))([.,])(\d{2})(?: ?([£€$¥₹]))?",
     re.ASCII,
 ).fullmatch
@@ -57,11 +59,14 @@ _ALSO = {
 }  # fmt: skip
 
 
-def to_price(text: str, decimal: str | None = None, currency: str | None = None) -> tuple[Decimal, str | None]:
-    """The first price in the text. `currency`: where the text shows none, or a symbol that several countries use.
+def to_price(
+    text: str, decimal: str | None = None, currency: str | None = None
+) -> tuple[Decimal, str | None]:
+    """The first price in the text. `currency`: where the text shows none, or a symbol that several
+    countries use.
 
-    >>> to_price("1.299,00 €"), to_price("from $12.99", currency="CAD")
-    ((Decimal('1299.00'), 'EUR'), (Decimal('12.99'), 'CAD'))
+    >>> to_price("1.299,00 €"), to_price("from $12.99", currency="CAD") ((Decimal('1299.00'),
+    'EUR'), (Decimal('12.99'), 'CAD'))
     """
     simple = _SIMPLE(text)
     if simple is not None:
@@ -72,7 +77,9 @@ def to_price(text: str, decimal: str | None = None, currency: str | None = None)
     return _to_price_slowly(text, decimal, currency)
 
 
-def _to_price_slowly(text: str, decimal: str | None, currency: str | None) -> tuple[Decimal, str | None]:
+def _to_price_slowly(
+    text: str, decimal: str | None, currency: str | None
+) -> tuple[Decimal, str | None]:
     if len(text) > TEXT_MAX:
         raise Mistyped(text, f"price: {len(text):,} characters")
     try:
@@ -102,5 +109,6 @@ def _alone(symbol: str) -> re.Pattern[str]:
 
 
 def _stands_alone(symbol: str, text: str) -> bool:
-    """Letters count as a currency only where they are a word of their own: "lei" is not in "leider"."""
+    """Letters count as a currency only where they are a word of their own: "lei" is not in
+    "leider"."""
     return not symbol[0].isalpha() or _alone(symbol).search(text) is not None

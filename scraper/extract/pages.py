@@ -1,7 +1,8 @@
 """Numbered listing pages: which other pages one page leads to. Pure.
 
-By a count ("page 1 of 48") or a known `last` number the first page leads to all others at once, and the others lead
-nowhere: 1,000 pages give 1,000 links, not 1,000,000. Without either, each page that has products leads to the next.
+By a count ("page 1 of 48") or a known `last` number the first page leads to all others at once, and
+the others lead nowhere: 1,000 pages give 1,000 links, not 1,000,000. Without either, each page that
+has products leads to the next.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scraper.extract import values
 from scraper.extract.document import Document
 from scraper.extract.sources import compile_source
 from scraper.extract.values import Mistyped
-from scraper.sites.fields import Pages
+from scraper.sites.grammar.fields import Pages
 
 _LAST_NUMBER = re.compile(r"\d[\d.,'\u2019 ]*(?=\D*$)")
 _PLACE = "{page}"
@@ -28,7 +29,9 @@ class Paginator:
         self._most = listings_max
         self._count = compile_source(pages.source) if pages.counted else None
 
-    def pages(self, document: Document, depth: int, products: bool, problems: list[str]) -> Iterable[str]:
+    def pages(
+        self, document: Document, depth: int, products: bool, problems: list[str]
+    ) -> Iterable[str]:
         """URLs of the listing pages this one leads to, not yet cleaned."""
         first, step = self._pages.first, self._pages.step
         asked = self._number(document.page_url)
@@ -38,7 +41,11 @@ class Paginator:
             if not products:
                 return []
             following = (first if here is None else here) + step
-            return [self._url(document.url, following)] if (following - first) // step < self._most else []
+            return (
+                [self._url(document.url, following)]
+                if (following - first) // step < self._most
+                else []
+            )
         if depth > 0 and any(number is not None and number > first for number in (asked, given)):
             return []
         last = self._pages.last if self._count is None else self._counted(document, problems)
@@ -46,10 +53,15 @@ class Paginator:
             return []
         end = min(last, first + step * (self._most - 1))
         current = first if here is None else here
-        return [self._url(document.url, number) for number in range(first, end + 1, step) if number != current]
+        return [
+            self._url(document.url, number)
+            for number in range(first, end + 1, step)
+            if number != current
+        ]
 
     def _counted(self, document: Document, problems: list[str]) -> int | None:
-        """The last page's number, by what the page says; None where it says nothing: then it is the only page."""
+        """The last page's number, by what the page says; None where it says nothing: then it is the
+        only page."""
         assert self._count is not None
         try:
             texts = self._count(document, False)
@@ -84,11 +96,20 @@ class Paginator:
         name = self._pages.param
         if template is not None:
             query = template.partition("?")[2]
-            name = next((key for key, _, value in _pairs(query) if value == _PLACE), None) if _PLACE in query else None
+            name = (
+                next((key for key, _, value in _pairs(query) if value == _PLACE), None)
+                if _PLACE in query
+                else None
+            )
             if name is None:
                 return _matched(_suffix(template), url)
         for key, _, value in _pairs(url.partition("#")[0].partition("?")[2]):
-            if unquote_plus(key) == name and value.isascii() and value.isdigit() and len(value) < 10:
+            if (
+                unquote_plus(key) == name
+                and value.isascii()
+                and value.isdigit()
+                and len(value) < 10
+            ):
                 return int(value)
         return None
 
@@ -111,11 +132,14 @@ def _with_param(url: str, name: str, number: int) -> str:
 
 
 def _suffix(template: str) -> re.Pattern[str]:
-    """What ends a URL of the pattern: a relative template is compared with the end of the URL, an absolute one whole."""
+    """What ends a URL of the pattern: a relative template is compared with the end of the URL, an
+    absolute one whole."""
     absolute = re.match("https?://", template) is not None
     tail = template if absolute else "/" + re.sub(r"^(?:\.{0,2}/)+", "", template)
     before, _, after = tail.partition(_PLACE)
-    return re.compile(f"{'^' if absolute else ''}{re.escape(before)}(\\d{{1,9}}){re.escape(after)}$")
+    return re.compile(
+        f"{'^' if absolute else ''}{re.escape(before)}(\\d{{1,9}}){re.escape(after)}$"
+    )
 
 
 def _matched(pattern: re.Pattern[str], url: str) -> int | None:

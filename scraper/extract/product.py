@@ -1,4 +1,5 @@
-"""A product page's fields and id, read as the definition says; what is missing or mistyped becomes a sentence. Pure."""
+"""A product page's fields and id, read as the definition says; what is missing or mistyped becomes
+a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +15,19 @@ from scraper.extract.document import Document
 from scraper.extract.sources import VALUES_MAX, Texts, compile_source
 from scraper.extract.stages import Stages
 from scraper.extract.values import Mistyped
-from scraper.policy import urls
-from scraper.sites import selectors
+from scraper.rules import urls
 from scraper.sites.definition import ProductPage
-from scraper.sites.fields import FieldSpec, IdSource, Reading, Source
+from scraper.sites.grammar import selectors
+from scraper.sites.grammar.fields import (
+    FieldSpec,
+    IdSource,
+    Reading,
+    Source,
+)
 
 ID_MAX = 500
-NOTHING_SHOWN = object()  # a bool with `when` is false where there is no text, but that is nothing found
+# a bool with `when` is false where there is no text, but that is nothing found
+NOTHING_SHOWN = object()
 Typed = Callable[[str, Document], Any]
 
 
@@ -45,7 +52,11 @@ class ProductReader:
         self._fields = [_Field(name, spec) for name, spec in product.fields.items()]
         self._of_tree = any(field.of_tree for field in self._fields)
         self._id = _id_texts(product.id) if product.id is not None else None
-        self._id_described = product.id.described if product.id is not None and not product.id.any else "any of `any:`"
+        self._id_described = (
+            product.id.described
+            if product.id is not None and not product.id.any
+            else "any of `any:`"
+        )
         self._rules = rules
 
     def read(self, document: Document) -> Stages[Extracted]:
@@ -67,9 +78,14 @@ class ProductReader:
             problems.append("not one field of the definition is on the page")
             complete = False
         if external_id is None or not complete:
-            return Extracted(problems=problems, complete=False, found=tuple(found), mistyped=tuple(mistyped))
+            return Extracted(
+                problems=problems, complete=False, found=tuple(found), mistyped=tuple(mistyped)
+            )
         return Extracted(
-            products=[Product(external_id, data)], problems=problems, found=tuple(found), mistyped=tuple(mistyped)
+            products=[Product(external_id, data)],
+            problems=problems,
+            found=tuple(found),
+            mistyped=tuple(mistyped),
         )
 
     def _external_id(self, document: Document, problems: list[str]) -> str | None:
@@ -92,7 +108,11 @@ class ProductReader:
 def id_of_url(url: str, rules: urls.UrlRules) -> str:
     """The canonical URL as a product's id; an over-long one ends in its fingerprint."""
     canonical = urls.canonical(urls.clean(url, rules=rules) or url)
-    return canonical if len(canonical) <= ID_MAX else f"{canonical[: ID_MAX - 33]}#{urls.fingerprint(canonical).hex}"
+    return (
+        canonical
+        if len(canonical) <= ID_MAX
+        else f"{canonical[: ID_MAX - 33]}#{urls.fingerprint(canonical).hex}"
+    )
 
 
 def _id_texts(spec: IdSource) -> list[Texts]:
@@ -105,13 +125,20 @@ class _Field:
         self.spec = spec
         self.readings = [_compile(reading, spec) for reading in spec.readings]
         self.listed = spec.many or spec.type == "list"
-        self.of_tree = any(reading.css is not None or reading.xpath is not None for reading in spec.readings)
+        self.of_tree = any(
+            reading.css is not None or reading.xpath is not None for reading in spec.readings
+        )
 
     def read(
-        self, document: Document, data: dict[str, Any], problems: list[str], found: list[str], mistyped: list[str]
+        self,
+        document: Document,
+        data: dict[str, Any],
+        problems: list[str],
+        found: list[str],
+        mistyped: list[str],
     ) -> bool:
-        """Puts the field's value into `data`, and its name among those found or mistyped; False where a required field has
-        none."""
+        """Puts the field's value into `data`, and its name among those found or mistyped; False
+        where a required field has none."""
         faults: list[str] = []
         for compiled in self.readings:
             try:
@@ -137,8 +164,14 @@ class _Field:
         return not self.spec.required
 
     def tells(self, value: Any) -> bool:
-        """True for a value that must have come from the page's body: no default, no absence, nothing of the URL."""
-        return value is not None and value is not False and value != self.spec.default and self.spec.url is None
+        """True for a value that must have come from the page's body: no default, no absence,
+        nothing of the URL."""
+        return (
+            value is not None
+            and value is not False
+            and value != self.spec.default
+            and self.spec.url is None
+        )
 
     def _value(self, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
         reading = compiled.reading
@@ -152,11 +185,16 @@ class _Field:
                 if value is not None:
                     return value
             return None
-        found = [value for text in parts if (value := self._one(text, compiled, document, faults)) is not None]
+        found = [
+            value
+            for text in parts
+            if (value := self._one(text, compiled, document, faults)) is not None
+        ]
         return found[:VALUES_MAX] or None
 
     def _split(self, texts: list[str], separator: str) -> list[str]:
-        mark = separator.strip() or " "  # whitespace in texts is collapsed, so "\n" means a space
+        # whitespace in texts is collapsed, so "\n" means a space
+        mark = separator.strip() or " "
         return [part for text in texts for part in map(str.strip, text.split(mark)) if part]
 
     def _one(self, text: str, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
@@ -170,7 +208,9 @@ class _Field:
             text = mapped
         if len(text) > spec.max_length:
             if spec.type not in ("text", "list"):
-                faults.append(f"{self.name}: {len(text):,} characters are no {spec.type} ({reading.described})")
+                faults.append(
+                    f"{self.name}: {len(text):,} characters are no {spec.type} ({reading.described})"
+                )
                 return None
             faults.append(f"{self.name}: {len(text):,} characters, cut")
             text = text[: spec.max_length]
@@ -180,7 +220,9 @@ class _Field:
             faults.append(f"{self.name}: {error} ({reading.described})")
             return None
         if isinstance(value, Money) and compiled.currency is not None:
-            return Money(value.amount, self._code_beside(compiled.currency, document) or value.currency)
+            return Money(
+                value.amount, self._code_beside(compiled.currency, document) or value.currency
+            )
         return value
 
     def _code_beside(self, currency: Texts, document: Document) -> str | None:
@@ -213,7 +255,12 @@ def _compile(reading: Reading, spec: FieldSpec) -> _Compiled:
     currency = None
     if spec.type == "price" and reading.jsonld is not None and not reading.regex:
         beside = selectors.parse_jsonld(reading.jsonld).sibling("priceCurrency")
-        path = ".".join([beside.type, *(step if isinstance(step, str) else f"[{step}]" for step in beside.steps)])
+        path = ".".join(
+            [
+                beside.type,
+                *(step if isinstance(step, str) else f"[{step}]" for step in beside.steps),
+            ]
+        )
         currency = compile_source(Source.model_validate({"jsonld": path.replace(".[", "[")}))
     return _Compiled(compile_source(reading), _typed(reading, spec), reading, currency)
 
@@ -228,7 +275,8 @@ def _typed(reading: Reading, spec: FieldSpec) -> Typed:
         case "decimal":
             return lambda text, document: values.to_decimal(text, decimal)
         case "price":
-            exact = "." if reading.jsonld is not None and decimal is None else None  # JSON has dots alone
+            # JSON has dots alone
+            exact = "." if reading.jsonld is not None and decimal is None else None
             return lambda text, document: _money(text, decimal, currency, exact)
         case "bool" if reading.when is not None:
             pattern = selectors.compile_regex(reading.when)
@@ -236,7 +284,9 @@ def _typed(reading: Reading, spec: FieldSpec) -> Typed:
         case "bool":
             return lambda text, document: values.to_bool(text)
         case "date":
-            return lambda text, document: values.to_date(text, reading.format, bool(reading.dayfirst))
+            return lambda text, document: values.to_date(
+                text, reading.format, bool(reading.dayfirst)
+            )
         case _:
             return lambda text, document: values.to_url(text, document.base)
 

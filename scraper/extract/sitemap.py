@@ -1,7 +1,9 @@
-"""Sitemaps to links: XML (urlset, index), gzip, plain text, and the Sitemap: lines of a robots.txt. Pure.
+"""Sitemaps to links: XML (urlset, index), gzip, plain text, and the Sitemap: lines of a robots.txt.
+Pure.
 
-Written for hostile files: no DTD, no entities, no network, and bounds on size and count (sitemaps.org: 50 MB unpacked,
-50,000 URLs). RSS and Atom, which sitemaps.org also allows, are not read.
+Written for hostile files: no DTD, no entities, no network, and bounds on size and count
+(sitemaps.org: 50 MB unpacked, 50,000 URLs). RSS and Atom, which sitemaps.org also allows, are not
+read.
 """
 
 from __future__ import annotations
@@ -16,14 +18,15 @@ from lxml import etree
 
 from scraper.domain import Extracted, Fetched, Kind, Link
 from scraper.extract.listing import Gate
-from scraper.sites import selectors
 from scraper.sites.definition import Sitemap
+from scraper.sites.grammar import selectors
 
 UNPACKED_MAX_BYTES = 52_428_800
 URLS_MAX = 50_000
 _BROKEN = "the sitemap's XML is broken"
 _GZIP = b"\x1f\x8b"
-Entry = tuple[str, bool]  # a URL, and whether it is a sitemap's
+# a URL, and whether it is a sitemap's
+Entry = tuple[str, bool]
 
 
 class SitemapReader:
@@ -37,7 +40,9 @@ class SitemapReader:
         body = unpacked(page.body, problems).lstrip(b"\xef\xbb\xbf \t\r\n")
         entries = _entries(body, _is_robots(page.url) or _is_robots(page_url), problems)
         if entries is None:
-            problems.append("the sitemap is neither XML with <urlset> or <sitemapindex> nor a list of URLs")
+            problems.append(
+                "the sitemap is neither XML with <urlset> or <sitemapindex> nor a list of URLs"
+            )
             return Extracted(problems=problems, complete=False)
         links: dict[str, Link] = {}
         counted = off_site = 0
@@ -45,7 +50,9 @@ class SitemapReader:
             for text, is_sitemap in entries:
                 counted += 1
                 if counted > URLS_MAX:
-                    problems.append(f"the sitemap has more than {URLS_MAX:,} URLs, the others are left out")
+                    problems.append(
+                        f"the sitemap has more than {URLS_MAX:,} URLs, the others are left out"
+                    )
                     break
                 url = self._gate.clean(text, page.url)
                 if url is None or url in links:
@@ -56,12 +63,18 @@ class SitemapReader:
                 elif kind is not None:
                     links[url] = Link(url, kind)
         except TimeoutError:
-            problems.append(f"sitemap: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s")
+            problems.append(
+                f"sitemap: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s"
+            )
         partial = bool(problems)
         if off_site:
-            problems.append(f"{off_site} URLs of the sitemap are on hosts that are not the site's (see `hosts`)")
+            problems.append(
+                f"{off_site} URLs of the sitemap are on hosts that are not the site's (see `hosts`)"
+            )
         complete = bool(links) or not any(problem.startswith(_BROKEN) for problem in problems)
-        return Extracted(links=list(links.values()), problems=problems, complete=complete, partial=partial)
+        return Extracted(
+            links=list(links.values()), problems=problems, complete=complete, partial=partial
+        )
 
     def _kind(self, url: str) -> Kind | None:
         if self._products is not None and selectors.find_at_all(self._products, url):
@@ -72,7 +85,8 @@ class SitemapReader:
 
 
 def unpacked(body: bytes, problems: list[str]) -> bytes:
-    """Gzip's content, 50 MB at the most; of a broken file what can be read; other bodies as they are."""
+    """Gzip's content, 50 MB at the most; of a broken file what can be read; other bodies as they
+    are."""
     if not body.startswith(_GZIP):
         return body
     parts: list[bytes] = []
@@ -87,7 +101,9 @@ def unpacked(body: bytes, problems: list[str]) -> bytes:
         room -= len(parts[-1])
         body = member.unused_data
         if not member.eof:
-            problems.append("the sitemap's gzip is larger than 50 MB or cut off, the rest is left out")
+            problems.append(
+                "the sitemap's gzip is larger than 50 MB or cut off, the rest is left out"
+            )
             break
     return b"".join(parts)
 
@@ -111,7 +127,8 @@ def _text_lines(body: bytes) -> Iterator[Entry]:
 
 
 def _robots_lines(body: bytes) -> Iterator[Entry]:
-    for line in body[:512_000].decode("utf-8", "replace").splitlines():  # RFC 9309, 2.5: at least 500 KiB
+    # RFC 9309, 2.5: at least 500 KiB
+    for line in body[:512_000].decode("utf-8", "replace").splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip().lower() == "sitemap" and value.strip():
             yield value.strip(), True
@@ -132,12 +149,15 @@ def _xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
 
 
 def _locations(events: etree.iterparse, problems: list[str]) -> Iterator[Entry]:
-    """<loc> of each <url> and <sitemap>; image and video locations stand deeper. Read entries are freed at once."""
+    """<loc> of each <url> and <sitemap>; image and video locations stand deeper. Read entries are
+    freed at once."""
     try:
         for event, element in events:
             if event != "end" or _local(element) not in ("url", "sitemap"):
                 continue
-            location = next((child for child in element if _local(child) == "loc" and child.text), None)
+            location = next(
+                (child for child in element if _local(child) == "loc" and child.text), None
+            )
             is_sitemap = _local(element) == "sitemap"
             text = location.text if location is not None else None
             element.clear()
@@ -147,7 +167,8 @@ def _locations(events: etree.iterparse, problems: list[str]) -> Iterator[Entry]:
             if text and text.strip():
                 yield text.strip(), is_sitemap
     except etree.XMLSyntaxError:
-        pass  # recover gives up on what is no XML any more; what came before counts
+        # recover gives up on what is no XML any more; what came before counts
+        pass
     errors = list(events.error_log)
     if errors:
         problems.append(f"{_BROKEN} in line {errors[0].line}: {str(errors[0].message)[:100]}")

@@ -1,4 +1,5 @@
-"""A source of a definition, compiled: from a `Document` to the texts it finds there, cleaned, none of them empty."""
+"""A source of a definition, compiled: from a `Document` to the texts it finds there, cleaned, none
+of them empty."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from lxml import etree
 from scraper.extract import jsonld
 from scraper.extract.css_index import TooLong, css_path
 from scraper.extract.document import Document, whole_text
-from scraper.sites import selectors
-from scraper.sites.decode import clean_text
-from scraper.sites.fields import Source
+from scraper.rules.decoding import clean_text
+from scraper.sites.grammar import selectors
+from scraper.sites.grammar.fields import Source
 
 VALUES_MAX = 1000
 Texts = Callable[[Document, bool], list[str]]
@@ -22,7 +23,8 @@ Texts = Callable[[Document, bool], list[str]]
 def compile_source(source: Source) -> Texts:
     """`texts(document, every)`: the first text, or every one, 1,000 at the most.
 
-    Raises `TimeoutError` where a regular expression takes too long, `lxml.etree.XPathError` where XPath meets its limits.
+    Raises `TimeoutError` where a regular expression takes too long, `lxml.etree.XPathError` where
+    XPath meets its limits.
     """
     if source.url is not None:
         return _on_url(source.url)
@@ -32,7 +34,11 @@ def compile_source(source: Source) -> Texts:
     elif source.response is not None:
         raw = _on_response(source.response, source.path or "")
     elif source.css is not None or source.xpath is not None:
-        raw = _on_css(source.css) if source.css is not None else _on_tree(selectors.compile_xpath(source.xpath or ""))
+        raw = (
+            _on_css(source.css)
+            if source.css is not None
+            else _on_tree(selectors.compile_xpath(source.xpath or ""))
+        )
     else:
         return _on_page(source.regex or "")
     if pattern is None:
@@ -79,7 +85,9 @@ def _on_page(pattern: str) -> Texts:
     compiled = selectors.compile_regex(pattern)
 
     def texts(document: Document, every: bool) -> list[str]:
-        return _cleaned(selectors.find_all(compiled, document.text, VALUES_MAX if every else 1), every)
+        return _cleaned(
+            selectors.find_all(compiled, document.text, VALUES_MAX if every else 1), every
+        )
 
     return texts
 
@@ -98,7 +106,8 @@ def _on_url(pattern: str) -> Texts:
 
 
 def _within(raw: Texts, pattern: Any) -> Texts:
-    """Of all texts found the ones the pattern matches: `::text` gives every text node, and the number is in one."""
+    """Of all texts found the ones the pattern matches: `::text` gives every text node, and the
+    number is in one."""
 
     def texts(document: Document, every: bool) -> list[str]:
         picked = (selectors.find(pattern, text) for text in raw(document, True))

@@ -1,4 +1,5 @@
-"""Work on a page in stages, so that the same stage of many pages can be done in a row (`scraper.together`).
+"""Work on a page in stages, so that the same stage of many pages can be done in a row
+(`scraper.worker.row_reader`).
 
 A generator yields where other pages may go on; what it returns is the work's result.
 """

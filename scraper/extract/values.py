@@ -1,4 +1,5 @@
-"""From a text to the value it means: numbers, booleans, dates, URLs. Pure; every function raises `Mistyped` or answers."""
+"""From a text to the value it means: numbers, booleans, dates, URLs. Pure; every function raises
+`Mistyped` or answers."""
 
 from __future__ import annotations
 
@@ -10,14 +11,16 @@ from typing import Any
 from dateutil import parser as dateutil_parser
 from dateutil import tz
 
-from scraper.policy import urls
+from scraper.rules import urls
 
 INT_MAX = 2**63 - 1
 DIGITS_MAX = 38
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 _NUMBER = re.compile(
-    r"(?:(?<![\w.,])[-\u2212])?"  # a minus, but not the dash of "10-20" or "A-5"
-    r"(?:\d{1,3}(?:([ ,.'\u2019])\d{3})(?:\1\d{3})*(?!\d)|\d+)"  # in groups of three, or plain
+    # a minus, but not the dash of "10-20" or "A-5"
+    r"(?:(?<![\w.,])[-\u2212])?"
+    # in groups of three, or plain
+    r"(?:\d{1,3}(?:([ ,.'\u2019])\d{3})(?:\1\d{3})*(?!\d)|\d+)"
     r"(?:[.,]\d+)?"
 )
 _GROUPS = re.compile(r"[ '\u2019]")
@@ -29,7 +32,8 @@ _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}").fullmatch
 
 
 class Mistyped(Exception):
-    """The text is no value of the type. The message is a short sentence with an excerpt of the text."""
+    """The text is no value of the type. The message is a short sentence with an excerpt of the
+    text."""
 
     def __init__(self, text: str, wanted: str) -> None:
         shown = text if len(text) <= 60 else text[:57] + "…"
@@ -45,7 +49,8 @@ def to_int(text: str, decimal: str | None = None) -> int:
 
 
 def to_decimal(text: str, decimal: str | None = None) -> Decimal:
-    """The first number in the text; 38 digits at the most. A lone dot is a decimal point unless `decimal` is a comma."""
+    """The first number in the text; 38 digits at the most. A lone dot is a decimal point unless
+    `decimal` is a comma."""
     return _first_number(text, decimal, "number")
 
 
@@ -69,13 +74,16 @@ def _first_number(text: str, decimal: str | None, wanted: str) -> Decimal:
 
 
 def _decimal_mark(written: str, wanted: str) -> str:
-    """Of two kinds the last is the decimal mark; one that comes twice is none; three digits after it: thousands."""
+    """Of two kinds the last is the decimal mark; one that comes twice is none; three digits after
+    it: thousands."""
     comma, dot = written.rfind(","), written.rfind(".")
     if comma >= 0 and dot >= 0:
         return "," if comma > dot else "."
     if comma >= 0:
         return "." if written.count(",") > 1 or len(written) - comma == 4 else ","
-    if dot >= 0 and (written.count(".") > 1 or (wanted == "whole number" and len(written) - dot == 4)):
+    if dot >= 0 and (
+        written.count(".") > 1 or (wanted == "whole number" and len(written) - dot == 4)
+    ):
         return ","
     return "."
 
@@ -92,13 +100,18 @@ def to_bool(text: str) -> bool:
 
 
 def to_date(text: str, layout: str | None = None, dayfirst: bool = False) -> str:
-    """ISO 8601: a date, or a datetime where the text has a time. Year, month and day must all be there."""
+    """ISO 8601: a date, or a datetime where the text has a time. Year, month and day must all be
+    there."""
     if len(text) > 100:
         raise Mistyped(text, "date")
     try:
         if layout is not None:
             parsed = datetime.strptime(text, layout)
-            return parsed.isoformat() if any(code in layout for code in _TIME_CODES) else parsed.date().isoformat()
+            return (
+                parsed.isoformat()
+                if any(code in layout for code in _TIME_CODES)
+                else parsed.date().isoformat()
+            )
         if _ISO_DATE(text):
             return date.fromisoformat(text).isoformat()
         return _guessed_date(text, dayfirst)
@@ -113,9 +126,11 @@ _ONE, _OTHER = datetime(2000, 1, 1, 1), datetime(2004, 2, 2, 2)
 
 def _guessed_date(text: str, dayfirst: bool) -> str:
     if text[:4].isdigit() and text[4:5] == "-":
-        dayfirst = False  # dateutil reads 2025-03-04 as 3 April otherwise
+        # dateutil reads 2025-03-04 as 3 April otherwise
+        dayfirst = False
     one, other = (
-        dateutil_parser.parse(text, default=default, dayfirst=dayfirst, tzinfos=_zone) for default in (_ONE, _OTHER)
+        dateutil_parser.parse(text, default=default, dayfirst=dayfirst, tzinfos=_zone)
+        for default in (_ONE, _OTHER)
     )
     if one.date() != other.date():
         raise ValueError("a part is missing")
@@ -125,7 +140,11 @@ def _guessed_date(text: str, dayfirst: bool) -> str:
 def _zone(name: str | None, offset_s: int | None) -> tzinfo | None:
     """Offsets are kept, abbreviations other than UTC are not: CST is three different zones."""
     if offset_s is not None:
-        return tz.tzoffset(None, timedelta(seconds=offset_s).total_seconds()) if abs(offset_s) < 86_400 else None
+        return (
+            tz.tzoffset(None, timedelta(seconds=offset_s).total_seconds())
+            if abs(offset_s) < 86_400
+            else None
+        )
     return tz.UTC if name in ("UTC", "GMT", "Z") else None
 
 
@@ -138,7 +157,8 @@ def to_url(text: str, base: str) -> str:
 
 
 def mapped(text: str, mapping: dict[str, Any]) -> str | None:
-    """The mapped value as text again, for the type to read; None where the text is not in the mapping."""
+    """The mapped value as text again, for the type to read; None where the text is not in the
+    mapping."""
     value = mapping.get(text)
     if isinstance(value, bool):
         return "true" if value else "false"

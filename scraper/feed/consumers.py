@@ -1,8 +1,9 @@
-"""How far named consumers have read the feed of changes: one position each, for one site or for all.
+"""How far named consumers have read the feed of changes: one position each, for one site or for
+all.
 
-A consumer is read on by one process at a time. Who begins takes a lock (`held`) that goes with its connection; should that be
-lost in an outage and another process begin meanwhile, the position moves for one of the two only (`advance`), and the other
-one ends.
+A consumer is read on by one process at a time. Who begins takes a lock (`held`) that goes with its
+connection; should that be lost in an outage and another process begin meanwhile, the position moves
+for one of the two only (`advance`), and the other one ends.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import BusyError
-from scraper.stores import changes
+from scraper.feed import store
 
 _LOCK = "hashtextextended('scraper: consumer ' || :name || ' ' || :site, 0)"
 LOCK = sa.text(f"SELECT pg_try_advisory_lock({_LOCK})")
 UNLOCK = sa.text(f"SELECT pg_advisory_unlock({_LOCK})")
-LET_GO_S = 1.0  # of a process that was killed: PostgreSQL ends its session a moment later
+# of a process that was killed: PostgreSQL ends its session a moment later
+LET_GO_S = 1.0
 
 ADVANCE = sa.text("""
 UPDATE consumers SET position = :position, read_at = now()
@@ -49,7 +51,7 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
     """Nobody else reads as this consumer meanwhile. Raises `BusyError` where somebody does."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         try:
-            changes.require_primary(connection)
+            store.require_primary(connection)
             values = {"name": name, "site": site or ""}
             until = time.monotonic() + LET_GO_S
             while not connection.execute(LOCK, values).scalar():
@@ -60,10 +62,13 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
                     )
                 time.sleep(LET_GO_S / 10)
             yield
-            with suppress(sa.exc.DBAPIError):  # an outage: it has let go by itself
-                connection.execute(UNLOCK, values)  # whoever comes right after need not wait for the session's end
+            # an outage: it has let go by itself
+            with suppress(sa.exc.DBAPIError):
+                # whoever comes right after need not wait for the session's end
+                connection.execute(UNLOCK, values)
         finally:
-            connection.invalidate()  # the lock goes with the connection, which must not go back to the pool with it
+            # the lock goes with the connection, which must not go back to the pool with it
+            connection.invalidate()
 
 
 def position(connection: sa.Connection, name: str, site: str | None) -> int | None:
@@ -76,11 +81,15 @@ def put(connection: sa.Connection, name: str, site: str | None, position: int) -
     connection.execute(PUT, {"name": name, "site": site or "", "position": position})
 
 
-def advance(connection: sa.Connection, name: str, site: str | None, before: int, position: int) -> None:
+def advance(
+    connection: sa.Connection, name: str, site: str | None, before: int, position: int
+) -> None:
     """Raises `BusyError` where the consumer is not at `before` any more."""
     values = {"name": name, "site": site or "", "before": before, "position": position}
     if connection.execute(ADVANCE, values).rowcount != 1:
-        raise BusyError(f"consumer {name!r} was read on, set back or forgotten by another process meanwhile")
+        raise BusyError(
+            f"consumer {name!r} was read on, set back or forgotten by another process meanwhile"
+        )
 
 
 def listed(connection: sa.Connection) -> list[sa.Row[Any]]:
@@ -89,4 +98,6 @@ def listed(connection: sa.Connection) -> list[sa.Row[Any]]:
 
 def forget(connection: sa.Connection, name: str) -> int:
     """Returns how many there were: one a site."""
-    return connection.execute(sa.text("DELETE FROM consumers WHERE name = :name"), {"name": name}).rowcount
+    return connection.execute(
+        sa.text("DELETE FROM consumers WHERE name = :name"), {"name": name}
+    ).rowcount

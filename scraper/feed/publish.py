@@ -1,14 +1,17 @@
-"""Fills a Redis Stream from the feed of changes, in its order and without doubles. A tick of the coordinator, where
-SCRAPER_CHANGES_STREAM names a stream.
+"""Fills a Redis Stream from the feed of changes, in its order and without doubles. A tick of the
+coordinator, where SCRAPER_CHANGES_STREAM names a stream.
 
-How far it has come is what the stream itself says: an entry's id is `<position>-0`, and Redis knows the last one. So a
-coordinator that dies between two steps has nothing to remember, a Redis that lost its last seconds gets these again, and
-one that was emptied gets the newest SCRAPER_CHANGES_STREAM_MAX changes anew; who goes on after the id that he has read
-last meets each change once all the same. A script adds a batch whole or not at all, and skips what is there, so that not
-even two coordinators at once (one was frozen and has lost its lock) double an entry, change the order or leave a gap.
+How far it has come is what the stream itself says: an entry's id is `<position>-0`, and Redis knows
+the last one. So a coordinator that dies between two steps has nothing to remember, a Redis that
+lost its last seconds gets these again, and one that was emptied gets the newest
+SCRAPER_CHANGES_STREAM_MAX changes anew; who goes on after the id that he has read last meets each
+change once all the same. A script adds a batch whole or not at all, and skips what is there, so
+that not even two coordinators at once (one was frozen and has lost its lock) double an entry,
+change the order or leave a gap.
 
-Fields of an entry: `site`, `event`, `id` (the product's), `change` (all of it, JSON, as `scraper changes` prints it) and
-`after`, the id of the entry before: who finds another one there than he has read last was overtaken by the stream's bound.
+Fields of an entry: `site`, `event`, `id` (the product's), `change` (all of it, JSON, as `scraper
+changes` prints it) and `after`, the id of the entry before: who finds another one there than he has
+read last was overtaken by the stream's bound.
 """
 
 from __future__ import annotations
@@ -19,25 +22,27 @@ import redis
 import sqlalchemy as sa
 import structlog
 
-from scraper import changes
-from scraper.changes import Change, Reader
 from scraper.domain import Message
+from scraper.feed import reader as changes
+from scraper.feed import store as store
+from scraper.feed.reader import Change, Reader
 from scraper.settings import Settings
-from scraper.stores import changes as store
 
 log = structlog.get_logger()
 
 BATCH = 500
-AT_ONCE_S = 10.0  # the lock is let go after that, for the next tick
-TIMEOUT_S = 5.0  # less than a transaction may be idle
+# the lock is let go after that, for the next tick
+AT_ONCE_S = 10.0
+# less than a transaction may be idle
+TIMEOUT_S = 5.0
 
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtextextended(:what, 0))")
 
 _complained: set[str] = set()
 
-# KEYS[1] the stream. ARGV: how many entries it may hold, then six an entry: position, after, site, event, id, change.
-# Returns the last position that is in the stream. A first refusal ends it before anything is added (no memory, not a
-# stream).
+# KEYS[1] the stream. ARGV: how many entries it may hold, then six an entry: position, after, site,
+# event, id, change. Returns the last position that is in the stream. A first refusal ends it before
+# anything is added (no memory, not a stream).
 ADD = """
 local last = 0
 if redis.call('EXISTS', KEYS[1]) == 1 then
@@ -62,7 +67,8 @@ def publish(engine: sa.Engine, settings: Settings) -> list[Message]:
     name = settings.changes_stream
     if name is None:
         return []
-    with engine.begin() as connection:  # reads only; a transaction for the lock's sake
+    # reads only; a transaction for the lock's sake
+    with engine.begin() as connection:
         if not connection.execute(ALONE, {"what": f"scraper: publish changes to {name}"}).scalar():
             return []
         with redis.Redis.from_url(
@@ -80,7 +86,8 @@ class Stream:
         self._add = client.register_script(ADD)
 
     def fill(self, connection: sa.Connection) -> int:
-        """Adds what is missing, for some seconds at the most. Returns the position that the stream has come to."""
+        """Adds what is missing, for some seconds at the most. Returns the position that the stream
+        has come to."""
         last = self.last()
         newest = store.last_position(connection)
         if last is not None and last > newest:
@@ -94,7 +101,10 @@ class Stream:
             log.info("the stream gets the newest changes", stream=self._name, after=last)
         elif last < trimmed:
             log.warning(
-                "the stream misses changes that the feed has forgotten", stream=self._name, after=last, upto=trimmed
+                "the stream misses changes that the feed has forgotten",
+                stream=self._name,
+                after=last,
+                upto=trimmed,
             )
             last = trimmed
         reader = Reader(connection, last, rows=BATCH)
@@ -110,14 +120,16 @@ class Stream:
         return last
 
     def last(self) -> int | None:
-        """The position of the newest entry that ever was in the stream; None where there is no stream."""
+        """The position of the newest entry that ever was in the stream; None where there is no
+        stream."""
         if not self._client.exists(self._name):
             return None
         said = str(_text(self._client.xinfo_stream(self._name)["last-generated-id"]))
         return int(said.partition("-")[0])
 
     def add(self, found: list[Change], after: int) -> int:
-        """Adds changes that follow the one at `after`. Returns the position that the stream has come to."""
+        """Adds changes that follow the one at `after`. Returns the position that the stream has
+        come to."""
         words: list[str | int] = [self._most]
         for change in found:
             words += [change.cursor, after, change.site, change.event, change.id, change.json()]

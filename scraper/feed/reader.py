@@ -9,8 +9,9 @@
             print(change.id, change.before["price"], "->", change.data["price"])
         cursor = change.cursor
 
-Who stores `change.cursor` in the same transaction as what it made of the change has every change exactly once. Reading
-changes nothing and holds nobody up; how the order comes about: `scraper.stores.changes`.
+Who stores `change.cursor` in the same transaction as what it made of the change has every change
+exactly once. Reading changes nothing and holds nobody up; how the order comes about:
+`scraper.feed.store`.
 """
 
 from __future__ import annotations
@@ -29,18 +30,22 @@ from typing import Any, Literal, TypeVar
 import orjson
 import sqlalchemy as sa
 
-from scraper import away
 from scraper.errors import CursorError, NotFoundError
-from scraper.stores import changes as store
-from scraper.stores import sites
-from scraper.stores.changes import Horizon
-from scraper.stores.database import dumps
+from scraper.feed import store as store
+from scraper.feed.store import Horizon
+from scraper.frontier import sites
+from scraper.infra import outages
+from scraper.infra.database import dumps
 
 ROWS = 1000  # read at once
-IDLE_S = 1.0  # between two looks where nothing comes
-WAITING_S = 0.005, 0.2  # between two looks where transactions are under way: at first, at the most
-AWAY_S = 1.0, 10.0  # between two tries where PostgreSQL does not answer
-BLOCKED_S = 15.0  # a transaction that holds the feed up for so long is told of
+# between two looks where nothing comes
+IDLE_S = 1.0
+# between two looks where transactions are under way: at first, at the most
+WAITING_S = 0.005, 0.2
+# between two tries where PostgreSQL does not answer
+AWAY_S = 1.0, 10.0
+# a transaction that holds the feed up for so long is told of
+BLOCKED_S = 15.0
 
 T = TypeVar("T")
 Event = Literal["new", "changed", "delisted", "relisted"]
@@ -49,9 +54,10 @@ Since = int | datetime | Literal["oldest", "now"]
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a product. `data` is the whole product as of that version, `changed` the names of the fields that are
-    other than before, `before` what these were (None: not there); both are empty unless its content changed, which a
-    product that is listed again may have done too. Numbers are Decimals where they have a point."""
+    """What became of a product. `data` is the whole product as of that version, `changed` the names
+    of the fields that are other than before, `before` what these were (None: not there); both are
+    empty unless its content changed, which a product that is listed again may have done too.
+    Numbers are Decimals where they have a point."""
 
     cursor: int
     event: Event
@@ -93,21 +99,28 @@ class Change:
 
 
 class Reader:
-    """Goes through the feed from a cursor on. `cursor` is that of the last change it has given, or of a later one of a site
-    that was not asked for: nothing before it is left to read.
+    """Goes through the feed from a cursor on. `cursor` is that of the last change it has given, or
+    of a later one of a site that was not asked for: nothing before it is left to read.
 
-    One thread's. It holds one connection of an engine's, and opens another after an outage, in which nothing is lost or
-    read twice; or it reads on a connection of yours, in autocommit or READ COMMITTED."""
+    One thread's. It holds one connection of an engine's, and opens another after an outage, in
+    which nothing is lost or read twice; or it reads on a connection of yours, in autocommit or READ
+    COMMITTED."""
 
     def __init__(
-        self, database: sa.Engine | sa.Connection, cursor: int, *, site: str | None = None, rows: int = ROWS
+        self,
+        database: sa.Engine | sa.Connection,
+        cursor: int,
+        *,
+        site: str | None = None,
+        rows: int = ROWS,
     ) -> None:
         self.cursor = cursor
         self._database = database
         self.rows = rows
         self._connection: sa.Connection | None = None
         self._horizon = Horizon()
-        self._read_to = 0  # nothing is left up to here, on this connection
+        # nothing is left up to here, on this connection
+        self._read_to = 0
         connection = self._opened()
         try:
             store.require_primary(connection)
@@ -123,7 +136,8 @@ class Reader:
             )
 
     def next(self) -> list[Change]:
-        """The next changes, some at a time; none where there are none yet, or (`waits`) it is not decided what comes next."""
+        """The next changes, some at a time; none where there are none yet, or (`waits`) it is not
+        decided what comes next."""
         try:
             return self._next(self._opened())
         except Exception:
@@ -153,7 +167,9 @@ class Reader:
         if isinstance(self._database, sa.Connection):
             return self._database
         if self._connection is None:
-            self._connection = self._database.connect().execution_options(isolation_level="AUTOCOMMIT")
+            self._connection = self._database.connect().execution_options(
+                isolation_level="AUTOCOMMIT"
+            )
         return self._connection
 
     def _next(self, connection: sa.Connection) -> list[Change]:
@@ -169,11 +185,14 @@ class Reader:
         return [_change(row) for row in found]
 
 
-def read(engine: sa.Engine, since: Since = "oldest", *, site: str | None = None, rows: int = ROWS) -> Iterator[Change]:
-    """The changes after `since` (a cursor, a time, "oldest" of those kept, "now"), up to those that are decided when it has
-    come to the end. `site`: only this one's.
+def read(
+    engine: sa.Engine, since: Since = "oldest", *, site: str | None = None, rows: int = ROWS
+) -> Iterator[Change]:
+    """The changes after `since` (a cursor, a time, "oldest" of those kept, "now"), up to those that
+    are decided when it has come to the end. `site`: only this one's.
 
-    Raises `CursorError` where the feed has forgotten what comes after `since`, `NotFoundError` for an unknown site."""
+    Raises `CursorError` where the feed has forgotten what comes after `since`, `NotFoundError` for
+    an unknown site."""
     reader = Reader(engine, resolved(engine, since), site=site, rows=rows)
     end = store.now(engine)
     try:
@@ -195,8 +214,8 @@ def follow(
     stop: threading.Event | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Change]:
-    """As `read`, and then those that come, until `stop` is set. It outlives PostgreSQL's restarts; `say` gets a line when it
-    waits for something else than changes."""
+    """As `read`, and then those that come, until `stop` is set. It outlives PostgreSQL's restarts;
+    `say` gets a line when it waits for something else than changes."""
     reader = Reader(engine, resolved(engine, since), site=site)
     with closing(batches(reader, stop or threading.Event(), say)) as found:
         for batch in found:
@@ -206,8 +225,8 @@ def follow(
 def batches(
     reader: Reader, stop: threading.Event, say: Callable[[str], None], *, bear: bool = True
 ) -> Generator[list[Change], None, None]:
-    """Batches of changes as they come, until `stop` is set; an empty one where it has read all there is. `bear`: an outage of
-    PostgreSQL is waited out."""
+    """Batches of changes as they come, until `stop` is set; an empty one where it has read all
+    there is. `bear`: an outage of PostgreSQL is waited out."""
     waiting, told = _pauses(*WAITING_S), False
     try:
         while not stop.is_set():
@@ -226,14 +245,17 @@ def batches(
         reader.close()
 
 
-def attempts(work: Callable[[], T], stop: threading.Event, say: Callable[[str], None], *, bear: bool) -> Iterator[T]:
-    """What `work` returns, once; nothing where `stop` was set meanwhile. While PostgreSQL is away it is tried again."""
+def attempts(
+    work: Callable[[], T], stop: threading.Event, say: Callable[[str], None], *, bear: bool
+) -> Iterator[T]:
+    """What `work` returns, once; nothing where `stop` was set meanwhile. While PostgreSQL is away
+    it is tried again."""
     outage, is_away = _pauses(*AWAY_S), False
     while True:
         try:
             result = work()
         except Exception as error:
-            if not bear or not away.postgres_away(error):
+            if not bear or not outages.postgres_away(error):
                 raise
             if not is_away:
                 say("PostgreSQL does not answer; goes on when it does")
@@ -268,7 +290,9 @@ def _site_id(connection: sa.Connection, name: str | None) -> int | None:
         return None
     found = sites.find(connection, name)
     if found is None:
-        raise NotFoundError(f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there")
+        raise NotFoundError(
+            f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there"
+        )
     return found[0]
 
 

@@ -1,29 +1,34 @@
-"""The feed: every product that is new, changed, delisted or listed again, once, in one order that stays.
+"""The feed: every product that is new, changed, delisted or listed again, once, in one order that
+stays.
 
-A row is written by the statement that changes the product (`products.UPSERT`, `crawls.DELIST`), so that both are there or
-neither. It names versions and holds no data: what a version was is in `products` and `product_versions`. Products found as
-they were cost nothing.
+A row is written by the statement that changes the product (`products.UPSERT`, `crawls.DELIST`), so
+that both are there or neither. It names versions and holds no data: what a version was is in
+`products` and `product_versions`. Products found as they were cost nothing.
 
-**The order, and its gap.** A position is the row's id, which a sequence gives out before the transaction commits. Of two
-transactions the one with the lower ids may become visible later; who has read on by then (`WHERE id > cursor`) never sees
-it. So nobody reads beyond a position of which everything below has been decided (`Horizon`): take the sequence's last value,
-note which transactions hold the lock that writing to `changes` takes (in `pg_locks`; it is taken before the statement's
-first id, and let go after the commit is visible), and once these have ended, everything up to that value is there or
-will never be. Nothing is written for that, nobody waits but the reader, and any number of readers do it each for itself.
+**The order, and its gap.** A position is the row's id, which a sequence gives out before the
+transaction commits. Of two transactions the one with the lower ids may become visible later; who
+has read on by then (`WHERE id > cursor`) never sees it. So nobody reads beyond a position of which
+everything below has been decided (`Horizon`): take the sequence's last value, note which
+transactions hold the lock that writing to `changes` takes (in `pg_locks`; it is taken before the
+statement's first id, and let go after the commit is visible), and once these have ended, everything
+up to that value is there or will never be. Nothing is written for that, nobody waits but the
+reader, and any number of readers do it each for itself.
 
-- Rejected: `xid < pg_snapshot_xmin(…)`. It waits for every transaction that writes anything in any database of the server,
-  an index that is built for an hour included. Here only those count that have written to `changes` themselves: a backup or
-  a report holds nothing up. It would also order by the time when transactions began, not by versions.
-- Rejected: positions given out after the commit by a coordinator: each row would be written twice, and the feed would
-  stand still with the coordinator.
+- Rejected: `xid < pg_snapshot_xmin(…)`. It waits for every transaction that writes anything in any
+  database of the server, an index that is built for an hour included. Here only those count that
+  have written to `changes` themselves: a backup or a report holds nothing up. It would also order
+  by the time when transactions began, not by versions.
+- Rejected: positions given out after the commit by a coordinator: each row would be written twice,
+  and the feed would stand still with the coordinator.
 
-Versions of a product are in order, since its row is locked from before the id is taken until the commit. Positions leave
-gaps where a transaction was rolled back. A cursor is always the position of a row that is there, never one that was only
-given out: a crash may take a sequence back to where the last commit left it. A standby has no locks to look at: read from
-the primary.
+Versions of a product are in order, since its row is locked from before the id is taken until the
+commit. Positions leave gaps where a transaction was rolled back. A cursor is always the position of
+a row that is there, never one that was only given out: a crash may take a sequence back to where
+the last commit left it. A standby has no locks to look at: read from the primary.
 
-Known weakness: who deletes a site with a million products from the shop's catalogue holds everybody up until the end of the
-crawl is committed, some seconds; a person who leaves a transaction open in psql after writing to `changes`, for as long.
+Known weakness: who deletes a site with a million products from the shop's catalogue holds everybody
+up until the end of the crawl is committed, some seconds; a person who leaves a transaction open in
+psql after writing to `changes`, for as long.
 """
 
 from __future__ import annotations
@@ -42,7 +47,8 @@ from scraper.errors import CursorError, ScraperError
 
 TRIM_ROWS = 20_000  # at a time
 BEYOND = 2**62  # a position above all
-LOCK_TRIES, LOCK_MS = 50, 250  # to stop all writers for the instant in which an export's view is taken
+# to stop all writers for the instant in which an export's view is taken
+LOCK_TRIES, LOCK_MS = 50, 250
 NOT_ALLOWED, LOCK_NOT_AVAILABLE, DEADLOCK = "42501", "55P03", "40P01"
 
 LAST = sa.text("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM changes_id_seq")
@@ -85,9 +91,13 @@ FIRST_AT = sa.text("SELECT min(id) FROM changes WHERE at >= :at")
 LAST_ROW = sa.text("""
 SELECT greatest((SELECT max(id) FROM changes WHERE id <= :upto), (SELECT trimmed FROM feed), 0)
 """)
-NEWEST = sa.text("SELECT min(id) FROM (SELECT id FROM changes ORDER BY id DESC LIMIT :rows) AS newest")
+NEWEST = sa.text(
+    "SELECT min(id) FROM (SELECT id FROM changes ORDER BY id DESC LIMIT :rows) AS newest"
+)
 
-OLDEST_IS_OLD = sa.text("SELECT at < now() - make_interval(days => :days) FROM changes ORDER BY id LIMIT 1")
+OLDEST_IS_OLD = sa.text(
+    "SELECT at < now() - make_interval(days => :days) FROM changes ORDER BY id LIMIT 1"
+)
 # From the first on, up to one that is young enough: what is kept has no gap.
 TRIM = sa.text("""
 WITH oldest AS (
@@ -106,23 +116,24 @@ ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: trim change
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the feed has forgotten: positions up to `trimmed`, whose last one was made at `trimmed_at` (None: nothing was
-    ever made there, the feed began later than the products)."""
+    """What the feed has forgotten: positions up to `trimmed`, whose last one was made at
+    `trimmed_at` (None: nothing was ever made there, the feed began later than the products)."""
 
     trimmed: int
     trimmed_at: datetime | None
 
 
 class Horizon:
-    """Up to where the feed is decided. It keeps what it waits for, so that transactions that overlap for ever do not hold it
-    up for ever.
+    """Up to where the feed is decided. It keeps what it waits for, so that transactions that
+    overlap for ever do not hold it up for ever.
 
-    One connection's, in autocommit, and gone with it: what was given out and not committed before a crash is given out
-    again after it."""
+    One connection's, in autocommit, and gone with it: what was given out and not committed before a
+    crash is given out again after it."""
 
     def __init__(self) -> None:
         self.decided = 0
-        self.since = 0.0  # monotonic: since when it waits for the same transactions
+        # monotonic: since when it waits for the same transactions
+        self.since = 0.0
         self._asked: int | None = None
         self._writers: set[str] = set()
 
@@ -136,7 +147,8 @@ class Horizon:
             last = last_position(connection)
             if last == self.decided:
                 return self.decided
-            self._asked = last  # before the locks: who takes a lower one later does not exist
+            # before the locks: who takes a lower one later does not exist
+            self._asked = last
             self._writers = set(connection.execute(WRITERS).scalars())
             self.since = time.monotonic()
         elif self._writers:
@@ -149,7 +161,9 @@ class Horizon:
         """Whom it waits for, in words."""
         row = connection.execute(WHO, {"found": list(self._writers)}).first()
         if row is None:
-            return "a prepared transaction that has written to the table changes (pg_prepared_xacts)"
+            return (
+                "a prepared transaction that has written to the table changes (pg_prepared_xacts)"
+            )
         return (
             f"process {row.pid} of {row.application_name or row.usename!r}, whose transaction has written to the table "
             f"changes and is open for {row.open_s:.0f} s (mend: SELECT pg_terminate_backend({row.pid}))"
@@ -163,7 +177,9 @@ def last_position(connection: sa.Connection) -> int:
 
 def require_primary(connection: sa.Connection) -> None:
     if _in_recovery(connection):
-        raise ScraperError("this PostgreSQL is a standby, from which changes cannot be read (mend: name the primary)")
+        raise ScraperError(
+            "this PostgreSQL is a standby, from which changes cannot be read (mend: name the primary)"
+        )
 
 
 def kept(connection: sa.Connection) -> Kept:
@@ -171,12 +187,18 @@ def kept(connection: sa.Connection) -> Kept:
     return Kept(row.trimmed, row.trimmed_at) if row else Kept(0, None)
 
 
-def read(connection: sa.Connection, after: int, upto: int, site_id: int | None, rows: int) -> list[sa.Row[Any]]:
-    """Changes with positions above `after`, up to `upto`, which must be decided. `data` and `before` are JSON texts.
+def read(
+    connection: sa.Connection, after: int, upto: int, site_id: int | None, rows: int
+) -> list[sa.Row[Any]]:
+    """Changes with positions above `after`, up to `upto`, which must be decided. `data` and
+    `before` are JSON texts.
 
     Raises `CursorError` where what comes after `after` is not kept any more."""
-    found = connection.execute(READ, {"after": after, "upto": upto, "site_id": site_id, "rows": rows}).all()
-    require_kept(connection, after)  # after reading, so that nothing is forgotten in between
+    found = connection.execute(
+        READ, {"after": after, "upto": upto, "site_id": site_id, "rows": rows}
+    ).all()
+    # after reading, so that nothing is forgotten in between
+    require_kept(connection, after)
     return list(found)
 
 
@@ -195,11 +217,13 @@ def last_row(connection: sa.Connection, upto: int) -> int:
 
 
 def position_at(connection: sa.Connection, at: datetime) -> int | None:
-    """The position before the first change made at `at` or later; None: there is none. `CursorError` where some are
-    forgotten."""
+    """The position before the first change made at `at` or later; None: there is none.
+    `CursorError` where some are forgotten."""
     state = kept(connection)
     if state.trimmed:
-        began = state.trimmed_at or connection.execute(sa.text("SELECT min(at) FROM changes")).scalar()
+        began = (
+            state.trimmed_at or connection.execute(sa.text("SELECT min(at) FROM changes")).scalar()
+        )
         if began is None or at <= began:
             begins = f"after {began.isoformat()}" if began else "now"
             raise CursorError(
@@ -218,15 +242,19 @@ def newest(connection: sa.Connection, rows: int) -> int:
 
 def trim(connection: sa.Connection, days: int) -> None:
     """Forgets a bounded piece of what is older than so many days."""
-    if not connection.execute(OLDEST_IS_OLD, {"days": days}).scalar() or not connection.execute(ALONE).scalar():
+    if (
+        not connection.execute(OLDEST_IS_OLD, {"days": days}).scalar()
+        or not connection.execute(ALONE).scalar()
+    ):
         return
     connection.execute(TRIM, {"days": days, "rows": TRIM_ROWS})
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All products as they are at one moment, and the feed's position then. `exact`: what follows after `cursor` is just
-    what is not in the view; otherwise it may be some of what is, too. None: a standby, which knows no position."""
+    """All products as they are at one moment, and the feed's position then. `exact`: what follows
+    after `cursor` is just what is not in the view; otherwise it may be some of what is, too. None:
+    a standby, which knows no position."""
 
     connection: sa.Connection
     cursor: int | None
@@ -235,12 +263,15 @@ class View:
 
 @contextmanager
 def view(engine: sa.Engine, sleep: Callable[[float], None] = time.sleep) -> Iterator[View]:
-    """A transaction that sees one moment. All who write to the feed are stopped for that instant: a lock is taken on another
-    connection that waits for those under way for a quarter of a second at the most, and tried again; then the first statement
-    of the transaction is made, and it is let go. Who may not lock, or meets only long transactions, gets a cursor that is
-    a little early."""
-    with engine.connect().execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True) as connection:
-        connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '1h'"))  # who reads may be slow
+    """A transaction that sees one moment. All who write to the feed are stopped for that instant: a
+    lock is taken on another connection that waits for those under way for a quarter of a second at
+    the most, and tried again; then the first statement of the transaction is made, and it is let
+    go. Who may not lock, or meets only long transactions, gets a cursor that is a little early."""
+    with engine.connect().execution_options(
+        isolation_level="REPEATABLE READ", postgresql_readonly=True
+    ) as connection:
+        # who reads may be slow
+        connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '1h'"))
         exact = _first_statement_at_rest(engine, connection, sleep)
         early = None if exact else _early(engine, sleep)
         if exact:
@@ -250,7 +281,9 @@ def view(engine: sa.Engine, sleep: Callable[[float], None] = time.sleep) -> Iter
             yield View(connection, early, False)
 
 
-def _first_statement_at_rest(engine: sa.Engine, connection: sa.Connection, sleep: Callable[[float], None]) -> bool:
+def _first_statement_at_rest(
+    engine: sa.Engine, connection: sa.Connection, sleep: Callable[[float], None]
+) -> bool:
     for attempt in range(LOCK_TRIES):
         try:
             with engine.begin() as gate:
@@ -281,8 +314,11 @@ def _in_recovery(connection: sa.Connection) -> bool:
     return bool(connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar())
 
 
-def now(engine: sa.Engine, patience_s: float = 60.0, sleep: Callable[[float], None] = time.sleep) -> int:
-    """Waits until everything is decided that has been written by now, and returns the cursor of who has read it all."""
+def now(
+    engine: sa.Engine, patience_s: float = 60.0, sleep: Callable[[float], None] = time.sleep
+) -> int:
+    """Waits until everything is decided that has been written by now, and returns the cursor of who
+    has read it all."""
     horizon, pause_s = Horizon(), 0.002
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         require_primary(connection)

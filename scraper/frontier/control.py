@@ -1,8 +1,8 @@
-"""What a worker hears with each claim, and every two seconds: which crawls go on, how its queue stands, what is said of
-hosts.
+"""What a worker hears with each claim, and every two seconds: which crawls go on, how its queue
+stands, what is said of hosts.
 
-One question, since it is asked that often: each costs a worker 0.15 ms. Few hosts have a row of their own, so the two tables
-that have them are read only where there is something in them.
+One question, since it is asked that often: each costs a worker 0.15 ms. Few hosts have a row of
+their own, so the two tables that have them are read only where there is something in them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from scraper.policy.budget import Override
-from scraper.policy.escalation import HostRoute
-from scraper.stores import host_routes, hosts
-from scraper.stores.host_routes import RouteKey
+from scraper.frontier import host_tiers, hosts
+from scraper.frontier.host_tiers import RouteKey
+from scraper.rules.budget import Override
+from scraper.rules.escalation import HostRoute
 
 # Crawls whose pages are to be fetched now: running, and of a site that is not paused.
 HEARD = sa.text("""
@@ -28,7 +28,8 @@ SELECT ARRAY(SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
 
 
 class Said(NamedTuple):
-    """What operators said of hosts, what the fleet remembers of their blocks, and PostgreSQL's time (0 without blocks)."""
+    """What operators said of hosts, what the fleet remembers of their blocks, and PostgreSQL's time
+    (0 without blocks)."""
 
     overrides: dict[str, Override]
     routes: dict[RouteKey, HostRoute]
@@ -36,8 +37,8 @@ class Said(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """`running`: those of the crawls asked for whose pages are to be fetched now. `batches` of the queue that no worker has
-    claimed yet, and how many `workers` have claimed others."""
+    """`running`: those of the crawls asked for whose pages are to be fetched now. `batches` of the
+    queue that no worker has claimed yet, and how many `workers` have claimed others."""
 
     running: set[int]
     batches: int
@@ -49,6 +50,7 @@ def hear(connection: sa.Connection, crawl_ids: Iterable[int], queue: str = "") -
     row = connection.execute(HEARD, {"crawls": list(crawl_ids), "queue": queue}).one()
     running, batches, workers, overrides, routes = row
     said = Said(
-        hosts.overrides(connection) if overrides else {}, *(host_routes.read(connection) if routes else ({}, 0.0))
+        hosts.overrides(connection) if overrides else {},
+        *(host_tiers.read(connection) if routes else ({}, 0.0)),
     )
     return Heard(set(running), batches, workers, said)

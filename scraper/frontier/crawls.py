@@ -1,8 +1,9 @@
 """Crawls: opened for a slot, counted, ended exactly once, and read by whoever shows progress.
 
-A crawl's counters change in the transaction that changes its pages, so the two can never disagree. Whoever ends a crawl
-first locks its row `FOR UPDATE`, which waits for every transaction that settles or leases (they hold `FOR KEY SHARE`): no
-page joins a crawl that has ended, and none of it is leased.
+A crawl's counters change in the transaction that changes its pages, so the two can never disagree.
+Whoever ends a crawl first locks its row `FOR UPDATE`, which waits for every transaction that
+settles or leases (they hold `FOR KEY SHARE`): no page joins a crawl that has ended, and none of it
+is leased.
 """
 
 from __future__ import annotations
@@ -14,15 +15,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from scraper.dedup import filters
 from scraper.domain import CrawlStatus, Kind, Status
+from scraper.frontier import leases, throughput
+from scraper.frontier.pages import PageChange
+from scraper.infra.database import dumps
 from scraper.sites.definition import Site
-from scraper.stores import dedup, leases, throughput
-from scraper.stores.database import dumps
-from scraper.stores.frontier import PageChange
 
-REPLAY = "replay"  # the trigger of a crawl that takes up dead pages alone
-REEXTRACT = "reextract"  # of one that reads archived pages, and is never active
-DELISTED_AFTER = 2  # complete crawls in a row that miss a product before it counts as delisted
+# the trigger of a crawl that takes up dead pages alone
+REPLAY = "replay"
+# of one that reads archived pages, and is never active
+REEXTRACT = "reextract"
+# complete crawls in a row that miss a product before it counts as delisted
+DELISTED_AFTER = 2
 
 OPEN = sa.text("""
 INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s, concurrency, fresh_after,
@@ -58,8 +63,9 @@ SELECT c.id FROM crawls c
    AND NOT EXISTS (SELECT FROM pages p WHERE p.crawl_id = c.id AND p.status = 'due')
 """)
 
-# A product whose page this crawl reached and did not find gone is listed; one it missed is so only after a second miss.
-# A product's page is of its site: said twice, so that the pages of other sites are not read.
+# A product whose page this crawl reached and did not find gone is listed; one it missed is so only
+# after a second miss. A product's page is of its site: said twice, so that the pages of other sites
+# are not read.
 DELIST = sa.text("""
 WITH seen AS (
     SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone') AS listed, pr.delisted_at IS NOT NULL AS was_delisted
@@ -85,9 +91,9 @@ DROP_OPEN = sa.text("""
 UPDATE pages SET status = 'dropped', settled_at = now() WHERE crawl_id = :id AND status = 'due' RETURNING id, kind
 """)
 
-# A minute counts once, however many coordinators look; and none counts in which nobody looked: an installation that was
-# down for a day has not watched its crawls stand still. (Hosts are asked first: mostly none is paused, and no page
-# is read.)
+# A minute counts once, however many coordinators look; and none counts in which nobody looked: an
+# installation that was down for a day has not watched its crawls stand still. (Hosts are asked
+# first: mostly none is paused, and no page is read.)
 WATCH = sa.text("""
 UPDATE crawls c
    SET watched_at = now(),
@@ -130,7 +136,8 @@ class Counts:
     products_changed: int = 0
 
     def added(self, change: PageChange) -> None:
-        """A page joined the crawl; one that was fresh is final at once, one taken up `again` was in its total before."""
+        """A page joined the crawl; one that was fresh is final at once, one taken up `again` was in
+        its total before."""
         if change.before:
             self._unsettled(change.kind, change.before)
         elif change.kind.discovers:
@@ -149,7 +156,8 @@ class Counts:
         setattr(self, status, getattr(self, status) - 1)
 
     def settled(self, change: PageChange) -> None:
-        """A page of the crawl reached a final status (a page that is due again counts nothing here)."""
+        """A page of the crawl reached a final status (a page that is due again counts nothing
+        here)."""
         if not Status(change.status).final:
             return
         if change.kind.discovers:
@@ -184,7 +192,8 @@ class Progress:
     products_delisted: int
     paused: bool = False
     suspect: bool = False
-    recent_per_s: float = 0.0  # pages done a second, over the last half minute; those that were fresh are no work
+    # pages done a second, over the last half minute; those that were fresh are no work
+    recent_per_s: float = 0.0
 
     @property
     def active(self) -> bool:
@@ -217,7 +226,11 @@ class Progress:
             return self.status
         if self.paused:
             return "paused"
-        return "discovering" if self.counts.discovery_done < self.counts.discovery_total else "fetching"
+        return (
+            "discovering"
+            if self.counts.discovery_done < self.counts.discovery_total
+            else "fetching"
+        )
 
 
 def open_crawl(
@@ -230,7 +243,8 @@ def open_crawl(
     refetch: bool = False,
     skipped: str | None = None,
 ) -> int | None:
-    """Opens the crawl of a slot (None: now). Returns its id, or None where the slot or the site has one already."""
+    """Opens the crawl of a slot (None: now). Returns its id, or None where the slot or the site has
+    one already."""
     bounds = site.revisit.bounds
     values = {
         "site_id": site_id,
@@ -248,12 +262,14 @@ def open_crawl(
     }
     crawl_id: int | None = connection.execute(OPEN, values).scalar()
     if crawl_id is not None and site.dedup.by == "bloom":
-        dedup.begin(connection, crawl_id, site_id, renew=refetch)
+        filters.begin(connection, crawl_id, site_id, renew=refetch)
     return crawl_id
 
 
 def active_crawl(connection: sa.Connection, site_id: int) -> int | None:
-    query = sa.text("SELECT id FROM crawls WHERE site_id = :site AND status IN ('planned', 'running')")
+    query = sa.text(
+        "SELECT id FROM crawls WHERE site_id = :site AND status IN ('planned', 'running')"
+    )
     return connection.execute(query, {"site": site_id}).scalar()
 
 
@@ -264,12 +280,19 @@ def is_replay(connection: sa.Connection, crawl_id: int) -> bool:
 
 def planned(connection: sa.Connection) -> list[int]:
     """Crawls that wait for their discovery: normally empty, but a message may have been lost."""
-    return list(connection.execute(sa.text("SELECT id FROM crawls WHERE status = 'planned' ORDER BY id")).scalars())
+    return list(
+        connection.execute(
+            sa.text("SELECT id FROM crawls WHERE status = 'planned' ORDER BY id")
+        ).scalars()
+    )
 
 
 def lock_planned(connection: sa.Connection, crawl_id: int) -> tuple[int, Site] | None:
-    """Locks a crawl that is to be started: its site's id and definition, or None where somebody was faster."""
-    query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id AND status = 'planned' FOR UPDATE")
+    """Locks a crawl that is to be started: its site's id and definition, or None where somebody was
+    faster."""
+    query = sa.text(
+        "SELECT site_id, definition FROM crawls WHERE id = :id AND status = 'planned' FOR UPDATE"
+    )
     row = connection.execute(query, {"id": crawl_id}).first()
     return (row.site_id, Site.model_validate(row.definition)) if row else None
 
@@ -287,7 +310,8 @@ def definition(connection: sa.Connection, crawl_id: int) -> tuple[int, Site]:
 
 
 def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Row[Any]]:
-    """Keeps crawls from ending until this transaction does. Returns those still running, with their totals."""
+    """Keeps crawls from ending until this transaction does. Returns those still running, with their
+    totals."""
     query = sa.text("""
         SELECT id, discovery_total, product_total FROM crawls
          WHERE id = ANY (:ids) AND status = 'running' ORDER BY id FOR KEY SHARE""")
@@ -295,8 +319,8 @@ def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Ro
 
 
 def hold_running(connection: sa.Connection) -> list[int]:
-    """Keeps the running crawls whose sites are not paused from ending until this transaction does, but for those that are
-    being ended now: who does that may take a while. Returns which."""
+    """Keeps the running crawls whose sites are not paused from ending until this transaction does,
+    but for those that are being ended now: who does that may take a while. Returns which."""
     query = sa.text("""
         SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id WHERE c.status = 'running' AND NOT s.paused
          ORDER BY c.id FOR KEY SHARE OF c SKIP LOCKED""")
@@ -311,7 +335,8 @@ def paused(connection: sa.Connection) -> list[int]:
 
 
 def standing_still(connection: sa.Connection, minutes: float) -> list[int]:
-    """Looks at the running crawls, each once a minute. Returns those that have not moved for so many looks."""
+    """Looks at the running crawls, each once a minute. Returns those that have not moved for so
+    many looks."""
     return [row.id for row in connection.execute(WATCH) if row.idle_minutes >= minutes]
 
 
@@ -325,7 +350,8 @@ def waits_for(connection: sa.Connection, crawl_id: int) -> str:
 
 
 def count(connection: sa.Connection, counts: CountsByCrawl) -> list[int]:
-    """Adds to the crawls' counters, last thing in a transaction. Returns the crawls with no page left open."""
+    """Adds to the crawls' counters, last thing in a transaction. Returns the crawls with no page
+    left open."""
     if not counts:
         return []
     names = [field.name for field in fields(Counts)]
@@ -357,23 +383,35 @@ def delist(connection: sa.Connection, crawl_id: int, site_id: int) -> int:
     ).one()
     if crawl.filter_id is not None:
         life_s = Site.model_validate(crawl.definition).revisit_s
-        return dedup.delist(connection, crawl_id, site_id, life_s, DELISTED_AFTER)
+        return filters.delist(connection, crawl_id, site_id, life_s, DELISTED_AFTER)
     values = {"crawl_id": crawl_id, "site_id": site_id, "delisted_after": DELISTED_AFTER}
     return int(connection.execute(DELIST, values).scalar_one())
 
 
-def end(connection: sa.Connection, crawl_id: int, status: CrawlStatus, note: str | None, delisted: int = 0) -> None:
+def end(
+    connection: sa.Connection,
+    crawl_id: int,
+    status: CrawlStatus,
+    note: str | None,
+    delisted: int = 0,
+) -> None:
     query = sa.text("""
         UPDATE crawls SET status = :status, finished_at = now(), note = :note, products_delisted = :delisted
          WHERE id = :id""")
-    connection.execute(query, {"id": crawl_id, "status": status, "note": note, "delisted": delisted})
+    connection.execute(
+        query, {"id": crawl_id, "status": status, "note": note, "delisted": delisted}
+    )
     throughput.seal(connection, crawl_id)
 
 
-def stop(connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatus = CrawlStatus.STOPPED) -> bool:
-    """Ends an active crawl now: its open pages are dropped and the effects of those under way are fenced off. Leases
-    that have no other page end with it."""
-    query = sa.text("SELECT id FROM crawls WHERE id = :id AND status IN ('planned', 'running') FOR UPDATE")
+def stop(
+    connection: sa.Connection, crawl_id: int, note: str, status: CrawlStatus = CrawlStatus.STOPPED
+) -> bool:
+    """Ends an active crawl now: its open pages are dropped and the effects of those under way are
+    fenced off. Leases that have no other page end with it."""
+    query = sa.text(
+        "SELECT id FROM crawls WHERE id = :id AND status IN ('planned', 'running') FOR UPDATE"
+    )
     if connection.execute(query, {"id": crawl_id}).first() is None:
         return False
     counts, dropped = CountsByCrawl(), set()
@@ -413,7 +451,9 @@ def progress(
          WHERE (CAST(:site AS text) IS NULL OR s.name = :site) AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
            AND (NOT :active OR c.status IN ('planned', 'running'))
          ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest""")
-    rows = connection.execute(query, {"site": site, "id": crawl_id, "active": active, "newest": newest})
+    rows = connection.execute(
+        query, {"site": site, "id": crawl_id, "active": active, "newest": newest}
+    )
     return [_progress(row) for row in rows]
 
 

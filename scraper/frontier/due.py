@@ -1,4 +1,5 @@
-"""What is due: hosts with due pages, these pages, and the suspects among them. Reads alone; `stores.leases` takes."""
+"""What is due: hosts with due pages, these pages, and the suspects among them. Reads alone;
+`stores.leases` takes."""
 
 from __future__ import annotations
 
@@ -11,31 +12,36 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from scraper.sites.scalars import per_second
-from scraper.stores.database import dumps
+from scraper.infra.database import dumps
+from scraper.sites.grammar.scalars import per_second
 
-# A worker that dies takes many pages with it, of which one may be the cause. From the second time on they are suspects:
-# leased in small batches, then singly, and at last by a worker that does nothing else meanwhile. Only such a death counts
-# as the last one, so that nothing but the cause is given up.
-SUSPECT_LOSSES = 2  # as in the index `pages_suspect_idx`
+# A worker that dies takes many pages with it, of which one may be the cause. From the second time
+# on they are suspects: leased in small batches, then singly, and at last by a worker that does
+# nothing else meanwhile. Only such a death counts as the last one, so that nothing but the cause is
+# given up. as in the index `pages_suspect_idx`
+SUSPECT_LOSSES = 2
 LOSSES_MAX = 5
 ALONE_LOSSES = LOSSES_MAX - 1
-SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}  # losses -> pages in a lease
-SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}  # losses -> leases of a queue at a time
-PASSED_OVER = 5000  # due pages of paused crawls that are looked past to find another site's on the same host
+# losses -> pages in a lease
+SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}
+# losses -> leases of a queue at a time
+SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}
+# due pages of paused crawls that are looked past to find another site's on the same host
+PASSED_OVER = 5000
 
-# Of pages that are named one by one, whether they are due: CASE, which no index answers. Whoever planned that while few pages
-# were due would go through all that are due ever after, to find a hundred.
+# Of pages that are named one by one, whether they are due: CASE, which no index answers. Whoever
+# planned that while few pages were due would go through all that are due ever after, to find a
+# hundred.
 STILL_DUE = "CASE p.status WHEN 'due' THEN true ELSE false END"
 
-# The pages that are out on leases, to be asked whether one is among them: `id NOT IN {LEASED}`. By way of an array, of which
-# nobody can tell how long it is: so it is always made into a hash table, once a statement, however many leases there seem
-# to be.
+# The pages that are out on leases, to be asked whether one is among them: `id NOT IN {LEASED}`. By
+# way of an array, of which nobody can tell how long it is: so it is always made into a hash table,
+# once a statement, however many leases there seem to be.
 LEASED = "(SELECT unnest(ARRAY(SELECT unnest(page_ids) FROM leases)))"
 
-# A loose index scan: one step of the due index for each (queue, host), however many pages each has. The page that a step
-# comes upon is its host's most urgent one; only where that is not due yet, out on a lease, or its crawl is paused, are others
-# looked at.
+# A loose index scan: one step of the due index for each (queue, host), however many pages each has.
+# The page that a step comes upon is its host's most urgent one; only where that is not due yet, out
+# on a lease, or its crawl is paused, are others looked at.
 DUE_HOSTS = sa.text(f"""
 WITH RECURSIVE each AS (
     (SELECT queue, host, priority, not_before, crawl_id, id FROM pages
@@ -67,8 +73,9 @@ SELECT h.queue, h.host, first.priority, first.not_before, c.rate_per_s, o.rate
 # In a form in which it is asked of each page that is come upon, as LEASED is: nothing to begin at.
 _OF_CRAWLS = "(crawl_id IN (SELECT unnest(CAST(:crawls AS bigint[])))) IS TRUE"
 
-# As many as may be leased, not all there are: the index is read no further than that, and no earlier than from each host's
-# most urgent page on. What is out on leases comes before that one, and what was until a vacuum: both would be walked over.
+# As many as may be leased, not all there are: the index is read no further than that, and no
+# earlier than from each host's most urgent page on. What is out on leases comes before that one,
+# and what was until a vacuum: both would be walked over.
 _MAY_BE_LEASED = f"""status = 'due' AND queue = :queue AND host = may.host AND not_before <= now()
                 AND losses < {SUSPECT_LOSSES} AND {_OF_CRAWLS} AND id NOT IN {LEASED}"""
 DUE_PAGES = sa.text(f"""
@@ -106,8 +113,8 @@ SELECT id, kind = 'product' AS product, host, priority {_SUSPECTS}
 
 @dataclass(frozen=True, slots=True)
 class DueHost:
-    """A host with pages due now on a queue: the priority of its most urgent one and since when that is due, and the host's
-    budget."""
+    """A host with pages due now on a queue: the priority of its most urgent one and since when that
+    is due, and the host's budget."""
 
     queue: str
     host: str
@@ -120,14 +127,16 @@ class DuePage(NamedTuple):
     """Of a page: what it takes to lease it."""
 
     id: int
-    product: bool  # not a listing, or what else is read for its links
+    # not a listing, or what else is read for its links
+    product: bool
     host: str
     priority: int
 
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """The suspects of a queue with so many losses: how many are due now, and how many leases of them are out."""
+    """The suspects of a queue with so many losses: how many are due now, and how many leases of
+    them are out."""
 
     queue: str
     losses: int
@@ -152,11 +161,17 @@ class Suspects:
 
 
 def due_hosts(connection: sa.Connection, paused: Sequence[int] = ()) -> list[DueHost]:
-    """Every (queue, host) with something due now, the most urgent first, but for paused hosts; the crawls in `paused`
-    count for nothing."""
+    """Every (queue, host) with something due now, the most urgent first, but for paused hosts; the
+    crawls in `paused` count for nothing."""
     values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1}
     return [
-        DueHost(r.queue, r.host, r.priority, r.not_before, r.rate_per_s if r.rate is None else per_second(r.rate))
+        DueHost(
+            r.queue,
+            r.host,
+            r.priority,
+            r.not_before,
+            r.rate_per_s if r.rate is None else per_second(r.rate),
+        )
         for r in connection.execute(DUE_HOSTS, values)
     ]
 
@@ -168,10 +183,15 @@ def due_pages(
     allowances: Mapping[str, int],
     crawl_ids: Sequence[int],
 ) -> dict[int, dict[str, list[DuePage]]]:
-    """What is due now on a queue of these hosts and crawls, no more than each host's allowance: priority -> host -> pages,
-    those that have been due for longest first. Suspects apart."""
+    """What is due now on a queue of these hosts and crawls, no more than each host's allowance:
+    priority -> host -> pages, those that have been due for longest first. Suspects apart."""
     may = [
-        {"host": one.host, "pages": allowances[one.host], "priority": one.priority, "since": one.since}
+        {
+            "host": one.host,
+            "pages": allowances[one.host],
+            "priority": one.priority,
+            "since": one.since,
+        }
         for one in hosts
         if allowances.get(one.host, 0) > 0
     ]
@@ -189,10 +209,17 @@ def suspects(connection: sa.Connection, crawl_ids: Sequence[int]) -> list[Suspec
     return [Suspects(row.queue, row.losses, row.due, row.leases) for row in rows]
 
 
-def suspect_pages(connection: sa.Connection, some: Suspects, crawl_ids: Sequence[int]) -> list[list[DuePage]]:
-    """Those that are due now, in groups that may be leased together: few, of one sort each, the most urgent first."""
+def suspect_pages(
+    connection: sa.Connection, some: Suspects, crawl_ids: Sequence[int]
+) -> list[list[DuePage]]:
+    """Those that are due now, in groups that may be leased together: few, of one sort each, the
+    most urgent first."""
     values = {"crawls": list(crawl_ids), "queue": some.queue, "losses": some.losses}
     sorts: dict[bool, list[DuePage]] = {}
     for page in map(DuePage._make, connection.execute(SUSPECT_PAGES, values)):
         sorts.setdefault(page.product, []).append(page)
-    return [pages[start : start + some.size] for pages in sorts.values() for start in range(0, len(pages), some.size)]
+    return [
+        pages[start : start + some.size]
+        for pages in sorts.values()
+        for start in range(0, len(pages), some.size)
+    ]

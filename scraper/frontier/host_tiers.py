@@ -1,7 +1,8 @@
-"""What is remembered of each host's blocks: a row per site, host and start, changed under its lock by `policy.escalation`.
+"""What is remembered of each host's blocks: a row per site, host and start, changed under its lock
+by `policy.escalation`.
 
-News of a page comes with its settlement and in the same transaction, so that a page whose lease was lost says nothing.
-Times are PostgreSQL's clock, in seconds since 1970.
+News of a page comes with its settlement and in the same transaction, so that a page whose lease was
+lost says nothing. Times are PostgreSQL's clock, in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import NamedTuple
 
 import sqlalchemy as sa
 
-from scraper.policy import escalation
-from scraper.policy.escalation import FLAP_S, HostRoute, Ladder
-from scraper.stores.database import dumps
+from scraper.infra.database import dumps
+from scraper.rules import escalation
+from scraper.rules.escalation import FLAP_S, HostRoute, Ladder
 
 
 class RouteKey(NamedTuple):
@@ -27,7 +28,8 @@ class RouteKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RouteNews:
-    """What one page met at a level. `sign`: what kept it out; None: it was served. `probe`: it was there as one."""
+    """What one page met at a level. `sign`: what kept it out; None: it was served. `probe`: it was
+    there as one."""
 
     key: RouteKey
     steps: Ladder
@@ -41,7 +43,9 @@ _COLUMNS = """site_id, host, start, level, blocked_pages, probe_every_s, probes_
        CAST(extract(epoch FROM changed_at) AS float8) AS changed, CAST(extract(epoch FROM probe_at) AS float8) AS probe,
        CAST(extract(epoch FROM fell_at) AS float8) AS fell"""
 
-ALL = sa.text(f"SELECT {_COLUMNS}, CAST(extract(epoch FROM clock_timestamp()) AS float8) AS now FROM host_routes")
+ALL = sa.text(
+    f"SELECT {_COLUMNS}, CAST(extract(epoch FROM clock_timestamp()) AS float8) AS now FROM host_routes"
+)
 
 NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8)")
 
@@ -67,11 +71,14 @@ UPDATE host_routes
  WHERE site_id = :site_id AND host = :host AND start = :start
 """)
 
-FORGET = sa.text("DELETE FROM host_routes WHERE site_id = :site_id AND host = :host AND start = :start")
+FORGET = sa.text(
+    "DELETE FROM host_routes WHERE site_id = :site_id AND host = :host AND start = :start"
+)
 
 
 def read(connection: sa.Connection) -> tuple[dict[RouteKey, HostRoute], float]:
-    """All there are (few, since only hosts that block have one), and the time; 0 where there are none."""
+    """All there are (few, since only hosts that block have one), and the time; 0 where there are
+    none."""
     rows = connection.execute(ALL).all()
     return dict(map(_route, rows)), rows[0].now if rows else 0.0
 
@@ -81,7 +88,8 @@ def now(connection: sa.Connection) -> float:
 
 
 def tell(connection: sa.Connection, news: Sequence[RouteNews]) -> None:
-    """Applies news, in their order. A host that serves its pages, and of which nothing is known, gets no row."""
+    """Applies news, in their order. A host that serves its pages, and of which nothing is known,
+    gets no row."""
     if not news:
         return
     blocked = {each.key for each in news if each.sign is not None}
@@ -99,7 +107,9 @@ def tell(connection: sa.Connection, news: Sequence[RouteNews]) -> None:
         if each.sign is None:
             after = escalation.on_good(route, each.steps, each.level, at, probe=each.probe)
         else:
-            after = escalation.on_blocked(route, each.steps, each.level, each.page_id, each.sign, at, probe=each.probe)
+            after = escalation.on_blocked(
+                route, each.steps, each.level, each.page_id, each.sign, at, probe=each.probe
+            )
         if after is not route:
             routes[each.key] = after
             changed.add(each.key)

@@ -1,7 +1,8 @@
-"""Hosts as operators see and steer them: what they said, in PostgreSQL for good; what the fleet does now, in Redis.
+"""Hosts as operators see and steer them: what they said, in PostgreSQL for good; what the fleet
+does now, in Redis.
 
-A pause or an override is a row that workers read with every claim and every two seconds. Refuses to decide: what an
-override means for a budget is `scraper.policy.budget`'s.
+A pause or an override is a row that workers read with every claim and every two seconds. Refuses to
+decide: what an override means for a budget is `scraper.rules.budget`'s.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass, field
 import redis
 import sqlalchemy as sa
 
-from scraper.policy.budget import Override
-from scraper.sites import scalars
-from scraper.stores.due import LEASED
+from scraper.frontier.due import LEASED
+from scraper.rules.budget import Override
+from scraper.sites.grammar import scalars
 
 DUE_QUEUES = sa.text("""
 WITH RECURSIVE q AS (
@@ -42,7 +43,9 @@ ON CONFLICT (host) DO UPDATE
 """)
 
 # A row that says nothing any more is none.
-RESET = sa.text("UPDATE hosts SET rate = NULL, concurrency = NULL, burst = NULL, updated_at = now() WHERE host = :host")
+RESET = sa.text(
+    "UPDATE hosts SET rate = NULL, concurrency = NULL, burst = NULL, updated_at = now() WHERE host = :host"
+)
 TIDY = sa.text("""
 DELETE FROM hosts WHERE host = :host AND NOT paused AND rate IS NULL AND concurrency IS NULL AND burst IS NULL
 """)
@@ -87,9 +90,10 @@ SELECT DISTINCT p.host FROM pages p JOIN crawls c ON c.id = p.crawl_id JOIN site
 
 @dataclass(slots=True)
 class HostState:
-    """One host now. `routes`: the levels that sites' pages need there by now, with the next probe of a lower one in seconds.
-    `rate_per_s` None: unlimited. `pace`: the part of the budget that is in force, 1 being all of it.
-    `rests_s` and `next_slot_s` count from now, None where there is nothing to wait for."""
+    """One host now. `routes`: the levels that sites' pages need there by now, with the next probe
+    of a lower one in seconds. `rate_per_s` None: unlimited. `pace`: the part of the budget that is
+    in force, 1 being all of it. `rests_s` and `next_slot_s` count from now, None where there is
+    nothing to wait for."""
 
     host: str
     rate_per_s: float | None = None
@@ -113,14 +117,17 @@ class HostState:
 def overrides(connection: sa.Connection) -> dict[str, Override]:
     """Of every host of which somebody said something. Few: read whole."""
     return {
-        row.host: _override(row.paused, row.rate, row.concurrency, row.burst) for row in connection.execute(OVERRIDES)
+        row.host: _override(row.paused, row.rate, row.concurrency, row.burst)
+        for row in connection.execute(OVERRIDES)
     }
 
 
 def set_paused(connection: sa.Connection, host: str, *, paused: bool) -> bool:
     """Returns whether that changed anything."""
     if not paused:
-        known = connection.execute(sa.text("SELECT paused FROM hosts WHERE host = :host"), {"host": host}).scalar()
+        known = connection.execute(
+            sa.text("SELECT paused FROM hosts WHERE host = :host"), {"host": host}
+        ).scalar()
         if not known:
             return False
     changed = connection.execute(PAUSE, {"host": host, "paused": paused}).first() is not None
@@ -129,9 +136,16 @@ def set_paused(connection: sa.Connection, host: str, *, paused: bool) -> bool:
 
 
 def set_budget(
-    connection: sa.Connection, host: str, *, rate: str | None, concurrency: int | None, burst: int | None, reset: bool
+    connection: sa.Connection,
+    host: str,
+    *,
+    rate: str | None,
+    concurrency: int | None,
+    burst: int | None,
+    reset: bool,
 ) -> None:
-    """An operator's override; None leaves what there is. `reset` first forgets what was said before."""
+    """An operator's override; None leaves what there is. `reset` first forgets what was said
+    before."""
     if reset:
         connection.execute(RESET, {"host": host})
     values = {"host": host, "rate": rate, "concurrency": concurrency, "burst": burst}
@@ -142,12 +156,17 @@ def set_budget(
 
 def is_known(connection: sa.Connection, host: str) -> bool:
     return bool(
-        connection.execute(sa.text("SELECT EXISTS (SELECT FROM pages WHERE host = :host)"), {"host": host}).scalar()
+        connection.execute(
+            sa.text("SELECT EXISTS (SELECT FROM pages WHERE host = :host)"), {"host": host}
+        ).scalar()
     )
 
 
-def states(connection: sa.Connection, client: redis.Redis, host: str | None = None) -> list[HostState]:
-    """Every host with open pages, with an override, or of which the fleet knows something now; or the one asked for."""
+def states(
+    connection: sa.Connection, client: redis.Redis, host: str | None = None
+) -> list[HostState]:
+    """Every host with open pages, with an override, or of which the fleet knows something now; or
+    the one asked for."""
     found: dict[str, HostState] = {}
     for row in connection.execute(OPEN_PAGES, {"host": host}):
         found[row.host] = HostState(
@@ -166,10 +185,20 @@ def states(connection: sa.Connection, client: redis.Redis, host: str | None = No
             state.burst = row.burst or state.burst
     for row in connection.execute(ROUTES, {"host": host}):
         found.setdefault(row.host, HostState(row.host)).routes.append(
-            {"site": row.site, "start": row.start, "level": row.level, "why": row.why, "probe_s": row.probe_s}
+            {
+                "site": row.site,
+                "start": row.start,
+                "level": row.level,
+                "why": row.why,
+                "probe_s": row.probe_s,
+            }
         )
     prefix = "scraper:host:"
-    live = [prefix + host] if host else [key.decode() for key in client.scan_iter(f"{prefix}*", count=1000)]
+    live = (
+        [prefix + host]
+        if host
+        else [key.decode() for key in client.scan_iter(f"{prefix}*", count=1000)]
+    )
     for key in live:
         found.setdefault(key.removeprefix(prefix), HostState(key.removeprefix(prefix)))
     _add_live(found, client)
@@ -179,22 +208,30 @@ def states(connection: sa.Connection, client: redis.Redis, host: str | None = No
 def live(client: redis.Redis) -> dict[str, HostState]:
     """What the fleet knows of hosts now, from Redis alone: rests, paces, requests under way."""
     prefix = "scraper:host:"
-    names = (key.decode().removeprefix(prefix) for key in client.scan_iter(f"{prefix}*", count=1000))
+    names = (
+        key.decode().removeprefix(prefix) for key in client.scan_iter(f"{prefix}*", count=1000)
+    )
     found = {name: HostState(name) for name in names}
     _add_live(found, client)
     return found
 
 
 def troubled(connection: sa.Connection, client: redis.Redis) -> list[HostState]:
-    """Hosts that rest, are slower than their budget, are paused, or need a higher level; those that rest longest first.
-    Reads no more of the frontier than their own pages."""
+    """Hosts that rest, are slower than their budget, are paused, or need a higher level; those that
+    rest longest first. Reads no more of the frontier than their own pages."""
     found = live(client)
     for row in connection.execute(OVERRIDES):
         if row.paused:
             found.setdefault(row.host, HostState(row.host)).paused = True
     for row in connection.execute(ROUTES, {"host": None}):
         found.setdefault(row.host, HostState(row.host)).routes.append(
-            {"site": row.site, "start": row.start, "level": row.level, "why": row.why, "probe_s": row.probe_s}
+            {
+                "site": row.site,
+                "start": row.start,
+                "level": row.level,
+                "why": row.why,
+                "probe_s": row.probe_s,
+            }
         )
     some = {
         name: state
@@ -204,7 +241,10 @@ def troubled(connection: sa.Connection, client: redis.Redis) -> list[HostState]:
     values = {"hosts": list(some), "queues": list(connection.execute(DUE_QUEUES).scalars())}
     for row in connection.execute(OPEN_OF, values):
         some[row.host].due, some[row.host].later = row.due, row.later
-    return sorted(some.values(), key=lambda state: (-(state.rests_s or 0.0), not state.paused, state.pace, state.host))
+    return sorted(
+        some.values(),
+        key=lambda state: (-(state.rests_s or 0.0), not state.paused, state.pace, state.host),
+    )
 
 
 def _add_live(found: Mapping[str, HostState], client: redis.Redis) -> None:
@@ -222,7 +262,8 @@ def _add_live(found: Mapping[str, HostState], client: redis.Redis) -> None:
         held = [re.split(":", place.decode()) for place in places]
         state.in_flight = sum(int(each[0]) for each in held if int(each[2]) >= now)
         state.pace = float(known.get("factor", 1))
-        if "interval" in known and state.in_flight:  # what counts now, robots.txt included
+        # what counts now, robots.txt included
+        if "interval" in known and state.in_flight:
             interval = float(known["interval"])
             state.rate_per_s = 1e6 / interval if interval else None
             state.concurrency, state.burst = int(known["concurrency"]), int(known["burst"])
@@ -235,7 +276,9 @@ def _add_live(found: Mapping[str, HostState], client: redis.Redis) -> None:
             state.next_slot_s = (int(known["tat"]) - now) / 1e6
 
 
-def _override(paused: bool, rate: str | None, concurrency: int | None, burst: int | None) -> Override:
+def _override(
+    paused: bool, rate: str | None, concurrency: int | None, burst: int | None
+) -> Override:
     interval_s = None
     if rate is not None:
         per_s = scalars.per_second(rate)

@@ -1,12 +1,17 @@
-"""Leases: pages in the hands of workers. Made, claimed, prolonged, counted, taken back. (Settling them is `stores.settle`.)
+"""Leases: pages in the hands of workers. Made, claimed, prolonged, counted, taken back. (Settling
+them is `stores.settle`.)
 
-A lease is one row that names its pages; in the frontier they stay due, and nothing is written there before a page is settled.
-So what a lease costs does not depend on how large the frontier is. The statements here are the concurrency design:
+A lease is one row that names its pages; in the frontier they stay due, and nothing is written there
+before a page is settled. So what a lease costs does not depend on how large the frontier is. The
+statements here are the concurrency design:
 
-- a page is in one lease at a time: one transaction at a time leases (`alone`), and takes what is due and in no lease;
-- the crawls that it leases from cannot end before it does (`crawls.hold_running`), so that nothing but leases and their
-  ends changes whether a page of theirs is due, and nothing is leased of a crawl that has ended;
-- a lease is claimed once: the second delivery of its message finds `started_at` set and gets nothing;
+- a page is in one lease at a time: one transaction at a time leases (`alone`), and takes what is
+  due and in no lease;
+- the crawls that it leases from cannot end before it does (`crawls.hold_running`), so that nothing
+  but leases and their ends changes whether a page of theirs is due, and nothing is leased of a
+  crawl that has ended;
+- a lease is claimed once: the second delivery of its message finds `started_at` set and gets
+  nothing;
 - every later effect names the lease, so that a worker that lost its lease changes nothing;
 - whoever locks more than one lease does so in the order of their ids, and before any page.
 
@@ -24,17 +29,27 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
-from scraper.policy.routing import level_of
-from scraper.stores.database import dumps
-from scraper.stores.due import ALONE_LOSSES, LOSSES_MAX, STILL_DUE, DuePage
-from scraper.stores.frontier import PageChange
+from scraper.frontier.due import (
+    ALONE_LOSSES,
+    LOSSES_MAX,
+    STILL_DUE,
+    DuePage,
+)
+from scraper.frontier.pages import PageChange
+from scraper.infra.database import dumps
+from scraper.rules.routing import level_of
 
-CLAIM_S = 20.0  # a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its queue
-SETTLE_IN_S = 10.0  # after PostgreSQL has started, for workers that still live to prolong what ran out meanwhile
-SILENT_S = 10.0  # a worker prolongs its leases every two seconds
+# a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its
+# queue
+CLAIM_S = 20.0
+# after PostgreSQL has started, for workers that still live to prolong what ran out meanwhile
+SETTLE_IN_S = 10.0
+# a worker prolongs its leases every two seconds
+SILENT_S = 10.0
 
 
-# A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody waits for it.
+# A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody
+# waits for it.
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
 
 
@@ -51,9 +66,10 @@ UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 sec
 RETURNING kind, queue
 """).bindparams(sa.bindparam("claim", type_=sa.Uuid))
 
-# A 304 stands for a stored product, so a page that owns none is read whole: another page had its product's id first, say,
-# and may be gone by now. So is one that was last read before the crawl's line: in a suspect crawl, or by who types
-# `--refetch`. (Subqueries, and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
+# A 304 stands for a stored product, so a page that owns none is read whole: another page had its
+# product's id first, say, and may be gone by now. So is one that was last read before the crawl's
+# line: in a suspect crawl, or by who types `--refetch`. (Subqueries, and one with LIMIT, since a
+# join or EXISTS may be answered by hashing a whole table.)
 CLAIMED_PAGES = sa.text(f"""
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority, p.level, p.blocked, p.probe,
        coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before, p.revisit_s,
@@ -68,7 +84,8 @@ SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.d
  ORDER BY p.priority DESC, p.id
 """)
 
-# One that has run out and was not taken back yet is still its worker's: nobody else can have got its pages.
+# One that has run out and was not taken back yet is still its worker's: nobody else can have got
+# its pages.
 EXTEND = sa.text("""
 WITH mine AS (SELECT id FROM leases WHERE id = ANY (:ids) ORDER BY id FOR UPDATE)
 UPDATE leases l SET until = now() + :lease_s * interval '1 second' FROM mine WHERE l.id = mine.id RETURNING l.id
@@ -78,7 +95,8 @@ LOCK = sa.text("SELECT id, page_ids FROM leases ORDER BY id FOR UPDATE")
 REDUCE = sa.text("UPDATE leases SET page_ids = :page_ids WHERE id = :id")
 END = sa.text("DELETE FROM leases WHERE id = ANY (:ids)")
 
-# While PostgreSQL was away nobody could prolong a lease. Those from before get a moment once it is back.
+# While PostgreSQL was away nobody could prolong a lease. Those from before get a moment once it is
+# back.
 EXPIRED = sa.text("""
 DELETE FROM leases WHERE id IN (
     SELECT id FROM leases
@@ -128,7 +146,8 @@ class LeasedBatch:
     kind: Kind
     pages: int
     priority: int
-    alone: bool = False  # to be worked on by a worker that does nothing else meanwhile
+    # to be worked on by a worker that does nothing else meanwhile
+    alone: bool = False
 
 
 def unclaimed_s(lease_s: float) -> float:
@@ -137,7 +156,8 @@ def unclaimed_s(lease_s: float) -> float:
 
 
 def alone(connection: sa.Connection) -> bool:
-    """Whether this transaction may lease: nobody else does until it ends. Asked before what is due is read."""
+    """Whether this transaction may lease: nobody else does until it ends. Asked before what is due
+    is read."""
     return bool(connection.execute(ALONE).scalar())
 
 
@@ -151,8 +171,9 @@ def lease(
 ) -> list[LeasedBatch]:
     """Leases these pages: of each group at most one batch a task (listings, products).
 
-    The caller is `alone`, holds the crawls (`crawls.hold_running`), and has read since that the pages are due: so they
-    still are. `by_itself`: to be worked on by a worker that does nothing else meanwhile.
+    The caller is `alone`, holds the crawls (`crawls.hold_running`), and has read since that the
+    pages are due: so they still are. `by_itself`: to be worked on by a worker that does nothing
+    else meanwhile.
     """
     batches: list[LeasedBatch] = []
     named: list[dict[str, object]] = []
@@ -160,7 +181,14 @@ def lease(
         for kind in (Kind.LISTING, Kind.PRODUCT):
             pages = [page for page in group if page.product == (kind is Kind.PRODUCT)]
             if pages:
-                batch = LeasedBatch(uuid4(), queue, kind, len(pages), max(page.priority for page in pages), by_itself)
+                batch = LeasedBatch(
+                    uuid4(),
+                    queue,
+                    kind,
+                    len(pages),
+                    max(page.priority for page in pages),
+                    by_itself,
+                )
                 batches.append(batch)
                 named.append({
                     "id": batch.id, "kind": kind, "priority": batch.priority,
@@ -183,14 +211,22 @@ def claim(
 ) -> Lease | None:
     """Starts a lease: its pages, or None where it has expired, was claimed before, or never was.
 
-    Whoever did not hear the answer may ask again with the same `claim_id`. `alone`: the worker holds no other lease, and
-    will not for as long as it holds this one.
+    Whoever did not hear the answer may ask again with the same `claim_id`. `alone`: the worker
+    holds no other lease, and will not for as long as it holds this one.
     """
-    values = {"id": lease_id, "worker": worker, "lease_s": lease_s, "claim": claim_id or uuid4(), "alone": alone}
+    values = {
+        "id": lease_id,
+        "worker": worker,
+        "lease_s": lease_s,
+        "claim": claim_id or uuid4(),
+        "alone": alone,
+    }
     row = connection.execute(CLAIM, values).first()
     if row is None:
         return None
-    pages = tuple(_leased(*row) for row in connection.execute(CLAIMED_PAGES, {"id": lease_id}).all())
+    pages = tuple(
+        _leased(*row) for row in connection.execute(CLAIMED_PAGES, {"id": lease_id}).all()
+    )
     return Lease(id=lease_id, kind=Kind(row.kind), queue=row.queue, pages=pages)
 
 
@@ -212,7 +248,8 @@ def _leased(
     good_s: float | None,
     etag: str | None,
     last_modified: str | None,
-    read_by: int,  # this and the next: None unless `known`
+    # this and the next: None unless `known`
+    read_by: int,
     read_s: float,
     known: bool,
 ) -> LeasedPage:
@@ -229,14 +266,21 @@ def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float)
 
 
 def take_back(connection: sa.Connection) -> list[PageChange]:
-    """Ends the expired leases and makes their pages due again, or dead where they keep killing workers."""
+    """Ends the expired leases and makes their pages due again, or dead where they keep killing
+    workers."""
     expired: dict[tuple[bool, bool], list[int]] = defaultdict(list)
     for row in connection.execute(EXPIRED, {"settle_in_s": SETTLE_IN_S}):
         expired[row.started, row.alone] += filter(None, row.page_ids)
     changes: list[PageChange] = []
     for (started, alone), ids in expired.items():
         most = LOSSES_MAX if alone else ALONE_LOSSES
-        values = {"ids": ids, "started": started, "alone": alone, "losses_max": LOSSES_MAX, "most": most}
+        values = {
+            "ids": ids,
+            "started": started,
+            "alone": alone,
+            "losses_max": LOSSES_MAX,
+            "most": most,
+        }
         rows = connection.execute(TAKE_BACK, values)
         changes += [PageChange(row.crawl_id, Kind(row.kind), row.status) for row in rows]
     return changes
@@ -247,7 +291,9 @@ def lock(connection: sa.Connection) -> dict[UUID, list[int]]:
     return {row.id: row.page_ids for row in connection.execute(LOCK)}
 
 
-def take_out(connection: sa.Connection, locked: Mapping[UUID, Sequence[int]], pages: AbstractSet[int]) -> None:
+def take_out(
+    connection: sa.Connection, locked: Mapping[UUID, Sequence[int]], pages: AbstractSet[int]
+) -> None:
     """Takes these pages out of leases that are locked; those that have no other page end."""
     left = {
         lease_id: [0 if page_id in pages else page_id for page_id in page_ids]
@@ -257,14 +303,16 @@ def take_out(connection: sa.Connection, locked: Mapping[UUID, Sequence[int]], pa
     for lease_id, page_ids in left.items():
         if any(page_ids):
             connection.execute(REDUCE, {"id": lease_id, "page_ids": page_ids})
-    connection.execute(END, {"ids": [lease_id for lease_id, page_ids in left.items() if not any(page_ids)]})
+    connection.execute(
+        END, {"ids": [lease_id for lease_id, page_ids in left.items() if not any(page_ids)]}
+    )
 
 
 def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
     """The pages out on leases: host -> level -> pages.
 
-    Those of a worker that has been silent for a while do not count: it is probably dead, and its hosts would have nothing
-    to do until its leases run out.
+    Those of a worker that has been silent for a while do not count: it is probably dead, and its
+    hosts would have nothing to do until its leases run out.
     """
     found: dict[str, Counter[int]] = defaultdict(Counter)
     for row in connection.execute(HELD, {"alive_s": _alive_s(lease_s)}):
@@ -274,11 +322,14 @@ def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
 
 def busy_workers(connection: sa.Connection, lease_s: float) -> dict[str, int]:
     """How many workers have leases of each queue, but for those that have been silent for a while."""
-    return {row.queue: row.workers for row in connection.execute(BUSY, {"alive_s": _alive_s(lease_s)})}
+    return {
+        row.queue: row.workers for row in connection.execute(BUSY, {"alive_s": _alive_s(lease_s)})
+    }
 
 
 def waiting_levels(connection: sa.Connection) -> dict[str, Counter[int]]:
-    """The leases that no worker has claimed yet, by queue and level: one is as urgent as its most urgent page."""
+    """The leases that no worker has claimed yet, by queue and level: one is as urgent as its most
+    urgent page."""
     waiting: dict[str, Counter[int]] = defaultdict(Counter)
     for row in connection.execute(WAITING_LEVELS):
         waiting[row.queue][level_of(row.priority)] += 1

@@ -1,7 +1,7 @@
 """The frontier: the pages of all crawls, and how they join one.
 
-What becomes of a page afterwards: `stores.due` says which are due, `stores.leases` hands them to workers and takes them
-back, `stores.settle` ends its turn.
+What becomes of a page afterwards: `stores.due` says which are due, `stores.leases` hands them to
+workers and takes them back, `stores.settle` ends its turn.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.domain import Kind, value
-from scraper.stores.database import dumps
+from scraper.infra.database import dumps
 
-# A product whose last good answer is younger than the crawl's revisit age is reached, but not asked again. Where that age is
-# each page's own, it counts between the definition's bounds, as they were when the crawl was opened.
+# A product whose last good answer is younger than the crawl's revisit age is reached, but not asked
+# again. Where that age is each page's own, it counts between the definition's bounds, as they were
+# when the crawl was opened.
 FRESH = """(excluded.kind = 'product' AND p.status NOT IN ('gone', 'dead', 'invalid')
             AND (SELECT p.fetched_at > c.fresh_after OR (p.fetched_at > c.stale_before
                         AND p.fetched_at > c.created_at - p.revisit_s * interval '1 second')
                    FROM crawls c WHERE c.id = excluded.crawl_id))"""
 
 
-# Pages this crawl knows already are sorted out first and without a lock: two listing pages that link to each other
-# would otherwise lock each other's rows. The order makes two writers insert the same links in the same sequence.
-# With `again`, dead and invalid pages are taken up once more, even by the crawl that gave them up. (`OFFSET 0`: or whether a
-# page is fresh would be found out for each column.)
+# Pages this crawl knows already are sorted out first and without a lock: two listing pages that
+# link to each other would otherwise lock each other's rows. The order makes two writers insert the
+# same links in the same sequence. With `again`, dead and invalid pages are taken up once more, even
+# by the crawl that gave them up. (`OFFSET 0`: or whether a page is fresh would be found out for
+# each column.)
 def _add_statement(*, again: bool) -> sa.TextClause:
     unusable = "p.status IN ('dead', 'invalid')" if again else "false"
-    before = (
-        "a.crawl_id, a.kind, a.status, 1 AS pages, u.before FROM added a JOIN unknown u USING (site_id, fingerprint)"
-    )
+    before = "a.crawl_id, a.kind, a.status, 1 AS pages, u.before FROM added a JOIN unknown u USING (site_id, fingerprint)"
     return sa.text(f"""
 WITH input AS (
     SELECT DISTINCT ON (site_id, fingerprint) *
@@ -105,25 +105,35 @@ class PageChange:
     crawl_id: int
     kind: Kind
     status: str
-    before: str | None = None  # the final status that a page of the same crawl had, where it is taken up again
+    # the final status that a page of the same crawl had, where it is taken up again
+    before: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The pages that joined a crawl (or were found fresh), and how many by crawl there was no room for."""
+    """The pages that joined a crawl (or were found fresh), and how many by crawl there was no room
+    for."""
 
     pages: list[PageChange]
     cut: dict[int, int]
 
 
-def add(connection: sa.Connection, pages: Sequence[NewPage], room: Sequence[Room], *, again: bool = False) -> Added:
-    """Adds pages to their crawls while there is room; those a crawl has already are left alone, but for dead and invalid
-    ones where they are wanted `again`."""
+def add(
+    connection: sa.Connection,
+    pages: Sequence[NewPage],
+    room: Sequence[Room],
+    *,
+    again: bool = False,
+) -> Added:
+    """Adds pages to their crawls while there is room; those a crawl has already are left alone, but
+    for dead and invalid ones where they are wanted `again`."""
     if not pages:
         return Added([], {})
     values = {"rows": dumps(pages), "room": dumps(room)}
     changes, cut = [], {r.crawl_id: 0 for r in room}
-    for crawl_id, kind, status, pages_cut, before in connection.execute(ADD_AGAIN if again else ADD, values).all():
+    for crawl_id, kind, status, pages_cut, before in connection.execute(
+        ADD_AGAIN if again else ADD, values
+    ).all():
         if status == "cut":
             cut[crawl_id] += pages_cut
         else:

@@ -1,4 +1,5 @@
-"""Sites in PostgreSQL: the newest valid definition of each, as the coordinators and the command line read it."""
+"""Sites in PostgreSQL: the newest valid definition of each, as the coordinators and the command
+line read it."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from scraper.infra.database import dumps
 from scraper.sites.definition import Site
-from scraper.stores.database import dumps
 
 # A changed schedule starts anew: slots of the new cron that lie before the change are not made up.
 SYNC = sa.text("""
@@ -49,7 +50,8 @@ SELECT s.id, s.name, s.definition, s.paused, s.scheduled_since, now() AS now,
 
 @dataclass(frozen=True, slots=True)
 class ScheduledSite:
-    """A site with a schedule, with what is needed to find its latest due slot. Times are the database's, in UTC."""
+    """A site with a schedule, with what is needed to find its latest due slot. Times are the
+    database's, in UTC."""
 
     id: int
     name: str
@@ -62,7 +64,12 @@ class ScheduledSite:
 def sync(connection: sa.Connection, sites: Sequence[Site]) -> None:
     """Stores the definitions that are new or changed; the rest costs one comparison each."""
     rows = [
-        {"name": s.name, "definition": s.model_dump(mode="json"), "hash": s.content_hash, "enabled": s.enabled}
+        {
+            "name": s.name,
+            "definition": s.model_dump(mode="json"),
+            "hash": s.content_hash,
+            "enabled": s.enabled,
+        }
         for s in sites
     ]
     if rows:
@@ -76,7 +83,10 @@ def retire_all_but(connection: sa.Connection, names: Sequence[str]) -> list[str]
 
 def scheduled(connection: sa.Connection) -> list[ScheduledSite]:
     rows = connection.execute(SCHEDULED)
-    return [ScheduledSite(r.id, r.name, r.definition, r.scheduled_since, r.last_slot, r.now) for r in rows]
+    return [
+        ScheduledSite(r.id, r.name, r.definition, r.scheduled_since, r.last_slot, r.now)
+        for r in rows
+    ]
 
 
 def pause(connection: sa.Connection, name: str) -> bool | None:
@@ -85,20 +95,29 @@ def pause(connection: sa.Connection, name: str) -> bool | None:
 
 
 def resume(connection: sa.Connection, name: str) -> bool | None:
-    """Ends a pause. Slots that came due meanwhile are not made up: whoever paused the site did not want them."""
+    """Ends a pause. Slots that came due meanwhile are not made up: whoever paused the site did not
+    want them."""
     return _set_paused(connection, name, paused=False)
 
 
 def paused(connection: sa.Connection) -> list[str]:
-    return list(connection.execute(sa.text("SELECT name FROM sites WHERE paused ORDER BY name")).scalars())
+    return list(
+        connection.execute(sa.text("SELECT name FROM sites WHERE paused ORDER BY name")).scalars()
+    )
 
 
 def is_paused(connection: sa.Connection, site_id: int) -> bool:
-    return bool(connection.execute(sa.text("SELECT paused FROM sites WHERE id = :id"), {"id": site_id}).scalar())
+    return bool(
+        connection.execute(
+            sa.text("SELECT paused FROM sites WHERE id = :id"), {"id": site_id}
+        ).scalar()
+    )
 
 
 def _set_paused(connection: sa.Connection, name: str, *, paused: bool) -> bool | None:
-    was = connection.execute(sa.text("SELECT paused FROM sites WHERE name = :name FOR UPDATE"), {"name": name}).scalar()
+    was = connection.execute(
+        sa.text("SELECT paused FROM sites WHERE name = :name FOR UPDATE"), {"name": name}
+    ).scalar()
     if was is None or was is paused:
         return None if was is None else False
     connection.execute(SET_PAUSED, {"name": name, "paused": paused})
@@ -106,7 +125,9 @@ def _set_paused(connection: sa.Connection, name: str, *, paused: bool) -> bool |
 
 
 def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
-    row = connection.execute(sa.text("SELECT id, definition FROM sites WHERE name = :name"), {"name": name}).first()
+    row = connection.execute(
+        sa.text("SELECT id, definition FROM sites WHERE name = :name"), {"name": name}
+    ).first()
     return (row.id, Site.model_validate(row.definition)) if row else None
 
 

@@ -1,13 +1,16 @@
-"""What crawls have done, when, where and by whom: sums over time, and sums over a crawl by host. Written by settling
-transactions, so that they are fenced as all else: what a lost lease did is not in them.
+"""What crawls have done, when, where and by whom: sums over time, and sums over a crawl by host.
+Written by settling transactions, so that they are fenced as all else: what a lost lease did is not
+in them.
 
-`throughput` has a row for each bucket of time, crawl, worker, queue, proxy class and outcome; `crawl_hosts` one for each
-crawl, host and worker, without time, for a crawl may have thousands of hosts. The worker is in both keys so that no two
-ever want the same row. What is old is kept more coarsely (`tidy`, which the reap tick calls): 10 s for three hours, minutes
-for two days, then ten minutes until it is dropped. Of a crawl that has ended, the hosts that took longest are kept singly
+`throughput` has a row for each bucket of time, crawl, worker, queue, proxy class and outcome;
+`crawl_hosts` one for each crawl, host and worker, without time, for a crawl may have thousands of
+hosts. The worker is in both keys so that no two ever want the same row. What is old is kept more
+coarsely (`tidy`, which the reap tick calls): 10 s for three hours, minutes for two days, then ten
+minutes until it is dropped. Of a crawl that has ended, the hosts that took longest are kept singly
 (`seal`).
 
-No foreign keys: a row would be checked for nearly each page where there are many shops, for crawls that are never deleted.
+No foreign keys: a row would be checked for nearly each page where there are many shops, for crawls
+that are never deleted.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from scraper.domain import Blame, Outcome
-from scraper.stores.database import dumps
+from scraper.infra.database import dumps
 
 BUCKET_S = 10
-# (from, to, after): buckets of `from` seconds become buckets of `to` seconds once they are `after` seconds old.
+# (from, to, after): buckets of `from` seconds become buckets of `to` seconds once they are `after`
+# seconds old.
 COARSER = ((BUCKET_S, 60, 3 * 3600), (60, 600, 48 * 3600))
-HOSTS_KEPT = 200  # of a crawl that has ended; the others are one row without a name
+# of a crawl that has ended; the others are one row without a name
+HOSTS_KEPT = 200
 ROWS_A_TICK = 20_000
 
-# In the order of their keys, though nobody else wants these rows: the reaper may, of a worker that is late by hours.
+# In the order of their keys, though nobody else wants these rows: the reaper may, of a worker that
+# is late by hours.
 ADD = sa.text(f"""
 WITH i AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(crawl_id bigint, queue text, host text, proxy text,
@@ -101,8 +107,8 @@ ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: tidy throug
 
 @dataclass(slots=True)
 class Effort:
-    """What a try of a page took: where it ran, through which class of proxies (empty: none), how long its last request was
-    under way, and the size of the body once unpacked."""
+    """What a try of a page took: where it ran, through which class of proxies (empty: none), how
+    long its last request was under way, and the size of the body once unpacked."""
 
     queue: str
     host: str
@@ -111,9 +117,11 @@ class Effort:
     bytes: int = 0
 
 
-def add(connection: sa.Connection, worker: str, pages: Iterable[tuple[int, Outcome, bool, Effort]]) -> None:
-    """Adds settled pages to the sums: (crawl, outcome, whether that was its last try in this crawl, what it took). What was
-    handed back untried is nothing that happened, and does not count."""
+def add(
+    connection: sa.Connection, worker: str, pages: Iterable[tuple[int, Outcome, bool, Effort]]
+) -> None:
+    """Adds settled pages to the sums: (crawl, outcome, whether that was its last try in this crawl,
+    what it took). What was handed back untried is nothing that happened, and does not count."""
     sums: dict[tuple[int, str, str, str, Outcome], list[float]] = {}
     for crawl_id, outcome, done, effort in pages:
         if outcome is Outcome.DEFERRED:
@@ -145,29 +153,38 @@ def add(connection: sa.Connection, worker: str, pages: Iterable[tuple[int, Outco
             "slowest_s": slowest_s,
             "bytes": size,
         }
-        for (crawl_id, queue, host, proxy, outcome), (tries, done, seconds, slowest_s, size) in sums.items()
+        for (crawl_id, queue, host, proxy, outcome), (
+            tries,
+            done,
+            seconds,
+            slowest_s,
+            size,
+        ) in sums.items()
     ]
     connection.execute(ADD, {"rows": dumps(rows), "worker": worker})
 
 
 def failed(outcome: Outcome) -> bool:
-    """Whether a try gave nothing and somebody is to blame. A page that is gone has given its answer."""
+    """Whether a try gave nothing and somebody is to blame. A page that is gone has given its
+    answer."""
     return outcome.blame is not Blame.NOBODY and outcome is not Outcome.NOT_FOUND
 
 
 def seal(connection: sa.Connection, crawl_id: int) -> None:
-    """A crawl has ended, and nobody adds to its sums any more: its hosts become one row each, those that took least
-    together one row without a name."""
+    """A crawl has ended, and nobody adds to its sums any more: its hosts become one row each, those
+    that took least together one row without a name."""
     connection.execute(SEAL, {"id": crawl_id, "kept": HOSTS_KEPT})
 
 
 def tidy(connection: sa.Connection, days: int) -> None:
-    """Makes old buckets coarser, and drops what is older than so many days. A bounded piece of it, and
-    cheap where there is nothing to do; where another coordinator is at it, none."""
+    """Makes old buckets coarser, and drops what is older than so many days. A bounded piece of it,
+    and cheap where there is nothing to do; where another coordinator is at it, none."""
     if not connection.execute(ALONE).scalar():
         return
     for step, coarser, after in COARSER:
-        connection.execute(COARSEN, {"step": step, "coarser": coarser, "after": after, "rows": ROWS_A_TICK})
+        connection.execute(
+            COARSEN, {"step": step, "coarser": coarser, "after": after, "rows": ROWS_A_TICK}
+        )
     for step in (BUCKET_S, *(coarser for _, coarser, _ in COARSER)):
         connection.execute(DROP_OLD, {"step": step, "days": days, "rows": ROWS_A_TICK})
     connection.execute(DROP_OLD_HOSTS, {"days": days})

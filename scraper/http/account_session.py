@@ -1,6 +1,8 @@
-"""Who asks: an account that is logged in, as any client needs it. A value that travels from `scraper.logins` to the socket.
+"""Who asks: an account that is logged in, as any client needs it. A value that travels from
+`scraper.accounts.sessions` to the socket.
 
-Cookies, headers and browser belong together and stay together: all processes have the same ones of an account.
+Cookies, headers and browser belong together and stay together: all processes have the same ones of
+an account.
 """
 
 from __future__ import annotations
@@ -9,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from scraper.fetch.cookies import AccountJar
-from scraper.policy.urls import host_of
+from scraper.http.cookies import AccountJar
+from scraper.rules.urls import host_of
 
 
 @dataclass(slots=True)
 class Identity:
-    """`generation` numbers the logins of an account; a later one is a larger number. `hosts` get the `headers`, and nobody
-    else; where the login is by https, nothing of it goes without."""
+    """`generation` numbers the logins of an account; a later one is a larger number. `hosts` get
+    the `headers`, and nobody else; where the login is by https, nothing of it goes without."""
 
     site: str
     account: str
@@ -24,7 +26,8 @@ class Identity:
     jar: AccountJar = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     hosts: frozenset[str]
-    proven: bool = False  # a page was seen with it that is not logged out
+    # a page was seen with it that is not logged out
+    proven: bool = False
 
     @property
     def seed(self) -> str:
@@ -40,4 +43,6 @@ class Identity:
     def cookies_for(self, url: str) -> str:
         """The Cookie header of a request for this URL; "" for none."""
         parts = urlsplit(url)
-        return self.jar.header(parts.hostname or "", parts.path or "/", secure=parts.scheme == "https")
+        return self.jar.header(
+            parts.hostname or "", parts.path or "/", secure=parts.scheme == "https"
+        )

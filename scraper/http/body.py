@@ -1,7 +1,7 @@
 """Bodies, read and unpacked within bounds: a bomb ends at the limit, not in memory.
 
-Owns the two size limits and the content codings. Refuses to guess charsets or media types, and to know of URLs: its
-errors carry outcome and message, and who called adds the rest.
+Owns the two size limits and the content codings. Refuses to guess charsets or media types, and to
+know of URLs: its errors carry outcome and message, and who called adds the rest.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Protocol
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.fetch import codings
+from scraper.http import codings
 
 ACCEPT_ENCODING = "gzip, deflate"
-MEMBERS_MAX = 4096  # of one gzip body; each costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap
-_SLICE_BYTES = 65_536  # zlib copies what follows a member: small slices keep many small members linear
+# of one gzip body; each costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap
+MEMBERS_MAX = 4096
+# zlib copies what follows a member: small slices keep many small members linear
+_SLICE_BYTES = 65_536
 _GZIP_MAGIC = b"\x1f\x8b"
 # Seen from real servers in place of "identity"; browsers take the body as it is, too.
 _NOT_CODINGS = frozenset({"", "identity", "none", "binary", "utf-8", "utf8", "8bit"})
@@ -32,20 +34,26 @@ async def read_body(
     body_max_bytes: int,
     truncate: bool = False,
 ) -> bytes:
-    """Reads a body to its end and unpacks it. `coding` is the Content-Encoding header, `length` the Content-Length.
+    """Reads a body to its end and unpacks it. `coding` is the Content-Encoding header, `length` the
+    Content-Length.
 
-    Raises FetchError: TOO_LARGE past either limit (with `truncate`, returns the first `body_max_bytes` instead),
-    MALFORMED for an unknown coding or one that does not unpack; and whatever the stream raises.
+    Raises FetchError: TOO_LARGE past either limit (with `truncate`, returns the first
+    `body_max_bytes` instead), MALFORMED for an unknown coding or one that does not unpack; and
+    whatever the stream raises.
     """
     if not truncate and length.isdecimal() and int(length) > wire_max_bytes:
-        raise FetchError(Outcome.TOO_LARGE, _over("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES"))
+        raise FetchError(
+            Outcome.TOO_LARGE, _over("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES")
+        )
     unpacker = unpacker_for(coding, body_max_bytes)
     chunks: list[bytes] = []
     wire = size = 0
     async for chunk in stream:
         wire += len(chunk)
         if wire > wire_max_bytes and not truncate:
-            raise FetchError(Outcome.TOO_LARGE, _over("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES"))
+            raise FetchError(
+                Outcome.TOO_LARGE, _over("on the wire", wire_max_bytes, "SCRAPER_WIRE_MAX_BYTES")
+            )
         if unpacker is not None:
             chunk = unpacker.feed(chunk)
         chunks.append(chunk)
@@ -53,7 +61,9 @@ async def read_body(
         if size > body_max_bytes:
             if truncate:
                 break
-            raise FetchError(Outcome.TOO_LARGE, _over("unpacked", body_max_bytes, "SCRAPER_BODY_MAX_BYTES"))
+            raise FetchError(
+                Outcome.TOO_LARGE, _over("unpacked", body_max_bytes, "SCRAPER_BODY_MAX_BYTES")
+            )
         if wire > wire_max_bytes:
             break
     else:
@@ -64,7 +74,8 @@ async def read_body(
 
 
 def unpack(data: bytes, coding: str, max_bytes: int) -> bytes:
-    """Unpacks bytes that are already here, such as a sitemap.xml.gz. Raises FetchError as `read_body` does."""
+    """Unpacks bytes that are already here, such as a sitemap.xml.gz. Raises FetchError as
+    `read_body` does."""
     unpacker = unpacker_for(coding, max_bytes)
     if unpacker is None:
         return data
@@ -81,17 +92,25 @@ class AnyUnpacker(Protocol):
 
 
 def unpacker_for(coding: str, max_bytes: int) -> AnyUnpacker | None:
-    """None for a body that is not packed. Raises FetchError(MALFORMED) for a coding that was never asked for."""
+    """None for a body that is not packed. Raises FetchError(MALFORMED) for a coding that was never
+    asked for."""
     if not coding:
         return None
-    names = [name for part in coding.split(",") if (name := part.strip().lower()) not in _NOT_CODINGS]
+    names = [
+        name for part in coding.split(",") if (name := part.strip().lower()) not in _NOT_CODINGS
+    ]
     if not names:
         return None
     if len(names) == 1 and names[0] in codings.HERE:
-        return codings.BrotliUnpacker(max_bytes) if names[0] == "br" else codings.ZstdUnpacker(max_bytes)
+        return (
+            codings.BrotliUnpacker(max_bytes)
+            if names[0] == "br"
+            else codings.ZstdUnpacker(max_bytes)
+        )
     if len(names) > 1 or names[0] not in _CODINGS:
         raise FetchError(
-            Outcome.MALFORMED, f"unknown content-encoding {coding[:60]!r} ({ACCEPT_ENCODING} was asked for)"
+            Outcome.MALFORMED,
+            f"unknown content-encoding {coding[:60]!r} ({ACCEPT_ENCODING} was asked for)",
         )
     return Unpacker(_CODINGS[names[0]], max_bytes)
 
@@ -101,7 +120,8 @@ def _over(where: str, limit: int, setting: str) -> str:
 
 
 class Unpacker:
-    """gzip (several members, trailing garbage ignored) or deflate (RFC 9110 says zlib; many servers send it raw).
+    """gzip (several members, trailing garbage ignored) or deflate (RFC 9110 says zlib; many servers
+    send it raw).
 
     Never gives more than `max_bytes` + 1 bytes in all: the caller sees the excess and stops.
     """
@@ -121,7 +141,8 @@ class Unpacker:
         return b"".join([self._feed(part) for part in slices if self._budget > 0])
 
     def finish(self) -> None:
-        """Raises FetchError(MALFORMED) where the packed data ends early. No data at all is an empty body."""
+        """Raises FetchError(MALFORMED) where the packed data ends early. No data at all is an empty
+        body."""
         if (self._inflate is not None and not self._done and not self._inflate.eof) or (
             self._head and not self._members
         ):
@@ -138,14 +159,17 @@ class Unpacker:
             try:
                 piece = self._inflate.decompress(data, self._budget)
             except zlib.error as error:
-                raise FetchError(Outcome.MALFORMED, f"the packed body does not unpack ({error})") from error
+                raise FetchError(
+                    Outcome.MALFORMED, f"the packed body does not unpack ({error})"
+                ) from error
             self._budget -= len(piece)
             out.append(piece)
             data = self._inflate.unused_data
         return out[0] if len(out) == 1 else b"".join(out)
 
     def _start(self, data: bytes) -> bytes:
-        """Opens the next member, and gives the data back that belongs to it; two bytes tell what it is."""
+        """Opens the next member, and gives the data back that belongs to it; two bytes tell what it
+        is."""
         data = self._head + data
         self._head = b""
         if self._members and (not self._gzip or not _GZIP_MAGIC.startswith(data[:2])):
@@ -156,7 +180,9 @@ class Unpacker:
             return b""
         self._members += 1
         if self._members > MEMBERS_MAX:
-            raise FetchError(Outcome.MALFORMED, f"the packed body has more than {MEMBERS_MAX} gzip members")
+            raise FetchError(
+                Outcome.MALFORMED, f"the packed body has more than {MEMBERS_MAX} gzip members"
+            )
         self._inflate = zlib.decompressobj(31 if self._gzip else 15 if _is_zlib(data) else -15)
         return data
 

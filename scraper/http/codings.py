@@ -1,6 +1,8 @@
-"""br and zstd, where the `impersonate` extra is installed: browsers ask for them over https, and so must who looks like one.
+"""br and zstd, where the `impersonate` extra is installed: browsers ask for them over https, and so
+must who looks like one.
 
-Bounded as gzip is in `scraper.fetch.body`. Without the extra neither is asked for, and neither is understood.
+Bounded as gzip is in `scraper.http.body`. Without the extra neither is asked for, and neither is
+understood.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from typing import Any
 from scraper.domain import Outcome
 from scraper.errors import FetchError
 
-_WINDOW_LOG_MAX = 23  # RFC 9659: 8 MB, what browsers allow
+# RFC 9659: 8 MB, what browsers allow
+_WINDOW_LOG_MAX = 23
 _FRAMES_MAX = 4096
 
 _brotli: Any = None
@@ -31,7 +34,8 @@ def understood(accept_encoding: str) -> str:
 
 
 class BrotliUnpacker:
-    """Never gives much more than `max_bytes` + 1 bytes in all (libbrotli finishes a block): the caller sees the excess."""
+    """Never gives much more than `max_bytes` + 1 bytes in all (libbrotli finishes a block): the
+    caller sees the excess."""
 
     def __init__(self, max_bytes: int) -> None:
         self._budget = max_bytes + 1
@@ -45,7 +49,9 @@ class BrotliUnpacker:
             try:
                 piece = self._inflate.process(data, output_buffer_limit=self._budget)
             except _brotli.error as error:
-                raise FetchError(Outcome.MALFORMED, f"the packed body does not unpack ({error})") from error
+                raise FetchError(
+                    Outcome.MALFORMED, f"the packed body does not unpack ({error})"
+                ) from error
             self._budget -= len(piece)
             out.append(piece)
             data = b""
@@ -74,7 +80,9 @@ class ZstdUnpacker:
             try:
                 piece = self._inflate.decompress(data, self._budget)
             except _zstd.ZstdError as error:
-                raise FetchError(Outcome.MALFORMED, f"the packed body does not unpack ({error})") from error
+                raise FetchError(
+                    Outcome.MALFORMED, f"the packed body does not unpack ({error})"
+                ) from error
             self._budget -= len(piece)
             out.append(piece)
             data = self._inflate.unused_data if self._inflate.eof else b""
@@ -91,5 +99,9 @@ class ZstdUnpacker:
     def _start(self) -> None:
         self._frames += 1
         if self._frames > _FRAMES_MAX:
-            raise FetchError(Outcome.MALFORMED, f"the packed body has more than {_FRAMES_MAX} frames")
-        self._inflate = _zstd.ZstdDecompressor(options={_zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX})
+            raise FetchError(
+                Outcome.MALFORMED, f"the packed body has more than {_FRAMES_MAX} frames"
+            )
+        self._inflate = _zstd.ZstdDecompressor(
+            options={_zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX}
+        )

@@ -1,8 +1,9 @@
-"""Cookies of one redirect chain, or of one identity for as long as it lasts: RFC 6265, as far as a crawler needs it.
+"""Cookies of one redirect chain, or of one identity for as long as it lasts: RFC 6265, as far as a
+crawler needs it.
 
-In memory alone: an identity's cookies are somebody's session, and never leave the process that got them, but for those of
-an account (`scraper.logins` seals them first). Refuses what is not one line of ASCII, what is larger than browsers take,
-and a `Domain` that is not the host's own.
+In memory alone: an identity's cookies are somebody's session, and never leave the process that got
+them, but for those of an account (`scraper.accounts.sessions` seals them first). Refuses what is
+not one line of ASCII, what is larger than browsers take, and a `Domain` that is not the host's own.
 """
 
 from __future__ import annotations
@@ -35,15 +36,25 @@ class CookieJar:
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        self._hosts: dict[str, dict[str, _Cookie]] = {}  # ".shop.example" stands for the hosts below it as well
+        # ".shop.example" stands for the hosts below it as well
+        self._hosts: dict[str, dict[str, _Cookie]] = {}
 
     def keep(self, host: str, path: str, line: bytes) -> None:
-        """Takes one Set-Cookie line (RFC 6265 5.2, 5.3) of an answer from `host` to a request for `path`."""
+        """Takes one Set-Cookie line (RFC 6265 5.2, 5.3) of an answer from `host` to a request for
+        `path`."""
         pair, *rest = line.decode("latin-1").split(";")
         name, equals, value = (part.strip() for part in pair.partition("="))
-        if not equals or not name or len(pair) > COOKIE_MAX_BYTES or not (pair.isascii() and pair.isprintable()):
+        if (
+            not equals
+            or not name
+            or len(pair) > COOKIE_MAX_BYTES
+            or not (pair.isascii() and pair.isprintable())
+        ):
             return
-        attributes = {key.strip().lower(): text.strip() for key, _, text in (one.partition("=") for one in rest)}
+        attributes = {
+            key.strip().lower(): text.strip()
+            for key, _, text in (one.partition("=") for one in rest)
+        }
         key = self._key(host, attributes.get("domain", ""))
         expires = self._expires(attributes)
         if key is None or (key not in self._hosts and len(self._hosts) >= HOSTS_MAX):
@@ -57,7 +68,8 @@ class CookieJar:
             cookies[name] = _Cookie(value, "secure" in attributes, scope, expires)
 
     def header(self, host: str, path: str, *, secure: bool) -> str:
-        """The Cookie header for a request; "" for none. A host's own cookie goes before its domain's of that name."""
+        """The Cookie header for a request; "" for none. A host's own cookie goes before its
+        domain's of that name."""
         if not self._hosts:
             return ""
         sent: dict[str, str] = {}
@@ -70,8 +82,8 @@ class CookieJar:
         return "; ".join(f"{name}={value}" for name, value in sent.items())
 
     def all(self) -> list[dict[str, str | float | bool]]:
-        """Every cookie that is still alive, as a browser takes them: name, value, domain, path, expires (-1: with the
-        session), secure."""
+        """Every cookie that is still alive, as a browser takes them: name, value, domain, path,
+        expires (-1: with the session), secure."""
         now = self._now()
         return [
             {
@@ -89,7 +101,11 @@ class CookieJar:
 
     def put(self, key: str, given: Mapping[str, Any]) -> None:
         """Takes a cookie back from a browser, by the domain that it has there."""
-        name, value, expires = str(given["name"]), str(given["value"]), float(given.get("expires", -1))
+        name, value, expires = (
+            str(given["name"]),
+            str(given["value"]),
+            float(given.get("expires", -1)),
+        )
         line = f"{name}={value}"
         if not name or len(line) > COOKIE_MAX_BYTES or not (line.isascii() and line.isprintable()):
             return
@@ -98,15 +114,21 @@ class CookieJar:
         cookies = self._hosts.setdefault(key, {})
         if len(cookies) < COOKIES_MAX or name in cookies:
             until = None if expires < 0 else expires
-            cookies[name] = _Cookie(value, bool(given.get("secure")), str(given.get("path") or "/"), until)
+            cookies[name] = _Cookie(
+                value, bool(given.get("secure")), str(given.get("path") or "/"), until
+            )
 
     def _key(self, host: str, domain: str) -> str | None:
-        """Where a cookie belongs. There is no list of public suffixes here: a domain needs two labels at the least, and
-        a jar is one site's alone."""
+        """Where a cookie belongs. There is no list of public suffixes here: a domain needs two
+        labels at the least, and a jar is one site's alone."""
         domain = domain.lstrip(".").lower()
         if not domain or (domain == host and host.replace(".", "").isdigit()):
             return host
-        if "." not in domain or not f".{host}".endswith(f".{domain}") or host.replace(".", "").isdigit():
+        if (
+            "." not in domain
+            or not f".{host}".endswith(f".{domain}")
+            or host.replace(".", "").isdigit()
+        ):
             return None
         return f".{domain}"
 
@@ -124,8 +146,9 @@ class CookieJar:
 
 
 class AccountJar(CookieJar):
-    """The cookies of an account that is logged in. They can be written down (`dump`), sealed by whoever does, and what has
-    changed here since then goes over what others wrote. `secure_only`: got over https, and never sent without it."""
+    """The cookies of an account that is logged in. They can be written down (`dump`), sealed by
+    whoever does, and what has changed here since then goes over what others wrote. `secure_only`:
+    got over https, and never sent without it."""
 
     __slots__ = ("_changed", "secure_only")
 
@@ -144,7 +167,9 @@ class AccountJar(CookieJar):
         super().keep(host, path, line)
         for key, cookies in self._hosts.items():
             was, now = before.get(key), cookies.get(name)
-            if was is not now and (was is None or now is None or (was.value, was.path) != (now.value, now.path)):
+            if was is not now and (
+                was is None or now is None or (was.value, was.path) != (now.value, now.path)
+            ):
                 self._changed.add((key, name))
 
     def put(self, key: str, given: Mapping[str, Any]) -> None:
@@ -152,11 +177,15 @@ class AccountJar(CookieJar):
         before = self._hosts.get(key, {}).get(name)
         super().put(key, given)
         now = self._hosts.get(key, {}).get(name)
-        if now is not None and (before is None or (before.value, before.path) != (now.value, now.path)):
+        if now is not None and (
+            before is None or (before.value, before.path) != (now.value, now.path)
+        ):
             self._changed.add((key, name))
 
     def all(self) -> list[dict[str, str | float | bool]]:
-        return [{**cookie, "secure": cookie["secure"] or self.secure_only} for cookie in super().all()]
+        return [
+            {**cookie, "secure": cookie["secure"] or self.secure_only} for cookie in super().all()
+        ]
 
     def header(self, host: str, path: str, *, secure: bool) -> str:
         return super().header(host, path, secure=secure) if secure or not self.secure_only else ""
@@ -193,13 +222,15 @@ class AccountJar(CookieJar):
 
 
 class Jars:
-    """Jars by name, for sites whose cookies stay from page to page without a proxy: one identity a site and process."""
+    """Jars by name, for sites whose cookies stay from page to page without a proxy: one identity a
+    site and process."""
 
     def __init__(self) -> None:
         self._jars: dict[str, CookieJar] = {}
 
     def of(self, name: str | None) -> CookieJar | None:
-        """The jar of that name, or None for none. The one that was made first goes where there are too many."""
+        """The jar of that name, or None for none. The one that was made first goes where there are
+        too many."""
         if name is None:
             return None
         jar = self._jars.get(name)
@@ -212,4 +243,6 @@ class Jars:
 
 def _within(path: str, scope: str) -> bool:
     """RFC 6265 5.1.4."""
-    return path == scope or (path.startswith(scope) and (scope.endswith("/") or path[len(scope)] == "/"))
+    return path == scope or (
+        path.startswith(scope) and (scope.endswith("/") or path[len(scope)] == "/")
+    )

@@ -1,7 +1,9 @@
-"""Deadlines of many pages, over one timer: as `asyncio.timeout`, at a third of its cost (10 us a page, of 600).
+"""Deadlines of many pages, over one timer: as `asyncio.timeout`, at a third of its cost (10 us a
+page, of 600).
 
-A timer for each page goes into the loop's heap and, since next to no page is late, lies there until it is swept out. Here the
-loop is woken at the earliest deadline of those who were there when it was set, which is about once per page timeout.
+A timer for each page goes into the loop's heap and, since next to no page is late, lies there until
+it is swept out. Here the loop is woken at the earliest deadline of those who were there when it was
+set, which is about once per page timeout.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Deadlines:
             if self._timer.when() <= when:
                 return
             self._timer.cancel()
-        self._timer = None if when == math.inf else asyncio.get_running_loop().call_at(when, self._look)
+        self._timer = (
+            None if when == math.inf else asyncio.get_running_loop().call_at(when, self._look)
+        )
 
     def _look(self) -> None:
         self._timer = None
@@ -83,9 +87,16 @@ class Deadline:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._all.forget(self)
         # Where somebody else has cancelled the task as well, that counts, and goes on.
-        if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
+        if (
+            self._expired
+            and self._task.uncancel() <= self._cancelling
+            and kind is asyncio.CancelledError
+        ):
             raise TimeoutError from error

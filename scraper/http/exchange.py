@@ -1,8 +1,10 @@
-"""One request and its bounded answer, as a user's own httpx client asks for it: no redirect is followed here.
+"""One request and its bounded answer, as a user's own httpx client asks for it: no redirect is
+followed here.
 
-Owns what `scraper.fetch.http` owns of a page (deadline, size limits, headers, the guard and proxies through the transports),
-for clients that follow redirects and keep cookies themselves. Every failure is a `FetchError`. Refuses to wait for a host's
-turn, to read robots.txt, and whatever the transports cannot send: they know GET, and POST with a whole body.
+Owns what `scraper.http.fetcher` owns of a page (deadline, size limits, headers, the guard and
+proxies through the transports), for clients that follow redirects and keep cookies themselves.
+Every failure is a `FetchError`. Refuses to wait for a host's turn, to read robots.txt, and whatever
+the transports cannot send: they know GET, and POST with a whole body.
 """
 
 from __future__ import annotations
@@ -14,40 +16,49 @@ from typing import Any
 import httpx
 from aiohttp.abc import AbstractResolver
 
+from scraper.connect.faults import fault
+from scraper.connect.transport import StaleConnectionError
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.fetch.body import read_body
-from scraper.fetch.cookies import CookieJar
-from scraper.fetch.faults import fault
-from scraper.fetch.headers import Pairs, merged
-from scraper.fetch.http import FetchPolicy
-from scraper.fetch.profiles import MissingExtraError
-from scraper.fetch.redirects import host_of, with_cookies
-from scraper.fetch.transport import StaleConnectionError
-from scraper.fetch.transports import Transports
-from scraper.fetch.via import Via, this_machine
+from scraper.http.body import read_body
+from scraper.http.cookies import CookieJar
+from scraper.http.fetcher import FetchPolicy
+from scraper.http.headers import Pairs, merged
+from scraper.http.proxy_route import Via, this_machine
+from scraper.http.redirects import host_of, with_cookies
+from scraper.http.transports import Transports
+from scraper.impersonate.profiles import MissingExtraError
 
 _EMPTY = httpx.ByteStream(b"")
 METHODS = ("GET", "POST")
 POSTED_MAX_BYTES = 10_000_000
 _UNPACKED = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
 _NO_BODY = frozenset({204, 304})
-HTTPX_AGENT = "python-httpx/"  # httpx's own name, which nobody has chosen
+# httpx's own name, which nobody has chosen
+HTTPX_AGENT = "python-httpx/"
 
 
 class Hops:
     """Belongs to one event loop. Connections are its own: none is shared with a crawl's pages."""
 
-    def __init__(self, *, max_connections: int = 512, resolver: AbstractResolver | None = None) -> None:
+    def __init__(
+        self, *, max_connections: int = 512, resolver: AbstractResolver | None = None
+    ) -> None:
         self._slots = asyncio.Semaphore(max_connections)
-        self._transports = Transports(max_connections=max_connections, resolver=resolver, dns_ttl_s=30)
+        self._transports = Transports(
+            max_connections=max_connections, resolver=resolver, dns_ttl_s=30
+        )
 
     async def send(
-        self, request: httpx.Request, policy: FetchPolicy, via: Via | None, again: Callable[[], Awaitable[None]]
+        self,
+        request: httpx.Request,
+        policy: FetchPolicy,
+        via: Via | None,
+        again: Callable[[], Awaitable[None]],
     ) -> httpx.Response:
-        """Its answer, whatever the status, unpacked. Raises FetchError alone, and what `again` raises: that is awaited before
-        a GET is sent a second time, since a kept-alive connection was closed. A POST is not: who knows what it has done
-        (RFC 9110 9.2.2)."""
+        """Its answer, whatever the status, unpacked. Raises FetchError alone, and what `again`
+        raises: that is awaited before a GET is sent a second time, since a kept-alive connection
+        was closed. A POST is not: who knows what it has done (RFC 9110 9.2.2)."""
         check(request)
         url = request.url
         if via is None and policy.proxied:
@@ -58,7 +69,9 @@ class Hops:
             transport = self._transports.of(policy, seed, proxied=via is not None)
             pairs = _headers(request, policy.headers_from(seed, secure=url.scheme == "https"))
         except MissingExtraError as error:
-            raise FetchError(Outcome.CRASHED, f"this worker cannot fetch it: {error}", url=str(url)) from None
+            raise FetchError(
+                Outcome.CRASHED, f"this worker cannot fetch it: {error}", url=str(url)
+            ) from None
         if jar is not None:
             pairs = with_cookies(pairs, jar, url)
         extensions: dict[str, Any] = {"timeout": _timeouts(request, policy)}
@@ -68,7 +81,9 @@ class Hops:
         if posts:
             extensions["body"] = content = await _content(request)
             pairs = [*pairs, ("Content-Length", str(len(content)))]
-        sent = httpx.Request(request.method, url, headers=pairs, stream=_EMPTY, extensions=extensions)
+        sent = httpx.Request(
+            request.method, url, headers=pairs, stream=_EMPTY, extensions=extensions
+        )
         async with self._slots:
             try:
                 return await self._in_time(transport, request, sent, policy, jar)
@@ -121,7 +136,9 @@ async def _answered(
         assert isinstance(stream, httpx.AsyncByteStream)
         try:
             if status < 200:
-                raise FetchError(Outcome.MALFORMED, f"answered {status}, which is not a final status")
+                raise FetchError(
+                    Outcome.MALFORMED, f"answered {status}, which is not a final status"
+                )
             body = b""
             if status not in _NO_BODY:
                 body = await read_body(
@@ -136,7 +153,9 @@ async def _answered(
     except StaleConnectionError:
         raise
     except Exception as error:
-        raise fault(error, url=str(sent.url), host=host_of(sent.url), limits=policy, status=status) from error
+        raise fault(
+            error, url=str(sent.url), host=host_of(sent.url), limits=policy, status=status
+        ) from error
     if jar is not None:
         for name, value in response.headers.raw:
             if name.lower() == b"set-cookie":
@@ -146,7 +165,11 @@ async def _answered(
 
 
 async def _content(request: httpx.Request) -> bytes:
-    content = await request.aread() if isinstance(request.stream, httpx.AsyncByteStream) else request.read()
+    content = (
+        await request.aread()
+        if isinstance(request.stream, httpx.AsyncByteStream)
+        else request.read()
+    )
     if len(content) > POSTED_MAX_BYTES:
         told = f"a body of {len(content):,} bytes is larger than {POSTED_MAX_BYTES:,}"
         raise FetchError(Outcome.MALFORMED, told, url=str(request.url))
@@ -156,7 +179,9 @@ async def _content(request: httpx.Request) -> bytes:
 def check(request: httpx.Request) -> None:
     """Raises FetchError for what cannot be sent from here."""
     if request.url.scheme not in ("http", "https") or not request.url.host:
-        raise FetchError(Outcome.MALFORMED, "not an http or https URL with a host", url=str(request.url))
+        raise FetchError(
+            Outcome.MALFORMED, "not an http or https URL with a host", url=str(request.url)
+        )
     if request.method not in METHODS:
         told = f"only {' and '.join(METHODS)} can be sent from here, not {request.method[:20]}"
         raise FetchError(Outcome.MALFORMED, told, url=str(request.url))
@@ -167,7 +192,8 @@ def _headers(request: httpx.Request, own: Pairs | tuple[tuple[str, str], ...]) -
     said = {
         name: value
         for name, value in request.headers.items()
-        if name not in ("host", "accept-encoding", "connection", "content-length") and not value.startswith(HTTPX_AGENT)
+        if name not in ("host", "accept-encoding", "connection", "content-length")
+        and not value.startswith(HTTPX_AGENT)
     }
     return merged(list(own), said)
 

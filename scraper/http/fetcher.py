@@ -1,9 +1,10 @@
 """The HTTP client: one URL in, one bounded answer out, whatever the other side does.
 
-Owns deadlines, redirects, size limits and request headers. Every failure is a `FetchError`; any final status is an
-answer, and the caller judges it. Refuses to retry, to wait for politeness (a redirect's wait is the caller's
-`before_hop`), to read robots.txt, to choose a proxy, to go without one where the policy says `proxied`, and to keep
-cookies beyond one page's redirects, but for those of an identity.
+Owns deadlines, redirects, size limits and request headers. Every failure is a `FetchError`; any
+final status is an answer, and the caller judges it. Refuses to retry, to wait for politeness (a
+redirect's wait is the caller's `before_hop`), to read robots.txt, to choose a proxy, to go without
+one where the policy says `proxied`, and to keep cookies beyond one page's redirects, but for those
+of an identity.
 """
 
 from __future__ import annotations
@@ -18,28 +19,42 @@ from typing import Any, NamedTuple, Protocol
 import httpx
 from aiohttp.abc import AbstractResolver
 
+from scraper.connect.faults import fault
+from scraper.connect.transport import StaleConnectionError
 from scraper.domain import NO_VALIDATORS, Fetched, Outcome, Validators
 from scraper.errors import FetchError
-from scraper.fetch import codings, profiles
-from scraper.fetch.body import ACCEPT_ENCODING, read_body
-from scraper.fetch.cookies import CookieJar, Jars
-from scraper.fetch.deadlines import Deadline, Deadlines
-from scraper.fetch.faults import fault
-from scraper.fetch.headers import Pairs, conditions, headers_dict, merged, request_headers
-from scraper.fetch.parsed import parsed
-from scraper.fetch.profiles import MissingExtraError
-from scraper.fetch.redirects import STATUSES, Chain, host_of, with_cookies
-from scraper.fetch.transport import StaleConnectionError
-from scraper.fetch.transports import Transports
-from scraper.fetch.via import Via, this_machine
-from scraper.policy import browsers
+from scraper.http import codings
+from scraper.http.body import ACCEPT_ENCODING, read_body
+from scraper.http.cookies import CookieJar, Jars
+from scraper.http.deadlines import Deadline, Deadlines
+from scraper.http.headers import (
+    Pairs,
+    conditions,
+    headers_dict,
+    merged,
+    request_headers,
+)
+from scraper.http.parsed_url import parsed
+from scraper.http.proxy_route import Via, this_machine
+from scraper.http.redirects import (
+    STATUSES,
+    Chain,
+    host_of,
+    with_cookies,
+)
+from scraper.http.transports import Transports
+from scraper.impersonate import profiles
+from scraper.impersonate.profiles import MissingExtraError
+from scraper.rules import browsers
 
 ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 ACCEPT_LANGUAGE = "en;q=0.9,*;q=0.5"
-_DRAIN_MAX_BYTES = 65_536  # a redirect's body is read so far to keep the connection; beyond it, a new one is cheaper
+# a redirect's body is read so far to keep the connection; beyond it, a new one is cheaper
+_DRAIN_MAX_BYTES = 65_536
 _DRAIN_S = 0.5
 _NO_BODY = frozenset({204, 304})
-_EMPTY = httpx.ByteStream(b"")  # with a stream given, httpx does not build the headers twice; aiohttp adds Host
+# with a stream given, httpx does not build the headers twice; aiohttp adds Host
+_EMPTY = httpx.ByteStream(b"")
 
 BeforeHop = Callable[[str], Awaitable[None]]
 
@@ -48,11 +63,12 @@ BeforeHop = Callable[[str], Awaitable[None]]
 class FetchPolicy:
     """How one site's pages are fetched. Built once a site; `dataclasses.replace` makes variants.
 
-    `headers` go out beside and instead of our own. `allowed` takes host[:port] in lower case and says whether a
-    redirect may lead there (None: anywhere). `truncate` cuts a body at `body_max_bytes` instead of failing. A `proxied`
-    site's pages are never asked for without a proxy. `user_agent` may be `browser`, with languages of the `region`.
-    `impersonate` names a browser whose handshake and headers are sent (`scraper.fetch.profiles`), or `any`; `cookies` a jar
-    of the fetcher's that is kept from page to page, where there is no proxy.
+    `headers` go out beside and instead of our own. `allowed` takes host[:port] in lower case and
+    says whether a redirect may lead there (None: anywhere). `truncate` cuts a body at
+    `body_max_bytes` instead of failing. A `proxied` site's pages are never asked for without a
+    proxy. `user_agent` may be `browser`, with languages of the `region`. `impersonate` names a
+    browser whose handshake and headers are sent (`scraper.impersonate.profiles`), or `any`;
+    `cookies` a jar of the fetcher's that is kept from page to page, where there is no proxy.
     """
 
     user_agent: str
@@ -86,7 +102,8 @@ class FetchPolicy:
         object.__setattr__(self, "extensions", {"timeout": timeout})
 
     def headers_from(self, seed: str, *, secure: bool) -> tuple[tuple[str, str], ...]:
-        """What a page's first request sends: our own headers, or those of the browser that `seed` (a proxy's id) has."""
+        """What a page's first request sends: our own headers, or those of the browser that `seed`
+        (a proxy's id) has."""
         if self.impersonate is not None:
             browser = browsers.impersonated(self.impersonate, seed)
             own = [
@@ -97,16 +114,21 @@ class FetchPolicy:
         if self.user_agent != browsers.BROWSER:
             return self.base_headers
         accepted = codings.understood(browsers.ACCEPT_ENCODING if secure else ACCEPT_ENCODING)
-        return self._with_the_sites(list(browsers.headers(seed, self.region, accepted, secure=secure)))
+        return self._with_the_sites(
+            list(browsers.headers(seed, self.region, accepted, secure=secure))
+        )
 
     def _with_the_sites(self, own: Pairs) -> tuple[tuple[str, str], ...]:
         # Accept-Encoding is not the site's to change: only what can be unpacked may be asked for.
-        extra = {name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"}
+        extra = {
+            name: value for name, value in self.headers.items() if name.lower() != "accept-encoding"
+        }
         return tuple(merged(own, extra))
 
 
 class Visitor(Protocol):
-    """Who asks, where that is somebody: the cookies that go along, and what tells their browser from others'."""
+    """Who asks, where that is somebody: the cookies that go along, and what tells their browser
+    from others'."""
 
     @property
     def jar(self) -> CookieJar: ...
@@ -115,25 +137,32 @@ class Visitor(Protocol):
 
 
 class Body(NamedTuple):
-    """What a POST sends. It is sent once more only where a redirect asks for that (307, 308) and to the same origin."""
+    """What a POST sends. It is sent once more only where a redirect asks for that (307, 308) and to
+    the same origin."""
 
     content: bytes
     kind: str
 
 
 class HttpFetcher:
-    """Fetches pages over pools of connections, guarded ones and ones for sites with `allow_private`, and apart from both
-    those through proxies.
+    """Fetches pages over pools of connections, guarded ones and ones for sites with
+    `allow_private`, and apart from both those through proxies.
 
-    Belongs to one event loop. At most `max_connections` pages are in flight; a wait for that counts against no timeout.
-    `resolver` replaces the system's (its answers pass the guard all the same).
+    Belongs to one event loop. At most `max_connections` pages are in flight; a wait for that counts
+    against no timeout. `resolver` replaces the system's (its answers pass the guard all the same).
     """
 
     def __init__(
-        self, *, max_connections: int = 512, resolver: AbstractResolver | None = None, dns_ttl_s: int = 30
+        self,
+        *,
+        max_connections: int = 512,
+        resolver: AbstractResolver | None = None,
+        dns_ttl_s: int = 30,
     ) -> None:
         self._slots = asyncio.Semaphore(max_connections)
-        self._transports = Transports(max_connections=max_connections, resolver=resolver, dns_ttl_s=dns_ttl_s)
+        self._transports = Transports(
+            max_connections=max_connections, resolver=resolver, dns_ttl_s=dns_ttl_s
+        )
         self._jars = Jars()
         self._deadlines = Deadlines()
 
@@ -149,13 +178,15 @@ class HttpFetcher:
         visitor: Visitor | None = None,
         body: Body | None = None,
     ) -> Fetched:
-        """GETs a page, redirects followed, all of it through `via`. Raises FetchError alone, and what `before_hop` raises.
-        Only the first request is conditional: what a redirect leads to is another resource, with validators of its own.
-        With a `body` it is a POST; `visitor` is an account's identity, whose cookies and browser go before `via`'s.
+        """GETs a page, redirects followed, all of it through `via`. Raises FetchError alone, and
+        what `before_hop` raises. Only the first request is conditional: what a redirect leads to is
+        another resource, with validators of its own. With a `body` it is a POST; `visitor` is an
+        account's identity, whose cookies and browser go before `via`'s.
 
-        `before_hop` is awaited with the URL of each further request before it is sent: a redirect's, or the same again where
-        a kept-alive connection was closed (not for the first request: its slot is the caller's). That wait counts
-        neither against `page_timeout_s` nor into `elapsed_s`.
+        `before_hop` is awaited with the URL of each further request before it is sent: a
+        redirect's, or the same again where a kept-alive connection was closed (not for the first
+        request: its slot is the caller's). That wait counts neither against `page_timeout_s` nor
+        into `elapsed_s`.
         """
         if via is None and policy.proxied:
             raise RuntimeError("a page of a site with a proxy would leave without one")
@@ -167,9 +198,12 @@ class HttpFetcher:
             transport = self._transports.of(policy, seed, proxied=via is not None)
             base = policy.headers_from(seed, secure=url.startswith("https:"))
         except MissingExtraError as error:
-            raise FetchError(Outcome.CRASHED, f"this worker cannot fetch it: {error}", url=url) from None
+            raise FetchError(
+                Outcome.CRASHED, f"this worker cannot fetch it: {error}", url=url
+            ) from None
         headers, asked = request_headers(base, extra_headers), conditions(validators)
-        await self._slots.acquire()  # `async with` would make two coroutines more
+        # `async with` would make two coroutines more
+        await self._slots.acquire()
         try:
             page = _Page(transport, policy, before_hop, via, jar, body)
             try:
@@ -194,7 +228,17 @@ class HttpFetcher:
 class _Page:
     """One page on its way through its redirects."""
 
-    __slots__ = ("_before_hop", "_body", "_extensions", "_jar", "_policy", "_transport", "_waited_s", "deadline", "url")
+    __slots__ = (
+        "_before_hop",
+        "_body",
+        "_extensions",
+        "_jar",
+        "_policy",
+        "_transport",
+        "_waited_s",
+        "deadline",
+        "url",
+    )
 
     deadline: Deadline
 
@@ -219,7 +263,8 @@ class _Page:
         self.url = ""
 
     async def fetch(self, url: str, headers: Pairs, asked: Pairs) -> Fetched:
-        """`asked` goes with the first request alone: validators are those of the URL that they came from."""
+        """`asked` goes with the first request alone: validators are those of the URL that they came
+        from."""
         started = monotonic()
         self.url = url
         hop = self._parsed(url)
@@ -228,7 +273,9 @@ class _Page:
         if jar is None and not asked:
             first = _known_headers(tuple(headers))
         else:
-            first = [*headers, *asked] if jar is None else with_cookies([*headers, *asked], jar, hop)
+            first = (
+                [*headers, *asked] if jar is None else with_cookies([*headers, *asked], jar, hop)
+            )
         answer = await self._request(hop, first)
         chain: Chain | None = None
         while isinstance(answer, _Redirect):
@@ -261,25 +308,36 @@ class _Page:
         try:
             target = chain.follow(hop, answer.status, answer.location, answer.set_cookies)
             host = host_of(target)
-            if host != host_of(hop) and self._policy.allowed is not None and not self._policy.allowed(host):
+            if (
+                host != host_of(hop)
+                and self._policy.allowed is not None
+                and not self._policy.allowed(host)
+            ):
                 raise FetchError(
-                    Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site", url=str(target)
+                    Outcome.OFF_SITE,
+                    f"redirects to {host}, which is not a host of the site",
+                    url=str(target),
                 )
         except FetchError as error:
-            raise fault(error, url=self.url, host=host_of(hop), limits=self._policy, status=answer.status) from None
+            raise fault(
+                error, url=self.url, host=host_of(hop), limits=self._policy, status=answer.status
+            ) from None
         if self._before_hop is not None:
             await self._wait(self._before_hop, str(target))
         return target
 
     def _redirected(self, before: httpx.URL, hop: httpx.URL, status: int) -> None:
-        """What a POST becomes: as browsers do, a GET, but for the codes that forbid that (RFC 9110 15.4.8, 15.4.9)."""
+        """What a POST becomes: as browsers do, a GET, but for the codes that forbid that (RFC 9110
+        15.4.8, 15.4.9)."""
         if self._body is None:
             return
         if status not in (307, 308):
             self._body = None
         elif (before.scheme, before.netloc) != (hop.scheme, hop.netloc):
             raise FetchError(
-                Outcome.OFF_SITE, f"would send what was posted on to {hop.scheme}://{host_of(hop)}", url=str(hop)
+                Outcome.OFF_SITE,
+                f"would send what was posted on to {hop.scheme}://{host_of(hop)}",
+                url=str(hop),
             )
 
     async def _wait(self, before_hop: BeforeHop, url: str) -> None:
@@ -294,7 +352,8 @@ class _Page:
     async def _request(self, hop: httpx.URL, headers: Pairs | httpx.Headers) -> _Answer | _Redirect:
         try:
             return await self._send(hop, headers)
-        except StaleConnectionError:  # nobody has answered: once more, as one more request of the host's budget
+        except StaleConnectionError:
+            # nobody has answered: once more, as one more request of the host's budget
             if self._before_hop is not None:
                 await self._wait(self._before_hop, self.url)
         try:
@@ -306,12 +365,20 @@ class _Page:
         status: int | None = None
         try:
             if self._body is None:
-                request = httpx.Request("GET", hop, headers=headers, stream=_EMPTY, extensions=self._extensions)
+                request = httpx.Request(
+                    "GET", hop, headers=headers, stream=_EMPTY, extensions=self._extensions
+                )
             else:
                 content, kind = self._body
-                sent = [*_pairs(headers), ("Content-Type", kind), ("Content-Length", str(len(content)))]
+                sent = [
+                    *_pairs(headers),
+                    ("Content-Type", kind),
+                    ("Content-Length", str(len(content))),
+                ]
                 extensions = {**self._extensions, "body": content}
-                request = httpx.Request("POST", hop, headers=sent, stream=_EMPTY, extensions=extensions)
+                request = httpx.Request(
+                    "POST", hop, headers=sent, stream=_EMPTY, extensions=extensions
+                )
             response = await self._transport.handle_async_request(request)
             status = response.status_code
             stream = response.stream
@@ -327,7 +394,9 @@ class _Page:
         except StaleConnectionError:
             raise
         except Exception as error:
-            raise fault(error, url=self.url, host=host_of(hop), limits=self._policy, status=status) from error
+            raise fault(
+                error, url=self.url, host=host_of(hop), limits=self._policy, status=status
+            ) from error
 
     async def _read(
         self, status: int, raw: list[tuple[bytes, bytes]], stream: httpx.AsyncByteStream
@@ -379,7 +448,8 @@ class _Redirect:
 
 
 async def _drain(stream: httpx.AsyncByteStream) -> None:
-    """Reads a redirect's small body, so that its connection can be used again. That it fails or hangs matters not."""
+    """Reads a redirect's small body, so that its connection can be used again. That it fails or
+    hangs matters not."""
     size = 0
     try:
         async with asyncio.timeout(_DRAIN_S):

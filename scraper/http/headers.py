@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from scraper.domain import Validators
-from scraper.policy.validators import ETAG_MAX
+from scraper.rules.validators import ETAG_MAX
 
 Pairs = list[tuple[str, str]]
 
 
 def headers_dict(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Names in lower case, values as latin-1, repeated ones joined by ", " (RFC 9110 5.3). Set-Cookie stays out."""
+    """Names in lower case, values as latin-1, repeated ones joined by ", " (RFC 9110 5.3).
+    Set-Cookie stays out."""
     headers: dict[str, str] = {}
     for raw_name, raw_value in raw:
         name = raw_name.decode("latin-1").lower()
@@ -23,7 +24,8 @@ def headers_dict(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def merged(base: Pairs, extra: Mapping[str, str]) -> Pairs:
-    """`extra` over `base`, by name in any case; ours keep their place in the order, new ones come last."""
+    """`extra` over `base`, by name in any case; ours keep their place in the order, new ones come
+    last."""
     over = {name.lower(): (name, value) for name, value in extra.items()}
     pairs = [(name, over.pop(name.lower(), (name, value))[1]) for name, value in base]
     return [*pairs, *over.values()]
@@ -41,5 +43,6 @@ def conditions(validators: Validators) -> Pairs:
 
 
 def _sendable(value: str) -> bool:
-    """A validator goes back as it came or not at all: it was a server's header once, and is one of ours now."""
+    """A validator goes back as it came or not at all: it was a server's header once, and is one of
+    ours now."""
     return value.isascii() and value.isprintable() and len(value) <= ETAG_MAX

@@ -1,4 +1,5 @@
-"""httpx.URL of a text, without parsing it where that would change nothing: 18 us for each page's URL otherwise."""
+"""httpx.URL of a text, without parsing it where that would change nothing: 18 us for each page's
+URL otherwise."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ from functools import lru_cache
 
 import httpx
 
-from scraper.policy import urls
+from scraper.rules import urls
 
 
 def parsed(url: str) -> httpx.URL:
-    """`httpx.URL(url)`, raising what it raises. Plain URLs take the parts of their origin, parsed once, and are as they are.
+    """`httpx.URL(url)`, raising what it raises. Plain URLs take the parts of their origin, parsed
+    once, and are as they are.
 
     Sets what is not public in httpx; a property test holds it to the slow way's answer.
     """

@@ -1,4 +1,5 @@
-"""How a request leaves: a proxy, and the identity that goes with it. A value that travels from the pool to the socket."""
+"""How a request leaves: a proxy, and the identity that goes with it. A value that travels from the
+pool to the socket."""
 
 from __future__ import annotations
 
@@ -6,14 +7,15 @@ import socket
 from dataclasses import dataclass
 from functools import lru_cache
 
-from scraper.fetch.cookies import CookieJar
-from scraper.policy.proxies import Proxy
+from scraper.http.cookies import CookieJar
+from scraper.rules.proxies import Proxy
 
 
 @dataclass(frozen=True, slots=True)
 class Via:
-    """`jar` keeps an identity's cookies from page to page; None where each page is somebody new. The headers of an
-    identity follow from its proxy (`FetchPolicy.headers_from`), so that one address is one browser in every process."""
+    """`jar` keeps an identity's cookies from page to page; None where each page is somebody new.
+    The headers of an identity follow from its proxy (`FetchPolicy.headers_from`), so that one
+    address is one browser in every process."""
 
     proxy: Proxy
     jar: CookieJar | None = None
@@ -21,5 +23,6 @@ class Via:
 
 @lru_cache(maxsize=1)
 def this_machine() -> str:
-    """Stands for the identity of requests without a proxy, as a proxy's id does for the others: the machine's own name."""
+    """Stands for the identity of requests without a proxy, as a proxy's id does for the others: the
+    machine's own name."""
     return socket.gethostname()

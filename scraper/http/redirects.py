@@ -1,7 +1,7 @@
 """Where a redirect leads, and what may go along. Pure: no I/O, no clock.
 
-Owns one page's redirect chain: its hops, its cookies (kept for this chain alone, unless an identity's jar is given) and
-which request headers may follow to another origin.
+Owns one page's redirect chain: its hops, its cookies (kept for this chain alone, unless an
+identity's jar is given) and which request headers may follow to another origin.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import httpx
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.fetch.cookies import CookieJar
-from scraper.fetch.headers import Pairs
+from scraper.http.cookies import CookieJar
+from scraper.http.headers import Pairs
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
-# What a header may reveal to another origin: languages and formats, but no Authorization, Cookie, or API key.
+# What a header may reveal to another origin: languages and formats, but no Authorization, Cookie,
+# or API key.
 _HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests", "cache-control", "pragma",
              "connection", "priority", "te")  # fmt: skip
 _ASCII = bytes(range(0x21, 0x7F)).decode()
@@ -26,8 +27,8 @@ _ASCII = bytes(range(0x21, 0x7F)).decode()
 def next_url(current: httpx.URL, location: bytes) -> httpx.URL:
     """The absolute http(s) URL that a Location header names, without fragment and userinfo.
 
-    RFC 9110 10.2.2, with what browsers bear: relative references, spaces, UTF-8 or raw bytes beyond ASCII.
-    Raises FetchError(MALFORMED).
+    RFC 9110 10.2.2, with what browsers bear: relative references, spaces, UTF-8 or raw bytes beyond
+    ASCII. Raises FetchError(MALFORMED).
     """
     try:
         text = location.strip().decode()
@@ -36,12 +37,17 @@ def next_url(current: httpx.URL, location: bytes) -> httpx.URL:
     try:
         url = current.join(text)
         if url.scheme not in ("http", "https"):
-            raise FetchError(Outcome.MALFORMED, f"redirects to a {url.scheme[:20]!r} URL, which is not http or https")
+            raise FetchError(
+                Outcome.MALFORMED,
+                f"redirects to a {url.scheme[:20]!r} URL, which is not http or https",
+            )
         if not url.host:
             raise ValueError("it names no host")
         return url.copy_with(fragment=None, username=None, password=None) if _adorned(url) else url
     except (httpx.InvalidURL, ValueError) as error:
-        raise FetchError(Outcome.MALFORMED, f"redirects to {text[:120]!r}, which is not a URL: {error}") from error
+        raise FetchError(
+            Outcome.MALFORMED, f"redirects to {text[:120]!r}, which is not a URL: {error}"
+        ) from error
 
 
 def _adorned(url: httpx.URL) -> bool:
@@ -56,7 +62,9 @@ def host_of(url: httpx.URL) -> str:
 class Chain:
     """The hops of one page so far. `headers` is what the next request sends."""
 
-    def __init__(self, first: httpx.URL, headers: Pairs, redirects_max: int, jar: CookieJar | None = None) -> None:
+    def __init__(
+        self, first: httpx.URL, headers: Pairs, redirects_max: int, jar: CookieJar | None = None
+    ) -> None:
         self._first = first
         self._headers = headers
         self._redirects_max = redirects_max
@@ -64,8 +72,11 @@ class Chain:
         self._seen = {(str(first), cookie_header(self._jar, first))}
         self.redirects = 0
 
-    def follow(self, current: httpx.URL, status: int, location: bytes, set_cookies: Iterable[bytes]) -> httpx.URL:
-        """Takes one redirect. Raises FetchError(REDIRECT_LOOP) in a circle or past the limit, MALFORMED as `next_url`."""
+    def follow(
+        self, current: httpx.URL, status: int, location: bytes, set_cookies: Iterable[bytes]
+    ) -> httpx.URL:
+        """Takes one redirect. Raises FetchError(REDIRECT_LOOP) in a circle or past the limit,
+        MALFORMED as `next_url`."""
         for line in set_cookies:
             self._jar.keep(current.host, current.path, line)
         url = next_url(current, location)
@@ -83,7 +94,8 @@ class Chain:
         return url
 
     def headers_for(self, url: httpx.URL) -> Pairs:
-        """Everything to the first URL's own host (not from https down to http), else what is harmless; and cookies."""
+        """Everything to the first URL's own host (not from https down to http), else what is
+        harmless; and cookies."""
         pairs = self._headers
         if not self._same_owner(url):
             pairs = [(name, value) for name, value in pairs if name.lower().startswith(_HARMLESS)]
@@ -91,8 +103,15 @@ class Chain:
 
     def _same_owner(self, url: httpx.URL) -> bool:
         first = self._first
-        upgraded = first.scheme == "http" and url.scheme == "https" and first.port is None and url.port is None
-        return url.host == first.host and (upgraded or (url.scheme, url.port) == (first.scheme, first.port))
+        upgraded = (
+            first.scheme == "http"
+            and url.scheme == "https"
+            and first.port is None
+            and url.port is None
+        )
+        return url.host == first.host and (
+            upgraded or (url.scheme, url.port) == (first.scheme, first.port)
+        )
 
 
 def cookie_header(jar: CookieJar, url: httpx.URL) -> str:
@@ -100,9 +119,13 @@ def cookie_header(jar: CookieJar, url: httpx.URL) -> str:
 
 
 def with_cookies(pairs: Pairs, jar: CookieJar, url: httpx.URL) -> Pairs:
-    """The headers with the jar's cookies for `url`, after those that the site's definition sends itself."""
+    """The headers with the jar's cookies for `url`, after those that the site's definition sends
+    itself."""
     cookies = cookie_header(jar, url)
     if not cookies:
         return pairs
     own = [value for name, value in pairs if name.lower() == "cookie"]
-    return [*(pair for pair in pairs if pair[0].lower() != "cookie"), ("Cookie", "; ".join([*own, cookies]))]
+    return [
+        *(pair for pair in pairs if pair[0].lower() != "cookie"),
+        ("Cookie", "; ".join([*own, cookies])),
+    ]

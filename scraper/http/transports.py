@@ -1,4 +1,5 @@
-"""Which transport a page goes through, by what its site asks for: one pool of connections for each that differs."""
+"""Which transport a page goes through, by what its site asks for: one pool of connections for each
+that differs."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ from typing import Any, Protocol
 import httpx
 from aiohttp.abc import AbstractResolver
 
-from scraper.fetch.profiles import MissingExtraError, target_of
-from scraper.fetch.proxied import ProxiedTransport
-from scraper.fetch.transport import AiohttpTransport, tls_context
-from scraper.policy.browsers import impersonated
+from scraper.connect.proxied_transport import ProxiedTransport
+from scraper.connect.transport import AiohttpTransport, tls_context
+from scraper.impersonate.profiles import MissingExtraError, target_of
+from scraper.rules.browsers import impersonated
 
 
 class Way(Protocol):
@@ -28,23 +29,28 @@ class Way(Protocol):
 
 
 class Transports:
-    """Made as they are needed, on the running loop. Those of guarded sites, of sites with `allow_private`, of proxies and
-    of each browser's handshake are apart: no connection is lent from one to another."""
+    """Made as they are needed, on the running loop. Those of guarded sites, of sites with
+    `allow_private`, of proxies and of each browser's handshake are apart: no connection is lent
+    from one to another."""
 
-    def __init__(self, *, max_connections: int, resolver: AbstractResolver | None, dns_ttl_s: int) -> None:
+    def __init__(
+        self, *, max_connections: int, resolver: AbstractResolver | None, dns_ttl_s: int
+    ) -> None:
         self._max_connections = max_connections
         self._resolver = resolver
         self._dns_ttl_s = dns_ttl_s
         self._made: dict[Hashable, httpx.AsyncBaseTransport] = {}
 
     def of(self, way: Way, seed: str, *, proxied: bool) -> httpx.AsyncBaseTransport:
-        """`seed` (a proxy's id) tells identities apart. Raises `MissingExtraError` where the site needs what is not
-        installed here."""
+        """`seed` (a proxy's id) tells identities apart. Raises `MissingExtraError` where the site
+        needs what is not installed here."""
         if way.impersonate is None and not way.http2:
             return self._aiohttps(way.allow_private, proxied=proxied)
         target = target_of(impersonated(way.impersonate, seed)) if way.impersonate else None
         key = "curl", target, way.allow_private, proxied
-        return self._made.get(key) or self._kept(key, lambda: self._curl(target, way.allow_private, proxied=proxied))
+        return self._made.get(key) or self._kept(
+            key, lambda: self._curl(target, way.allow_private, proxied=proxied)
+        )
 
     async def aclose(self) -> None:
         """Closes every connection. New ones are opened when they are needed."""
@@ -52,12 +58,16 @@ class Transports:
         for transport in made.values():
             await transport.aclose()
 
-    def _kept(self, key: Hashable, make: Callable[[], httpx.AsyncBaseTransport]) -> httpx.AsyncBaseTransport:
+    def _kept(
+        self, key: Hashable, make: Callable[[], httpx.AsyncBaseTransport]
+    ) -> httpx.AsyncBaseTransport:
         return self._made.setdefault(key, make())
 
     def _aiohttps(self, allow_private: bool, *, proxied: bool) -> httpx.AsyncBaseTransport:
         key = "aiohttp", allow_private, proxied
-        return self._made.get(key) or self._kept(key, lambda: self._aiohttp(allow_private, proxied=proxied))
+        return self._made.get(key) or self._kept(
+            key, lambda: self._aiohttp(allow_private, proxied=proxied)
+        )
 
     def _aiohttp(self, allow_private: bool, *, proxied: bool) -> AiohttpTransport:
         return (ProxiedTransport if proxied else AiohttpTransport)(
@@ -68,10 +78,12 @@ class Transports:
             dns_ttl_s=self._dns_ttl_s,
         )
 
-    def _curl(self, target: str | None, allow_private: bool, *, proxied: bool) -> httpx.AsyncBaseTransport:
+    def _curl(
+        self, target: str | None, allow_private: bool, *, proxied: bool
+    ) -> httpx.AsyncBaseTransport:
         try:
-            from scraper.fetch.curl import CurlTransport
-            from scraper.fetch.curl_proxied import CurlProxiedTransport
+            from scraper.impersonate.proxied_transport import CurlProxiedTransport
+            from scraper.impersonate.transport import CurlTransport
         except ImportError:
             raise MissingExtraError("`http2: true`") from None
         options: dict[str, Any] = {
@@ -82,7 +94,9 @@ class Transports:
             "resolver": self._resolver,
             "dns_ttl_s": self._dns_ttl_s,
         }
-        return CurlProxiedTransport(**options, tls=self._tls) if proxied else CurlTransport(**options)
+        return (
+            CurlProxiedTransport(**options, tls=self._tls) if proxied else CurlTransport(**options)
+        )
 
     @cached_property
     def _tls(self) -> ssl.SSLContext:

@@ -1,8 +1,10 @@
-"""libcurl's three hooks that its Python binding leaves out: which sockets are opened, and when a request is sent.
+"""libcurl's three hooks that its Python binding leaves out: which sockets are opened, and when a
+request is sent.
 
-Here the guard acts on the address that is connected to, whoever looked it up, and here requests are counted, libcurl's
-own repetitions included. Written with ctypes over cffi's handle, since curl_cffi has no callbacks for them; whatever goes
-wrong inside a hook refuses. Knows transfers by a number alone, and of them what `Transfer` says.
+Here the guard acts on the address that is connected to, whoever looked it up, and here requests are
+counted, libcurl's own repetitions included. Written with ctypes over cffi's handle, since curl_cffi
+has no callbacks for them; whatever goes wrong inside a hook refuses. Knows transfers by a number
+alone, and of them what `Transfer` says.
 """
 
 from __future__ import annotations
@@ -23,8 +25,10 @@ class Transfer(Protocol):
     """What a hook asks of a transfer."""
 
     @property
-    def connected(self) -> bool: ...  # its sockets come connected, from `opened`
-    def opened(self, family: int, kind: int, proto: int, address: str) -> int: ...  # a socket, which libcurl closes
+    # its sockets come connected, from `opened`
+    def connected(self) -> bool: ...
+    # a socket, which libcurl closes
+    def opened(self, family: int, kind: int, proto: int, address: str) -> int: ...
     def may_send(self, address: str) -> bool: ...
 
 
@@ -60,7 +64,9 @@ def _socket_options(number: int | None, _socket: int, _purpose: int) -> int:
         return _ABORT
 
 
-def _before_sending(number: int | None, address: bytes | None, _local: bytes, _port: int, _local_port: int) -> int:
+def _before_sending(
+    number: int | None, address: bytes | None, _local: bytes, _port: int, _local_port: int
+) -> int:
     try:
         return 0 if _transfers[number or 0].may_send((address or b"").decode("ascii")) else _ABORT
     except BaseException:  # noqa: BLE001  as above: 0 would mean yes
@@ -68,7 +74,8 @@ def _before_sending(number: int | None, address: bytes | None, _local: bytes, _p
 
 
 def _address(found: _SockAddr) -> str:
-    raw = bytes(found.address)  # a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address
+    # a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address
+    raw = bytes(found.address)
     if found.family == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, raw[4:8])
     if found.family == socket.AF_INET6:
@@ -81,10 +88,17 @@ def _pointer(function: Any) -> Any:
 
 
 _INT, _DATA_POINTER, _TEXT = ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
-_CALLBACKS = (  # kept for good: libcurl holds their addresses
-    (CurlOpt.OPENSOCKETFUNCTION, ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _INT, _DATA_POINTER)(_open_socket)),
+# kept for good: libcurl holds their addresses
+_CALLBACKS = (
+    (
+        CurlOpt.OPENSOCKETFUNCTION,
+        ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _INT, _DATA_POINTER)(_open_socket),
+    ),
     (CurlOpt.SOCKOPTFUNCTION, ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _INT, _INT)(_socket_options)),
-    (CurlOpt.PREREQFUNCTION, ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _TEXT, _TEXT, _INT, _INT)(_before_sending)),
+    (
+        CurlOpt.PREREQFUNCTION,
+        ctypes.CFUNCTYPE(_INT, _DATA_POINTER, _TEXT, _TEXT, _INT, _INT)(_before_sending),
+    ),
 )
 _HOOKS = tuple((option, _pointer(callback)) for option, callback in _CALLBACKS)
 _DATA = (CurlOpt.OPENSOCKETDATA, CurlOpt.SOCKOPTDATA, CurlOpt.PREREQDATA)
@@ -107,8 +121,8 @@ def attach(curl: Curl, transfer: Transfer) -> Callable[[], None]:
 
 
 def set_list(curl: Curl, option: CurlOpt, items: list[bytes]) -> Any:
-    """Sets an option that takes a list, which curl_cffi knows but for a few. The caller keeps the list until it is
-    replaced, and frees it with `free_list`."""
+    """Sets an option that takes a list, which curl_cffi knows but for a few. The caller keeps the
+    list until it is replaced, and frees it with `free_list`."""
     made = ffi.NULL
     for item in items:
         made = lib.curl_slist_append(made, item)

@@ -1,10 +1,12 @@
-"""The libcurl transport through proxies: libcurl is handed connections that are open already, and knows of no proxy.
+"""The libcurl transport through proxies: libcurl is handed connections that are open already, and
+knows of no proxy.
 
-The way through a proxy is `scraper.fetch.tunnel`'s, as for aiohttp: its words say who is to blame, and no address or
-password of a proxy is ever in libcurl's hands. When libcurl wants a socket it gets one end of a socket pair at once; the
-other end is joined to the tunnel as soon as that stands. Connections are kept apart by the proxy's id, which libcurl takes
-for the name of the machine to connect to. The guard holds as in `scraper.fetch.proxied`: the target's name is looked up and
-judged here, before the proxy hears of it.
+The way through a proxy is `scraper.connect.tunnel`'s, as for aiohttp: its words say who is to
+blame, and no address or password of a proxy is ever in libcurl's hands. When libcurl wants a socket
+it gets one end of a socket pair at once; the other end is joined to the tunnel as soon as that
+stands. Connections are kept apart by the proxy's id, which libcurl takes for the name of the
+machine to connect to. The guard holds as in `scraper.connect.proxied_transport`: the target's name
+is looked up and judged here, before the proxy hears of it.
 """
 
 from __future__ import annotations
@@ -19,15 +21,16 @@ import httpx
 from aiohttp.abc import AbstractResolver
 from curl_cffi import Curl, CurlOpt
 
-from scraper.fetch import curl_hooks
-from scraper.fetch.curl import CurlTransport, Exchange, port_of
-from scraper.fetch.proxied import late
-from scraper.fetch.tunnel import Dial, ProxyHopError, through
-from scraper.policy.proxies import Proxy
+from scraper.connect.proxied_transport import late
+from scraper.connect.tunnel import Dial, ProxyHopError, through
+from scraper.impersonate import hooks
+from scraper.impersonate.transport import CurlTransport, Exchange, port_of
+from scraper.rules.proxies import Proxy
 
 
 class CurlProxiedTransport(CurlTransport):
-    """One pool of connections through any number of proxies; `request.extensions["proxy"]` says which.
+    """One pool of connections through any number of proxies; `request.extensions["proxy"]` says
+    which.
 
     Raises what `CurlTransport` does, and `ProxyHopError` where it is the proxy that failed.
     """
@@ -80,7 +83,12 @@ class _ProxiedExchange(Exchange):
     connected = True
 
     def __init__(
-        self, transport: CurlProxiedTransport, allow_private: bool, dial: Dial, url: httpx.URL, tls: ssl.SSLContext
+        self,
+        transport: CurlProxiedTransport,
+        allow_private: bool,
+        dial: Dial,
+        url: httpx.URL,
+        tls: ssl.SSLContext,
     ) -> None:
         super().__init__(transport, allow_private)
         self._owner = transport
@@ -94,9 +102,14 @@ class _ProxiedExchange(Exchange):
         self.label = f"{dial.proxy.id}.proxy.invalid"
 
     def start(
-        self, curl: Curl, request: httpx.Request, pins: list[bytes], connect_s: float | None, read_s: float | None
+        self,
+        curl: Curl,
+        request: httpx.Request,
+        pins: list[bytes],
+        connect_s: float | None,
+        read_s: float | None,
     ) -> None:
-        self._way = curl_hooks.set_list(curl, CurlOpt.CONNECT_TO, [f"::{self.label}:".encode("ascii")])
+        self._way = hooks.set_list(curl, CurlOpt.CONNECT_TO, [f"::{self.label}:".encode("ascii")])
         super().start(curl, request, pins, connect_s, read_s)
 
     def drop(self) -> None:
@@ -105,7 +118,7 @@ class _ProxiedExchange(Exchange):
             self._dialling.cancel()
         way, self._way = self._way, None
         if way is not None:
-            curl_hooks.free_list(way)
+            hooks.free_list(way)
 
     def opened(self, family: int, kind: int, proto: int, address: str) -> int:
         """One end of a pair for libcurl, whatever address it thinks it goes to."""
@@ -120,13 +133,16 @@ class _ProxiedExchange(Exchange):
     async def _join(self, ours: socket.socket) -> None:
         """Lasts for as long as the connection does."""
         try:
-            far = await through(self.dial, self._url.host, port_of(self._url), proxy_tls=self._tls, tunnel=True)
+            far = await through(
+                self.dial, self._url.host, port_of(self._url), proxy_tls=self._tls, tunnel=True
+            )
         except asyncio.CancelledError:
             ours.close()
             raise
         except (ProxyHopError, OSError) as error:
             self.failed = error
-            ours.close()  # libcurl takes it for a failed handshake, and `failed` says better
+            # libcurl takes it for a failed handshake, and `failed` says better
+            ours.close()
             return
         one = _End()
         far.set_protocol(one)
@@ -141,7 +157,8 @@ class _ProxiedExchange(Exchange):
         other.transport = near
         one.joined()
         try:
-            await one.over.wait()  # all that came from there is on its way to libcurl
+            # all that came from there is on its way to libcurl
+            await one.over.wait()
         finally:
             far.abort()
 
@@ -152,7 +169,8 @@ class _End(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: _End | None = None
-        self.over = asyncio.Event()  # set at both ends when one is lost
+        # set at both ends when one is lost
+        self.over = asyncio.Event()
         self._early: list[bytes] = []
         self._lost = False
 

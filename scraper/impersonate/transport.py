@@ -1,14 +1,18 @@
-"""httpx's transport interface over libcurl, as curl_cffi builds it: HTTP/2, and the TLS of a browser where one is named.
+"""httpx's transport interface over libcurl, as curl_cffi builds it: HTTP/2, and the TLS of a
+browser where one is named.
 
-For https alone: plain http has no handshake to imitate and no HTTP/2, and goes through the transport that is given for it.
-What holds for aiohttp's transport holds here. Addresses come from the guarded resolver and are pinned for the request;
-the socket hook judges each one again before it is connected to, and the sending hook the one it is connected to. libcurl
-follows no redirect, keeps no cookie, unpacks no body, reads no proxy from the environment and no .netrc. It would repeat a
-request by itself when a kept connection turns out to be closed, or HTTP/2 refuses a stream: that is stopped before it is
-sent, and the caller may ask again, as one more request of the host's budget (`StaleConnectionError`).
+For https alone: plain http has no handshake to imitate and no HTTP/2, and goes through the
+transport that is given for it. What holds for aiohttp's transport holds here. Addresses come from
+the guarded resolver and are pinned for the request; the socket hook judges each one again before it
+is connected to, and the sending hook the one it is connected to. libcurl follows no redirect, keeps
+no cookie, unpacks no body, reads no proxy from the environment and no .netrc. It would repeat a
+request by itself when a kept connection turns out to be closed, or HTTP/2 refuses a stream: that is
+stopped before it is sent, and the caller may ask again, as one more request of the host's budget
+(`StaleConnectionError`).
 
-Two things differ. Bytes beyond a Content-Length are dropped with their connection, as browsers do, where aiohttp calls the
-answer malformed; and of a stream of HTTP/2 that nobody reads its whole window may arrive (6 MB with Chrome's settings).
+Two things differ. Bytes beyond a Content-Length are dropped with their connection, as browsers do,
+where aiohttp calls the answer malformed; and of a stream of HTTP/2 that nobody reads its whole
+window may arrive (6 MB with Chrome's settings).
 """
 
 from __future__ import annotations
@@ -27,18 +31,37 @@ import aiohttp
 import certifi
 import httpx
 from aiohttp.abc import AbstractResolver
-from curl_cffi import AsyncCurl, Curl, CurlECode, CurlError, CurlHttpVersion, CurlInfo, CurlMOpt, CurlOpt
+from curl_cffi import (
+    AsyncCurl,
+    Curl,
+    CurlECode,
+    CurlError,
+    CurlHttpVersion,
+    CurlInfo,
+    CurlMOpt,
+    CurlOpt,
+)
 
-from scraper.fetch import curl_hooks, guard
-from scraper.fetch.guard import ForbiddenAddressError
-from scraper.fetch.names import Names
-from scraper.fetch.transport import HEADER_MAX_BYTES, HEADERS_MAX, KEEPALIVE_S, READ_BUFFER_BYTES, StaleConnectionError
+from scraper.connect import guard
+from scraper.connect.guard import ForbiddenAddressError
+from scraper.connect.resolver import Names
+from scraper.connect.transport import (
+    HEADER_MAX_BYTES,
+    HEADERS_MAX,
+    KEEPALIVE_S,
+    READ_BUFFER_BYTES,
+    StaleConnectionError,
+)
+from scraper.impersonate import hooks
 
-_ABORT, _PAUSE, _RESUME = 0xFFFFFFFF, 0x10000001, 0  # CURL_WRITEFUNC_ERROR, CURL_WRITEFUNC_PAUSE, CURLPAUSE_CONT
+# CURL_WRITEFUNC_ERROR, CURL_WRITEFUNC_PAUSE, CURLPAUSE_CONT
+_ABORT, _PAUSE, _RESUME = 0xFFFFFFFF, 0x10000001, 0
 _HELD_MAX_BYTES = 2 * READ_BUFFER_BYTES
 _IDLE_HANDLES_MAX = 64
-_OPENING_S = 1.0  # a request waits so long for another's connection, then opens one of its own
-_NEUTRAL_SETTINGS = b"2:0;3:100;4:1048576"  # no pushed answers, 100 streams, a window of 1 MB
+# a request waits so long for another's connection, then opens one of its own
+_OPENING_S = 1.0
+# no pushed answers, 100 streams, a window of 1 MB
+_NEUTRAL_SETTINGS = b"2:0;3:100;4:1048576"
 
 _TLS = frozenset({
     CurlECode.SSL_CONNECT_ERROR, CurlECode.PEER_FAILED_VERIFICATION, CurlECode.SSL_CIPHER, CurlECode.SSL_CACERT_BADFILE,
@@ -53,10 +76,11 @@ _NO_CONNECTION = frozenset({
 
 
 class CurlTransport(httpx.AsyncBaseTransport):
-    """One pool of connections, all with the same handshake. Made inside a running loop, and used in that one only.
+    """One pool of connections, all with the same handshake. Made inside a running loop, and used in
+    that one only.
 
-    `target` is curl_cffi's name of a browser (`chrome150`); None is libcurl as it is. `plain` takes http URLs and is closed
-    with it. Raises httpx's errors as `AiohttpTransport` does.
+    `target` is curl_cffi's name of a browser (`chrome150`); None is libcurl as it is. `plain` takes
+    http URLs and is closed with it. Raises httpx's errors as `AiohttpTransport` does.
     """
 
     def __init__(
@@ -72,7 +96,9 @@ class CurlTransport(httpx.AsyncBaseTransport):
         self._target = target
         self._plain = plain
         self._allow_private = allow_private
-        self._names = Names(resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s)
+        self._names = Names(
+            resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s
+        )
         self._loop = asyncio.get_running_loop()
         self._multi: Any = _Multi()
         self._multi.setopt(CurlMOpt.MAXCONNECTS, max_connections)  # type: ignore[no-untyped-call]
@@ -83,8 +109,8 @@ class CurlTransport(httpx.AsyncBaseTransport):
         self._opening: dict[Hashable, asyncio.Event] = {}
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request's head, and `request.extensions["body"]` (bytes) where there is one; `["timeout"]` may hold
-        `connect` and `read`, in seconds."""
+        """Sends the request's head, and `request.extensions["body"]` (bytes) where there is one;
+        `["timeout"]` may hold `connect` and `read`, in seconds."""
         if request.url.scheme != "https":
             return await self._plain.handle_async_request(request)
         limits = request.extensions.get("timeout", {})
@@ -97,7 +123,9 @@ class CurlTransport(httpx.AsyncBaseTransport):
             await self._after_the_opener(key)
         except TimeoutError as error:
             raise httpx.ConnectTimeout("its name was not looked up in time") from error
-        left_s = None if connect_s is None else max(0.001, connect_s - (self._loop.time() - started))
+        left_s = (
+            None if connect_s is None else max(0.001, connect_s - (self._loop.time() - started))
+        )
         self._opens(key, exchange)
         try:
             exchange.start(self._handle(), request, pins, left_s, read_s)
@@ -107,19 +135,25 @@ class CurlTransport(httpx.AsyncBaseTransport):
             if isinstance(error, Exception):
                 raise self._told(exchange, error) from error.__cause__
             raise
-        return httpx.Response(exchange.status, headers=exchange.headers, stream=_Stream(exchange), request=request)
+        return httpx.Response(
+            exchange.status, headers=exchange.headers, stream=_Stream(exchange), request=request
+        )
 
     async def _prepared(self, request: httpx.Request) -> tuple[Exchange, list[bytes]]:
         """An exchange, and the addresses that libcurl is to take its host's name for."""
         host = request.url.host
         addresses = await self._names.addresses(host)
-        pins = [] if _literal(host) else [_pin(request.url.raw_host.decode(), port_of(request.url), addresses)]
+        pins = (
+            []
+            if _literal(host)
+            else [_pin(request.url.raw_host.decode(), port_of(request.url), addresses)]
+        )
         return Exchange(self, self._allow_private), pins
 
     async def _after_the_opener(self, key: Hashable) -> None:
-        """Where somebody is opening a connection to the host, waits until it stands: then HTTP/2 takes this request too,
-        and one connection serves all, as with browsers. (libcurl's own PIPEWAIT lets a request that hangs on an HTTP/1.1
-        connection hold up every other one.)"""
+        """Where somebody is opening a connection to the host, waits until it stands: then HTTP/2
+        takes this request too, and one connection serves all, as with browsers. (libcurl's own
+        PIPEWAIT lets a request that hangs on an HTTP/1.1 connection hold up every other one.)"""
         opening = self._opening.get(key)
         if opening is not None:
             with suppress(TimeoutError):
@@ -176,7 +210,8 @@ class CurlTransport(httpx.AsyncBaseTransport):
             curl.close()
             raise httpx.UnsupportedProtocol(f"curl_cffi cannot impersonate {self._target}")
         if self._target is None:
-            curl.setopt(CurlOpt.HTTP2_SETTINGS, _NEUTRAL_SETTINGS)  # not Chrome's, which this libcurl has for everybody
+            # not Chrome's, which this libcurl has for everybody
+            curl.setopt(CurlOpt.HTTP2_SETTINGS, _NEUTRAL_SETTINGS)
         for option, value in (
             (CurlOpt.HTTP_VERSION, CurlHttpVersion.V2TLS),
             (CurlOpt.PROTOCOLS_STR, b"https"),
@@ -190,28 +225,31 @@ class CurlTransport(httpx.AsyncBaseTransport):
             (CurlOpt.NOSIGNAL, 1),
             (CurlOpt.SSL_VERIFYPEER, 1),
             (CurlOpt.SSL_VERIFYHOST, 2),
-            (CurlOpt.SSL_SESSIONID_CACHE, 0),  # a ticket would tell a host which identities are one
+            # a ticket would tell a host which identities are one
+            (CurlOpt.SSL_SESSIONID_CACHE, 0),
             (CurlOpt.MAXAGE_CONN, int(KEEPALIVE_S)),
             (CurlOpt.BUFFERSIZE, READ_BUFFER_BYTES),
         ):
             curl.setopt(option, value)
-        curl_hooks.unset(curl, CurlOpt.ACCEPT_ENCODING)
+        hooks.unset(curl, CurlOpt.ACCEPT_ENCODING)
         for option, path in zip((CurlOpt.CAINFO, CurlOpt.CAPATH), self._stores, strict=True):
             if path is None:
-                curl_hooks.unset(curl, option)
+                hooks.unset(curl, option)
             else:
                 curl.setopt(option, path.encode())
         curl._is_cert_set = True  # noqa: SLF001  else it puts a store of its own in place
-        curl_hooks.hook(curl)
+        hooks.hook(curl)
         return curl
 
 
 class _Multi(AsyncCurl):
-    """Ends connections whose HTTP/2 is broken: libcurl keeps them, and each later request would fail in its turn."""
+    """Ends connections whose HTTP/2 is broken: libcurl keeps them, and each later request would
+    fail in its turn."""
 
     def set_exception(self, curl: Curl, exception: BaseException) -> None:
         if getattr(exception, "code", 0) == CurlECode.HTTP2:
-            number = curl.getinfo(CurlInfo.ACTIVESOCKET)  # known while the handle is still in
+            # known while the handle is still in
+            number = curl.getinfo(CurlInfo.ACTIVESOCKET)
             if isinstance(number, int) and number >= 0:
                 with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
                     connection.shutdown(socket.SHUT_RDWR)
@@ -219,7 +257,8 @@ class _Multi(AsyncCurl):
 
 
 class Exchange:
-    """One request and its answer, between libcurl's callbacks, which must not wait, and a task that does."""
+    """One request and its answer, between libcurl's callbacks, which must not wait, and a task that
+    does."""
 
     connected = False
     label = ""
@@ -237,7 +276,8 @@ class Exchange:
         self._moved = 0.0
         self._read_s: float | None = None
         self._sends = 0
-        self._fresh = False  # a connection was opened for it
+        # a connection was opened for it
+        self._fresh = False
         self._fresh_at_first = False
         self._paused = False
         self._over = False
@@ -251,15 +291,25 @@ class Exchange:
         self.headers: list[tuple[bytes, bytes]] = []
 
     def start(
-        self, curl: Curl, request: httpx.Request, pins: list[bytes], connect_s: float | None, read_s: float | None
+        self,
+        curl: Curl,
+        request: httpx.Request,
+        pins: list[bytes],
+        connect_s: float | None,
+        read_s: float | None,
     ) -> None:
         self._curl, self._read_s = curl, read_s
-        url = request.url.copy_with(username=None, password=None) if request.url.userinfo else request.url
+        url = (
+            request.url.copy_with(username=None, password=None)
+            if request.url.userinfo
+            else request.url
+        )
         curl.setopt(CurlOpt.URL, str(url).partition("#")[0].encode("ascii"))
         curl.setopt(CurlOpt.HTTPHEADER, header_lines(request.headers.raw))
         body = request.extensions.get("body")
         if body is None:
-            curl.setopt(CurlOpt.HTTPGET, 1)  # the handle may have sent something else before
+            # the handle may have sent something else before
+            curl.setopt(CurlOpt.HTTPGET, 1)
         else:
             curl.setopt(CurlOpt.POST, 1)
             curl.setopt(CurlOpt.POSTFIELDSIZE, len(body))
@@ -267,11 +317,12 @@ class Exchange:
         if pins:
             curl.setopt(CurlOpt.RESOLVE, pins)
         else:
-            curl_hooks.unset(curl, CurlOpt.RESOLVE)  # an earlier transfer's list is freed by now
+            # an earlier transfer's list is freed by now
+            hooks.unset(curl, CurlOpt.RESOLVE)
         curl.setopt(CurlOpt.CONNECTTIMEOUT_MS, int((connect_s or 0) * 1000) or 300_000)
         curl.setopt(CurlOpt.HEADERFUNCTION, self._header)
         curl.setopt(CurlOpt.WRITEFUNCTION, self._body)
-        self._detach = curl_hooks.attach(curl, self)
+        self._detach = hooks.attach(curl, self)
         self._moved = self._loop.time()
         self._transport.begun(self, curl).add_done_callback(self._done)
         if read_s is not None:
@@ -300,13 +351,15 @@ class Exchange:
         if self._paused and self._curl is not None:
             self._paused = False
             try:
-                self._curl.pause(_RESUME)  # may bring more at once
+                # may bring more at once
+                self._curl.pause(_RESUME)
             except CurlError as error:
                 self._fail(httpx.ReadError(str(error)))
         return data
 
     def drop(self) -> None:
-        """The end, however far it came: a connection in the middle of an answer is closed, or the stream reset."""
+        """The end, however far it came: a connection in the middle of an answer is closed, or the
+        stream reset."""
         self._stands()
         curl, self._curl = self._curl, None
         if curl is None:
@@ -336,7 +389,8 @@ class Exchange:
         self._wake()
 
     def _look(self) -> None:
-        """The read timeout: measured while somebody waits and the request is out, as the other transport does."""
+        """The read timeout: measured while somebody waits and the request is out, as the other
+        transport does."""
         assert self._read_s is not None
         idle_s = self._loop.time() - max(self._moved, self._waits_since)
         if self._waiter is not None and self._sends and idle_s >= self._read_s - 0.001:
@@ -349,7 +403,11 @@ class Exchange:
         self._over = True
         if self._timer is not None:
             self._timer.cancel()
-        if not future.cancelled() and (error := future.exception()) is not None and self._error is None:
+        if (
+            not future.cancelled()
+            and (error := future.exception()) is not None
+            and self._error is None
+        ):
             self._error = _as_httpx(error)
             if self._refused is not None and not self._sends:
                 self._error = httpx.ConnectError(str(self._refused))
@@ -365,7 +423,8 @@ class Exchange:
     def may_send(self, address: str) -> bool:
         if not self.connected and not self._allowed(address):
             return False
-        if self._sends:  # libcurl's own repetition, which no budget knows of
+        # libcurl's own repetition, which no budget knows of
+        if self._sends:
             stale = httpx.ReadError if self._fresh_at_first else StaleConnectionError
             self._error = self._error or stale("it was closed before the answer")
             return False
@@ -414,7 +473,8 @@ class Exchange:
             return True
         lengths = {value for name, value in self.headers if name.lower() == b"content-length"}
         chunked = any(name.lower() == b"transfer-encoding" for name, _ in self.headers)
-        if len(lengths) > 1 or (lengths and chunked):  # RFC 9112 6.3: where the answer ends is anybody's guess
+        # RFC 9112 6.3: where the answer ends is anybody's guess
+        if len(lengths) > 1 or (lengths and chunked):
             self._refuse("it says in two ways how long it is")
             return False
         self._have_head = True
@@ -439,7 +499,8 @@ class Exchange:
 
 
 class _Stream(httpx.AsyncByteStream):
-    """The raw body, as it arrives. `aclose` keeps the connection if the body was received whole, else drops it."""
+    """The raw body, as it arrives. `aclose` keeps the connection if the body was received whole,
+    else drops it."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -458,8 +519,9 @@ class _Stream(httpx.AsyncByteStream):
 
 
 def ca_stores() -> tuple[str | None, str | None]:
-    """File and folder of the certificates to verify against, as `tls_context` chooses: SSL_CERT_FILE and SSL_CERT_DIR, else
-    the system's, else certifi's. A folder is looked into as needed; a file is read for each connection (6 ms for 140)."""
+    """File and folder of the certificates to verify against, as `tls_context` chooses:
+    SSL_CERT_FILE and SSL_CERT_DIR, else the system's, else certifi's. A folder is looked into as
+    needed; a file is read for each connection (6 ms for 140)."""
     paths = ssl.get_default_verify_paths()
     chosen = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
     if chosen or paths.cafile or (paths.capath and os.listdir(paths.capath)):
@@ -475,7 +537,8 @@ def header_lines(raw: list[tuple[bytes, bytes]]) -> list[bytes]:
             raise httpx.LocalProtocolError(f"the header {name.decode('latin-1')!r} is not one line")
         lines.append(name + b": " + value if value else name + b";")
     if not any(name.lower() == b"accept" for name, _ in raw):
-        lines.append(b"Accept:")  # else libcurl adds its own
+        # else libcurl adds its own
+        lines.append(b"Accept:")
     return lines
 
 
@@ -496,7 +559,8 @@ def _pin(host: str, port: int, addresses: list[str]) -> bytes:
 
 
 def _as_httpx(error: BaseException) -> Exception:
-    """The nearest error of httpx for what libcurl says, by its code and, where one code means several things, its words."""
+    """The nearest error of httpx for what libcurl says, by its code and, where one code means
+    several things, its words."""
     if not isinstance(error, CurlError):
         return error if isinstance(error, Exception) else httpx.ReadError(type(error).__name__)
     text = _words(error)
@@ -519,11 +583,15 @@ def _as_httpx(error: BaseException) -> Exception:
 
 
 def _closed(text: str) -> bool:
-    return any(sign in text for sign in ("SSL_ERROR_SYSCALL", "reset by peer", "Broken pipe", "unexpected eof"))
+    return any(
+        sign in text
+        for sign in ("SSL_ERROR_SYSCALL", "reset by peer", "Broken pipe", "unexpected eof")
+    )
 
 
 def _words(error: CurlError) -> str:
-    """libcurl's own words, without the binding's frame: `Failed to perform, curl: (56) … . See https://…`."""
+    """libcurl's own words, without the binding's frame: `Failed to perform, curl: (56) … . See
+    https://…`."""
     text = str(error)
     _, found, rest = text.partition(f"({int(error.code)}) ")
     return (rest if found else text).partition(". See https://curl.se")[0]

@@ -14,26 +14,38 @@ from sqlalchemy.exc import DBAPIError
 
 T = TypeVar("T")
 
-RETRIED_STATES = {"40P01", "40001", "55P03"}  # deadlock, serialization failure, lock not available
+# deadlock, serialization failure, lock not available
+RETRIED_STATES = {"40P01", "40001", "55P03"}
 TRIES = 5
 
 
 def make_engine(url: str, *, pool_size: int = 4) -> sa.Engine:
     """An engine whose sessions keep UTC and give up on a lock or a dead peer rather than hang.
 
-    A process that is frozen within a transaction loses it after ten seconds, so that others get the rows it has locked.
-    Pages are found by their indexes: with PostgreSQL's own `random_page_cost`, made for discs that turn, it would rather
-    read a table of some ten thousand rows whole for a hundred of them.
+    A process that is frozen within a transaction loses it after ten seconds, so that others get the
+    rows it has locked. Pages are found by their indexes: with PostgreSQL's own `random_page_cost`,
+    made for discs that turn, it would rather read a table of some ten thousand rows whole for a
+    hundred of them.
     """
     options = "-c timezone=UTC -c lock_timeout=30s -c idle_in_transaction_session_timeout=10s"
     options += " -c jit=off -c random_page_cost=1.1"
-    dead_peer = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+    dead_peer = {
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+    }
     return sa.create_engine(
         url,
         pool_size=pool_size,
         max_overflow=pool_size,
         pool_pre_ping=True,
-        connect_args={"connect_timeout": 5, "options": options, "application_name": "scraper", **dead_peer},
+        connect_args={
+            "connect_timeout": 5,
+            "options": options,
+            "application_name": "scraper",
+            **dead_peer,
+        },
         json_serializer=lambda value: dumps(value),
         json_deserializer=orjson.loads,
     )
@@ -51,7 +63,8 @@ def dumps(value: object) -> str:
 
 
 def retried(work: Callable[[], T]) -> T:
-    """Runs a whole transaction again when it lost a deadlock or a lock; any other error passes through."""
+    """Runs a whole transaction again when it lost a deadlock or a lock; any other error passes
+    through."""
     for left in range(TRIES - 1, -1, -1):
         try:
             return work()

@@ -1,4 +1,5 @@
-"""Who may log in to Flower: what the environment says, or a password made once and kept in `SCRAPER_HOME`."""
+"""Who may log in to Flower: what the environment says, or a password made once and kept in
+`SCRAPER_HOME`."""
 
 from __future__ import annotations
 
@@ -14,11 +15,13 @@ class Login:
     user: str
     password: str = field(repr=False)
     where: str
-    made: bool = False  # by us, and kept in a file: else by whoever set the environment
+    # by us, and kept in a file: else by whoever set the environment
+    made: bool = False
 
 
 def get(settings: Settings) -> Login:
-    """The login, its password made on first use. `where` says where the password is to be found, not what it is."""
+    """The login, its password made on first use. `where` says where the password is to be found,
+    not what it is."""
     if settings.flower_password:
         return Login(settings.flower_user, settings.flower_password, "SCRAPER_FLOWER_PASSWORD")
     path = settings.home_dir / "flower-password"

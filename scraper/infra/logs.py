@@ -1,5 +1,6 @@
-"""Structured logs for every process: lines for people on a terminal, JSON elsewhere. Celery's own lines and Python's
-warnings go the same way, and none leaves with a login in an address (`policy.secrets`)."""
+"""Structured logs for every process: lines for people on a terminal, JSON elsewhere. Celery's own
+lines and Python's warnings go the same way, and none leaves with a login in an address
+(`policy.secrets`)."""
 
 from __future__ import annotations
 
@@ -9,30 +10,38 @@ from typing import Any
 
 import structlog
 
-from scraper.policy.secrets import redacted
+from scraper.infra.redaction import redacted
 from scraper.settings import Settings
 
 QUIET = {
     "celery.app.trace": logging.WARNING,
-    "httpx": logging.WARNING,  # a line for each request of a user's function
+    # a line for each request of a user's function
+    "httpx": logging.WARNING,
     "celery.worker.strategy": logging.WARNING,
-    "celery.worker.request": logging.WARNING,  # a line for each message that expired
+    # a line for each message that expired
+    "celery.worker.request": logging.WARNING,
     "celery.beat": logging.WARNING,
-    "celery.worker.consumer.consumer": logging.ERROR,  # that a connection is lost is said by `scraper.away`, once
+    # that a connection is lost is said by `scraper.infra.outages`, once
+    "celery.worker.consumer.consumer": logging.ERROR,
 }
 
 
 def configure(settings: Settings) -> None:
     """Sends structlog's and the standard library's records through one renderer to stderr."""
-    as_json = settings.log_format == "json" or (settings.log_format == "auto" and not sys.stderr.isatty())
+    as_json = settings.log_format == "json" or (
+        settings.log_format == "auto" and not sys.stderr.isatty()
+    )
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info if as_json else structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info
+        if as_json
+        else structlog.processors.StackInfoRenderer(),
     ]
-    # rich's tracebacks, which are the default where it is installed, show the values of local variables.
+    # rich's tracebacks, which are the default where it is installed, show the values of local
+    # variables.
     console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     renderer = structlog.processors.JSONRenderer() if as_json else console
     structlog.configure(
@@ -45,7 +54,11 @@ def configure(settings: Settings) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer, _redacted],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                renderer,
+                _redacted,
+            ],
         )
     )
     root = logging.getLogger()

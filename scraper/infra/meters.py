@@ -1,7 +1,9 @@
-"""What a worker process measures of itself, for Prometheus: pages by outcome, how long fetching and storing take.
+"""What a worker process measures of itself, for Prometheus: pages by outcome, how long fetching and
+storing take.
 
-It counts what this process did, from its start on, and it is gone with the process. What is true of crawls, queues and
-hosts is in PostgreSQL and Redis, and is exported once for the whole fleet (`scraper.exporter`).
+It counts what this process did, from its start on, and it is gone with the process. What is true of
+crawls, queues and hosts is in PostgreSQL and Redis, and is exported once for the whole fleet
+(`scraper.exporter`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ STORE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
 class WorkerMeters:
-    """One a process. Children are kept by their labels: finding one anew costs more than counting (1.2 us against 0.3)."""
+    """One a process. Children are kept by their labels: finding one anew costs more than counting
+    (1.2 us against 0.3)."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each, of which Prometheus makes nothing
@@ -57,10 +60,16 @@ class WorkerMeters:
             buckets=STORE_S,
             registry=registry,
         )
-        self._stored = Counter("scraper_worker_stored_pages", "Pages in those transactions", registry=registry)
-        self._under_way = Gauge("scraper_worker_batches", "Batches under way in this process", registry=registry)
+        self._stored = Counter(
+            "scraper_worker_stored_pages", "Pages in those transactions", registry=registry
+        )
+        self._under_way = Gauge(
+            "scraper_worker_batches", "Batches under way in this process", registry=registry
+        )
         self._silent = Gauge(
-            "scraper_worker_loop_silent_seconds", "Since the event loop last turned", registry=registry
+            "scraper_worker_loop_silent_seconds",
+            "Since the event loop last turned",
+            registry=registry,
         )
         self._of_pages: dict[tuple[str, str, Outcome], Counter] = {}
         self._of_fetches: dict[str, Histogram] = {}

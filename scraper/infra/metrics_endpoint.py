@@ -1,7 +1,9 @@
-"""A process's metrics over HTTP, and the file that tells Prometheus where: a port may be any free one.
+"""A process's metrics over HTTP, and the file that tells Prometheus where: a port may be any free
+one.
 
-`SCRAPER_HOME/metrics/HOST-PID.json` is a list of targets as Prometheus's `file_sd_configs` reads it. A process that ends
-removes its file; those of processes that were killed are removed by the next one that starts here.
+`SCRAPER_HOME/metrics/HOST-PID.json` is a list of targets as Prometheus's `file_sd_configs` reads
+it. A process that ends removes its file; those of processes that were killed are removed by the
+next one that starts here.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ class Target:
         folder.mkdir(parents=True, exist_ok=True)
         _tidy(folder)
         path = folder / f"{socket.gethostname()}-{os.getpid()}.json"
-        entry = {"targets": [self.address], "labels": {"worker": f"{socket.gethostname()}:{os.getpid()}"}}
+        entry = {
+            "targets": [self.address],
+            "labels": {"worker": f"{socket.gethostname()}:{os.getpid()}"},
+        }
         half = path.with_suffix(".new")
         half.write_text(json.dumps([entry]))
         half.replace(path)
@@ -60,8 +65,8 @@ class Target:
 
 
 def serve_worker(settings: Settings, registry: CollectorRegistry) -> Target | None:
-    """This process's own metrics, where `SCRAPER_METRICS_PORT` says. A port that is taken is logged and borne: a worker
-    works without being looked at."""
+    """This process's own metrics, where `SCRAPER_METRICS_PORT` says. A port that is taken is logged
+    and borne: a worker works without being looked at."""
     assert settings.metrics_port is not None
     try:
         target = Target(registry, settings.metrics_host, settings.metrics_port)
@@ -75,7 +80,11 @@ def serve_worker(settings: Settings, registry: CollectorRegistry) -> Target | No
     try:
         target.announce(settings.targets_dir)
     except OSError as error:
-        log.error("Prometheus is not told of this worker", file=str(settings.targets_dir), error=error.strerror)
+        log.error(
+            "Prometheus is not told of this worker",
+            file=str(settings.targets_dir),
+            error=error.strerror,
+        )
     log.info("metrics served", address=target.address)
     return target
 

@@ -12,11 +12,12 @@ from scraper.errors import ServerUnavailableError
 if TYPE_CHECKING:
     from alembic.config import Config
 
-FOLDER = Path(__file__).parent.parent / "alembic"
+FOLDER = Path(__file__).parents[2] / "alembic"
 
 
 def head() -> str:
-    """The newest revision: the files are numbered. Without Alembic, whose import costs half a second."""
+    """The newest revision: the files are numbered. Without Alembic, whose import costs half a
+    second."""
     return max(path.stem.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
 
 

@@ -1,8 +1,10 @@
-"""Whether PostgreSQL, Redis and the broker answer this process: what counts as *away*, and a line when it begins and ends.
+"""Whether PostgreSQL, Redis and the broker answer this process: what counts as *away*, and a line
+when it begins and ends.
 
-Every part of a process meets the same outage, each in its own way and many times a second. They all note it here, and
-only the first of them is heard. Nothing is retried or decided here; how long a process bears an outage is for
-`scraper.watchdog` to say. Knows the errors of kombu and py-amqp by name: steps may not import them.
+Every part of a process meets the same outage, each in its own way and many times a second. They all
+note it here, and only the first of them is heard. Nothing is retried or decided here; how long a
+process bears an outage is for `scraper.process.watchdog` to say. Knows the errors of kombu and
+py-amqp by name: steps may not import them.
 """
 
 from __future__ import annotations
@@ -21,30 +23,38 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from scraper import settings as settings_module
-from scraper.servers import masked, scrubbed
+from scraper.infra.servers import masked, scrubbed
 
 log = structlog.get_logger()
 
-QUIET_S = 10.0  # a server that comes and goes is not announced again so soon: one line a second helps nobody
+# a server that comes and goes is not announced again so soon: one line a second helps nobody
+QUIET_S = 10.0
 
-# 08: the connection broke. 53: too many clients, disk or memory full. 57P01 to 57P05: shutdown, crash, starting up.
+# 08: the connection broke. 53: too many clients, disk or memory full. 57P01 to 57P05: shutdown,
+# crash, starting up.
 _AWAY_CLASSES = ("08", "53")
 _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05"})
-_SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})  # no such table, column, schema
+# no such table, column, schema
+_SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})
 _BROKER_SAYS = frozenset({
     ("kombu.exceptions", "OperationalError"),
     ("kombu.exceptions", "LimitExceeded"),
     ("amqp.exceptions", "ConnectionError"),
-    ("amqp.exceptions", "MessageNacked"),  # RabbitMQ takes none at the moment
+    # RabbitMQ takes none at the moment
+    ("amqp.exceptions", "MessageNacked"),
 })  # fmt: skip
 _AMQP_CLOSED = "Server unexpectedly closed connection"  # py-amqp's bare OSError
-_NETWORK_DOWN = frozenset({errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EBADF})
+_NETWORK_DOWN = frozenset(
+    {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EBADF}
+)
 
 
 def postgres_away(error: BaseException | None) -> bool:
-    """Whether PostgreSQL cannot be reached or cannot serve anybody: the same statement may succeed later.
+    """Whether PostgreSQL cannot be reached or cannot serve anybody: the same statement may succeed
+    later.
 
-    A lost deadlock or lock, a cancelled statement and rejected data are not that: the server answered.
+    A lost deadlock or lock, a cancelled statement and rejected data are not that: the server
+    answered.
     """
     if isinstance(error, PoolTimeoutError):
         return True
@@ -53,17 +63,20 @@ def postgres_away(error: BaseException | None) -> bool:
     if not isinstance(error, psycopg.Error):
         return False
     state = error.sqlstate
-    if state is None:  # nothing came from the server: not reached, closed, or cut off in the middle
+    # nothing came from the server: not reached, closed, or cut off in the middle
+    if state is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return state.startswith(_AWAY_CLASSES) or state in _AWAY_STATES
 
 
 def broker_away(error: BaseException | None) -> bool:
-    """Whether the broker (or Redis) cannot be reached or takes no writes, whichever library says so."""
+    """Whether the broker (or Redis) cannot be reached or takes no writes, whichever library says
+    so."""
     redis_says = (
         redis.exceptions.ConnectionError,  # BusyLoadingError is one
         redis.exceptions.TimeoutError,
-        redis.exceptions.ReadOnlyError,  # a primary that was demoted
+        # a primary that was demoted
+        redis.exceptions.ReadOnlyError,
         redis.exceptions.OutOfMemoryError,
     )
     seen = 0
@@ -72,14 +85,17 @@ def broker_away(error: BaseException | None) -> bool:
             return True
         if any((kind.__module__, kind.__name__) in _BROKER_SAYS for kind in type(error).__mro__):
             return True
-        if isinstance(error, OSError) and (error.errno in _NETWORK_DOWN or str(error) == _AMQP_CLOSED):
+        if isinstance(error, OSError) and (
+            error.errno in _NETWORK_DOWN or str(error) == _AMQP_CLOSED
+        ):
             return True
         error, seen = error.__cause__, seen + 1
     return False
 
 
 def schema_changed(error: BaseException | None) -> bool:
-    """Whether a table or column is not there: the database was migrated, or replaced, under a running process."""
+    """Whether a table or column is not there: the database was migrated, or replaced, under a
+    running process."""
     original = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(original, psycopg.Error) and original.sqlstate in _SCHEMA_STATES
 
@@ -128,7 +144,8 @@ class Outage:
             log.warning(f"{self._server} is away", address=self.address, error=self._error)
 
     def answered(self, began: float | None = None) -> None:
-        """`began`: when the work began that succeeded (the clock's time). What began before the outage proves nothing."""
+        """`began`: when the work began that succeeded (the clock's time). What began before the
+        outage proves nothing."""
         if self._since is None:  # nearly always: no lock
             return
         with self._lock:
@@ -143,7 +160,8 @@ class Outage:
 
     @contextmanager
     def noted(self, means: Callable[[BaseException], bool]) -> Iterator[None]:
-        """Work that ends well is an answer; an error that `means` away is a failure. Errors pass through."""
+        """Work that ends well is an answer; an error that `means` away is a failure. Errors pass
+        through."""
         began = self._clock()
         try:
             yield
@@ -155,7 +173,8 @@ class Outage:
 
 
 _outages: dict[tuple[str, str], Outage] = {}
-os.register_at_fork(after_in_child=_outages.clear)  # a lock may be held at the fork, by a thread the child has not
+# a lock may be held at the fork, by a thread the child has not
+os.register_at_fork(after_in_child=_outages.clear)
 
 
 def postgres() -> Outage:
@@ -169,7 +188,11 @@ def redis_server() -> Outage:
 
 def broker() -> Outage:
     settings = settings_module.load()
-    return redis_server() if settings.broker_url is None else _of("the broker", settings.celery_broker_url)
+    return (
+        redis_server()
+        if settings.broker_url is None
+        else _of("the broker", settings.celery_broker_url)
+    )
 
 
 def note(error: BaseException) -> bool:

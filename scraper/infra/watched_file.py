@@ -1,5 +1,5 @@
-"""A secret file that is read again when it has changed. One that has become wrong or unreadable leaves the last one that was
-right in use, and is logged by line numbers alone."""
+"""A secret file that is read again when it has changed. One that has become wrong or unreadable
+leaves the last one that was right in use, and is logged by line numbers alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class WatchedFile(ABC):
     """`version` grows with each change that was taken over. With no path there is nothing."""
 
     what: ClassVar[str]  # the file, for people
-    counted: ClassVar[str]  # what there are so many of in it
+    # what there are so many of in it
+    counted: ClassVar[str]
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -28,7 +29,8 @@ class WatchedFile(ABC):
 
     @abstractmethod
     def _take(self, path: Path) -> int:
-        """Takes the file over, and returns how many there are in it. Raises `ConfigError` before anything changes."""
+        """Takes the file over, and returns how many there are in it. Raises `ConfigError` before
+        anything changes."""
 
     def look(self) -> None:
         """Takes over the file if it has changed since the last look. Never raises."""
@@ -39,7 +41,9 @@ class WatchedFile(ABC):
             state = (found.st_mtime_ns, found.st_size, found.st_ino)
         except OSError as error:
             if self._state != (0, 0, 0):
-                log.error(f"the {self.what} cannot be read; the last one stays", reason=error.strerror)
+                log.error(
+                    f"the {self.what} cannot be read; the last one stays", reason=error.strerror
+                )
             self._state = (0, 0, 0)
             return
         if state == self._state:
@@ -48,9 +52,14 @@ class WatchedFile(ABC):
         try:
             count = self._take(self.path)
         except ConfigError as error:
-            log.error(f"the {self.what} is wrong; the last one stays", problems=str(error).splitlines()[:20])
+            log.error(
+                f"the {self.what} is wrong; the last one stays",
+                problems=str(error).splitlines()[:20],
+            )
             return
         self.version += 1
         log.info(f"{self.what} read", **{self.counted: count})
         if open_to_all(self.path):
-            log.warning(f"the {self.what} can be read by every user of this machine (mend: chmod 600)")
+            log.warning(
+                f"the {self.what} can be read by every user of this machine (mend: chmod 600)"
+            )

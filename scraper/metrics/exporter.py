@@ -1,7 +1,9 @@
-"""`scraper metrics`: the state of the whole fleet for Prometheus, read from PostgreSQL, Redis and the broker when asked for.
+"""`scraper metrics`: the state of the whole fleet for Prometheus, read from PostgreSQL, Redis and
+the broker when asked for.
 
-It is exported once, here, and not by each process: what is in PostgreSQL is nobody's own. A server that does not answer
-takes its metrics with it and sets `scraper_up` to 0; the target itself lives on, and nothing stale is ever shown.
+It is exported once, here, and not by each process: what is in PostgreSQL is nobody's own. A server
+that does not answer takes its metrics with it and sets `scraper_up` to 0; the target itself lives
+on, and nothing stale is ever shown.
 """
 
 from __future__ import annotations
@@ -15,15 +17,16 @@ from prometheus_client.core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from scraper import sending
-from scraper.exporter.postgres import Postgres, gauge
-from scraper.exporter.redis import RedisState
-from scraper.exporter.sources import Source
-from scraper.policy.routing import COORDINATOR
+from scraper.infra.database import make_engine
+from scraper.metrics.postgres import Postgres, gauge
+from scraper.metrics.redis import RedisState
+from scraper.metrics.sources import Source
+from scraper.rules.routing import COORDINATOR
+from scraper.runtime import send
 from scraper.settings import Settings
-from scraper.stores.database import make_engine
 
-ANSWER_S = 5.0  # Prometheus gives up after 10 by default
+# Prometheus gives up after 10 by default
+ANSWER_S = 5.0
 
 
 class Exporter(Collector):
@@ -42,7 +45,11 @@ class Exporter(Collector):
         until = time.monotonic() + ANSWER_S
         up = gauge("scraper_server_up", "Whether a server could be read", ["server"])
         took = gauge("scraper_read_duration_seconds", "How long reading a server took", ["server"])
-        age = gauge("scraper_read_age_seconds", "How long ago that was: answers are kept for a while", ["server"])
+        age = gauge(
+            "scraper_read_age_seconds",
+            "How long ago that was: answers are kept for a while",
+            ["server"],
+        )
         all_up = True
         for source in self._sources:
             answer = source.answer(until)
@@ -65,12 +72,20 @@ def make_exporter(settings: Settings) -> Exporter:
     redis = RedisState(settings.valkey_url, settings.proxy_list)
 
     def broker() -> list[Metric]:
-        messages = gauge("scraper_broker_messages", "Messages in the broker; the pages wait in PostgreSQL", ["queue"])
+        messages = gauge(
+            "scraper_broker_messages",
+            "Messages in the broker; the pages wait in PostgreSQL",
+            ["queue"],
+        )
         for queue in sorted({COORDINATOR, *postgres.queues}):
-            messages.add_metric([queue], sending.depth(queue))
+            messages.add_metric([queue], send.depth(queue))
         return [messages]
 
-    sources = (Source("postgresql", postgres.read), Source("redis", redis.read), Source("broker", broker))
+    sources = (
+        Source("postgresql", postgres.read),
+        Source("redis", redis.read),
+        Source("broker", broker),
+    )
     return Exporter(sources)
 
 

@@ -1,5 +1,5 @@
-"""What PostgreSQL knows of the fleet, as metrics: queues, leases, dead pages, fresh sites, crawls and what they came to,
-consumers of the feed, the archive."""
+"""What PostgreSQL knows of the fleet, as metrics: queues, leases, dead pages, fresh sites, crawls
+and what they came to, consumers of the feed, the archive."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus, Status
-from scraper.exporter.counters import Growing, Labels
+from scraper.frontier import crawls
+from scraper.metrics.counters import Growing, Labels
 from scraper.sites.definition import Site
-from scraper.stores import crawls, state
-from scraper.stores.state import QueueState
+from scraper.views import state
+from scraper.views.state import QueueState
 
-LATE_IDS = 50  # a row may be committed after one with a higher id
+# a row may be committed after one with a higher id
+LATE_IDS = 50
 CRAWLS_MAX = 10_000
 READ_MS = 20_000
 CONSUMERS_MAX = 500
-BEHIND_MAX = 10_000  # changes after a consumer's position that are looked at: 5 ms
+# changes after a consumer's position that are looked at: 5 ms
+BEHIND_MAX = 10_000
 
 STATUSES = [status for status in Status if status.final]
 ENDINGS = [status for status in CrawlStatus if not status.active]
@@ -50,7 +53,8 @@ SELECT c.name, c.site, f.trimmed > c.position AS expired, unread.changes,
  ORDER BY c.name, c.site LIMIT :consumers
 """)
 
-# Announced, and neither stored nor swept: longer ago than a worker takes. By the index of segments without pages.
+# Announced, and neither stored nor swept: longer ago than a worker takes. By the index of segments
+# without pages.
 UNFINISHED = sa.text("""
 SELECT count(*) FROM archive_segments
  WHERE pages = 0 AND stored_at IS NULL AND doomed_at IS NULL AND created_at < now() - interval '10 minutes'
@@ -64,10 +68,13 @@ class Postgres:
         self._seen = -1
         self._known: list[int] = []
         self._growing = {
-            name: Growing() for name in ("fetches", "retries", "links_cut", "settled", "products", "ended")
+            name: Growing()
+            for name in ("fetches", "retries", "links_cut", "settled", "products", "ended")
         }
-        self.queues: set[str] = set()  # all that sites name, or had pages: an empty one is zero, not gone
-        self._definitions: set[str] = set()  # hashes of those whose queues are among them
+        # all that sites name, or had pages: an empty one is zero, not gone
+        self.queues: set[str] = set()
+        # hashes of those whose queues are among them
+        self._definitions: set[str] = set()
 
     def read(self) -> list[Metric]:
         with self._engine.connect() as connection:
@@ -85,9 +92,17 @@ class Postgres:
             ]
 
     def _queues(self, connection: sa.Connection) -> list[Metric]:
-        pages = gauge("scraper_pages", "Open pages, held ones are paused with their site or host", ["queue", "state"])
-        oldest = gauge("scraper_oldest_due_seconds", "For how long the oldest due page has been due", ["queue"])
-        leases = gauge("scraper_leases", "Batches: waiting for a worker, or claimed by one", ["queue", "state"])
+        pages = gauge(
+            "scraper_pages",
+            "Open pages, held ones are paused with their site or host",
+            ["queue", "state"],
+        )
+        oldest = gauge(
+            "scraper_oldest_due_seconds", "For how long the oldest due page has been due", ["queue"]
+        )
+        leases = gauge(
+            "scraper_leases", "Batches: waiting for a worker, or claimed by one", ["queue", "state"]
+        )
         found = {each.queue: each for each in state.queues(connection)}
         self.queues |= set(found) | self._named(connection)
         for each in (found.get(queue, QueueState(queue)) for queue in sorted(self.queues)):
@@ -112,8 +127,12 @@ class Postgres:
     def _counters(self, connection: sa.Connection) -> list[Metric]:
         first = self._seen < 0
         if first:
-            self._seen = int(connection.execute(sa.text("SELECT coalesce(max(id), 0) FROM crawls")).scalar_one())
-        rows = list(connection.execute(CRAWLS, {"seen": self._seen - LATE_IDS, "known": self._known}))
+            self._seen = int(
+                connection.execute(sa.text("SELECT coalesce(max(id), 0) FROM crawls")).scalar_one()
+            )
+        rows = list(
+            connection.execute(CRAWLS, {"seen": self._seen - LATE_IDS, "known": self._known})
+        )
         for name, growing in self._growing.items():
             growing.start(_labels(name, state.site_names(connection)))
         active = [row.id for row in rows if CrawlStatus(row.status).active]
@@ -148,7 +167,11 @@ def counter(name: str, text: str, labels: Sequence[str], growing: Growing) -> Co
 
 
 def _workers(connection: sa.Connection, lease_s: float) -> list[Metric]:
-    workers = gauge("scraper_workers", "Worker processes with leases; silent ones prolong none of them", ["state"])
+    workers = gauge(
+        "scraper_workers",
+        "Worker processes with leases; silent ones prolong none of them",
+        ["state"],
+    )
     holders = state.holders(connection, lease_s)
     silent = sum(each.silent_s > state.SILENT_S for each in holders)
     workers.add_metric(["busy"], len(holders) - silent)
@@ -157,11 +180,17 @@ def _workers(connection: sa.Connection, lease_s: float) -> list[Metric]:
 
 
 def _sites(connection: sa.Connection) -> list[Metric]:
-    age = gauge("scraper_complete_crawl_age_seconds", "Since the site's last complete crawl ended", ["site"])
-    missed = gauge(
-        "scraper_schedule_missed_seconds", "For how long a slot has been due without a crawl; 0: none is", ["site"]
+    age = gauge(
+        "scraper_complete_crawl_age_seconds", "Since the site's last complete crawl ended", ["site"]
     )
-    suspect = gauge("scraper_crawl_suspect", "Whether the data of the last complete crawl is suspect", ["site"])
+    missed = gauge(
+        "scraper_schedule_missed_seconds",
+        "For how long a slot has been due without a crawl; 0: none is",
+        ["site"],
+    )
+    suspect = gauge(
+        "scraper_crawl_suspect", "Whether the data of the last complete crawl is suspect", ["site"]
+    )
     paused = gauge("scraper_sites_paused", "Sites that are paused")
     hosts = gauge("scraper_hosts_paused", "Hosts that are paused")
     found = state.freshness(connection)
@@ -172,13 +201,23 @@ def _sites(connection: sa.Connection) -> list[Metric]:
         if each.missed_s is not None:
             missed.add_metric([each.site], each.missed_s)
     paused.add_metric([], sum(each.paused for each in found))
-    hosts.add_metric([], connection.execute(sa.text("SELECT count(*) FROM hosts WHERE paused")).scalar_one())
+    hosts.add_metric(
+        [], connection.execute(sa.text("SELECT count(*) FROM hosts WHERE paused")).scalar_one()
+    )
     return [age, missed, suspect, paused, hosts]
 
 
 def _dead(connection: sa.Connection) -> list[Metric]:
-    dead = gauge("scraper_dead_pages", "Pages given up, until a crawl or a replay takes them up", ["site", "status"])
-    pages = {(site, status): 0 for site in state.site_names(connection) for status in (Status.DEAD, Status.INVALID)}
+    dead = gauge(
+        "scraper_dead_pages",
+        "Pages given up, until a crawl or a replay takes them up",
+        ["site", "status"],
+    )
+    pages = {
+        (site, status): 0
+        for site in state.site_names(connection)
+        for status in (Status.DEAD, Status.INVALID)
+    }
     pages |= {(each.site, Status(each.status)): each.pages for each in state.unusable(connection)}
     for (site, status), count in pages.items():
         dead.add_metric([site, status], count)
@@ -187,7 +226,9 @@ def _dead(connection: sa.Connection) -> list[Metric]:
 
 def _active(connection: sa.Connection) -> list[Metric]:
     active = gauge("scraper_crawls_active", "Crawls by phase", ["phase"])
-    pages = gauge("scraper_crawl_pages", "Of a site's running crawl: pages done and open", ["site", "state"])
+    pages = gauge(
+        "scraper_crawl_pages", "Of a site's running crawl: pages done and open", ["site", "state"]
+    )
     phases = dict.fromkeys(("planned", "discovering", "fetching", "paused"), 0)
     for each in crawls.progress(connection, active=True, newest=CRAWLS_MAX):
         phases[each.phase] += 1
@@ -201,14 +242,20 @@ def _active(connection: sa.Connection) -> list[Metric]:
 def _consumers(connection: sa.Connection) -> list[Metric]:
     labels = ["consumer", "site"]
     behind = gauge(
-        "scraper_consumer_behind_changes", f"Changes that a consumer has yet to read, {BEHIND_MAX} at the most", labels
+        "scraper_consumer_behind_changes",
+        f"Changes that a consumer has yet to read, {BEHIND_MAX} at the most",
+        labels,
     )
     age = gauge(
         "scraper_consumer_position_age_seconds",
         "Since the first change after a consumer's position was made, of whatever site; 0: there is none",
         labels,
     )
-    expired = gauge("scraper_consumer_expired", "Whether changes were forgotten before a consumer read them", labels)
+    expired = gauge(
+        "scraper_consumer_expired",
+        "Whether changes were forgotten before a consumer read them",
+        labels,
+    )
     for row in connection.execute(CONSUMERS, {"most": BEHIND_MAX, "consumers": CONSUMERS_MAX}):
         behind.add_metric([row.name, row.site], row.changes)
         age.add_metric([row.name, row.site], float(row.age_s))
@@ -242,7 +289,10 @@ def _values(name: str, row: sa.Row[Any]) -> dict[Labels, float]:
         case "settled":
             return {(row.site, status): getattr(row, status) for status in STATUSES}
         case "products":
-            return {(row.site, change): getattr(row, f"products_{change}") for change in ("new", "changed", "delisted")}
+            return {
+                (row.site, change): getattr(row, f"products_{change}")
+                for change in ("new", "changed", "delisted")
+            }
         case "ended":
             return {} if CrawlStatus(row.status).active else {(row.site, row.status): 1.0}
         case _:

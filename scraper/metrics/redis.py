@@ -1,5 +1,5 @@
-"""What Redis knows of the fleet, as metrics: hosts that rest or are slowed, proxies, accounts. Names only few hosts, no proxy
-and no account."""
+"""What Redis knows of the fleet, as metrics: hosts that rest or are slowed, proxies, accounts.
+Names only few hosts, no proxy and no account."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 from prometheus_client.core import Metric
 from redis import Redis
 
-from scraper.exporter.counters import Growing, Labels
-from scraper.exporter.postgres import counter, gauge
-from scraper.policy.proxies import Health
-from scraper.stores import hosts, logins, proxies, proxy_file
+from scraper.accounts import store
+from scraper.frontier import hosts
+from scraper.metrics.counters import Growing, Labels
+from scraper.metrics.postgres import counter, gauge
+from scraper.proxies import file
+from scraper.proxies import health as proxies
+from scraper.rules.proxies import Health
 
-HOSTS_NAMED = 20  # of thousands: those that rest longest, and those that are slowed most
+# of thousands: those that rest longest, and those that are slowed most
+HOSTS_NAMED = 20
 STATES = ("free", "quarantine", "dead")
 
 
@@ -28,15 +32,23 @@ class RedisState:
         return [*self._hosts(), *self._proxies(), *self._accounts()]
 
     def _hosts(self) -> list[Metric]:
-        troubled = gauge("scraper_hosts_troubled", "Hosts that rest, or are slowed below their budget", ["state"])
+        troubled = gauge(
+            "scraper_hosts_troubled", "Hosts that rest, or are slowed below their budget", ["state"]
+        )
         rests = gauge(
-            "scraper_host_cooldown_seconds", f"Until a host's rest is over, of the {HOSTS_NAMED} longest", ["host"]
+            "scraper_host_cooldown_seconds",
+            f"Until a host's rest is over, of the {HOSTS_NAMED} longest",
+            ["host"],
         )
         pace = gauge(
-            "scraper_host_pace_ratio", f"The part of its budget in force, of the {HOSTS_NAMED} slowest", ["host"]
+            "scraper_host_pace_ratio",
+            f"The part of its budget in force, of the {HOSTS_NAMED} slowest",
+            ["host"],
         )
         found = list(hosts.live(self._client).values())
-        resting = sorted(((each.rests_s, each.host) for each in found if each.rests_s is not None), reverse=True)
+        resting = sorted(
+            ((each.rests_s, each.host) for each in found if each.rests_s is not None), reverse=True
+        )
         slowed = sorted((each.pace, each.host) for each in found if each.pace < 1)
         troubled.add_metric(["resting"], len(resting))
         troubled.add_metric(["slowed"], len(slowed))
@@ -48,8 +60,16 @@ class RedisState:
 
     def _proxies(self) -> list[Metric]:
         known = proxies.read_all(self._client)
-        listed = {} if self._proxy_list is None else {each.id: each.pool for each in proxy_file.read(self._proxy_list)}
-        pools = listed | {proxy: listed.get(proxy, _pool(proxy)) for at_host in known.values() for proxy in at_host}
+        listed = (
+            {}
+            if self._proxy_list is None
+            else {each.id: each.pool for each in file.read(self._proxy_list)}
+        )
+        pools = listed | {
+            proxy: listed.get(proxy, _pool(proxy))
+            for at_host in known.values()
+            for proxy in at_host
+        }
         states = Counter((pool, _state(proxy, known)) for proxy, pool in pools.items())
         resting = Counter(
             pools[proxy]
@@ -62,12 +82,16 @@ class RedisState:
             "Proxies: free, in quarantine at some host, or dead (resting everywhere)",
             ["pool", "state"],
         )
-        pairs = gauge("scraper_proxy_quarantines", "Pairs of a proxy and a host at which it rests", ["pool"])
+        pairs = gauge(
+            "scraper_proxy_quarantines", "Pairs of a proxy and a host at which it rests", ["pool"]
+        )
         for pool in sorted(set(pools.values())):
             for name in STATES:
                 by_state.add_metric([pool, name], states[pool, name])
             pairs.add_metric([pool], resting[pool])
-        self._requests.start((pool, result) for pool in set(pools.values()) for result in ("answered", "failed"))
+        self._requests.start(
+            (pool, result) for pool in set(pools.values()) for result in ("answered", "failed")
+        )
         self._requests.look(
             {
                 (host, proxy): _results(pools[proxy], health)
@@ -83,10 +107,18 @@ class RedisState:
         return [by_state, pairs, requests]
 
     def _accounts(self) -> list[Metric]:
-        accounts = gauge("scraper_accounts", "Accounts of sites with a login, by how they stand", ["site", "state"])
-        found = Counter((site, one.state) for (site, _), one in logins.read_all(self._client).items() if one.known)
+        accounts = gauge(
+            "scraper_accounts",
+            "Accounts of sites with a login, by how they stand",
+            ["site", "state"],
+        )
+        found = Counter(
+            (site, one.state)
+            for (site, _), one in store.read_all(self._client).items()
+            if one.known
+        )
         for site in sorted({site for site, _ in found}):
-            for state in logins.STATES:
+            for state in store.STATES:
                 accounts.add_metric([site, state.replace(" ", "_")], found[site, state])
         return [accounts]
 
@@ -103,5 +135,7 @@ def _state(proxy_id: str, known: dict[str, dict[str, Health]]) -> str:
     whole = known.get(proxies.EVERYWHERE, {}).get(proxy_id)
     if whole is not None and whole.free_at > 0:
         return "dead"
-    resting = any(proxy_id in at_host and at_host[proxy_id].free_at > 0 for at_host in known.values())
+    resting = any(
+        proxy_id in at_host and at_host[proxy_id].free_at > 0 for at_host in known.values()
+    )
     return "quarantine" if resting else "free"

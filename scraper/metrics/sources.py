@@ -1,6 +1,8 @@
-"""A source is read in a thread of its own, never twice at once, and nobody waits for it longer than for a moment.
+"""A source is read in a thread of its own, never twice at once, and nobody waits for it longer than
+for a moment.
 
-A server that hangs would otherwise hang the scrape, and Prometheus would see a dead target rather than `scraper_up 0`.
+A server that hangs would otherwise hang the scrape, and Prometheus would see a dead target rather
+than `scraper_up 0`.
 """
 
 from __future__ import annotations
@@ -15,8 +17,10 @@ from prometheus_client.core import Metric
 
 log = structlog.get_logger()
 
-CACHE_S = 5.0  # several Prometheuses, or somebody with a browser, cost one reading
-SHARE = 10  # of its time at the most that a server is read: an answer that took 3 s is good for 30
+# several Prometheuses, or somebody with a browser, cost one reading
+CACHE_S = 5.0
+# of its time at the most that a server is read: an answer that took 3 s is good for 30
+SHARE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +45,17 @@ class Source:
     def ask(self) -> None:
         """Begins to read, unless that is under way or the last answer is young enough."""
         with self._lock:
-            fresh = self._answer is not None and self._age_s() < max(CACHE_S, SHARE * self._answer.took_s)
+            fresh = self._answer is not None and self._age_s() < max(
+                CACHE_S, SHARE * self._answer.took_s
+            )
             if fresh or not self._done.is_set():
                 return
             self._done.clear()
         threading.Thread(target=self._run, name=f"read {self.name}", daemon=True).start()
 
     def answer(self, until: float) -> Answer | None:
-        """What is known by `until` (monotonic); None where it failed, or is still being read and nothing is fresh."""
+        """What is known by `until` (monotonic); None where it failed, or is still being read and
+        nothing is fresh."""
         self._done.wait(max(0.0, until - time.monotonic()))
         return self._answer if self._done.is_set() else None
 
@@ -62,7 +69,11 @@ class Source:
         except Exception as error:  # noqa: BLE001 - whatever it is: the next scrape tries again
             self._answer = None
             if not self._failing:
-                log.warning("cannot be read", source=self.name, error=f"{type(error).__name__}: {error}"[:300])
+                log.warning(
+                    "cannot be read",
+                    source=self.name,
+                    error=f"{type(error).__name__}: {error}"[:300],
+                )
             self._failing = True
         else:
             now = time.monotonic()

@@ -1,4 +1,5 @@
-"""What the buttons of a crawl's page do: the same as the command line, with the same words where it refuses."""
+"""What the buttons of a crawl's page do: the same as the command line, with the same words where it
+refuses."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper import progress
-from scraper.commands import dead, steering
+from scraper.actions import overrides
+from scraper.actions import replay as dead
+from scraper.dead_letters.store import Selection
 from scraper.domain import Outcome
 from scraper.errors import NotFoundError, ScraperError
 from scraper.settings import Settings
-from scraper.stores.dead import Selection
+from scraper.views import progress
 
 Action = Callable[[sa.Engine, Settings, int, Mapping[str, Any], str], str]
 
@@ -23,25 +25,34 @@ class BadRequestError(ScraperError):
     exit_code = 2
 
 
-def stop(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
-    steering.stop(engine, crawl_id, f"stopped by {by} in Flower")
+def stop(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    overrides.stop(engine, crawl_id, f"stopped by {by} in Flower")
     return f"Crawl {crawl_id} is stopped."
 
 
-def pause(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
+def pause(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
     site = progress.read_one(engine, crawl_id).site
-    changed = steering.set_paused(engine, site, paused=True)
+    changed = overrides.set_paused(engine, site, paused=True)
     return f"{site} is paused." if changed else f"{site} was paused already."
 
 
-def resume(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
+def resume(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
     site = progress.read_one(engine, crawl_id).site
-    changed = steering.set_paused(engine, site, paused=False)
+    changed = overrides.set_paused(engine, site, paused=False)
     return f"{site} goes on." if changed else f"{site} was not paused."
 
 
-def replay(engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str) -> str:
-    """Dead and invalid pages of the crawl: `page` (an id), or `reason` (an outcome), or all of them."""
+def replay(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    """Dead and invalid pages of the crawl: `page` (an id), or `reason` (an outcome), or all of
+    them."""
     selection = selected(crawl_id, progress.read_one(engine, crawl_id).site, wish)
     done = dead.replay(engine, settings, selection)
     if refused := [one.refused for one in done if one.refused]:

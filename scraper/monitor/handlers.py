@@ -1,7 +1,8 @@
-"""The Crawls tab's pages, its API and its files, as handlers of Flower's Tornado. All of them are behind Flower's login.
+"""The Crawls tab's pages, its API and its files, as handlers of Flower's Tornado. All of them are
+behind Flower's login.
 
-Nothing a shop has sent becomes HTML here: pages are empty shells, drawn in the browser from JSON by `crawls.js`, which
-writes text and never markup.
+Nothing a shop has sent becomes HTML here: pages are empty shells, drawn in the browser from JSON by
+`crawls.js`, which writes text and never markup.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import tornado.web
 from flower.views import BaseHandler
 
 from scraper.errors import NotFoundError, ScraperError, ServerUnavailableError
+from scraper.infra.database import dumps
 from scraper.monitor import actions, view
 from scraper.monitor.reader import Reader, UnavailableError
-from scraper.stores.database import dumps
 
 log = structlog.get_logger()
 
@@ -31,7 +32,8 @@ ASSETS = {
 }
 BODY_MAX_BYTES = 4096
 
-# Flower's layout has no script or style of its own in a page; Bootstrap's icons are data: images within its style sheet.
+# Flower's layout has no script or style of its own in a page; Bootstrap's icons are data: images
+# within its style sheet.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -49,7 +51,9 @@ HEADERS = {
 
 def assets_version() -> str:
     """Changes with what is served, so that a browser may keep it."""
-    return hashlib.sha256(b"".join((FOLDER / "assets" / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
+    return hashlib.sha256(
+        b"".join((FOLDER / "assets" / name).read_bytes() for name in ASSETS)
+    ).hexdigest()[:12]
 
 
 class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
@@ -67,7 +71,8 @@ class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
             self.set_header(name, value)
 
     def prepare(self) -> None:
-        if not self.current_user:  # with a wrong or no basic auth this raises the 401 itself
+        # with a wrong or no basic auth this raises the 401 itself
+        if not self.current_user:
             self.refuse()
 
     def refuse(self) -> None:
@@ -77,9 +82,10 @@ class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
         raise tornado.web.HTTPError(405)
 
     def check_xsrf_cookie(self) -> None:
-        """Flower's check of where a request comes from, and always the token too: browsers send basic auth along with
-        whatever another site makes them send."""
-        self.prepare()  # who is not logged in is told so first
+        """Flower's check of where a request comes from, and always the token too: browsers send
+        basic auth along with whatever another site makes them send."""
+        # who is not logged in is told so first
+        self.prepare()
         super().check_xsrf_cookie()
         tornado.web.RequestHandler.check_xsrf_cookie(self)
 
@@ -93,7 +99,8 @@ class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
 
 
 class PageHandler(Guarded):
-    """`crawls` or `crawl`: the shell of a page. Where PostgreSQL is away it says so, with 503, and tries again by itself."""
+    """`crawls` or `crawl`: the shell of a page. Where PostgreSQL is away it says so, with 503, and
+    tries again by itself."""
 
     def refuse(self) -> None:
         self.redirect(self.get_login_url())  # OAuth
@@ -102,7 +109,9 @@ class PageHandler(Guarded):
         problem = ""
         try:
             if crawl_id:
-                await self.reader.read(("crawl", int(crawl_id)), lambda c: view.crawl(c, int(crawl_id)))
+                await self.reader.read(
+                    ("crawl", int(crawl_id)), lambda c: view.crawl(c, int(crawl_id))
+                )
             else:
                 await self.reader.read(("list", None, view.LIMIT), view.listing)
         except NotFoundError as error:
@@ -155,9 +164,15 @@ class ListApi(ApiHandler):
             if not 1 <= limit <= view.LIMIT_MAX:
                 raise ValueError
         except ValueError:
-            raise tornado.web.HTTPError(400, f"limit is a number from 1 to {view.LIMIT_MAX}") from None
+            raise tornado.web.HTTPError(
+                400, f"limit is a number from 1 to {view.LIMIT_MAX}"
+            ) from None
         try:
-            self.answer(await self.reader.read(("list", site, limit), lambda c: view.listing(c, site, limit)))
+            self.answer(
+                await self.reader.read(
+                    ("list", site, limit), lambda c: view.listing(c, site, limit)
+                )
+            )
         except UnavailableError as error:
             self.fail(503, error)
 
@@ -167,7 +182,11 @@ class CrawlApi(ApiHandler):
 
     async def get(self, crawl_id: str) -> None:
         try:
-            self.answer(await self.reader.read(("crawl", int(crawl_id)), lambda c: view.crawl(c, int(crawl_id))))
+            self.answer(
+                await self.reader.read(
+                    ("crawl", int(crawl_id)), lambda c: view.crawl(c, int(crawl_id))
+                )
+            )
         except NotFoundError as error:
             self.fail(404, error)
         except UnavailableError as error:
@@ -175,7 +194,8 @@ class CrawlApi(ApiHandler):
 
 
 class ActionApi(ApiHandler):
-    """POST /api/crawls/ID/stop, pause, resume or replay. Each is logged: who, what, which crawl, and what came of it."""
+    """POST /api/crawls/ID/stop, pause, resume or replay. Each is logged: who, what, which crawl,
+    and what came of it."""
 
     STATUS: ClassVar[dict[type[ScraperError], int]] = {
         actions.BadRequestError: 400,
@@ -189,13 +209,20 @@ class ActionApi(ApiHandler):
         if int(crawl_id) > view.ID_MAX:
             raise tornado.web.HTTPError(404, f"there is no crawl {crawl_id}")
         wish = self._wish()
-        told = log.bind(action=action, crawl=int(crawl_id), by=self.user, ip=self.request.remote_ip, **wish)
+        told = log.bind(
+            action=action, crawl=int(crawl_id), by=self.user, ip=self.request.remote_ip, **wish
+        )
         reader, act = self.reader, actions.ACTIONS[action]
         try:
-            done = await reader.run(act, reader.engine, reader.settings, int(crawl_id), wish, self.user)
+            done = await reader.run(
+                act, reader.engine, reader.settings, int(crawl_id), wish, self.user
+            )
         except ScraperError as error:
             told.warning("refused in Flower", error=str(error))
-            self.fail(next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409), error)
+            self.fail(
+                next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409),
+                error,
+            )
         except UnavailableError as error:
             told.warning("failed in Flower", error=str(error))
             self.fail(503, error)

@@ -1,5 +1,6 @@
-"""Flower's way to PostgreSQL: in threads, so that its event loop never waits; bounded in number and time; and asked once
-where many ask for the same at the same moment. One transaction an answer, so that its numbers agree."""
+"""Flower's way to PostgreSQL: in threads, so that its event loop never waits; bounded in number and
+time; and asked once where many ask for the same at the same moment. One transaction an answer, so
+that its numbers agree."""
 
 from __future__ import annotations
 
@@ -12,22 +13,21 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 import structlog
 
-from scraper import away
+from scraper.infra import outages
+from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.stores.database import make_engine
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
 THREADS = 3
-FRESH_S = 1.0  # an answer serves everybody who asks within this time
+# an answer serves everybody who asks within this time
+FRESH_S = 1.0
 STATEMENT_S = 8
 ANSWER_S = 12.0
 UNDER_WAY_MAX = 20
 
-AWAY = (
-    "PostgreSQL does not answer. This page tries again by itself; crawls that run go on by themselves once it is back."
-)
+AWAY = "PostgreSQL does not answer. This page tries again by itself; crawls that run go on by themselves once it is back."
 OTHER_REVISION = "The database is at another revision than this program: `scraper migrate`, then start Flower again."
 BUSY = "PostgreSQL takes too long to answer. This page tries again by itself."
 
@@ -46,7 +46,8 @@ class Reader:
         self._answers: dict[Any, tuple[float, asyncio.Future[Any]]] = {}
 
     async def read(self, key: Any, ask: Callable[[sa.Connection], T]) -> T:
-        """What `ask` reads. Raises `UnavailableError` where PostgreSQL is away or slow; errors of `ask` pass through."""
+        """What `ask` reads. Raises `UnavailableError` where PostgreSQL is away or slow; errors of
+        `ask` pass through."""
         now = time.monotonic()
         self._answers = {
             key: (asked, answer)
@@ -55,7 +56,8 @@ class Reader:
         }
         if key not in self._answers:
             answer = asyncio.ensure_future(self.run(self._ask, ask))
-            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # looked at, if by nobody else
+            # looked at, if by nobody else
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._answers[key] = now, answer
         found: T = await asyncio.shield(self._answers[key][1])
         return found
@@ -80,20 +82,23 @@ class Reader:
 
     def _ask(self, ask: Callable[[sa.Connection], T]) -> T:
         with self.engine.connect() as raw:
-            connection = raw.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            connection = raw.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
             with connection.begin():
                 connection.execute(sa.text(f"SET LOCAL statement_timeout = '{STATEMENT_S}s'"))
                 answer = ask(connection)
-        away.postgres().answered()
+        outages.postgres().answered()
         return answer
 
     @staticmethod
     def _unavailable(error: sa.exc.DBAPIError) -> UnavailableError:
-        if away.postgres_away(error):
-            away.postgres().failed(error)
+        if outages.postgres_away(error):
+            outages.postgres().failed(error)
             return UnavailableError(AWAY)
-        if away.schema_changed(error):
+        if outages.schema_changed(error):
             return UnavailableError(OTHER_REVISION)
-        if getattr(error.orig, "sqlstate", None) == "57014":  # the time a statement may take
+        # the time a statement may take
+        if getattr(error.orig, "sqlstate", None) == "57014":
             return UnavailableError(BUSY)
         raise error

@@ -1,7 +1,9 @@
-"""Puts the Crawls tab into Flower, before Flower has made its application: called by `flowerconfig.py`.
+"""Puts the Crawls tab into Flower, before Flower has made its application: called by
+`flowerconfig.py`.
 
-Flower has no interface for this. What it has are two module-level values that its application is made from,
-`flower.urls.handlers` and `flower.urls.settings`; both are changed here, and nowhere else.
+Flower has no interface for this. What it has are two module-level values that its application is
+made from, `flower.urls.handlers` and `flower.urls.settings`; both are changed here, and nowhere
+else.
 """
 
 from __future__ import annotations
@@ -18,9 +20,17 @@ from flower.views.monitor import Metrics
 from tornado import template
 from tornado.web import url
 
-from scraper import logs
+from scraper.infra import logs
 from scraper.monitor.actions import ACTIONS
-from scraper.monitor.handlers import ASSETS, ActionApi, AssetHandler, CrawlApi, ListApi, PageHandler, assets_version
+from scraper.monitor.handlers import (
+    ASSETS,
+    ActionApi,
+    AssetHandler,
+    CrawlApi,
+    ListApi,
+    PageHandler,
+    assets_version,
+)
 from scraper.monitor.reader import Reader
 from scraper.settings import Settings
 
@@ -50,15 +60,20 @@ class Templates(template.Loader):
         if (OURS / name).is_file():
             return template.Template((OURS / name).read_bytes(), name=name, loader=self)
         if name == "navbar.html":
-            return template.Template(with_tab((Path(self.root) / name).read_text("utf-8")), name=name, loader=self)
+            return template.Template(
+                with_tab((Path(self.root) / name).read_text("utf-8")), name=name, loader=self
+            )
         return super()._create_template(name)
 
 
 def with_tab(navigation: str) -> str:
-    """Flower's navigation with one more item. A Flower that has changed it keeps its own, without the tab."""
+    """Flower's navigation with one more item. A Flower that has changed it keeps its own, without
+    the tab."""
     changed, found = FIRST_LIST.subn(lambda match: match[0] + ITEM, navigation, count=1)
     if not found:
-        log.warning("this Flower's navigation is unknown: the Crawls tab is at /crawls, without a link to it")
+        log.warning(
+            "this Flower's navigation is unknown: the Crawls tab is at /crawls, without a link to it"
+        )
     return changed
 
 
@@ -77,7 +92,8 @@ def install(settings: Settings) -> None:
         return
     logs.configure(settings)
     urls.settings["template_loader"] = Templates(urls.settings["template_path"])
-    # Not `httponly`: scripts of the same origin, Flower's own too, read the token and send it along.
+    # Not `httponly`: scripts of the same origin, Flower's own too, read the token and send it
+    # along.
     urls.settings["xsrf_cookie_kwargs"] = {"samesite": "Strict"}
     urls.handlers[:] = [_metrics(handler, settings) for handler in urls.handlers]
     urls.handlers[-1:-1] = routes(settings)
@@ -97,6 +113,11 @@ def routes(settings: Settings) -> list[Any]:
 
 
 def _metrics(handler: Any, settings: Settings) -> Any:
-    if settings.flower_metrics == "public" or not (isinstance(handler, tuple) and handler[0] == "/metrics"):
+    if settings.flower_metrics == "public" or not (
+        isinstance(handler, tuple) and handler[0] == "/metrics"
+    ):
         return handler
-    return ("/metrics", GuardedMetrics if settings.flower_metrics == "login" else NotFoundErrorHandler)
+    return (
+        "/metrics",
+        GuardedMetrics if settings.flower_metrics == "login" else NotFoundErrorHandler,
+    )

@@ -1,5 +1,5 @@
-"""What the Crawls tab shows, as JSON: the list, and one crawl. `/api/crawls` serves it, and the pages are drawn from it, so
-that both show the same numbers."""
+"""What the Crawls tab shows, as JSON: the list, and one crawl. `/api/crawls` serves it, and the
+pages are drawn from it, so that both show the same numbers."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper import progress
 from scraper.domain import Blame, Outcome
 from scraper.errors import NotFoundError
-from scraper.stores import crawls, overview
-from scraper.stores.crawls import Progress
-from scraper.stores.overview import HostShare, Point, Share
+from scraper.frontier import crawls
+from scraper.frontier.crawls import Progress
+from scraper.views import overview, progress
+from scraper.views.overview import HostShare, Point, Share
 
 LIMIT = 30
 LIMIT_MAX = 200
 ID_MAX = 2**63 - 1
 
 
-def listing(connection: sa.Connection, site: str | None = None, limit: int = LIMIT) -> dict[str, Any]:
-    """Running and recent crawls, each with a sparkline, and the sites that will be crawled by schedule."""
+def listing(
+    connection: sa.Connection, site: str | None = None, limit: int = LIMIT
+) -> dict[str, Any]:
+    """Running and recent crawls, each with a sparkline, and the sites that will be crawled by
+    schedule."""
     now = _now(connection)
     found = crawls.progress(connection, site=site, newest=limit)
     times = {one.id: _times(one, now) for one in found if one.started_at}
@@ -30,7 +33,9 @@ def listing(connection: sa.Connection, site: str | None = None, limit: int = LIM
     return {
         "now": now,
         "crawls": [{**progress.as_json(one), "spark": sparks.get(one.id, [])} for one in found],
-        "scheduled": [asdict(one) for one in overview.scheduled(connection) if site in (None, one.site)],
+        "scheduled": [
+            asdict(one) for one in overview.scheduled(connection) if site in (None, one.site)
+        ],
     }
 
 
@@ -50,11 +55,16 @@ def crawl(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
         "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
         "outcomes": [{**_share(each), **_meaning(each.name)} for each in shares.outcomes],
         "workers": [_share(each) for each in shares.workers],
-        "queues": [{**_share(each), "region": each.name.partition(".")[2] or "any"} for each in shares.queues],
+        "queues": [
+            {**_share(each), "region": each.name.partition(".")[2] or "any"}
+            for each in shares.queues
+        ],
         "proxies": [_share(each) for each in shares.proxies],
         "hosts": [_host(each) for each in hosts],
         "hosts_in_all": hosts_in_all,
-        "errors": [{**_row(row), **_meaning(row.outcome)} for row in overview.errors(connection, crawl_id)],
+        "errors": [
+            {**_row(row), **_meaning(row.outcome)} for row in overview.errors(connection, crawl_id)
+        ],
         "dead": [{**_row(row), **_meaning(row.reason)} for row in dead],
         "dead_reasons": [{**_row(row), **_meaning(row.reason)} for row in reasons],
         "fields": list(overview.fill_rates(connection, crawl_id)),
@@ -111,7 +121,8 @@ def _row(row: sa.Row[Any]) -> dict[str, Any]:
 
 
 def _meaning(outcome: str | None) -> dict[str, str]:
-    """What an outcome is in words, and whom it blames. One that another version has stored blames nobody."""
+    """What an outcome is in words, and whom it blames. One that another version has stored blames
+    nobody."""
     if outcome is None or outcome not in set(Outcome):
         return {"phrase": outcome or "", "blame": Blame.NOBODY.value}
     return {"phrase": Outcome(outcome).phrase, "blame": Outcome(outcome).blame.value}

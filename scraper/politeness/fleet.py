@@ -1,10 +1,10 @@
-"""What a gate asks of the whole fleet: `scraper.stores.throttle` answers, a test may."""
+"""What a gate asks of the whole fleet: `scraper.politeness.fleet_limiter` answers, a test may."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from scraper.policy.budget import Back, Budget
+from scraper.rules.budget import Back, Budget
 
 
 class Reserved(Protocol):
@@ -37,4 +37,6 @@ class Throttle(Protocol):
         back: Back | None = None,
     ) -> Reserved: ...
 
-    async def slow(self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None) -> None: ...
+    async def slow(
+        self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None
+    ) -> None: ...

@@ -1,18 +1,22 @@
-"""A host's budget for the whole fleet, in Redis: when the next requests may leave, how many at once, and how fast now.
+"""A host's budget for the whole fleet, in Redis: when the next requests may leave, how many at
+once, and how fast now.
 
-One atomic script a decision (`scraper.stores.scripts`), on Redis's clock. A process reserves slots ahead for the pages it
-is about to fetch and holds a share of the host's places, renewed while it works; nothing here waits or spins.
+One atomic script a decision (`scraper.politeness.scripts`), on Redis's clock. A process reserves
+slots ahead for the pages it is about to fetch and holds a share of the host's places, renewed while
+it works; nothing here waits or spins.
 
 Weaknesses, knowingly:
 
-- A Redis that loses its memory forgets slots, rests and the pace. Each process says what it holds with its next question,
-  so only the slots of those who have not asked yet may be given out twice: for `RESERVED_AHEAD_S` (2 s) at the most, and
-  never more than two requests for each slot. A rest is remembered by the process that met it alone.
-- Slots of a process that dies are lost to the host, and those that it comes too late for where another process has got
-  later ones meanwhile; its places for `SHARE_TTL_S`.
-- A slot is where the request leaves the process. What a new connection takes (DNS, TLS) is on top, so that the host may
-  see two requests closer together than they left.
-- A pace that was cut counts for slots reserved from then on; what others hold (2 s at the most) is used.
+- A Redis that loses its memory forgets slots, rests and the pace. Each process says what it holds
+  with its next question, so only the slots of those who have not asked yet may be given out twice:
+  for `RESERVED_AHEAD_S` (2 s) at the most, and never more than two requests for each slot. A rest
+  is remembered by the process that met it alone.
+- Slots of a process that dies are lost to the host, and those that it comes too late for where
+  another process has got later ones meanwhile; its places for `SHARE_TTL_S`.
+- A slot is where the request leaves the process. What a new connection takes (DNS, TLS) is on top,
+  so that the host may see two requests closer together than they left.
+- A pace that was cut counts for slots reserved from then on; what others hold (2 s at the most) is
+  used.
 
 A token server of its own would have fewer of them, and would be one more thing to run.
 """
@@ -28,25 +32,30 @@ import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
-from scraper.policy import budget as policy
-from scraper.policy.budget import Back, Budget
-from scraper.stores.questions import Questions
-from scraper.stores.scripts import RESERVE, SLOW
+from scraper.politeness.script_batcher import Questions
+from scraper.politeness.scripts import RESERVE, SLOW
+from scraper.rules import budget as policy
+from scraper.rules.budget import Back, Budget
 
-AHEAD_S = 2.5  # slots are reserved this far ahead at the most
-AWAY_S = 5.0  # pages come back after this when Redis does not answer
-SHARE_TTL_S = 15.0  # a share that is not renewed is free again after this
-PLACE_TURN_S = 2.0  # how long a process keeps a place while others have none
+# slots are reserved this far ahead at the most
+AHEAD_S = 2.5
+# pages come back after this when Redis does not answer
+AWAY_S = 5.0
+# a share that is not renewed is free again after this
+SHARE_TTL_S = 15.0
+# how long a process keeps a place while others have none
+PLACE_TURN_S = 2.0
 LEAD_MAX_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Slots by the loop's clock: slot k of `slots` at `max(start_at, first_at + k * interval_s)`; with none granted, that
-    of k = 0 is when there may be room. `interval_s` is the pace in force, 0 where there is none. `share` requests may be
-    under way in this process, which may be fewer than there are: then none is begun until enough have ended.
-    `contended`: other processes wait for places. `end`: when the host is free after these slots, by Redis's clock: what is
-    shown to give some of them back; `took_back`: whether that was done."""
+    """Slots by the loop's clock: slot k of `slots` at `max(start_at, first_at + k * interval_s)`;
+    with none granted, that of k = 0 is when there may be room. `interval_s` is the pace in force, 0
+    where there is none. `share` requests may be under way in this process, which may be fewer than
+    there are: then none is begun until enough have ended. `contended`: other processes wait for
+    places. `end`: when the host is free after these slots, by Redis's clock: what is shown to give
+    some of them back; `took_back`: whether that was done."""
 
     start_at: float
     first_at: float
@@ -62,14 +71,16 @@ class Reservation:
 
 
 class ServerClock:
-    """From Redis's clock to the loop's. Every answer bounds the difference from above (it was on its way for a while); the
-    least bound of the last minute is the best. So slots are never early, and late by the fastest answer's way back."""
+    """From Redis's clock to the loop's. Every answer bounds the difference from above (it was on
+    its way for a while); the least bound of the last minute is the best. So slots are never early,
+    and late by the fastest answer's way back."""
 
     KEPT_S = 30.0
     LEAD_HALVES_S = 2.0
 
     def __init__(self) -> None:
-        self._now = self._before = math.inf  # bounds of this half minute and the one before
+        # bounds of this half minute and the one before
+        self._now = self._before = math.inf
         self._since = -math.inf
         self.lead_s = 0.005
         self._heard_at = -math.inf
@@ -77,21 +88,26 @@ class ServerClock:
     def heard(self, asked: float, answered: float, server_s: float) -> float:
         """Takes an answer; returns what to add to Redis's time."""
         upper, lower = answered - server_s, asked - server_s
-        if lower > min(self._now, self._before):  # Redis's clock was set back, or it is another Redis
+        # Redis's clock was set back, or it is another Redis
+        if lower > min(self._now, self._before):
             self._now = self._before = math.inf
         if answered - self._since > self.KEPT_S:
             self._before, self._now, self._since = self._now, math.inf, answered
         self._now = min(self._now, upper)
         forgotten = 0.5 ** min(60.0, max(0.0, answered - self._heard_at) / self.LEAD_HALVES_S)
-        self.lead_s = min(LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, forgotten * self.lead_s))
+        self.lead_s = min(
+            LEAD_MAX_S, max(1.25 * (answered - asked) + 0.001, forgotten * self.lead_s)
+        )
         self._heard_at = answered
         return min(self._now, self._before)
 
 
 class Throttle:
-    """The fleet's budgets, as one process asks for them. Keys: `scraper:host:HOST`, `scraper:places:HOST`.
+    """The fleet's budgets, as one process asks for them. Keys: `scraper:host:HOST`,
+    `scraper:places:HOST`.
 
-    Raises `DeferredError` where Redis is away: that is no page's fault, and no request leaves without a budget.
+    Raises `DeferredError` where Redis is away: that is no page's fault, and no request leaves
+    without a budget.
     """
 
     def __init__(self, redis: aredis.Redis, process: str) -> None:
@@ -113,9 +129,10 @@ class Throttle:
         busy_until: float = 0.0,
         back: Back | None = None,
     ) -> Reservation:
-        """Asks for `slots` requests and a `share` of the host's places. `good` answers came since it was last asked; this
-        process holds slots up to `busy_until` (loop time; 0: none). Slots that come `back` are as if they had never been
-        reserved, if nobody has got later ones meanwhile; otherwise there are no new ones.
+        """Asks for `slots` requests and a `share` of the host's places. `good` answers came since
+        it was last asked; this process holds slots up to `busy_until` (loop time; 0: none). Slots
+        that come `back` are as if they had never been reserved, if nobody has got later ones
+        meanwhile; otherwise there are no new ones.
 
         Raises `DeferredError` where Redis does not answer: nothing is fetched without a budget.
         """
@@ -141,18 +158,30 @@ class Throttle:
         ]
         try:
             asked, answer = await self._reserve.ask(_keys(host), args)
-        except RedisError as error:  # no budget to be had: the page waits, and pays nothing
+        except RedisError as error:
+            # no budget to be had: the page waits, and pays nothing
             raise DeferredError(AWAY_S) from error
-        now, start, first, pace, granted, mine, waiting, _, end, took_back = (int(each) for each in answer)
+        now, start, first, pace, granted, mine, waiting, _, end, took_back = (
+            int(each) for each in answer
+        )
         self._offset_s = offset = self._clock.heard(asked, loop.time(), now / 1e6)
         first_at = first / 1e6 + offset
         return Reservation(
-            start / 1e6 + offset, first_at, pace / 1e6, granted, mine, bool(waiting), end, bool(took_back)
+            start / 1e6 + offset,
+            first_at,
+            pace / 1e6,
+            granted,
+            mine,
+            bool(waiting),
+            end,
+            bool(took_back),
         )
 
-    async def slow(self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None) -> None:
-        """The host rests for `rest_s`: nobody gets a slot before that is over. `age_s`: the request that left so long ago
-        is a reason to go slower from now on; None: there is none."""
+    async def slow(
+        self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None
+    ) -> None:
+        """The host rests for `rest_s`: nobody gets a slot before that is over. `age_s`: the request
+        that left so long ago is a reason to go slower from now on; None: there is none."""
         args: list[str | int] = [
             _us(rest_s),
             why,
@@ -164,7 +193,8 @@ class Throttle:
             budget.concurrency,
             _us(policy.RECOVERS_S),
         ]
-        with suppress(RedisError):  # the page's own retry waits as long anyway
+        # the page's own retry waits as long anyway
+        with suppress(RedisError):
             await self._slow(keys=_keys(host), args=args)
 
 

@@ -1,8 +1,10 @@
-"""A host's gate in this process: a page passes when the fleet's budget has a turn for it, and not before.
+"""A host's gate in this process: a page passes when the fleet's budget has a turn for it, and not
+before.
 
-The fleet's decision comes from a throttle (`scraper.stores.throttle`) that is asked once for several pages. A turn that
-does not come before the batch must end is refused (`DeferredError`), so nobody waits here for longer than a batch lasts.
-Of the pages that wait the most urgent goes first.
+The fleet's decision comes from a throttle (`scraper.politeness.fleet_limiter`) that is asked once
+for several pages. A turn that does not come before the batch must end is refused (`DeferredError`),
+so nobody waits here for longer than a batch lasts. Of the pages that wait the most urgent goes
+first.
 """
 
 from __future__ import annotations
@@ -13,33 +15,51 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from scraper.errors import DeferredError
-from scraper.fetch.fleet import Reserved, Throttle
-from scraper.fetch.urgent_lock import UrgentLock
-from scraper.policy.budget import NO_OVERRIDE, SETTLES_S, Back, Budget, Override, Signals
-from scraper.policy.terms import Terms
+from scraper.politeness.fleet import Reserved, Throttle
+from scraper.politeness.priority_lock import UrgentLock
+from scraper.rules.budget import (
+    NO_OVERRIDE,
+    SETTLES_S,
+    Back,
+    Budget,
+    Override,
+    Signals,
+)
+from scraper.rules.terms import Terms
 
-SHARE_RENEWED_S = 4.0  # well within the share's time to live
-CONTENDED_S = 1.0  # and sooner where others wait for a place, or might: who has no rate hears of them no other way;
-CONTENDED_ANSWERS = 200  # and after so many, where pages wait here for places: others might have nothing to do
-RESERVED_AHEAD_S = 2.0  # more would be lost when answers are slow; fewer would ask more often
+# well within the share's time to live
+SHARE_RENEWED_S = 4.0
+# and sooner where others wait for a place, or might: who has no rate hears of them no other way;
+CONTENDED_S = 1.0
+# and after so many, where pages wait here for places: others might have nothing to do
+CONTENDED_ANSWERS = 200
+# more would be lost when answers are slow; fewer would ask more often
+RESERVED_AHEAD_S = 2.0
 RETRY_SHARE_S = 0.25
-LATE_S = 0.05  # a slot older than this is given back: using it would crowd the one after it. Less for fast hosts
+# a slot older than this is given back: using it would crowd the one after it. Less for fast hosts
+LATE_S = 0.05
 LATE_LEAST_S = 0.01
-PAUSED_S = 5.0  # pages of a paused host come back after this, or when it is resumed
-STUCK_S = 2.0  # where no place has become free for so long, pages outside go back: a batch does not wait for a host
-STUCK_MAX_S = 5.0  # that hangs, unless its answers are known to take longer
+# pages of a paused host come back after this, or when it is resumed
+PAUSED_S = 5.0
+# where no place has become free for so long, pages outside go back: a batch does not wait for a
+# host
+STUCK_S = 2.0
+# that hangs, unless its answers are known to take longer
+STUCK_MAX_S = 5.0
 
 
 class Gate:
     """One host's turns. The budget is the whole fleet's, the share this process's.
 
-    `pending` is how many pages this process has yet to do for the host; whoever has them counts it up and down.
+    `pending` is how many pages this process has yet to do for the host; whoever has them counts it
+    up and down.
     """
 
     def __init__(self, host: str, throttle: Throttle, override: Override = NO_OVERRIDE) -> None:
         self.host = host
         self.pending = 0
-        self.good = 0  # answers since the fleet was last asked
+        # answers since the fleet was last asked
+        self.good = 0
         self.signals = Signals()
         self._terms = Terms(override)
         self._budget = self._terms.budget
@@ -47,21 +67,30 @@ class Gate:
         self._inflight = 0
         self._share = 0
         self._wanted = 0
-        self._contended = False  # other processes wait for places
+        # other processes wait for places
+        self._contended = False
         self._entering = 0
-        self._waiting = 0  # for a slot, with a place in hand
-        self._interval_s = 0.0  # the pace in force, as the fleet last said
+        # for a slot, with a place in hand
+        self._waiting = 0
+        # the pace in force, as the fleet last said
+        self._interval_s = 0.0
         self._renew_at = 0.0
-        self._again_s = CONTENDED_S  # until it is asked again where others want places, too
+        # until it is asked again where others want places, too
+        self._again_s = CONTENDED_S
         self._rests_until = 0.0
         self._cut_at = float("-inf")
-        self._moved_at = 0.0  # when a turn last ended, or its request left
-        self._held_s = 0.0  # how long a turn takes once its slot has come, about
+        # when a turn last ended, or its request left
+        self._moved_at = 0.0
+        # how long a turn takes once its slot has come, about
+        self._held_s = 0.0
         self._slots: deque[float] = deque()
-        self._slots_end, self._slots_interval_s = 0, 0.0  # theirs, as the fleet said
+        # theirs, as the fleet said
+        self._slots_end, self._slots_interval_s = 0, 0.0
         self._last_slot = 0.0
-        self._door = UrgentLock(self.leave)  # who waits for a place
-        self._pace = UrgentLock()  # who waits for a slot: apart, since a page inside may need one more request
+        # who waits for a place
+        self._door = UrgentLock(self.leave)
+        # who waits for a slot: apart, since a page inside may need one more request
+        self._pace = UrgentLock()
         self._left = asyncio.Event()
 
     @property
@@ -74,8 +103,9 @@ class Gate:
         return self._budget
 
     def keeps(self, pages: int) -> int:
-        """How many of so many more pages are going to wait for the host, rather than occupy this process: all of them where
-        it has a rate, and else what is more than the places get through in a second, as long as answers take now."""
+        """How many of so many more pages are going to wait for the host, rather than occupy this
+        process: all of them where it has a rate, and else what is more than the places get through
+        in a second, as long as answers take now."""
         if self._interval_s or self._budget.interval_s:
             return pages
         return max(0, pages - int(max(1, self._share) / self._held_s)) if self._held_s else 0
@@ -105,7 +135,8 @@ class Gate:
 
     @asynccontextmanager
     async def turn(self, latest: float, urgency: int = 0) -> AsyncIterator[None]:
-        """Holds one of the host's turns, got before `latest` (loop time). Raises `DeferredError` with when to come back."""
+        """Holds one of the host's turns, got before `latest` (loop time). Raises `DeferredError`
+        with when to come back."""
         await self.enter(latest, urgency)
         began = asyncio.get_running_loop().time()
         try:
@@ -114,7 +145,8 @@ class Gate:
             self.leave(began)
 
     async def another(self, latest: float, urgency: int = 0) -> None:
-        """One more request within a turn that is held (a redirect, robots.txt): the rate counts it as any other."""
+        """One more request within a turn that is held (a redirect, robots.txt): the rate counts it
+        as any other."""
         self._waiting += 1
         try:
             async with self._pace.held(urgency, latest):
@@ -124,12 +156,13 @@ class Gate:
             self._moved_at = asyncio.get_running_loop().time()
 
     async def slow(self, rest_s: float, why: str, began: float | None = None) -> None:
-        """The host shall rest. `began`: when a request left whose answer is a reason to go slower, too. Slots that other
-        processes hold already (`RESERVED_AHEAD_S`) may still be used."""
+        """The host shall rest. `began`: when a request left whose answer is a reason to go slower,
+        too. Slots that other processes hold already (`RESERVED_AHEAD_S`) may still be used."""
         now = asyncio.get_running_loop().time()
         told = now + rest_s <= self._rests_until + 0.5
         if began is not None and began <= self._cut_at + SETTLES_S:
-            began = None  # the fleet would say the same
+            # the fleet would say the same
+            began = None
         if told and began is None:
             return
         if began is not None:
@@ -141,7 +174,8 @@ class Gate:
         await self._throttle.slow(self.host, self._budget, rest_s=rest_s, why=why, age_s=age_s)
 
     async def keep(self) -> None:
-        """Renews the share of requests that take long, when no page comes in that would; gives back one not needed."""
+        """Renews the share of requests that take long, when no page comes in that would; gives back
+        one not needed."""
         if self._terms.sweep():
             self._heed_terms()
         if self.idle:
@@ -155,7 +189,11 @@ class Gate:
     async def enter(self, latest: float, urgency: int = 0) -> None:
         """As `turn`; what came in must `leave`."""
         now = asyncio.get_running_loop().time()
-        free = self._inflight < self._share and now < min(self._renew_at, latest) and not self._terms.override.paused
+        free = (
+            self._inflight < self._share
+            and now < min(self._renew_at, latest)
+            and not self._terms.override.paused
+        )
         if free and not self._door.locked():
             self._inflight += 1
         else:
@@ -169,7 +207,12 @@ class Gate:
             finally:
                 self._entering -= 1
             now = asyncio.get_running_loop().time()
-        if not (self._interval_s or self._budget.interval_s or self._terms.override.paused or now < self._rests_until):
+        if not (
+            self._interval_s
+            or self._budget.interval_s
+            or self._terms.override.paused
+            or now < self._rests_until
+        ):
             self._moved_at = now
             return
         try:
@@ -179,7 +222,8 @@ class Gate:
             raise
 
     async def _find_place(self, latest: float, came: float) -> None:
-        """For the one at the door, who `came` to it then. Those for whom there is a place as well go along."""
+        """For the one at the door, who `came` to it then. Those for whom there is a place as well
+        go along."""
         loop = asyncio.get_running_loop()
         while True:
             now = loop.time()
@@ -195,14 +239,21 @@ class Gate:
                 self._inflight += self._door.let_past(self._share - self._inflight)
                 return
             patience_s = min(max(STUCK_S, 3 * self._held_s), STUCK_MAX_S)
-            if self._inflight and not self._waiting and now - max(came, self._moved_at) > patience_s:
+            if (
+                self._inflight
+                and not self._waiting
+                and now - max(came, self._moved_at) > patience_s
+            ):
                 raise DeferredError(STUCK_MAX_S)
-            await self._someone_leaves(min(RETRY_SHARE_S, latest - now) if self._share == 0 else latest - now)
+            await self._someone_leaves(
+                min(RETRY_SHARE_S, latest - now) if self._share == 0 else latest - now
+            )
 
     def leave(self, began: float | None = None) -> None:
         """Ends a turn; `began`: when its request left."""
         self._inflight -= 1
-        if self._inflight == self._share:  # there were more: what the share had shrunk by is given up, and others wait
+        # there were more: what the share had shrunk by is given up, and others wait
+        if self._inflight == self._share:
             self._renew_at = 0.0
         self._moved_at = now = asyncio.get_running_loop().time()
         if began is not None:
@@ -267,16 +318,20 @@ class Gate:
         return max(1, min(self.pending, self._budget.concurrency))
 
     def _slots_wanted(self) -> int:
-        """One for each page that has its place already; for the next two seconds where this process's places alone can
-        keep the pace, as answers come now. A slot for which no place is free in time is lost to the host."""
+        """One for each page that has its place already; for the next two seconds where this
+        process's places alone can keep the pace, as answers come now. A slot for which no place is
+        free in time is lost to the host."""
         interval_s = self._interval_s or self._budget.interval_s
         window = int(RESERVED_AHEAD_S / interval_s)
         keeps_pace = 0 < 1.5 * self._held_s <= self._share * interval_s and not self._contended
-        return max(1, min(window, max(self.pending, self._waiting) if keeps_pace else self._waiting))
+        return max(
+            1, min(window, max(self.pending, self._waiting) if keeps_pace else self._waiting)
+        )
 
     async def _give_back(self) -> None:
-        """This process came too late for its next slot, and would lose a whole interval with it: it has the slots that it
-        holds taken back, and others instead. Where another process holds slots after them, only what is late is lost."""
+        """This process came too late for its next slot, and would lose a whole interval with it: it
+        has the slots that it holds taken back, and others instead. Where another process holds
+        slots after them, only what is late is lost."""
         back = Back(self._slots_end, len(self._slots), self._slots_interval_s)
         wanted = self._wants
         got = await self._ask(self._slots_wanted(), wanted, back, busy_until=self._slots[0])
@@ -296,13 +351,17 @@ class Gate:
 
     def _heed(self, got: Reserved, wanted: int) -> None:
         now = asyncio.get_running_loop().time()
-        self._again_s = RETRY_SHARE_S if got.share != self._share else min(2 * self._again_s, CONTENDED_S)
+        self._again_s = (
+            RETRY_SHARE_S if got.share != self._share else min(2 * self._again_s, CONTENDED_S)
+        )
         self._share, self._wanted, self._contended = got.share, wanted, got.contended
-        if self._inflight > got.share:  # others wait for what is given up as soon as it is said
+        # others wait for what is given up as soon as it is said
+        if self._inflight > got.share:
             again_s = RETRY_SHARE_S
         elif got.interval_s:
             again_s = CONTENDED_S if got.contended else SHARE_RENEWED_S
-        else:  # who has fewer than it wants may get more as soon as others have said what they give up
+        else:
+            # who has fewer than it wants may get more as soon as others have said what they give up
             again_s = self._again_s if got.share < wanted else CONTENDED_S
         self._renew_at = now + again_s
         self._interval_s = got.interval_s

@@ -1,4 +1,5 @@
-"""The gates of a process: one for each host that it has pages of. What a gate does is `scraper.fetch.gate`'s."""
+"""The gates of a process: one for each host that it has pages of. What a gate does is
+`scraper.politeness.host_limiter`'s."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from scraper.errors import DeferredError
-from scraper.fetch.fleet import Throttle
-from scraper.fetch.gate import Gate
-from scraper.policy.budget import NO_OVERRIDE, Override
+from scraper.politeness.fleet import Throttle
+from scraper.politeness.host_limiter import Gate
+from scraper.rules.budget import NO_OVERRIDE, Override
 
 
 class Gates:
@@ -22,7 +23,9 @@ class Gates:
     def of(self, host: str) -> Gate:
         gate = self._gates.get(host)
         if gate is None:
-            gate = self._gates[host] = Gate(host, self._throttle, self._overrides.get(host, NO_OVERRIDE))
+            gate = self._gates[host] = Gate(
+                host, self._throttle, self._overrides.get(host, NO_OVERRIDE)
+            )
         return gate
 
     def steer(self, overrides: Mapping[str, Override]) -> None:
@@ -34,8 +37,9 @@ class Gates:
             gate.steer(overrides.get(host, NO_OVERRIDE))
 
     async def sweep(self) -> None:
-        """Called every few seconds. Gives back the shares of idle hosts, so that other processes may use them at once,
-        and renews those of hosts whose answers take long. A throttle that is away changes nothing: shares run out."""
+        """Called every few seconds. Gives back the shares of idle hosts, so that other processes
+        may use them at once, and renews those of hosts whose answers take long. A throttle that is
+        away changes nothing: shares run out."""
         with suppress(DeferredError):
             for host, gate in list(self._gates.items()):
                 await gate.keep()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from scraper.fetch.gate import Gate
-from scraper.fetch.identity import Identity
-from scraper.fetch.via import Via
+from scraper.http.account_session import Identity
+from scraper.http.proxy_route import Via
+from scraper.politeness.host_limiter import Gate
 
 
 class Trip:
-    """One page's way over one host or several: it holds a turn of the host that it is at, and of no other. `via`: the
-    proxy that it goes through, as last set; `identity`: the account that it is logged in with, None for none."""
+    """One page's way over one host or several: it holds a turn of the host that it is at, and of no
+    other. `via`: the proxy that it goes through, as last set; `identity`: the account that it is
+    logged in with, None for none."""
 
     __slots__ = ("_urgency", "began", "gate", "identity", "via")
 
@@ -23,8 +24,8 @@ class Trip:
         self.identity: Identity | None = None
 
     async def go(self, gate: Gate, latest: float) -> None:
-        """Waits for the turn of the next request. Another host's turn is given up before: two pages on opposite ways would
-        wait for each other."""
+        """Waits for the turn of the next request. Another host's turn is given up before: two pages
+        on opposite ways would wait for each other."""
         if self.gate is gate:
             await gate.another(latest, self._urgency)
         else:

@@ -1,4 +1,5 @@
-"""A lock that goes to the most urgent of those who wait for it, each until a time of its own at the longest. asyncio."""
+"""A lock that goes to the most urgent of those who wait for it, each until a time of its own at the
+longest. asyncio."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from scraper.errors import DeferredError
 class UrgentLock:
     """The larger urgency first; of equals, who came first. Not thread-safe.
 
-    Who holds it may let others past, who have what they came for without ever holding it. `returned` is called for each of
-    those who was cancelled before it could go on.
+    Who holds it may let others past, who have what they came for without ever holding it.
+    `returned` is called for each of those who was cancelled before it could go on.
     """
 
     def __init__(self, returned: Callable[[], None] = lambda: None) -> None:
@@ -32,8 +33,8 @@ class UrgentLock:
 
     @asynccontextmanager
     async def held(self, urgency: int, latest: float) -> AsyncIterator[None]:
-        """For locks past which nobody is let. Raises `DeferredError` where it does not come before `latest` (loop time):
-        those who are overtaken for ever go."""
+        """For locks past which nobody is let. Raises `DeferredError` where it does not come before
+        `latest` (loop time): those who are overtaken for ever go."""
         held = await self.acquire(urgency, latest)
         assert held
         try:
@@ -64,8 +65,9 @@ class UrgentLock:
         return came is _Turn.HELD
 
     def let_past(self, most: int) -> int:
-        """Of those who wait the most urgent, `most` at the most, and how many they are. They go on all at once: handed from
-        one to the next, the lock would let one go on each time that the loop turns."""
+        """Of those who wait the most urgent, `most` at the most, and how many they are. They go on
+        all at once: handed from one to the next, the lock would let one go on each time that the
+        loop turns."""
         past = 0
         while past < most and self._next(_Turn.PAST):
             past += 1

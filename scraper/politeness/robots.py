@@ -1,7 +1,7 @@
 """robots.txt (RFC 9309): which URLs a site lets us fetch, how fast, and where its sitemaps are.
 
-Parsing and decisions are pure; `fetch_robots` is the one function that does I/O. Refuses to cache: a text and its status
-are kept elsewhere, and parsed once a process.
+Parsing and decisions are pure; `fetch_robots` is the one function that does I/O. Refuses to cache:
+a text and its status are kept elsewhere, and parsed once a process.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from protego import Protego
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.fetch.http import FetchPolicy, HttpFetcher
-from scraper.fetch.via import Via
+from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.http.proxy_route import Via
 
-ROBOTS_MAX_BYTES = 512_000  # RFC 9309 2.5: at least 500 KiB are parsed, and the rest may be ignored
+# RFC 9309 2.5: at least 500 KiB are parsed, and the rest may be ignored
+ROBOTS_MAX_BYTES = 512_000
 ROBOTS_REDIRECTS_MAX = 5  # RFC 9309 2.3.1.2
 ROBOTS_TIMEOUT_S = 20.0
 CRAWL_DELAY_MAX_S = 300.0
 SITEMAPS_MAX = 1000
-NO_ANSWER = 0  # the status kept where robots.txt could not be fetched; the body then says why
+# the status kept where robots.txt could not be fetched; the body then says why
+NO_ANSWER = 0
 
 _HEADERS = {"Accept": "text/plain,*/*;q=0.5"}
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -35,13 +37,15 @@ _PRODUCT = re.compile(r"[A-Za-z][A-Za-z_-]*")
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """robots.txt cannot be read for now: everything is disallowed (RFC 9309 2.3.1.4) until it is asked for again."""
+    """robots.txt cannot be read for now: everything is disallowed (RFC 9309 2.3.1.4) until it is
+    asked for again."""
 
     reason: str
 
 
 class RobotsRules:
-    """One origin's robots.txt as it applies to one product token. Immutable; `allowed` costs a few microseconds."""
+    """One origin's robots.txt as it applies to one product token. Immutable; `allowed` costs a few
+    microseconds."""
 
     __slots__ = ("_rules", "_token", "crawl_delay_s", "sitemaps")
 
@@ -51,16 +55,20 @@ class RobotsRules:
         # Nothing is disallowed without this syllable, in any of the spellings that protego takes.
         self._rules = parsed if "dis" in text.lower() else None
         self.crawl_delay_s = _bounded(parsed.crawl_delay(token))
-        self.sitemaps = [url for url in dict.fromkeys(parsed.sitemaps) if _is_http(url)][:SITEMAPS_MAX]
+        self.sitemaps = [url for url in dict.fromkeys(parsed.sitemaps) if _is_http(url)][
+            :SITEMAPS_MAX
+        ]
 
     def allowed(self, url: str) -> bool:
         return self._rules is None or self._rules.can_fetch(url, self._token)
 
 
 def product_token(user_agent: str) -> str:
-    """The name that robots.txt calls us by (RFC 9309 2.2.1), in lower case; "*" where there is none.
+    """The name that robots.txt calls us by (RFC 9309 2.2.1), in lower case; "*" where there is
+    none.
 
-    `product_token("Mozilla/5.0 (compatible; Foobot/1.0; +https://…)") == "foobot"`; `"Foobot/1.0"` gives the same.
+    `product_token("Mozilla/5.0 (compatible; Foobot/1.0; +https://…)") == "foobot"`; `"Foobot/1.0"`
+    gives the same.
     """
     match = _COMPATIBLE.search(user_agent) or _PRODUCT.match(user_agent.strip())
     if match is None:
@@ -69,8 +77,10 @@ def product_token(user_agent: str) -> str:
 
 
 def origin_of(url: str) -> str:
-    """scheme://host[:port] in lower case, without a default port. Raises ValueError where the port is not a number."""
-    end = url.find("/", 8)  # behind the host, however short; what comes later has no part in it
+    """scheme://host[:port] in lower case, without a default port. Raises ValueError where the port
+    is not a number."""
+    # behind the host, however short; what comes later has no part in it
+    end = url.find("/", 8)
     return _origin_of(url if end < 0 else url[:end])
 
 
@@ -80,7 +90,11 @@ def _origin_of(url: str) -> str:
     scheme, host = parts.scheme.lower(), parts.hostname or ""
     host = f"[{host}]" if ":" in host else host
     port = parts.port
-    return f"{scheme}://{host}" if port in (None, _DEFAULT_PORTS.get(scheme)) else f"{scheme}://{host}:{port}"
+    return (
+        f"{scheme}://{host}"
+        if port in (None, _DEFAULT_PORTS.get(scheme))
+        else f"{scheme}://{host}:{port}"
+    )
 
 
 def robots_url(url: str) -> str:
@@ -90,8 +104,8 @@ def robots_url(url: str) -> str:
 def rules_from(status: int, body: bytes, user_agent: str) -> RobotsRules | Unavailable:
     """What an answer for robots.txt means (RFC 9309 2.3.1).
 
-    2xx is parsed; 4xx and a redirect that ends nowhere allow everything; 5xx and no answer disallow everything for now,
-    and so does 429, which says too much is asked, not that there are no rules.
+    2xx is parsed; 4xx and a redirect that ends nowhere allow everything; 5xx and no answer disallow
+    everything for now, and so does 429, which says too much is asked, not that there are no rules.
     """
     if 200 <= status < 300:
         return RobotsRules(decoded(body), product_token(user_agent))
@@ -110,11 +124,13 @@ async def fetch_robots(
     before_hop: Callable[[str], Awaitable[None]] | None = None,
     via: Via | None = None,
 ) -> tuple[int, bytes]:
-    """Status and bounded body of the robots.txt that governs `url`, both made for `rules_from` and for keeping.
+    """Status and bounded body of the robots.txt that governs `url`, both made for `rules_from` and
+    for keeping.
 
-    Redirects may lead to any host (RFC 9309 2.3.1.2); the guard holds. Where there is no answer the status is
-    `NO_ANSWER` and the body the reason. Raises FetchError for FORBIDDEN_ADDRESS: that is the page's own fate, and its
-    message names the mend; and, through a proxy, wherever there is no answer: the proxy may be why.
+    Redirects may lead to any host (RFC 9309 2.3.1.2); the guard holds. Where there is no answer the
+    status is `NO_ANSWER` and the body the reason. Raises FetchError for FORBIDDEN_ADDRESS: that is
+    the page's own fate, and its message names the mend; and, through a proxy, wherever there is no
+    answer: the proxy may be why.
     """
     limits = replace(
         policy,
@@ -126,7 +142,9 @@ async def fetch_robots(
         page_timeout_s=min(policy.page_timeout_s, ROBOTS_TIMEOUT_S),
     )
     try:
-        answer = await fetcher.fetch(robots_url(url), limits, before_hop=before_hop, extra_headers=_HEADERS, via=via)
+        answer = await fetcher.fetch(
+            robots_url(url), limits, before_hop=before_hop, extra_headers=_HEADERS, via=via
+        )
     except ValueError as error:
         return NO_ANSWER, str(error).encode()
     except FetchError as error:
@@ -141,7 +159,8 @@ async def fetch_robots(
 
 
 def decoded(body: bytes) -> str:
-    """Text of at most ROBOTS_MAX_BYTES. A line that the limit cuts is dropped: half of `Disallow: /x` is `Disallow: /`."""
+    """Text of at most ROBOTS_MAX_BYTES. A line that the limit cuts is dropped: half of `Disallow:
+    /x` is `Disallow: /`."""
     if len(body) >= ROBOTS_MAX_BYTES:
         body = body[:ROBOTS_MAX_BYTES]
         body = body[: max(body.rfind(b"\n"), body.rfind(b"\r")) + 1]

@@ -1,5 +1,6 @@
-"""robots.txt as a worker process asks for it: parsed rules here, texts shared by the fleet, one request where neither has
-it. A host's requests for it are counted against its budget like any other."""
+"""robots.txt as a worker process asks for it: parsed rules here, texts shared by the fleet, one
+request where neither has it. A host's requests for it are counted against its budget like any
+other."""
 
 from __future__ import annotations
 
@@ -11,10 +12,16 @@ from typing import Protocol
 
 from scraper.domain import Outcome, ProxySignal
 from scraper.errors import FetchError
-from scraper.fetch.http import BeforeHop, FetchPolicy, HttpFetcher
-from scraper.fetch.robots import RobotsRules, Unavailable, fetch_robots, origin_of, rules_from
-from scraper.fetch.via import Via
-from scraper.policy.proxies import answer_signal
+from scraper.http.fetcher import BeforeHop, FetchPolicy, HttpFetcher
+from scraper.http.proxy_route import Via
+from scraper.politeness.robots import (
+    RobotsRules,
+    Unavailable,
+    fetch_robots,
+    origin_of,
+    rules_from,
+)
+from scraper.rules.proxies import answer_signal
 
 RULES_FOR_S = 600.0
 UNAVAILABLE_FOR_S = 10.0
@@ -50,10 +57,11 @@ class RobotsCache:
     async def rules(
         self, url: str, context: Asking, turn: Turn, before_hop: BeforeHop, via: Via | None = None
     ) -> RobotsRules | None:
-        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the host's turn for the request;
-        `before_hop` waits for that of each further one.
+        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the
+        host's turn for the request; `before_hop` waits for that of each further one.
 
-        Through a proxy, raises FetchError where there is no answer: whose fault that is, another proxy may tell.
+        Through a proxy, raises FetchError where there is no answer: whose fault that is, another
+        proxy may tell.
         """
         origin = origin_of(url)
         key = origin, context.robots_agent
@@ -81,26 +89,43 @@ class RobotsCache:
         return known if known is not None and known[0] > asyncio.get_running_loop().time() else None
 
     async def _look_up(
-        self, url: str, origin: str, context: Asking, turn: Turn, before_hop: BeforeHop, via: Via | None
+        self,
+        url: str,
+        origin: str,
+        context: Asking,
+        turn: Turn,
+        before_hop: BeforeHop,
+        via: Via | None,
     ) -> tuple[RobotsRules | None, bool]:
-        """The rules, and whether they are certain: a 403, which allows everything (RFC 9309 2.3.1.3), may mean the proxy
-        it came through. Such an answer is not shared, and not believed for long."""
+        """The rules, and whether they are certain: a 403, which allows everything (RFC 9309
+        2.3.1.3), may mean the proxy it came through. Such an answer is not shared, and not believed
+        for long."""
         kept = await self._texts.get(origin)
         certain = True
         if kept is None:
             async with turn():
                 policy = context.policy if via is None else replace(context.policy, proxied=True)
-                kept = await fetch_robots(self._fetcher, url, policy, before_hop=before_hop, via=via)
+                kept = await fetch_robots(
+                    self._fetcher, url, policy, before_hop=before_hop, via=via
+                )
             signal = ProxySignal.ANSWERED
             if via is not None:
                 signal = answer_signal(kept[0], {}, url, via.proxy, blocked=kept[0] == 403)
             if signal is ProxySignal.FAILED:
                 raise FetchError(
-                    Outcome.ROBOTS_UNAVAILABLE, f"robots.txt: the answer was {kept[0]}", url=url, signal=signal
+                    Outcome.ROBOTS_UNAVAILABLE,
+                    f"robots.txt: the answer was {kept[0]}",
+                    url=url,
+                    signal=signal,
                 )
-            if via is not None and kept[0] == 429:  # too much from that address, as like as not
+            # too much from that address, as like as not
+            if via is not None and kept[0] == 429:
                 raise FetchError(
-                    Outcome.THROTTLED, "robots.txt: the answer was 429", url=url, status=429, signal=ProxySignal.BLOCKED
+                    Outcome.THROTTLED,
+                    "robots.txt: the answer was 429",
+                    url=url,
+                    status=429,
+                    signal=ProxySignal.BLOCKED,
                 )
             certain = signal is ProxySignal.ANSWERED
             if certain:

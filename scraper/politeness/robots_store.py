@@ -8,9 +8,12 @@ import orjson
 import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
-GOOD_FOR_S = 24 * 3600  # RFC 9309 2.4: not longer than 24 hours
-UNAVAILABLE_FOR_S = 20  # a host whose robots.txt fails is asked again soon
-TEXT_MAX_BYTES = 512 * 1024  # RFC 9309 2.5: at least 500 KiB must be read
+# RFC 9309 2.4: not longer than 24 hours
+GOOD_FOR_S = 24 * 3600
+# a host whose robots.txt fails is asked again soon
+UNAVAILABLE_FOR_S = 20
+# RFC 9309 2.5: at least 500 KiB must be read
+TEXT_MAX_BYTES = 512 * 1024
 
 
 class RobotsTexts:
@@ -22,7 +25,8 @@ class RobotsTexts:
     async def get(self, origin: str) -> tuple[int, bytes] | None:
         try:
             raw = await self._redis.get(f"scraper:robots:{origin}")
-        except RedisError:  # a cache that is away is an empty one
+        except RedisError:
+            # a cache that is away is an empty one
             return None
         if raw is None:
             return None

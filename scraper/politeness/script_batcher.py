@@ -1,7 +1,8 @@
-"""One script, asked by many at once: what comes up while Redis answers goes there together, in one pipeline.
+"""One script, asked by many at once: what comes up while Redis answers goes there together, in one
+pipeline.
 
-A thousand hosts are a thousand questions a second. Each on its own would take a connection while it waits, and a multiple
-of the time.
+A thousand hosts are a thousand questions a second. Each on its own would take a connection while it
+waits, and a multiple of the time.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 import redis.asyncio as aredis
 from redis.exceptions import NoScriptError
 
-AT_ONCE = 64  # a few milliseconds of Redis's time, and of ours: the last answer is not to be late for its slot
+# a few milliseconds of Redis's time, and of ours: the last answer is not to be late for its slot
+AT_ONCE = 64
 
 
 class Questions:
@@ -27,7 +29,8 @@ class Questions:
         self._asking: asyncio.Task[None] | None = None
 
     async def ask(self, keys: Sequence[str], args: Sequence[str | int]) -> tuple[float, Any]:
-        """The answer, and when it was asked for (loop time): the wait before that says nothing of Redis."""
+        """The answer, and when it was asked for (loop time): the wait before that says nothing of
+        Redis."""
         answer: asyncio.Future[tuple[float, Any]] = asyncio.get_running_loop().create_future()
         self._waiting.append(([len(keys), *keys, *args], answer))
         if self._asking is None:
@@ -59,7 +62,8 @@ class Questions:
 
     async def _answers(self, questions: list[list[str | int]]) -> list[Any]:
         answers = await self._run(questions)
-        if any(isinstance(answer, NoScriptError) for answer in answers):  # then it has answered none of them
+        # then it has answered none of them
+        if any(isinstance(answer, NoScriptError) for answer in answers):
             await self._redis.script_load(self._script)
             answers = await self._run(questions)
         return answers

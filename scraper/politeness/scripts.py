@@ -1,6 +1,8 @@
-"""The Lua of a host's budget, and nothing else: `scraper.stores.throttle` calls it, `scraper.policy.budget` says why.
+"""The Lua of a host's budget, and nothing else: `scraper.politeness.fleet_limiter` calls it,
+`scraper.rules.budget` says why.
 
-Two keys a host, both gone by themselves once nobody needs them. Times are microseconds of Redis's own clock.
+Two keys a host, both gone by themselves once nobody needs them. Times are microseconds of Redis's
+own clock.
 
     scraper:host:HOST    hash  tat        when the next slot is free (the theoretical arrival time of GCRA)
                                rest, why  nobody leaves before; the reason, for people

@@ -1,5 +1,5 @@
-"""This process's worker, and what others may ask of it. It is made when a batch first comes; what it is made of is imported
-then, or just before, so that a process is ready sooner.
+"""This process's worker, and what others may ask of it. It is made when a batch first comes; what
+it is made of is imported then, or just before, so that a process is ready sooner.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from scraper import settings
 
 if TYPE_CHECKING:
-    from scraper.meters import WorkerMeters
-    from scraper.targets import Target
-    from scraper.worker import Send, Worker
+    from scraper.infra.meters import WorkerMeters
+    from scraper.infra.metrics_endpoint import Target
+    from scraper.worker.process import Send, Worker
 
 _making = threading.Lock()
 _current: dict[int, Worker] = {}
@@ -24,10 +24,10 @@ _targets: dict[int, Target] = {}
 def prepare(fetches: bool) -> None:
     """Imports what the first batch would have to wait for, or in a coordinator the first crawl."""
     if fetches:
-        import scraper.worker
+        import scraper.worker.process
     else:
-        import scraper.crawl_context
-        import scraper.effects  # noqa: F401
+        import scraper.crawl.context
+        import scraper.crawl.new_pages  # noqa: F401
     _spare_the_collector()
 
 
@@ -36,7 +36,7 @@ def current(send: Send) -> Worker:
     pid = os.getpid()
     worker = _current.get(pid)
     if worker is None:
-        from scraper.worker import Worker
+        from scraper.worker.process import Worker
 
         with _making:
             worker = _current.get(pid)
@@ -52,23 +52,27 @@ def _meters() -> WorkerMeters | None:
     """None, and nothing imported, where nobody asked for a port."""
     if settings.load().metrics_port is None:
         return None
-    from scraper.meters import WorkerMeters
+    from scraper.infra.meters import WorkerMeters
 
     return WorkerMeters()
 
 
 def _serve(worker: Worker, meters: WorkerMeters) -> None:
-    from scraper import targets
+    from scraper.infra import metrics_endpoint
 
-    meters.watch(batches=lambda: worker.batches, silent_s=lambda: worker.silent_s, archived=lambda: worker.archived)
-    target = targets.serve_worker(settings.load(), meters.registry)
+    meters.watch(
+        batches=lambda: worker.batches,
+        silent_s=lambda: worker.silent_s,
+        archived=lambda: worker.archived,
+    )
+    target = metrics_endpoint.serve_worker(settings.load(), meters.registry)
     if target is not None:
         _targets[os.getpid()] = target
 
 
 def _spare_the_collector() -> None:
-    """What is loaded by now stays, and pages leave hardly a cycle behind: looking through all of it after each 700 new
-    objects, as Python does by default, took 40 us a page."""
+    """What is loaded by now stays, and pages leave hardly a cycle behind: looking through all of it
+    after each 700 new objects, as Python does by default, took 40 us a page."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)

@@ -1,9 +1,11 @@
-"""A process's signs of life, for whoever looks after it: a file whose time is new, and what systemd's watchdog hears.
+"""A process's signs of life, for whoever looks after it: a file whose time is new, and what
+systemd's watchdog hears.
 
     find "$SCRAPER_HEARTBEAT" -newermt '-30 seconds' | grep -q .       is it well? (`inspect ping` takes a second of CPU)
 
-Whoever calls `beat` has made sure first that the process works: a worker's or coordinator's watchdog, or beat after a
-tick. Servers that are away are no reason to be silent: a process that waits for them is well.
+Whoever calls `beat` has made sure first that the process works: a worker's or coordinator's
+watchdog, or beat after a tick. Servers that are away are no reason to be silent: a process that
+waits for them is well.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ log = structlog.get_logger()
 
 
 class Heartbeat:
-    """`notify` is systemd's socket: a path, or after `@` a name in the abstract namespace (sd_notify(3))."""
+    """`notify` is systemd's socket: a path, or after `@` a name in the abstract namespace
+    (sd_notify(3))."""
 
     def __init__(self, path: Path | None, notify: str | None) -> None:
         self._path = path
@@ -27,14 +30,17 @@ class Heartbeat:
         self._said = False
 
     def beat(self) -> None:
-        """Costs 3 us. What cannot be told is logged once: whoever looks after the process will end it for its silence."""
+        """Costs 3 us. What cannot be told is logged once: whoever looks after the process will end
+        it for its silence."""
         try:
             self._touch()
             self._notify()
         except OSError as error:
             if not self._said:
                 log.error(
-                    "cannot give a sign of life", file=error.filename and str(error.filename), error=error.strerror
+                    "cannot give a sign of life",
+                    file=error.filename and str(error.filename),
+                    error=error.strerror,
                 )
             self._said = True
 

@@ -1,12 +1,13 @@
-"""How a worker process ends: warmly when asked once, now when asked twice, anew in the same pid, or because it cannot go on.
+"""How a worker process ends: warmly when asked once, now when asked twice, anew in the same pid, or
+because it cannot go on.
 
     SIGTERM, Ctrl-C             what fits into `stop_s` is finished, the rest handed back: code 0, or 1 with pages not stored
     the same again, or SIGQUIT  the process and its children are gone at once: code 128 + signal
     SIGHUP, the watchdog        batches under way end by themselves, then it starts anew: same pid, same command line
     later than it was given     it is gone at once
 
-Celery's own machinery does the warm part; this decides which, bounds it, and gives the exit code. Leases bring back what a
-process that was gone at once had in its hands.
+Celery's own machinery does the warm part; this decides which, bounds it, and gives the exit code.
+Leases bring back what a process that was gone at once had in its hands.
 """
 
 from __future__ import annotations
@@ -23,15 +24,20 @@ import psutil
 import structlog
 from celery.worker import state
 
-from scraper import current, logs
 from scraper import settings as settings_module
+from scraper.infra import logs
+from scraper.process import current
 
 log = structlog.get_logger()
 
-LATE_S = 15.0  # for storing, handing back and disconnecting, once `stop_s` is over
-DRAIN_S = 90.0  # for batches that end by themselves before a process starts anew: a horizon and a page's longest time
+# for storing, handing back and disconnecting, once `stop_s` is over
+LATE_S = 15.0
+# for batches that end by themselves before a process starts anew: a horizon and a page's longest
+# time
+DRAIN_S = 90.0
 CHILD_S = 3.0
-STARTED_ANEW = "SCRAPER_STARTED_ANEW"  # in the environment of a process that was one of ours before
+# in the environment of a process that was one of ours before
+STARTED_ANEW = "SCRAPER_STARTED_ANEW"
 SAY_S = 1.0
 
 
@@ -42,8 +48,10 @@ class Ending:
         self.worker: Any = None  # Celery's WorkController
         self.code = 0
         self.anew = False
-        self.hand_back_by: float | None = None  # monotonic: until then batches may end by themselves
-        self.end_by: float | None = None  # monotonic: until then all must be done
+        # monotonic: until then batches may end by themselves
+        self.hand_back_by: float | None = None
+        # monotonic: until then all must be done
+        self.end_by: float | None = None
         self._signals = 0
         self._lock = threading.RLock()
 
@@ -52,7 +60,8 @@ class Ending:
         return self.end_by is not None or self.hand_back_by is not None
 
     def end(self, code: int = 0) -> None:
-        """Warm shutdown: what fits is finished, the rest is handed back. The first code that is not 0 stays."""
+        """Warm shutdown: what fits is finished, the rest is handed back. The first code that is not
+        0 stays."""
         with self._lock:
             self.anew = False
             self.code = self.code or code
@@ -72,7 +81,8 @@ class Ending:
         state.should_stop = 0
 
     def closing(self) -> None:
-        """Celery shuts down, whoever told it to (`celery control shutdown` does not come by here before)."""
+        """Celery shuts down, whoever told it to (`celery control shutdown` does not come by here
+        before)."""
         if not self.asked:
             self.end()
 
@@ -84,17 +94,23 @@ class Ending:
                 self.end_by = now + settings_module.load().stop_s + LATE_S
             current.stop()
         if self.end_by is not None and now > self.end_by:
-            quit_now("could not end in time: a server is away, or a page does not let go", self.code or 1)
+            quit_now(
+                "could not end in time: a server is away, or a page does not let go", self.code or 1
+            )
 
     def closed(self, controller: Any) -> None:
-        """The last thing Celery calls: no batch runs any more. Does not return where the process starts anew."""
+        """The last thing Celery calls: no batch runs any more. Does not return where the process
+        starts anew."""
         lost = current.lost()
         try:
             current.close()
         except Exception:
             log.exception("not everything could be closed")
         if lost:
-            log.error("ends with pages that could neither be stored nor handed back; their leases run out", pages=lost)
+            log.error(
+                "ends with pages that could neither be stored nor handed back; their leases run out",
+                pages=lost,
+            )
             controller.exitcode = controller.exitcode or 1
         if self.anew:
             self._exec(controller)
@@ -103,9 +119,14 @@ class Ending:
         self._signals += 1
         if self._signals > 1 or number == signal.SIGQUIT:
             name = signal.Signals(number).name
-            quit_now(f"{name}{' again' if self._signals > 1 else ''}: quits now", 128 + number, error=False)
+            quit_now(
+                f"{name}{' again' if self._signals > 1 else ''}: quits now",
+                128 + number,
+                error=False,
+            )
         self.end()
-        warmly(number, frame)  # Celery's handler says so, and sets its flag
+        # Celery's handler says so, and sets its flag
+        warmly(number, frame)
 
     def _exec(self, controller: Any) -> None:
         beat: Any = getattr(controller, "beat", None)
@@ -132,12 +153,14 @@ def attach(controller: Any) -> None:
     warmly = signal.getsignal(signal.SIGTERM)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, lambda number, frame: ending.on_signal(number, frame, warmly))
-    if callable(signal.getsignal(signal.SIGHUP)):  # Celery leaves it alone on a terminal
+    # Celery leaves it alone on a terminal
+    if callable(signal.getsignal(signal.SIGHUP)):
         signal.signal(signal.SIGHUP, lambda _number, _frame: ending.start_anew())
 
 
 def quit_now(why: str, code: int, *, error: bool = True) -> None:
-    """Says why, kills what this process has started, and is gone, without any clean-up. Callable from a signal handler."""
+    """Says why, kills what this process has started, and is gone, without any clean-up. Callable
+    from a signal handler."""
 
     def say() -> None:
         (log.error if error else log.warning)(why, exit_code=code)

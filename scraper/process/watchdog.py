@@ -1,4 +1,5 @@
-"""A worker process watching itself, from two plain threads: what it cannot recover from, it ends for, and says why.
+"""A worker process watching itself, from two plain threads: what it cannot recover from, it ends
+for, and says why.
 
     it sees                                                     it does
     ---------------------------------------------------------   ------------------------------------------------------
@@ -7,11 +8,12 @@
     the database is at another revision than this program       the same
     its beat child died                                         starts anew in the same pid
     it has grown larger than `memory_max_mb`                    the same, once it has done some work
-    it was told to end, and does not                            quits (see `scraper.ending`)
+    it was told to end, and does not                            quits (see `scraper.process.shutdown`)
 
-`judged` is the policy, and pure. Leases bring back what a process that quits had in its hands. It cannot see a thread that
-holds the interpreter's lock for good: only a supervisor can, by its signs of life (`scraper.heartbeat`). They cease before
-it quits by itself; a supervisor that waits for a minute or two finds the stacks in the log.
+`judged` is the policy, and pure. Leases bring back what a process that quits had in its hands. It
+cannot see a thread that holds the interpreter's lock for good: only a supervisor can, by its signs
+of life (`scraper.process.heartbeat`). They cease before it quits by itself; a supervisor that waits
+for a minute or two finds the stacks in the log.
 """
 
 from __future__ import annotations
@@ -31,25 +33,33 @@ import structlog
 from celery.worker import state
 from sqlalchemy.pool import NullPool
 
-from scraper import away, current, heartbeat, migrations
 from scraper import settings as settings_module
-from scraper.ending import ending, quit_now
+from scraper.infra import migrations, outages
+from scraper.process import current, heartbeat
+from scraper.process.shutdown import ending, quit_now
 from scraper.settings import Settings
 
 log = structlog.get_logger()
 
 TICK_S = 1.0
 FROZEN_S = (
-    5.0  # between two ticks: the whole process stood still (a suspended machine), so nothing is proven by silence
+    # between two ticks: the whole process stood still (a suspended machine), so nothing is proven
+    # by silence
+    5.0
 )
 CONSUMER_SILENT_S = (
-    60.0  # longer than any one wait of it: reconnecting gives a sign each second, commands have a timeout
+    # longer than any one wait of it: reconnecting gives a sign each second, commands have a timeout
+    60.0
 )
 LOOP_SILENT_MIN_S = 30.0
-LIFE_MIN_S = 10.0  # between two starts of a process whose limit is below its size
-SIGN_S = 15.0  # a loop or consumer that was silent for longer is not well
-PROBE_S = 30.0  # between two looks at PostgreSQL while it answers
-PROBE_MAX_S = 15.0  # and while it does not
+# between two starts of a process whose limit is below its size
+LIFE_MIN_S = 10.0
+# a loop or consumer that was silent for longer is not well
+SIGN_S = 15.0
+# between two looks at PostgreSQL while it answers
+PROBE_S = 30.0
+# and while it does not
+PROBE_MAX_S = 15.0
 
 
 class Action(Enum):
@@ -60,14 +70,16 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Seen:
-    """A process at one moment. Silences are what was seen of them: a process that was frozen knows of none."""
+    """A process at one moment. Silences are what was seen of them: a process that was frozen knows
+    of none."""
 
     life_s: float
     loop_silent_s: float = 0.0
     consumer_silent_s: float = 0.0
     postgres_away_s: float = 0.0
     broker_away_s: float = 0.0
-    revision: str | None = None  # of the database, where it is not this program's
+    # of the database, where it is not this program's
+    revision: str | None = None
     beat_died: bool = False
     rss_mb: float = 0.0
     tasks: int = 0  # begun in this life
@@ -85,16 +97,31 @@ def judged(seen: Seen, settings: Settings) -> Order | None:
     if seen.loop_silent_s > max(LOOP_SILENT_MIN_S, 2 * settings.lease_s):
         return Order(Action.QUIT, f"the event loop stands still for {seen.loop_silent_s:.0f} s", 1)
     if seen.consumer_silent_s > CONSUMER_SILENT_S:
-        return Order(Action.QUIT, f"the consumer of queues stands still for {seen.consumer_silent_s:.0f} s", 1)
+        return Order(
+            Action.QUIT,
+            f"the consumer of queues stands still for {seen.consumer_silent_s:.0f} s",
+            1,
+        )
     if seen.postgres_away_s > settings.away_s:
-        return Order(Action.END, f"PostgreSQL is away for {seen.postgres_away_s:.0f} s: gives up", 3)
+        return Order(
+            Action.END, f"PostgreSQL is away for {seen.postgres_away_s:.0f} s: gives up", 3
+        )
     if seen.revision is not None:
-        return Order(Action.END, f"the database is at revision {seen.revision}, not this program's: ends", 3)
+        return Order(
+            Action.END, f"the database is at revision {seen.revision}, not this program's: ends", 3
+        )
     if seen.postgres_away_s or seen.broker_away_s:
-        return None  # a process that starts needs both
-    if seen.beat_died and seen.life_s > LIFE_MIN_S:  # one that dies at once would else start without end
+        # a process that starts needs both
+        return None
+    # one that dies at once would else start without end
+    if seen.beat_died and seen.life_s > LIFE_MIN_S:
         return Order(Action.START_ANEW, "beat died: starts anew")
-    if settings.memory_max_mb and seen.rss_mb > settings.memory_max_mb and seen.tasks and seen.life_s > LIFE_MIN_S:
+    if (
+        settings.memory_max_mb
+        and seen.rss_mb > settings.memory_max_mb
+        and seen.tasks
+        and seen.life_s > LIFE_MIN_S
+    ):
         return Order(Action.START_ANEW, "grown too large: finishes its batches and starts anew")
     return None
 
@@ -105,7 +132,8 @@ def well(seen: Seen) -> bool:
 
 
 class Watchdog:
-    """`consumer`: whether the consumer of queues gives signs of life (not in a pool that runs tasks in its thread)."""
+    """`consumer`: whether the consumer of queues gives signs of life (not in a pool that runs tasks
+    in its thread)."""
 
     def __init__(self, controller: Any, settings: Settings, *, consumer: bool) -> None:
         self._controller = controller
@@ -114,7 +142,8 @@ class Watchdog:
         self._process = psutil.Process()
         self._heartbeat = heartbeat.of_this_process()
         self._began = self._ticked_at = self._awake_since = time.monotonic()
-        self._needs = migrations.head()  # of the code as it was loaded; newer files may lie there by now
+        # of the code as it was loaded; newer files may lie there by now
+        self._needs = migrations.head()
         self._revision: str | None = None
         self._look = threading.Event()
         self.consumer_turned_at = self._began
@@ -143,7 +172,8 @@ class Watchdog:
             self._ticked_at = now
             try:
                 seen = self._seen(now)
-                if ending.asked:  # the consumer has stopped, and rightly
+                # the consumer has stopped, and rightly
+                if ending.asked:
                     seen = replace(seen, consumer_silent_s=0.0)
                 if well(seen):
                     self._heartbeat.beat()
@@ -161,9 +191,11 @@ class Watchdog:
         return Seen(
             life_s=now - self._began,
             loop_silent_s=min(current.silent_s(), awake_s),
-            consumer_silent_s=min(now - self.consumer_turned_at, awake_s) if self._consumer else 0.0,
-            postgres_away_s=away.postgres().away_s,
-            broker_away_s=away.broker().away_s,
+            consumer_silent_s=min(now - self.consumer_turned_at, awake_s)
+            if self._consumer
+            else 0.0,
+            postgres_away_s=outages.postgres().away_s,
+            broker_away_s=outages.broker().away_s,
             revision=self._revision,
             beat_died=self._beat_died(),
             rss_mb=self._rss_mb(),
@@ -177,11 +209,15 @@ class Watchdog:
                 faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
                 quit_now(order.why, order.code)
             case Action.END:
-                postgres = away.postgres()
-                log.error(order.why, address=postgres.address, error=postgres.error, exit_code=order.code)
+                postgres = outages.postgres()
+                log.error(
+                    order.why, address=postgres.address, error=postgres.error, exit_code=order.code
+                )
                 ending.end(order.code)
             case Action.START_ANEW:
-                log.warning(order.why, rss_mb=round(seen.rss_mb), limit_mb=self._settings.memory_max_mb)
+                log.warning(
+                    order.why, rss_mb=round(seen.rss_mb), limit_mb=self._settings.memory_max_mb
+                )
                 ending.start_anew()
             case _:
                 assert_never(order.action)
@@ -189,7 +225,8 @@ class Watchdog:
     def _beat_died(self) -> bool:
         beat = getattr(self._controller, "beat", None)
         pid = getattr(beat, "pid", None)
-        if pid is None:  # no beat, or one in a thread
+        # no beat, or one in a thread
+        if pid is None:
             return False
         try:
             return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
@@ -200,8 +237,8 @@ class Watchdog:
         return float(self._process.memory_info().rss) / 1e6
 
     def _probe(self) -> None:
-        """Looks at PostgreSQL now and then, since a process without work meets nobody. In a thread of its own: a server
-        that hangs holds up nothing else."""
+        """Looks at PostgreSQL now and then, since a process without work meets nobody. In a thread
+        of its own: a server that hangs holds up nothing else."""
         engine = sa.create_engine(
             self._settings.postgres_url,
             poolclass=NullPool,
@@ -209,20 +246,22 @@ class Watchdog:
         )
         backoff_s = 1.0
         while True:
-            self._look.wait(PROBE_S if not away.postgres().away_s else backoff_s)
+            self._look.wait(PROBE_S if not outages.postgres().away_s else backoff_s)
             self._look.clear()
             self._probe_once(engine)
-            backoff_s = min(backoff_s * 2, PROBE_MAX_S) if away.postgres().away_s else 1.0
+            backoff_s = min(backoff_s * 2, PROBE_MAX_S) if outages.postgres().away_s else 1.0
 
     def _probe_once(self, engine: sa.Engine) -> None:
         try:
-            with away.postgres().noted(away.postgres_away), engine.connect() as connection:
-                found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+            with outages.postgres().noted(outages.postgres_away), engine.connect() as connection:
+                found = connection.execute(
+                    sa.text("SELECT version_num FROM alembic_version")
+                ).scalar()
             self._revision = str(found) if found != self._needs else None
         except Exception as error:
-            if away.schema_changed(error):
+            if outages.schema_changed(error):
                 self._revision = "nothing"
-            elif not away.postgres_away(error):
+            elif not outages.postgres_away(error):
                 log.exception("the watchdog cannot look at the database")
 
 
@@ -230,7 +269,8 @@ _watchdog: Watchdog | None = None
 
 
 def start(controller: Any, *, every: Callable[[float, Callable[[], None]], object] | None) -> None:
-    """Watches this process from now on. `every(seconds, call)` calls from the consumer's own loop; None: it has none."""
+    """Watches this process from now on. `every(seconds, call)` calls from the consumer's own loop;
+    None: it has none."""
     global _watchdog
     _watchdog = Watchdog(controller, settings_module.load(), consumer=every is not None)
     if every is not None:

@@ -1,6 +1,8 @@
-"""The list of proxies on disk, read again when it has changed. The one place that sees the file; its text goes nowhere.
+"""The list of proxies on disk, read again when it has changed. The one place that sees the file;
+its text goes nowhere.
 
-A list that has become wrong or unreadable keeps the last one that was right in use, and is logged by line numbers alone.
+A list that has become wrong or unreadable keeps the last one that was right in use, and is logged
+by line numbers alone.
 """
 
 from __future__ import annotations
@@ -8,10 +10,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from scraper.errors import ConfigError
-from scraper.policy import proxies
-from scraper.policy.proxies import ListError, Proxy
+from scraper.infra.watched_file import WatchedFile
+from scraper.rules import proxies
+from scraper.rules.proxies import ListError, Proxy
 from scraper.secret_files import read_text
-from scraper.stores.watched_file import WatchedFile
 
 SIZE_MAX = 20_000_000
 

@@ -1,11 +1,13 @@
-"""What the fleet knows of its proxies, in Redis: requests, answers, latency and quarantines by (proxy, host).
+"""What the fleet knows of its proxies, in Redis: requests, answers, latency and quarantines by
+(proxy, host).
 
-One atomic script a decision, on the server's clock. Reports come added up, a few a second from each process; a strike
-(`policy.proxies.QUARANTINES_S`) comes at once, and what several processes say of one failure is one strike, since a
-proxy in quarantine gets no further ones. Only ids are stored, no address and no credential.
+One atomic script a decision, on the server's clock. Reports come added up, a few a second from each
+process; a strike (`policy.proxies.QUARANTINES_S`) comes at once, and what several processes say of
+one failure is one strike, since a proxy in quarantine gets no further ones. Only ids are stored, no
+address and no credential.
 
-A Redis that loses its memory forgets health and quarantines: banned proxies are found out once more, at the price of a
-request each.
+A Redis that loses its memory forgets health and quarantines: banned proxies are found out once
+more, at the price of a request each.
 """
 
 from __future__ import annotations
@@ -19,15 +21,23 @@ import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
-from scraper.policy.proxies import FORGIVEN_AFTER_S, QUARANTINES_S, STREAK_MAX, Health
+from scraper.rules.proxies import (
+    FORGIVEN_AFTER_S,
+    QUARANTINES_S,
+    STREAK_MAX,
+    Health,
+)
 
-EVERYWHERE = "*"  # in place of a host: the proxy as a whole
+# in place of a host: the proxy as a whole
+EVERYWHERE = "*"
 PREFIX = "scraper:proxies:"
 KEPT_S = 14 * 86_400
-AWAY_S = 5.0  # pages come back after this when Redis does not answer
+# pages come back after this when Redis does not answer
+AWAY_S = 5.0
 FAILING = "failing"
 
-# A hash a host: id -> "requests:answered:failed:streak:latency_us:success_ppm:free_at_us:strikes:why"
+# A hash a host: id ->
+# "requests:answered:failed:streak:latency_us:success_ppm:free_at_us:strikes:why"
 _COMMON = """
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
@@ -62,7 +72,8 @@ local function strike(r, why, least)
 end
 """
 
-# KEYS[1] the host's hash. ARGV forgiven_us, keep_s, ladder, id, why, least_us. Returns how long it rests, in us.
+# KEYS[1] the host's hash. ARGV forgiven_us, keep_s, ladder, id, why, least_us. Returns how long it
+# rests, in us.
 STRIKE = (
     _COMMON
     + """
@@ -73,9 +84,10 @@ return string.format('%.0f', r.free - now)
 """
 )
 
-# KEYS[1] the host's hash. ARGV forgiven_us, keep_s, ladder, streak_max, why, then five a proxy: id, requests, answered,
-# failed, latency of the answered ones in us, added up. Averages move by a fifth a request at first hand, and by a tenth
-# for the success, so that twenty good answers make up for a bad time.
+# KEYS[1] the host's hash. ARGV forgiven_us, keep_s, ladder, streak_max, why, then five a proxy: id,
+# requests, answered, failed, latency of the answered ones in us, added up. Averages move by a fifth
+# a request at first hand, and by a tenth for the success, so that twenty good answers make up for a
+# bad time.
 REPORT = (
     _COMMON
     + """
@@ -130,7 +142,8 @@ def key_of(host: str) -> str:
 
 
 class ProxyHealth:
-    """The fleet's knowledge, as one process asks for it. Raises `DeferredError` where Redis is away."""
+    """The fleet's knowledge, as one process asks for it. Raises `DeferredError` where Redis is
+    away."""
 
     def __init__(self, client: aredis.Redis) -> None:
         self._strike = client.register_script(STRIKE)
@@ -144,7 +157,9 @@ class ProxyHealth:
             at, *found = await self._read(keys=[key_of(host) for host in names])
         except RedisError as error:
             raise DeferredError(AWAY_S) from error
-        return {host: _healths(raw, now - int(at) / 1e6) for host, raw in zip(names, found, strict=True)}
+        return {
+            host: _healths(raw, now - int(at) / 1e6) for host, raw in zip(names, found, strict=True)
+        }
 
     async def strike(self, host: str, proxy_id: str, why: str, least_s: float = 0.0) -> float:
         """One strike, unless it rests already. Returns the seconds for which it does now."""
@@ -158,7 +173,13 @@ class ProxyHealth:
         """Adds what was seen. A streak of failures is a strike of its own."""
         args: list[str | int] = [*_RULES, STREAK_MAX, FAILING]
         for proxy_id, tally in tallies.items():
-            args += [proxy_id, tally.requests, tally.answered, tally.failed, round(tally.latency_s * 1e6)]
+            args += [
+                proxy_id,
+                tally.requests,
+                tally.answered,
+                tally.failed,
+                round(tally.latency_s * 1e6),
+            ]
         try:
             await self._report(keys=[key_of(host)], args=args)
         except RedisError as error:
@@ -166,8 +187,8 @@ class ProxyHealth:
 
 
 def read_all(client: redis.Redis) -> dict[str, dict[str, Health]]:
-    """Everything that is known, for people: by host (`EVERYWHERE` for the proxies as a whole), `free_at` as seconds from
-    now, below 0 where it has passed."""
+    """Everything that is known, for people: by host (`EVERYWHERE` for the proxies as a whole),
+    `free_at` as seconds from now, below 0 where it has passed."""
     keys = sorted(client.scan_iter(match=f"{PREFIX}*", count=1000))
     if not keys:
         return {}

@@ -1,12 +1,15 @@
-"""The proxies as one worker process has them: lent, reported on, quarantined, and the identities that last.
+"""The proxies as one worker process has them: lent, reported on, quarantined, and the identities
+that last.
 
-Chooses from what was read of the fleet's knowledge at most a few seconds ago, so that a page costs no round trip; tells
-what it saw in sums (`keep`, every two seconds), and a strike at once. Refuses to lend what is in quarantine, what is not
-on the list, and anything while Redis is away. There is no answer "go without": it lends, or raises `NoProxyError`.
+Chooses from what was read of the fleet's knowledge at most a few seconds ago, so that a page costs
+no round trip; tells what it saw in sums (`keep`, every two seconds), and a strike at once. Refuses
+to lend what is in quarantine, what is not on the list, and anything while Redis is away. There is
+no answer "go without": it lends, or raises `NoProxyError`.
 
-Identities (proxy, cookies, headers) are this process's own and in memory: two processes never share one, and a process
-that ends takes its visitors with it. Those of accounts outlive it, and are kept by `scraper.logins`: here an account only
-has a proxy of its own, the same in every process.
+Identities (proxy, cookies, headers) are this process's own and in memory: two processes never share
+one, and a process that ends takes its visitors with it. Those of accounts outlive it, and are kept
+by `scraper.accounts.sessions`: here an account only has a proxy of its own, the same in every
+process.
 """
 
 from __future__ import annotations
@@ -23,17 +26,26 @@ import structlog
 
 from scraper.domain import ProxySignal
 from scraper.errors import DeferredError, NoProxyError
-from scraper.fetch.cookies import CookieJar
-from scraper.fetch.via import Via
-from scraper.policy.proxies import Chooser, Health, Need, Proxy, free_at, steady
-from scraper.stores.proxies import EVERYWHERE, ProxyHealth, Tally
-from scraper.stores.proxy_file import ProxyFile
+from scraper.http.cookies import CookieJar
+from scraper.http.proxy_route import Via
+from scraper.proxies.file import ProxyFile
+from scraper.proxies.health import EVERYWHERE, ProxyHealth, Tally
+from scraper.rules.proxies import (
+    Chooser,
+    Health,
+    Need,
+    Proxy,
+    free_at,
+    steady,
+)
 
 log = structlog.get_logger()
 
 KEPT_EVERY_S = 2.0
-STALE_S = 10.0  # knowledge older than this is asked for again before a proxy is lent
-HOST_KEPT_S = 60.0  # a host that nobody asked for so long is no longer read every time
+# knowledge older than this is asked for again before a proxy is lent
+STALE_S = 10.0
+# a host that nobody asked for so long is no longer read every time
+HOST_KEPT_S = 60.0
 DOUBTS_MAX, AVOIDED_S = 3, 10.0
 WAIT_MIN_S, WAIT_MAX_S = 5.0, 120.0
 SAID_EVERY_S = 60.0
@@ -68,7 +80,9 @@ class ProxyPool:
         self._choosers: dict[tuple[str, str | None, str], tuple[float, Chooser]] = {}
         self._identities: dict[tuple[int, str, str | None], _Identity] = {}
         self._accounts: dict[tuple[str, str, str | None, str], tuple[Chooser, Proxy]] = {}
-        self._tallies: defaultdict[str, defaultdict[str, Tally]] = defaultdict(lambda: defaultdict(Tally))
+        self._tallies: defaultdict[str, defaultdict[str, Tally]] = defaultdict(
+            lambda: defaultdict(Tally)
+        )
         self._doubts: defaultdict[str, dict[str, tuple[int, float]]] = defaultdict(dict)
         self._good: dict[tuple[str, str], float] = {}
         self._said: dict[tuple[str, str | None, str], float] = {}
@@ -76,8 +90,8 @@ class ProxyPool:
         self._in_use = False
 
     async def lend(self, need: Need, host: str, without: Collection[str] = ()) -> Via:
-        """A proxy for one page of `host`, none of `without` (ids). Raises `NoProxyError` where none is free, and
-        `DeferredError` where Redis is away."""
+        """A proxy for one page of `host`, none of `without` (ids). Raises `NoProxyError` where none
+        is free, and `DeferredError` where Redis is away."""
         self._use()
         known = await self._fresh(host)
         now = monotonic()
@@ -93,7 +107,8 @@ class ProxyPool:
                 before.left -= 1
                 return before.via
             del self._identities[key]
-            avoided.add(before.via.proxy.id)  # another address follows, where there is a choice
+            # another address follows, where there is a choice
+            avoided.add(before.via.proxy.id)
         proxy = chooser.draw(self._rng, avoided) or chooser.draw(self._rng, without)
         if proxy is None:
             raise self._none(need, host, known, now, without)
@@ -140,11 +155,13 @@ class ProxyPool:
             self._doubts[host].pop(via.proxy.id, None)
 
     def good(self, via: Via, host: str, since: float) -> bool:
-        """True where this process got an answer from the host through it since then, and since its last quarantine."""
+        """True where this process got an answer from the host through it since then, and since its
+        last quarantine."""
         return self._good.get((host, via.proxy.id), -1.0) > since
 
     def doubted(self, via: Via, host: str) -> None:
-        """No answer through it, and nobody knows yet why. After some in a row it is avoided for a moment."""
+        """No answer through it, and nobody knows yet why. After some in a row it is avoided for a
+        moment."""
         count, _ = self._doubts[host].get(via.proxy.id, (0, 0.0))
         self._doubts[host][via.proxy.id] = count + 1, monotonic()
 
@@ -153,31 +170,48 @@ class ProxyPool:
         return any(at > since for (name, _), at in self._good.items() if name == host)
 
     def failed(self, via: Via, host: str) -> None:
-        """One request, counted by `asked` before, that it was to blame for. Several in a row are a strike."""
+        """One request, counted by `asked` before, that it was to blame for. Several in a row are a
+        strike."""
         self._tallies[host][via.proxy.id].failed += 1
         self._end(via)
 
     async def strike(self, via: Via, host: str, why: str, least_s: float = 0.0) -> None:
-        """Quarantine at once, for `host` (`EVERYWHERE`: for all): it was blocked, denied, or serves nobody. Once, however
-        many pages and processes say so. What finds out blocks by other signs than a status calls this one."""
+        """Quarantine at once, for `host` (`EVERYWHERE`: for all): it was blocked, denied, or serves
+        nobody. Once, however many pages and processes say so. What finds out blocks by other signs
+        than a status calls this one."""
         self._end(via)
         now, proxy_id = monotonic(), via.proxy.id
         self._good.pop((host, proxy_id), None)
         try:
             rests_s = await self._health.strike(host, proxy_id, why, least_s)
         except DeferredError:
-            rests_s = STALE_S  # Redis is away, and lends nothing meanwhile; this process remembers by itself
-        healths = self._whole if host == EVERYWHERE else self._known[host].at_host if host in self._known else None
+            # Redis is away, and lends nothing meanwhile; this process remembers by itself
+            rests_s = STALE_S
+        healths = (
+            self._whole
+            if host == EVERYWHERE
+            else self._known[host].at_host
+            if host in self._known
+            else None
+        )
         if healths is not None:
             known = healths.get(proxy_id, Health())
             healths[proxy_id] = Health(
-                known.requests, known.answered, known.failed + 1, known.success, known.latency_s, now + rests_s, 1, why
+                known.requests,
+                known.answered,
+                known.failed + 1,
+                known.success,
+                known.latency_s,
+                now + rests_s,
+                1,
+                why,
             )
         self._choosers.clear()
         log.info("proxy in quarantine", proxy=proxy_id, host=host, why=why, seconds=round(rests_s))
 
     async def run(self) -> None:
-        """Keeps it until it is cancelled. Apart from the leases' keeper, which must not wait for a Redis that hangs."""
+        """Keeps it until it is cancelled. Apart from the leases' keeper, which must not wait for a
+        Redis that hangs."""
         while True:
             await asyncio.sleep(KEPT_EVERY_S)
             try:
@@ -192,12 +226,15 @@ class ProxyPool:
                 await self.flush()
 
     async def keep(self) -> None:
-        """Once: takes over a changed list, tells what was seen, reads what others saw. Raises nothing."""
+        """Once: takes over a changed list, tells what was seen, reads what others saw. Raises
+        nothing."""
         if not self._in_use:
             return
         self._look()
         now = monotonic()
-        for host in [host for host, known in self._known.items() if now - known.used_at > HOST_KEPT_S]:
+        for host in [
+            host for host, known in self._known.items() if now - known.used_at > HOST_KEPT_S
+        ]:
             del self._known[host]
         for known in [key for key in self._good if key[0] not in self._known]:
             del self._good[known]
@@ -210,10 +247,12 @@ class ProxyPool:
             if self._known:
                 await self._read(list(self._known))
         except DeferredError:
-            return  # what was seen is told later; what is known grows stale, and nothing is lent then
+            # what was seen is told later; what is known grows stale, and nothing is lent then
+            return
 
     async def flush(self) -> None:
-        """Tells the fleet what was seen. Raises `DeferredError` where Redis is away; nothing is lost then."""
+        """Tells the fleet what was seen. Raises `DeferredError` where Redis is away; nothing is
+        lost then."""
         for host in list(self._tallies):
             tallies = self._tallies.pop(host)
             try:
@@ -228,7 +267,8 @@ class ProxyPool:
                 raise
 
     def _use(self) -> None:
-        if not self._in_use:  # a process whose sites need no proxy never looks at the list
+        # a process whose sites need no proxy never looks at the list
+        if not self._in_use:
             self._in_use = True
             self._look()
 
@@ -265,32 +305,46 @@ class ProxyPool:
         key = need.pool, need.region, host
         made = self._choosers.get(key)
         if made is None or now - made[0] > 1.0:  # quarantines end meanwhile
-            made = self._choosers[key] = now, Chooser(self._fitting(need), known.at_host, self._whole, now)
+            made = self._choosers[key] = (
+                now,
+                Chooser(self._fitting(need), known.at_host, self._whole, now),
+            )
         return made[1]
 
     def _fitting(self, need: Need) -> list[Proxy]:
         return [
-            proxy for proxy in self._file.proxies if proxy.pool == need.pool and need.region in (None, proxy.region)
+            proxy
+            for proxy in self._file.proxies
+            if proxy.pool == need.pool and need.region in (None, proxy.region)
         ]
 
     def _suspects(self, host: str, now: float) -> list[str]:
         doubts = self._doubts.get(host)
         if not doubts:
             return []
-        return [one for one, (count, at) in doubts.items() if count >= DOUBTS_MAX and now - at < AVOIDED_S]
+        return [
+            one
+            for one, (count, at) in doubts.items()
+            if count >= DOUBTS_MAX and now - at < AVOIDED_S
+        ]
 
-    def _lasts(self, one: _Identity, need: Need, host: str, without: Collection[str], now: float) -> bool:
+    def _lasts(
+        self, one: _Identity, need: Need, host: str, without: Collection[str], now: float
+    ) -> bool:
         proxy = one.via.proxy
         free = free_at(proxy, self._known[host].at_host, self._whole) <= now
         return need.sticky and one.left > 0 and now < one.until and free and proxy.id not in without
 
     def _end(self, via: Via) -> None:
-        """An identity whose proxy failed is over: a visitor does not change their address in the middle of a visit."""
+        """An identity whose proxy failed is over: a visitor does not change their address in the
+        middle of a visit."""
         for key, one in list(self._identities.items()):
             if one.via is via:
                 del self._identities[key]
 
-    def _none(self, need: Need, host: str, known: _Known, now: float, without: Collection[str]) -> NoProxyError:
+    def _none(
+        self, need: Need, host: str, known: _Known, now: float, without: Collection[str]
+    ) -> NoProxyError:
         fitting = self._fitting(need)
         which = f"no {need.pool} proxy" + (f" in {need.region}" if need.region else "")
         if self._file.path is None:
@@ -302,18 +356,32 @@ class ProxyPool:
         wait_s = min(free_at(proxy, known.at_host, self._whole) for proxy in fitting) - now
         reasons: defaultdict[str, int] = defaultdict(int)
         for proxy in fitting:
-            at_host, whole = known.at_host.get(proxy.id, Health()), self._whole.get(proxy.id, Health())
+            at_host, whole = (
+                known.at_host.get(proxy.id, Health()),
+                self._whole.get(proxy.id, Health()),
+            )
             reasons[(at_host if at_host.free_at > whole.free_at else whole).why] += 1
         told = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
         reason = f"{which} is free for {host}: all {len(fitting)} are in quarantine ({told})"
         if now - self._said.get((need.pool, need.region, host), -SAID_EVERY_S) >= SAID_EVERY_S:
             self._said[need.pool, need.region, host] = now
-            log.warning("no proxy left, pages wait", pool=need.pool, region=need.region, host=host, reason=reason)
-        return NoProxyError(reason, min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S), blocked=self._banned(fitting, known, now))
+            log.warning(
+                "no proxy left, pages wait",
+                pool=need.pool,
+                region=need.region,
+                host=host,
+                reason=reason,
+            )
+        return NoProxyError(
+            reason,
+            min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S),
+            blocked=self._banned(fitting, known, now),
+        )
 
     def _banned(self, fitting: list[Proxy], known: _Known, now: float) -> bool:
         """Whether the host has blocked every proxy that serves anybody."""
         alive = [proxy for proxy in fitting if self._whole.get(proxy.id, Health()).free_at <= now]
         return bool(alive) and all(
-            known.at_host.get(proxy.id, Health()).why == ProxySignal.BLOCKED.value for proxy in alive
+            known.at_host.get(proxy.id, Health()).why == ProxySignal.BLOCKED.value
+            for proxy in alive
         )

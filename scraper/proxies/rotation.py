@@ -1,17 +1,21 @@
-"""A page's way through proxies: which one, what a failure says of it, and when another one is tried.
+"""A page's way through proxies: which one, what a failure says of it, and when another one is
+tried.
 
-What a proxy does wrong for certain (no connection, its login, its refusal to go there) is its own. All else is in doubt: a
-timeout or a 403 may be the proxy's doing, the host's or the page's. So another proxy is asked. If it gets an answer, the
-first one was to blame; if `AGREE` different ones (more while the host has answered nobody), or all there are, say the
-same, it is the page's or its host's, and is judged and charged as if there were no proxies. Doubts outlast a visit, since one
+What a proxy does wrong for certain (no connection, its login, its refusal to go there) is its own.
+All else is in doubt: a timeout or a 403 may be the proxy's doing, the host's or the page's. So
+another proxy is asked. If it gets an answer, the first one was to blame; if `AGREE` different ones
+(more while the host has answered nobody), or all there are, say the same, it is the page's or its
+host's, and is judged and charged as if there were no proxies. Doubts outlast a visit, since one
 that hung may have used up its time.
 
-A shop that bans the whole pool looks like a page that is forbidden to everybody. So a 403 on which all agree is believed
-once one of them has been served another page since; where none has, for some visits of the page, they are banned. And
-a failure on which three agree is theirs where the host serves others, but none of the three.
+A shop that bans the whole pool looks like a page that is forbidden to everybody. So a 403 on which
+all agree is believed once one of them has been served another page since; where none has, for some
+visits of the page, they are banned. And a failure on which three agree is theirs where the host
+serves others, but none of the three.
 
-A page that only meets faults of proxies goes back uncharged, the first time at once, then after longer and longer waits. It
-never dies of them: a crawl in which nothing else happens ends after `SCRAPER_STALLED_S`.
+A page that only meets faults of proxies goes back uncharged, the first time at once, then after
+longer and longer waits. It never dies of them: a crawl in which nothing else happens ends after
+`SCRAPER_STALLED_S`.
 """
 
 from __future__ import annotations
@@ -25,24 +29,31 @@ from typing import TypeVar
 
 from scraper.domain import Fetched, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError, NoProxyError
-from scraper.fetch.via import Via
-from scraper.policy.blocks import Block
-from scraper.policy.proxies import Need, answer_signal, wait_s
-from scraper.policy.retry_after import retry_after_s
-from scraper.proxy_pool import ProxyPool
-from scraper.stores.proxies import EVERYWHERE
+from scraper.http.proxy_route import Via
+from scraper.proxies.health import EVERYWHERE
+from scraper.proxies.pool import ProxyPool
+from scraper.rules.blocks import Block
+from scraper.rules.proxies import Need, answer_signal, wait_s
+from scraper.rules.retry_after import retry_after_s
 
 AGREE = 3
-AGREE_BLIND = 5  # where the host has answered nobody yet: a few bad proxies may be the first that are drawn
+# where the host has answered nobody yet: a few bad proxies may be the first that are drawn
+AGREE_BLIND = 5
 TRIES_MAX = 5  # proxies in one visit
-RETRY_WITHIN_S = 10.0  # of a visit: a page that has taken longer goes back first
-VISITS_BLOCKED = 2  # visits that a page goes back from while nobody can say whether it or its proxies are blocked
-ALIVE_S = 60.0  # a host that has answered anybody within this is up
+# of a visit: a page that has taken longer goes back first
+RETRY_WITHIN_S = 10.0
+# visits that a page goes back from while nobody can say whether it or its proxies are blocked
+VISITS_BLOCKED = 2
+# a host that has answered anybody within this is up
+ALIVE_S = 60.0
 PAGES_MAX = 20_000
-PROXIES_BANNED = "proxies-banned"  # the sign of a block that nobody was asked for
+# the sign of a block that nobody was asked for
+PROXIES_BANNED = "proxies-banned"
 THROTTLED_S, THROTTLED_MAX_S = 30.0, 1800.0
 _IN_DOUBT = frozenset({Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.TLS, Outcome.MALFORMED})
-_NOT_SENT = frozenset({Outcome.ROBOTS_DISALLOWED, Outcome.ROBOTS_UNAVAILABLE, Outcome.FORBIDDEN_ADDRESS})
+_NOT_SENT = frozenset(
+    {Outcome.ROBOTS_DISALLOWED, Outcome.ROBOTS_UNAVAILABLE, Outcome.FORBIDDEN_ADDRESS}
+)
 
 T = TypeVar("T")
 Get = Callable[[Via], Awaitable[Fetched]]
@@ -59,8 +70,8 @@ class _Doubt:
 
 @dataclass(slots=True)
 class _Visit:
-    """One visit of a page so far: `told` is what went wrong, in words; `last` what an agreement would come to. `above` and
-    `alone` as in `Trips.fetch`."""
+    """One visit of a page so far: `told` is what went wrong, in words; `last` what an agreement
+    would come to. `above` and `alone` as in `Trips.fetch`."""
 
     began: float
     tried: set[str]
@@ -68,11 +79,13 @@ class _Visit:
     alone: bool
     told: list[str] = field(default_factory=list)
     last: Fetched | FetchError | None = None
-    blocked: bool = False  # the last answer was a block
+    # the last answer was a block
+    blocked: bool = False
 
 
 class Trips:
-    """One a process. `_doubts` and `_faults` are by page, and bounded: what is forgotten is asked once more."""
+    """One a process. `_doubts` and `_faults` are by page, and bounded: what is forgotten is asked
+    once more."""
 
     def __init__(self, pool: ProxyPool) -> None:
         self._pool = pool
@@ -91,10 +104,11 @@ class Trips:
         alone: bool = False,
         final: Final = lambda _: False,
     ) -> Fetched:
-        """The page by `get`, through one proxy after the other. Raises what `get` raises where that is not a proxy's
-        fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`. `above`: a page that is blocked has another way to
-        go, so nobody waits for certainty whether it or its proxies are meant. `alone`: its host serves others by a cheaper
-        way, so it is the page that is meant. `final`: what no other proxy is asked after, whoever is to blame."""
+        """The page by `get`, through one proxy after the other. Raises what `get` raises where that
+        is not a proxy's fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`. `above`: a
+        page that is blocked has another way to go, so nobody waits for certainty whether it or its
+        proxies are meant. `alone`: its host serves others by a cheaper way, so it is the page that
+        is meant. `final`: what no other proxy is asked after, whoever is to blame."""
         doubts = self._doubts.get(page.id, {})
         suspected = self._suspected.get(page.id, {})
         visit = _Visit(monotonic(), {*doubts, *suspected}, above, alone)
@@ -104,7 +118,9 @@ class Trips:
             except NoProxyError as none:
                 if not visit.told:
                     if above and none.blocked:
-                        raise FetchError(Outcome.BLOCKED, none.reason, url=page.url, sign=PROXIES_BANNED) from None
+                        raise FetchError(
+                            Outcome.BLOCKED, none.reason, url=page.url, sign=PROXIES_BANNED
+                        ) from None
                     raise
                 if doubts and visit.last is not None:
                     return await self._agreed(page, visit, visit.last, doubts)
@@ -118,7 +134,9 @@ class Trips:
                     raise
                 raise self._faulty(page, visit, deferred.delay_s) from None
             except FetchError as error:
-                signal = error.signal or (ProxySignal.FAILED if error.outcome in _IN_DOUBT else ProxySignal.NEUTRAL)
+                signal = error.signal or (
+                    ProxySignal.FAILED if error.outcome in _IN_DOUBT else ProxySignal.NEUTRAL
+                )
                 if error.outcome not in _NOT_SENT:
                     self._pool.asked(via, page.host)
                 if signal is ProxySignal.NEUTRAL:
@@ -130,7 +148,11 @@ class Trips:
             else:
                 block = block_of(fetched)
                 signal = answer_signal(
-                    fetched.status, fetched.headers, fetched.url, via.proxy, blocked=block is not None
+                    fetched.status,
+                    fetched.headers,
+                    fetched.url,
+                    via.proxy,
+                    blocked=block is not None,
                 )
                 if signal is ProxySignal.ANSWERED:
                     await self._good(page, via, fetched, doubts)
@@ -138,7 +160,9 @@ class Trips:
                 self._pool.asked(via, page.host, fetched.redirects + 1)
                 visit.last = fetched
                 visit.blocked = block is not None
-                visit.told.append(_said(via, str(block) if block else f"the answer was {fetched.status}"))
+                visit.told.append(
+                    _said(via, str(block) if block else f"the answer was {fetched.status}")
+                )
             await self._note(page, via, signal, doubts)
             if final(met):
                 self._doubts.pop(page.id, None)
@@ -152,11 +176,13 @@ class Trips:
                 raise self._faulty(page, visit)
 
     def suspect(self, page: LeasedPage, via: Via) -> None:
-        """An answer through it lacked what the page used to have: the next visit goes another way, and tells."""
+        """An answer through it lacked what the page used to have: the next visit goes another way,
+        and tells."""
         _keep(self._suspected, page.id, {**self._suspected.get(page.id, {}), via.proxy.id: via})
 
     async def resolve(self, page: LeasedPage, via: Via, *, there: bool) -> None:
-        """Whether what was missing is there through `via`: then whoever was suspected is to blame, else the page is."""
+        """Whether what was missing is there through `via`: then whoever was suspected is to blame,
+        else the page is."""
         for other in self._suspected.pop(page.id, {}).values():
             if there and other.proxy.id != via.proxy.id:
                 await self._pool.strike(other, page.host, ProxySignal.BLOCKED.value)
@@ -173,9 +199,12 @@ class Trips:
         except NoProxyError:
             if visit.told or not visit.tried:
                 raise
-            return await self._pool.lend(need, page.host)  # all that are free were in doubt before: one last look
+            # all that are free were in doubt before: one last look
+            return await self._pool.lend(need, page.host)
 
-    async def _note(self, page: LeasedPage, via: Via, signal: ProxySignal, doubts: dict[str, _Doubt]) -> None:
+    async def _note(
+        self, page: LeasedPage, via: Via, signal: ProxySignal, doubts: dict[str, _Doubt]
+    ) -> None:
         match signal:
             case ProxySignal.UNUSABLE:
                 await self._pool.strike(via, EVERYWHERE, signal.value)
@@ -186,7 +215,9 @@ class Trips:
                 doubts[via.proxy.id] = _Doubt(via, signal, monotonic())
                 _keep(self._doubts, page.id, doubts)
 
-    async def _good(self, page: LeasedPage, via: Via, fetched: Fetched, doubts: dict[str, _Doubt]) -> None:
+    async def _good(
+        self, page: LeasedPage, via: Via, fetched: Fetched, doubts: dict[str, _Doubt]
+    ) -> None:
         """Whoever is still in doubt about this page is to blame: the page can be had."""
         requests = fetched.redirects + 1
         self._pool.answered(via, page.host, fetched.elapsed_s / requests, requests)
@@ -212,17 +243,23 @@ class Trips:
         last: Fetched | FetchError,
         doubts: dict[str, _Doubt],
     ) -> Fetched:
-        """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it may be they.
+        """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it
+        may be they.
 
-        A block is believed once one of them has been served since; a failure, unless others are served and none of them.
-        A block with a way above it ends the visit either way, and is held against them where it is not believed.
+        A block is believed once one of them has been served since; a failure, unless others are
+        served and none of them. A block with a way above it ends the visit either way, and is held
+        against them where it is not believed.
         """
         late = self._faults.get(page.id, 0) >= VISITS_BLOCKED
         told = list(doubts.values())
         if visit.blocked:
-            believed = visit.alone or any(self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told)
+            believed = visit.alone or any(
+                self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told
+            )
         else:
-            believed = not self._alive(page.host) or any(self._pool.good(one.via, page.host, 0.0) for one in told)
+            believed = not self._alive(page.host) or any(
+                self._pool.good(one.via, page.host, 0.0) for one in told
+            )
         if believed or (visit.blocked and visit.above):
             self._doubts.pop(page.id, None)
             self._faults.pop(page.id, None)
@@ -245,7 +282,10 @@ class Trips:
         count = self._faults.get(page.id, 0)
         _keep(self._faults, page.id, count + 1)
         return FetchError(
-            Outcome.PROXY_FAILED, "; ".join(visit.told), url=page.url, retry_after_s=max(least_s, wait_s(count))
+            Outcome.PROXY_FAILED,
+            "; ".join(visit.told),
+            url=page.url,
+            retry_after_s=max(least_s, wait_s(count)),
         )
 
 

@@ -1,7 +1,8 @@
-"""Who is still to be told of which crawl. A crawl has one alert, made in the transaction that judges it.
+"""Who is still to be told of which crawl. A crawl has one alert, made in the transaction that
+judges it.
 
-It is claimed before it is sent: two coordinators do not both send it, and one that dies in between leaves it to a later
-tick. A recipient is then told twice at the worst, and never forgotten.
+It is claimed before it is sent: two coordinators do not both send it, and one that dies in between
+leaves it to a later tick. A recipient is then told twice at the worst, and never forgotten.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-ATTEMPTS_MAX = 10  # a minute, two, four … an hour apart: five hours or so
-OLDEST = "1 day"  # whoever sets up alerts is not told of last month
+# a minute, two, four … an hour apart: five hours or so
+ATTEMPTS_MAX = 10
+# whoever sets up alerts is not told of last month
+OLDEST = "1 day"
 
 CLAIM = sa.text("""
 UPDATE alerts
@@ -46,7 +49,9 @@ class Alert:
 def due(connection: sa.Connection) -> bool:
     """Whether there is one to be sent. One that nobody was to be told of within a day is done with."""
     connection.execute(GIVE_UP_OLD)
-    query = sa.text("SELECT EXISTS (SELECT FROM alerts WHERE done_at IS NULL AND not_before <= now())")
+    query = sa.text(
+        "SELECT EXISTS (SELECT FROM alerts WHERE done_at IS NULL AND not_before <= now())"
+    )
     return bool(connection.execute(query).scalar())
 
 
@@ -56,8 +61,14 @@ def claim(connection: sa.Connection) -> Alert | None:
     return Alert(row.crawl_id, row.attempts, frozenset(row.delivered)) if row else None
 
 
-def sent(connection: sa.Connection, alert: Alert, delivered: Collection[str], missing: Collection[str]) -> None:
+def sent(
+    connection: sa.Connection, alert: Alert, delivered: Collection[str], missing: Collection[str]
+) -> None:
     """Notes who has it. It is done with when nobody is missing, or after the last try."""
     error = f"not reached: {', '.join(sorted(missing))}" if missing else None
-    values = {"id": alert.crawl_id, "delivered": sorted(alert.delivered | set(delivered)), "error": error}
+    values = {
+        "id": alert.crawl_id,
+        "delivered": sorted(alert.delivered | set(delivered)),
+        "error": error,
+    }
     connection.execute(SENT, {**values, "attempts_max": ATTEMPTS_MAX})

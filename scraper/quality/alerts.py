@@ -1,7 +1,8 @@
-"""Tells people of crawls that are suspect or have failed, and judges crawls that ended otherwise than by `finish`.
+"""Tells people of crawls that are suspect or have failed, and judges crawls that ended otherwise
+than by `finish`.
 
-A tick of the coordinator, apart from all that makes crawls go on: a recipient that does not answer holds up nobody else. What
-could not be sent is left to a later tick.
+A tick of the coordinator, apart from all that makes crawls go on: a recipient that does not answer
+holds up nobody else. What could not be sent is left to a later tick.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
-from scraper import notify
 from scraper.domain import CrawlStatus, Message
 from scraper.errors import ConfigError
-from scraper.notify import Notice
+from scraper.infra.database import retried
+from scraper.quality import alert_store, notify
+from scraper.quality import report as reports
+from scraper.quality.notify import Notice
+from scraper.quality.report import Report
 from scraper.secret_files import open_to_all
 from scraper.settings import Settings
-from scraper.stores import alerts, judgement, reports
-from scraper.stores.database import retried
-from scraper.stores.reports import Report
+from scraper.settle import crawl_quality
 
 log = structlog.get_logger()
 
-AT_ONCE_S = 60.0  # a tick begins no other alert after that
+# a tick begins no other alert after that
+AT_ONCE_S = 60.0
 SHOWN = 20
 
 _complained: set[str] = set()
@@ -34,7 +37,7 @@ def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
     """One tick. Returns nothing to send."""
     _judge_leftovers(engine)
     with engine.begin() as connection:
-        due = alerts.due(connection)
+        due = alert_store.due(connection)
     recipients = _recipients(settings) if due else []
     latest = time.monotonic() + AT_ONCE_S
     while recipients and time.monotonic() < latest and _send_next(engine, recipients):
@@ -44,20 +47,21 @@ def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
 
 def _judge_leftovers(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        found = judgement.unjudged(connection)
+        found = crawl_quality.unjudged(connection)
     for crawl_id in found:
 
         def work(crawl_id: int = crawl_id) -> None:
             with engine.begin() as connection:
-                crawl = judgement.lock_unjudged(connection, crawl_id)
+                crawl = crawl_quality.lock_unjudged(connection, crawl_id)
                 if crawl is not None:
-                    judgement.judge(connection, crawl, CrawlStatus(crawl.status))
+                    crawl_quality.judge(connection, crawl, CrawlStatus(crawl.status))
 
         retried(work)
 
 
 def _recipients(settings: Settings) -> list[notify.Recipient]:
-    """None where nobody is to be told, or the list is wrong: that is said once for each state of it."""
+    """None where nobody is to be told, or the list is wrong: that is said once for each state of
+    it."""
     if settings.alerts is None:
         return []
     try:
@@ -66,7 +70,10 @@ def _recipients(settings: Settings) -> list[notify.Recipient]:
         _complain("the list of those who are told of crawls is wrong; nobody is", str(error))
         return []
     if open_to_all(settings.alerts):
-        _complain("the list of those who are told of crawls can be read by every user of this machine", "chmod 600")
+        _complain(
+            "the list of those who are told of crawls can be read by every user of this machine",
+            "chmod 600",
+        )
     return found
 
 
@@ -78,7 +85,7 @@ def _complain(what: str, problems: str) -> None:
 
 def _send_next(engine: sa.Engine, recipients: list[notify.Recipient]) -> bool:
     with engine.begin() as connection:
-        claimed = alerts.claim(connection)
+        claimed = alert_store.claim(connection)
     if claimed is None:
         return False
     with engine.connect() as connection:
@@ -87,10 +94,12 @@ def _send_next(engine: sa.Engine, recipients: list[notify.Recipient]) -> bool:
     told = notify.send(notice_of(report), missing)
     unreached = [one.label for one in missing if one not in told]
     with engine.begin() as connection:
-        alerts.sent(connection, claimed, [one.label for one in told], unreached)
+        alert_store.sent(connection, claimed, [one.label for one in told], unreached)
     said: dict[str, Any] = {"crawl": claimed.crawl_id, "site": report.site, "told": len(told)}
     if unreached:
-        log.error("alert not delivered to all", **said, unreached=unreached, attempts=claimed.attempts)
+        log.error(
+            "alert not delivered to all", **said, unreached=unreached, attempts=claimed.attempts
+        )
     else:
         log.info("alert sent", **said)
     return True
@@ -107,7 +116,10 @@ def notice_of(report: Report) -> Notice:
         selector = report.selector(reason["field"]) if reason["field"] else None
         if selector:
             lines.append(f"  read by {selector}")
-        lines += [f"  such as {example['url']}" for example in report.examples.get(reason["field"] or "", [])[:1]]
+        lines += [
+            f"  such as {example['url']}"
+            for example in report.examples.get(reason["field"] or "", [])[:1]
+        ]
     if report.suspect:
         lines.append("Nothing was delisted, and values that vanished were kept.")
     lines.append(f"More: scraper report {report.crawl_id}")

@@ -1,8 +1,10 @@
-"""Messages to people: webhooks, e-mail and what else apprise knows. The one place that sees the list of recipients.
+"""Messages to people: webhooks, e-mail and what else apprise knows. The one place that sees the
+list of recipients.
 
-Their addresses hold passwords and tokens, so they are in a secret file of their own, and nothing that is logged, stored or
-raised shows more of one than its line and kind. They are the operator's own configuration: addresses inside the network are
-as good as others, and the guard of pages' addresses is not for them.
+Their addresses hold passwords and tokens, so they are in a secret file of their own, and nothing
+that is logged, stored or raised shows more of one than its line and kind. They are the operator's
+own configuration: addresses inside the network are as good as others, and the guard of pages'
+addresses is not for them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from scraper.secret_files import read_text
 
 SIZE_MAX = 100_000
 RECIPIENTS_MAX = 50
-SEND_S = 30.0  # all recipients together, who are told at once
+# all recipients together, who are told at once
+SEND_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,8 @@ class Notice:
 
 
 def recipients(path: Path) -> list[Recipient]:
-    """The list: an address a line, `#` for remarks. Raises `ConfigError` with a line a problem, none of which shows what the
-    file holds."""
+    """The list: an address a line, `#` for remarks. Raises `ConfigError` with a line a problem,
+    none of which shows what the file holds."""
     found, problems = [], []
     for number, line in enumerate(read_text(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):
         address = line.strip()
@@ -71,8 +74,9 @@ def recipients(path: Path) -> list[Recipient]:
 
 
 def send(notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S) -> list[Recipient]:
-    """Tells all of them at once, and waits for the slowest, but no longer than that. Returns those who have got it; raises
-    nothing. Whoever answers too late counts as not told, and may be told again."""
+    """Tells all of them at once, and waits for the slowest, but no longer than that. Returns those
+    who have got it; raises nothing. Whoever answers too late counts as not told, and may be told
+    again."""
     told: list[Recipient] = []
     threads = [threading.Thread(target=_tell, args=(notice, one, told), daemon=True) for one in to]
     for thread in threads:
@@ -93,25 +97,32 @@ def _tell(notice: Notice, to: Recipient, told: list[Recipient]) -> None:
         service = _service(to)
         if service is None:
             return
-        if hasattr(service, "payload_extras"):  # a webhook: what the message says, for programs
+        # a webhook: what the message says, for programs
+        if hasattr(service, "payload_extras"):
             service.payload_extras.update(notice.details)
         kind = "failure" if notice.failure else "info"
-        if service.notify(body=notice.text, title=notice.title, notify_type=_apprise().NotifyType(kind)):
+        if service.notify(
+            body=notice.text, title=notice.title, notify_type=_apprise().NotifyType(kind)
+        ):
             told.append(to)
     except Exception:  # noqa: BLE001 - some other library's: its text may hold the address
         return
 
 
 def _service(recipient: Recipient) -> Any:
-    """apprise's own object for an address; None where it cannot make one. A plain http(s) address that is no service which
-    it knows is a webhook."""
+    """apprise's own object for an address; None where it cannot make one. A plain http(s) address
+    that is no service which it knows is a webhook."""
     library = _apprise()
-    asset = library.AppriseAsset(app_id="scraper", async_mode=False, storage_mode=library.PersistentStoreMode.MEMORY)
+    asset = library.AppriseAsset(
+        app_id="scraper", async_mode=False, storage_mode=library.PersistentStoreMode.MEMORY
+    )
     address = recipient.address
     try:
         service = library.Apprise.instantiate(address, asset=asset, suppress_exceptions=True)
         if service is None and recipient.kind in ("http", "https"):
-            webhook = "json" + ("s" if recipient.kind == "https" else "") + address[len(recipient.kind) :]
+            webhook = (
+                "json" + ("s" if recipient.kind == "https" else "") + address[len(recipient.kind) :]
+            )
             service = library.Apprise.instantiate(webhook, asset=asset, suppress_exceptions=True)
     except Exception:  # noqa: BLE001 - some other library's: its text may hold the address
         return None
@@ -119,7 +130,8 @@ def _service(recipient: Recipient) -> Any:
 
 
 def _apprise() -> Any:
-    """Imported by whoever has something to send: it takes half a second. What it and its client log shows addresses."""
+    """Imported by whoever has something to send: it takes half a second. What it and its client log
+    shows addresses."""
     for name in ("apprise", "urllib3", "requests"):
         logger = logging.getLogger(name)
         logger.propagate = False

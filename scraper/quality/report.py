@@ -1,5 +1,5 @@
-"""What is known of a crawl's data, for people and programs: read by `scraper report`, alerts, Flower and metrics. Changes
-nothing."""
+"""What is known of a crawl's data, for people and programs: read by `scraper report`, alerts,
+Flower and metrics. Changes nothing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.errors import NotFoundError
-from scraper.policy import quality as policy
+from scraper.rules import quality as policy
+from scraper.settle import fill_rates
 from scraper.sites.definition import Site
-from scraper.stores import quality
 
 CRAWL = sa.text("""
 SELECT c.id, c.site_id, s.name AS site, c.status, c.trigger, c.definition, c.suspect, c.reasons, c.judged_at, c.accepted_at,
@@ -32,8 +32,9 @@ SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = 
 
 @dataclass(frozen=True, slots=True)
 class FieldReport:
-    """One field in one crawl beside what was usual. `breach` is what is wrong with it, None where nothing is or the crawl
-    still runs; `guarded`: values of it are kept just now, in a crawl that runs."""
+    """One field in one crawl beside what was usual. `breach` is what is wrong with it, None where
+    nothing is or the crawl still runs; `guarded`: values of it are kept just now, in a crawl that
+    runs."""
 
     field: str
     records: int
@@ -56,7 +57,8 @@ class FieldReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One crawl. `reasons` as in `crawls.reasons`; `examples` by field; `products` is None while it runs."""
+    """One crawl. `reasons` as in `crawls.reasons`; `examples` by field; `products` is None while it
+    runs."""
 
     crawl_id: int
     site: str
@@ -86,8 +88,8 @@ class Report:
 
 
 def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
-    """The figures of a crawl's fields: as judged, or, of one that runs, as they are just now. None for a crawl of which
-    nothing was counted."""
+    """The figures of a crawl's fields: as judged, or, of one that runs, as they are just now. None
+    for a crawl of which nothing was counted."""
     found = [
         FieldReport(
             row.field, row.records, row.found, row.mistyped, row.kept, row.distinct_values, row.sampled, row.usual_fill,
@@ -99,10 +101,10 @@ def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
 
 
 def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
-    row = connection.execute(quality.READ, {"ids": [crawl_id]}).first()
+    row = connection.execute(fill_rates.READ, {"ids": [crawl_id]}).first()
     if row is None:
         return []
-    tally, shown = quality.Tally(row), []
+    tally, shown = fill_rates.Tally(row), []
     for name in sorted(tally.names | row.usual.keys()):
         known = row.usual.get(name, {"usual": {}, "line": 0.0})
         usual, now = known["usual"], tally.figures(name)
@@ -160,12 +162,15 @@ def newest(connection: sa.Connection, site: str) -> int:
          WHERE s.name = :site AND c.started_at IS NOT NULL ORDER BY c.id DESC LIMIT 1""")
     found = connection.execute(query, {"site": site}).scalar()
     if found is None:
-        raise NotFoundError(f"{site!r} is no site that was crawled; `scraper status` shows crawls and sites")
+        raise NotFoundError(
+            f"{site!r} is no site that was crawled; `scraper status` shows crawls and sites"
+        )
     return int(found)
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """What `scraper report --json` prints: times in ISO 8601, each field with its selector, fill rate and examples."""
+    """What `scraper report --json` prints: times in ISO 8601, each field with its selector, fill
+    rate and examples."""
     values = asdict(report)
     values["crawl"] = values.pop("crawl_id")
     for name in ("judged_at", "accepted_at"):
@@ -184,5 +189,6 @@ def _selectors(definition: Mapping[str, Any]) -> dict[str, str]:
     except ValidationError:  # stored by another version
         return {}
     return {
-        name: " or ".join(reading.described for reading in spec.readings) for name, spec in site.product.fields.items()
+        name: " or ".join(reading.described for reading in spec.readings)
+        for name, spec in site.product.fields.items()
     }

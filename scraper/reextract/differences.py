@@ -1,4 +1,5 @@
-"""What a product's data was and what it would be, field by field: one product's changes, and the sums over many. Pure."""
+"""What a product's data was and what it would be, field by field: one product's changes, and the
+sums over many. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class FieldSums:
-    """One key over many products: on how many of those known, and of those extracted now, it held something; how many
-    gained, changed or lost a value."""
+    """One key over many products: on how many of those known, and of those extracted now, it held
+    something; how many gained, changed or lost a value."""
 
     before: int = 0
     after: int = 0
@@ -61,8 +62,11 @@ class Sums:
         for name in filled(data):
             self.of(name).after += 1
 
-    def compare(self, external_id: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Change]:
-        """A product that was known. Returns what changes of it: nothing and nothing at all are the same."""
+    def compare(
+        self, external_id: str, before: Mapping[str, Any], after: Mapping[str, Any]
+    ) -> dict[str, Change]:
+        """A product that was known. Returns what changes of it: nothing and nothing at all are the
+        same."""
         self.known += 1
         self.found += 1
         held, holds = set(filled(before)), set(filled(after))
@@ -72,7 +76,9 @@ class Sums:
             self.of(name).after += 1
         changes = {}
         for name in sorted(held | holds):
-            change = Change(before[name] if name in held else None, after[name] if name in holds else None)
+            change = Change(
+                before[name] if name in held else None, after[name] if name in holds else None
+            )
             if change.before != change.after:
                 changes[name] = change
                 self.of(name).add(external_id, change)

@@ -1,13 +1,16 @@
-"""Today's definition over yesterday's pages: what it would change, and then the change itself. Nothing is fetched.
+"""Today's definition over yesterday's pages: what it would change, and then the change itself.
+Nothing is fetched.
 
-First everything is read: the newest archived answer of each product page goes through the extractor that workers use, and
-what it gives is compared with what is stored. So the whole outcome is known before a row is written: products, fields, fill
-rates, and whether they are as usual for the site (`policy.quality`, as when a crawl ends). What is to be written waits in a
-file without a name, so that memory does not grow with the catalogue.
+First everything is read: the newest archived answer of each product page goes through the extractor
+that workers use, and what it gives is compared with what is stored. So the whole outcome is known
+before a row is written: products, fields, fill rates, and whether they are as usual for the site
+(`policy.quality`, as when a crawl ends). What is to be written waits in a file without a name, so
+that memory does not grow with the catalogue.
 
-Then it is written, in batches, by the upsert that crawls use: versions are kept, the feed of changes gets its entries. A
-product that was fetched later than its archived page stays as it is, and so does one that is delisted, or read from another
-page. None is delisted, listed or taken for fresher than its page.
+Then it is written, in batches, by the upsert that crawls use: versions are kept, the feed of
+changes gets its entries. A product that was fetched later than its archived page stays as it is,
+and so does one that is delisted, or read from another page. None is delisted, listed or taken for
+fresher than its page.
 """
 
 from __future__ import annotations
@@ -25,23 +28,25 @@ from uuid import UUID
 import orjson
 import sqlalchemy as sa
 
-from scraper.archived import Found, read_all
+from scraper.archive import rows as archive
+from scraper.archive.reader import Found, read_all
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.errors import BusyError
 from scraper.extract import FunctionFailed, compile_site
-from scraper.policy import quality as policy
-from scraper.policy.differences import Change, Sums
-from scraper.policy.quality import Figures, Reason, Usual
+from scraper.infra.database import dumps, retried
+from scraper.reextract import store as store
+from scraper.reextract.differences import Change, Sums
+from scraper.reextract.store import Extract
+from scraper.rules import quality as policy
+from scraper.rules.quality import Figures, Reason, Usual
 from scraper.settings import Settings
+from scraper.settle import fill_rates
+from scraper.settle.products import NewProduct, content_hash
 from scraper.sites.definition import Site
-from scraper.stores import archive, quality
-from scraper.stores import reextract as store
-from scraper.stores.database import dumps, retried
-from scraper.stores.products import NewProduct, content_hash
-from scraper.stores.reextract import Extract
 
 BATCH = 500
-SAMPLED = 20_000  # values of a field that are compared with each other
+# values of a field that are compared with each other
+SAMPLED = 20_000
 EXAMPLES = 5
 CRAWL_UNKNOWN = 0  # until one is opened
 ANY_LATER_CRAWL = 2**62
@@ -61,8 +66,9 @@ class Shown:
 
 @dataclass(slots=True)
 class Outlook:
-    """What a re-extraction came to, before anything is written. `left` counts products that stay as they are, by reason;
-    `vanished` are known ones that their page does not give any more: they stay as well."""
+    """What a re-extraction came to, before anything is written. `left` counts products that stay as
+    they are, by reason; `vanished` are known ones that their page does not give any more: they stay
+    as well."""
 
     pages: int = 0
     oldest: datetime | None = None
@@ -108,19 +114,29 @@ class Reextraction:
         self._figures: dict[str, list[int]] = {}  # field -> found, mistyped
         self._looked_for = 0
         self._values: dict[str, tuple[set[int], list[int]]] = {}
-        self._given: set[UUID] = set()  # hashes of ids: of a new product the first page counts
+        # hashes of ids: of a new product the first page counts
+        self._given: set[UUID] = set()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._records.close()
         self._extracts.close()
 
     def read(
-        self, site_id: int, *, since: datetime | None = None, limit: int | None = None, show: int = 0, tick: Tick
+        self,
+        site_id: int,
+        *,
+        since: datetime | None = None,
+        limit: int | None = None,
+        show: int = 0,
+        tick: Tick,
     ) -> Outlook:
         """Reads every page, and says what would change. Writes nothing."""
         outlook = Outlook(pages=self._collect(site_id, since, limit))
@@ -138,8 +154,8 @@ class Reextraction:
         return outlook
 
     def write(self, site_id: int, tick: Tick) -> Written:
-        """Writes what `read` found, in the name of a crawl of its own. Raises `BusyError` where a crawl by another definition
-        runs."""
+        """Writes what `read` found, in the name of a crawl of its own. Raises `BusyError` where a
+        crawl by another definition runs."""
 
         def begin() -> int:
             with self._engine.begin() as connection:
@@ -158,11 +174,16 @@ class Reextraction:
             new, changed, done = new + counts[0], changed + counts[1], done + len(batch)
             tick(done, total)
         with self._engine.begin() as connection:
-            store.done(connection, crawl_id, f"archived pages re-extracted: {new:,} products new, {changed:,} changed")
+            store.done(
+                connection,
+                crawl_id,
+                f"archived pages re-extracted: {new:,} products new, {changed:,} changed",
+            )
         return Written(crawl_id, new, changed)
 
     def _collect(self, site_id: int, since: datetime | None, limit: int | None) -> int:
-        """Which records there are, into a file: the extraction takes longer than a transaction should."""
+        """Which records there are, into a file: the extraction takes longer than a transaction
+        should."""
         count = 0
         with self._engine.connect() as connection:
             for row in archive.newest(connection, site_id, since, limit):
@@ -184,9 +205,13 @@ class Reextraction:
             self._problem(outlook, found.row["url"], found.problem)
             return None
         answer = found.answer
-        page = Fetched(answer.url, answer.status, answer.headers, answer.body, captured=answer.captured)
+        page = Fetched(
+            answer.url, answer.status, answer.headers, answer.body, captured=answer.captured
+        )
         try:
-            extracted = self._extractor.extract(Kind.PRODUCT, page, page_url=found.row["url"], depth=1)
+            extracted = self._extractor.extract(
+                Kind.PRODUCT, page, page_url=found.row["url"], depth=1
+            )
         except FunctionFailed as error:
             extracted = Extracted(problems=[str(error)], complete=False)
         self._count(extracted)
@@ -202,7 +227,7 @@ class Reextraction:
             outlook.problems.append((url, problem))
 
     def _count(self, extracted: Extracted) -> None:
-        """As `scraper.readings` counts for a crawl's figures."""
+        """As `scraper.worker.observations` counts for a crawl's figures."""
         self._looked_for += len(extracted.products) or int(not extracted.complete)
         for name in extracted.found:
             self._figures.setdefault(name, [0, 0])[0] += 1
@@ -216,7 +241,9 @@ class Reextraction:
                         sampled[0] += 1
                         different.add(hash(dumps(value)))
 
-    def _compare(self, site_id: int, waiting: Sequence[tuple[Found, Extracted]], outlook: Outlook, show: int) -> None:
+    def _compare(
+        self, site_id: int, waiting: Sequence[tuple[Found, Extracted]], outlook: Outlook, show: int
+    ) -> None:
         if not waiting:
             return
         ids = [product.external_id for _, extracted in waiting for product in extracted.products]
@@ -243,7 +270,13 @@ class Reextraction:
     def _product(self, site_id: int, found: Found, external_id: str, data: Any) -> Extract:
         assert found.answer is not None
         product = NewProduct(
-            site_id, external_id, found.row["page_id"], CRAWL_UNKNOWN, found.answer.url, data, content_hash(data)
+            site_id,
+            external_id,
+            found.row["page_id"],
+            CRAWL_UNKNOWN,
+            found.answer.url,
+            data,
+            content_hash(data),
         )
         return Extract(product, datetime.fromisoformat(found.row["fetched_at"]))
 
@@ -254,7 +287,7 @@ class Reextraction:
         if key in self._given:
             outlook.left["given by several pages"] += 1
             return None
-        data = quality.parsed(dumps(product.data))
+        data = fill_rates.parsed(dumps(product.data))
         if stored is None:
             self._given.add(key)
             outlook.new += 1
@@ -266,7 +299,7 @@ class Reextraction:
             outlook.left[reason] += 1
             return None
         self._given.add(key)
-        changes = outlook.sums.compare(product.external_id, quality.parsed(stored.data), data)
+        changes = outlook.sums.compare(product.external_id, fill_rates.parsed(stored.data), data)
         if stored.content_hash == product.content_hash:
             outlook.same += 1
             return None
@@ -276,7 +309,13 @@ class Reextraction:
 
     def _keep(self, new: Extract) -> None:
         product = new.product
-        row = [product.external_id, product.page_id, product.url, dumps(product.data), str(product.content_hash)]
+        row = [
+            product.external_id,
+            product.page_id,
+            product.url,
+            dumps(product.data),
+            str(product.content_hash),
+        ]
         self._extracts.write(orjson.dumps([*row, new.fetched_at]) + b"\n")
 
     def _lines(self) -> int:
@@ -288,7 +327,9 @@ class Reextraction:
         batch: list[Extract] = []
         for line in self._extracts:
             external_id, page_id, url, data, hashed, at = orjson.loads(line)
-            product = NewProduct(site_id, external_id, page_id, crawl_id, url, quality.parsed(data), UUID(hashed))
+            product = NewProduct(
+                site_id, external_id, page_id, crawl_id, url, fill_rates.parsed(data), UUID(hashed)
+            )
             batch.append(Extract(product, datetime.fromisoformat(at)))
             if len(batch) == BATCH:
                 yield batch
@@ -304,7 +345,7 @@ class Reextraction:
         """What a crawl that had read these pages would be suspect for."""
         tolerances = self._site.tolerances
         with self._engine.connect() as connection:
-            usual = quality.history(connection, site_id, ANY_LATER_CRAWL).fields
+            usual = fill_rates.history(connection, site_id, ANY_LATER_CRAWL).fields
         reasons = []
         for name in self._names or sorted(self._figures.keys() | usual.keys()):
             found, mistyped = self._figures.get(name, (0, 0))

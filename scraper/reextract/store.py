@@ -1,7 +1,9 @@
-"""Products written from archived pages: what is known of them, and the crawl in whose name they are written.
+"""Products written from archived pages: what is known of them, and the crawl in whose name they are
+written.
 
-That crawl fetches nothing and has no pages, so it is never active: its row says that it was stopped until the last product is
-written. Whoever is killed in between thus leaves the truth, and nothing that keeps the site from being crawled.
+That crawl fetches nothing and has no pages, so it is never active: its row says that it was stopped
+until the last product is written. Whoever is killed in between thus leaves the truth, and nothing
+that keeps the site from being crawled.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from scraper.frontier import crawls
+from scraper.frontier.crawls import REEXTRACT, CountsByCrawl
+from scraper.infra.database import dumps
+from scraper.settle import products
+from scraper.settle.products import NewProduct
 from scraper.sites.definition import Site
-from scraper.stores import crawls, products
-from scraper.stores.crawls import REEXTRACT, CountsByCrawl
-from scraper.stores.database import dumps
-from scraper.stores.products import NewProduct
 
 UNDER_WAY = "re-extraction under way, or broken off: the same command does the rest"
 
@@ -29,7 +32,9 @@ VALUES (:site_id, clock_timestamp(), :trigger, 'stopped', CAST(:definition AS js
 RETURNING id
 """)
 
-DONE = sa.text("UPDATE crawls SET status = 'completed', finished_at = now(), note = :note WHERE id = :id")
+DONE = sa.text(
+    "UPDATE crawls SET status = 'completed', finished_at = now(), note = :note WHERE id = :id"
+)
 
 OTHERWISE = sa.text("""
 SELECT id FROM crawls WHERE site_id = :site_id AND status IN ('planned', 'running') AND definition_hash <> :hash
@@ -63,7 +68,8 @@ class Extract:
 
 
 def busy_with(connection: sa.Connection, site_id: int, site: Site) -> int | None:
-    """The site's active crawl, where that runs by another definition: it would write over what is re-extracted."""
+    """The site's active crawl, where that runs by another definition: it would write over what is
+    re-extracted."""
     return connection.execute(OTHERWISE, {"site_id": site_id, "hash": site.content_hash}).scalar()
 
 
@@ -88,7 +94,11 @@ def known(
     connection: sa.Connection, site_id: int, external_ids: Sequence[str], page_ids: Sequence[int]
 ) -> list[sa.Row[Any]]:
     """The products of those ids, and those that are read from those pages."""
-    return list(connection.execute(KNOWN, {"site_id": site_id, "ids": list(external_ids), "pages": list(page_ids)}))
+    return list(
+        connection.execute(
+            KNOWN, {"site_id": site_id, "ids": list(external_ids), "pages": list(page_ids)}
+        )
+    )
 
 
 def left_alone(stored: Any, page_id: int, fetched_at: datetime) -> str | None:
@@ -102,29 +112,39 @@ def left_alone(stored: Any, page_id: int, fetched_at: datetime) -> str | None:
     return None
 
 
-def write(connection: sa.Connection, site_id: int, crawl_id: int, extracts: Sequence[Extract]) -> tuple[int, int]:
-    """Writes a batch as the upsert does, with a version of what was before. Returns how many were new, and changed. What has
-    become newer, equal or another page's since somebody looked stays as it is."""
+def write(
+    connection: sa.Connection, site_id: int, crawl_id: int, extracts: Sequence[Extract]
+) -> tuple[int, int]:
+    """Writes a batch as the upsert does, with a version of what was before. Returns how many were
+    new, and changed. What has become newer, equal or another page's since somebody looked stays as
+    it is."""
     page_ids = [each.product.page_id for each in extracts]
     gone = set(connection.execute(GONE, {"ids": page_ids}).scalars())
     ids = [each.product.external_id for each in extracts]
-    stored = {row.external_id: row for row in connection.execute(LOCKED, {"site_id": site_id, "ids": ids})}
+    stored = {
+        row.external_id: row for row in connection.execute(LOCKED, {"site_id": site_id, "ids": ids})
+    }
     chosen: dict[str, Extract] = {}
     for each in extracts:
         product, row = each.product, stored.get(each.product.external_id)
         if product.page_id in gone or product.external_id in chosen:
             continue
         if row is not None and (
-            row.content_hash == product.content_hash or left_alone(row, product.page_id, each.fetched_at)
+            row.content_hash == product.content_hash
+            or left_alone(row, product.page_id, each.fetched_at)
         ):
             continue
         chosen[product.external_id] = each
-    written = products.upsert(connection, [replace(each.product, crawl_id=crawl_id) for each in chosen.values()])
+    written = products.upsert(
+        connection, [replace(each.product, crawl_id=crawl_id) for each in chosen.values()]
+    )
     times = []
     for external_id, each in chosen.items():
         row = stored.get(external_id)
         missed = row.missed_crawls if row is not None else 0
-        times.append({"external_id": external_id, "fetched_at": each.fetched_at, "missed_crawls": missed})
+        times.append(
+            {"external_id": external_id, "fetched_at": each.fetched_at, "missed_crawls": missed}
+        )
     if times:
         connection.execute(AS_OF, {"site_id": site_id, "rows": dumps(times)})
     counts = CountsByCrawl()

@@ -1,30 +1,34 @@
-"""The known challenges and block pages: one row each, and a page each in tests/pages/blocked. Data; `policy.blocks` reads it.
+"""The known challenges and block pages: one row each, and a page each in tests/pages/blocked. Data;
+`policy.blocks` reads it.
 
-A row is a conjunction: all that it names must be there. It names what only the challenge itself has, never the vendor's
-sensor, which stands on good pages as well: Cloudflare's `/cdn-cgi/challenge-platform/scripts/jsd/`, DataDome's `tags.js`,
-PerimeterX's `_pxAppId`, Akamai's `_abck`, Imperva's `_Incapsula_Resource?SWJIYLWA=…&ns=1`, `x-iinfo`, AWS's `awswaf.com`
-and the widgets of reCAPTCHA, hCaptcha and Turnstile. Where a text could be quoted in an article, the row asks for markup.
+A row is a conjunction: all that it names must be there. It names what only the challenge itself
+has, never the vendor's sensor, which stands on good pages as well: Cloudflare's
+`/cdn-cgi/challenge-platform/scripts/jsd/`, DataDome's `tags.js`, PerimeterX's `_pxAppId`, Akamai's
+`_abck`, Imperva's `_Incapsula_Resource?SWJIYLWA=…&ns=1`, `x-iinfo`, AWS's `awswaf.com` and the
+widgets of reCAPTCHA, hCaptcha and Turnstile. Where a text could be quoted in an article, the row
+asks for markup.
 
-To add one: a row here, and `tests/pages/blocked/<sign>.http`, written from what was seen, not copied. A page that must not be
-taken for one goes to `tests/pages/ordinary`. A miss is caught by extraction; a wrong hit costs a good page its data.
+To add one: a row here, and `tests/pages/blocked/<sign>.http`, written from what was seen, not
+copied. A page that must not be taken for one goes to `tests/pages/ordinary`. A miss is caught by
+extraction; a wrong hit costs a good page its data.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-PAGE_MAX = 65_536  # bytes; longer pages are known by their headers and their title alone
+# bytes; longer pages are known by their headers and their title alone
+PAGE_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
     """One challenge or block page. `note`: what it is, and when or where it was seen.
 
-    statuses   the answer's status is one of these; empty: any
-    headers    (lower-case name, part of its value); "": any value
-    titles     the page's title begins with one of these: lower case, white space collapsed
-    whole      the title is one of `titles`, and nothing more
-    body       each stands in the page's first `PAGE_MAX` bytes, so written; without a title, in no longer page
+    statuses   the answer's status is one of these; empty: any headers    (lower-case name, part of
+    its value); "": any value titles     the page's title begins with one of these: lower case,
+    white space collapsed whole      the title is one of `titles`, and nothing more body       each
+    stands in the page's first `PAGE_MAX` bytes, so written; without a title, in no longer page
     """
 
     sign: str
@@ -42,7 +46,8 @@ def _s(*statuses: int) -> frozenset[int]:
 
 
 SIGNS: tuple[Sign, ...] = (
-    # --- known by a header, whatever the page's language -------------------------------------------------------------
+    # --- known by a header, whatever the page's language
+    # -------------------------------------------------------------
     Sign("cloudflare-challenge", "Cloudflare", "any challenge page carries it (Cloudflare's docs, 2023)",
          headers=(("cf-mitigated", "challenge"),)),
     Sign("vercel-challenge", "Vercel", "Attack Challenge Mode, 429 or 403 (Vercel's docs, 2025)",
@@ -59,7 +64,8 @@ SIGNS: tuple[Sign, ...] = (
     Sign("siteground-captcha", "SiteGround", "202 and a redirect by <meta> to /.well-known/sgcaptcha/ (seen 2026)",
          headers=(("sg-captcha", "challenge"),)),
     Sign("sucuri-blocked", "Sucuri", "its firewall's own header (seen 2026)", _s(403), headers=(("x-sucuri-block", ""),)),
-    # --- known by the title and the page -----------------------------------------------------------------------------
+    # --- known by the title and the page
+    # -----------------------------------------------------------------------------
     Sign("cloudflare-under-attack", "Cloudflare", "the old five-seconds page, 503 (until 2022)",
          titles=(b"just a moment", b"please wait... | cloudflare"), body=(b"jschl",)),
     Sign("cloudflare-blocked", "Cloudflare", "a firewall rule: Sorry, you have been blocked (seen 2025)",
@@ -97,7 +103,8 @@ SIGNS: tuple[Sign, ...] = (
                  b"verify you are a human", b"please verify you are human", b"please verify you are a human",
                  b"human verification"),
          body=(b"captcha",), whole=True),
-    # --- known by the page -------------------------------------------------------------------------------------------
+    # --- known by the page
+    # -------------------------------------------------------------------------------------------
     Sign("cloudflare-page", "Cloudflare", "the challenge where headers were stripped, in any language (seen 2026)",
          body=(b"window._cf_chl_opt", b"/cdn-cgi/challenge-platform/")),
     Sign("datadome", "DataDome", "an interstitial ('rt':'i') or a captcha ('c'), 403 or 200 (seen 2026)",
@@ -155,7 +162,8 @@ SIGNS: tuple[Sign, ...] = (
          body=(b"Request blocked.", b"Generated by cloudfront")),
     Sign("azure-waf", "Azure Front Door", "The request is blocked (seen 2025)", _s(403),
          headers=(("x-azure-ref", ""),), body=(b"The request is blocked",)),
-    # --- known by the status -----------------------------------------------------------------------------------------
+    # --- known by the status
+    # -----------------------------------------------------------------------------------------
     Sign("status-403", "403 Forbidden", "what most blocks are; a page that is forbidden to all looks the same", _s(403)),
     Sign("status-406", "406 Not Acceptable", "our Accept takes anything, so it is a firewall: ModSecurity, Fastly", _s(406)),
     Sign("status-418", "418 I'm a teapot", "nobody means it but as a refusal of bots (seen 2026)", _s(418)),

@@ -1,16 +1,20 @@
-"""Whether an answer is the shop's page, or a block: somebody who keeps us out and says so. Pure, standard library only.
+"""Whether an answer is the shop's page, or a block: somebody who keeps us out and says so. Pure,
+standard library only.
 
-A block is found by what names it: a header, a known challenge page (`policy.block_signs`), the site's own markers, the
-status alone; and, where nothing names it, by extraction: what the page used to have is missing. Asked of every answer, so
-a good page must cost next to nothing: a few lookups among its headers, its title, and one count of its links. Challenges
-link to next to nothing, shop pages to dozens of pages; only a page with few links is searched for the known texts.
+A block is found by what names it: a header, a known challenge page (`policy.block_signs`), the
+site's own markers, the status alone; and, where nothing names it, by extraction: what the page used
+to have is missing. Asked of every answer, so a good page must cost next to nothing: a few lookups
+among its headers, its title, and one count of its links. Challenges link to next to nothing, shop
+pages to dozens of pages; only a page with few links is searched for the known texts.
 
-What is no block: 401 and 451 (refusals that another address does not change), 402 (they want to be paid), 404 and 410, 429
-and 503 (throttling, or a fault) unless a sign says otherwise, Cloudflare's 1015 (429: throttling), a plain 405, a shop
-behind a password, and a 403 of an object store, which is how those say that there is nothing.
+What is no block: 401 and 451 (refusals that another address does not change), 402 (they want to be
+paid), 404 and 410, 429 and 503 (throttling, or a fault) unless a sign says otherwise, Cloudflare's
+1015 (429: throttling), a plain 405, a shop behind a password, and a 403 of an object store, which
+is how those say that there is nothing.
 
-Known weaknesses: a challenge with many links and a title of the shop's own is missed, as is one that is compressed into a
-script; extraction catches those. Pages are searched as bytes: UTF-16 is not read.
+Known weaknesses: a challenge with many links and a title of the shop's own is missed, as is one
+that is compressed into a script; extraction catches those. Pages are searched as bytes: UTF-16 is
+not read.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qsl, urlsplit
 
-from scraper.policy.block_signs import PAGE_MAX, SIGNS, Sign
+from scraper.rules.block_signatures import PAGE_MAX, SIGNS, Sign
 
 LINKS_MAX = 20
-MARKER_MAX = 262_144  # bytes of a page in which the site's own markers are looked for
-_HEAD_MAX = 4096  # bytes in which a title begins
+# bytes of a page in which the site's own markers are looked for
+MARKER_MAX = 262_144
+# bytes in which a title begins
+_HEAD_MAX = 4096
 _TITLE_MAX = 300
 _EARLY = 16_384
 
@@ -33,8 +39,8 @@ By = Literal["status", "headers", "page", "marker", "extraction"]
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Somebody keeps us out. `sign` is a short stable slug (`cloudflare-challenge`), for keys and metrics; `vendor` is for
-    people; `by` says what gave it away."""
+    """Somebody keeps us out. `sign` is a short stable slug (`cloudflare-challenge`), for keys and
+    metrics; `vendor` is for people; `by` says what gave it away."""
 
     sign: str
     vendor: str
@@ -52,7 +58,8 @@ class Marker:
     """A sign of the site's own. All that is given must hold; `described` is for people.
 
     texts   any of these bytes stands in the page: one text in the character sets that shops use
-    page    is asked of the page's bytes and its content type; url: of the final URL. Neither may raise.
+    page    is asked of the page's bytes and its content type; url: of the final URL. Neither may
+    raise.
     """
 
     described: str
@@ -76,13 +83,18 @@ class Marker:
 
 
 def detect(
-    status: int, headers: Mapping[str, str], body: bytes, markers: Sequence[Marker] = (), *, url: str = ""
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    markers: Sequence[Marker] = (),
+    *,
+    url: str = "",
 ) -> Block | None:
-    """What keeps us out, or None. `headers` has lower-case names; `body` is unpacked, in the page's own character set;
-    `url` is the final one, for the site's markers.
+    """What keeps us out, or None. `headers` has lower-case names; `body` is unpacked, in the page's
+    own character set; `url` is the final one, for the site's markers.
 
-    `detect(200, {"cf-mitigated": "challenge"}, b"")` is a Block; `detect(200, {"server": "cloudflare"}, b"<h1>Tea")` is
-    None.
+    `detect(200, {"cf-mitigated": "challenge"}, b"")` is a Block; `detect(200, {"server":
+    "cloudflare"}, b"<h1>Tea")` is None.
     """
     sign = _by_headers(status, headers) or (_by_page(status, headers, body) if body else None)
     if sign is not None:
@@ -96,15 +108,17 @@ def detect(
 
 
 def missing_is_block(*, good_before: bool, suspected_before: bool, other_way: bool) -> Block | None:
-    """What to make of a page without its required fields: a block that nothing names, or, with None, today's rule.
+    """What to make of a page without its required fields: a block that nothing names, or, with
+    None, today's rule.
 
-    good_before       an earlier crawl had them from this page
-    suspected_before  this crawl has looked a second time already
-    other_way         there is another proxy, or a higher level, to look through
+    good_before       an earlier crawl had them from this page suspected_before  this crawl has
+    looked a second time already other_way         there is another proxy, or a higher level, to
+    look through
 
-    A suspect is tried once more through the other way, uncharged. If it lacks them there too, its layout has changed, or it
-    has no price any more: an ordinary invalid page. A suspicion is no news of the host (`policy.escalation`): a redesign
-    makes suspects of a whole catalogue, and must not send it through residential proxies.
+    A suspect is tried once more through the other way, uncharged. If it lacks them there too, its
+    layout has changed, or it has no price any more: an ordinary invalid page. A suspicion is no
+    news of the host (`policy.escalation`): a redesign makes suspects of a whole catalogue, and must
+    not send it through residential proxies.
     """
     return FIELDS_MISSING if good_before and not suspected_before and other_way else None
 
@@ -114,12 +128,18 @@ def _block(sign: Sign) -> Block:
     return Block(sign.sign, sign.vendor, by)
 
 
-_STORE_DENIES = b"<Code>AccessDenied</Code>"  # S3 and its like, where nobody may list what there is
-_BY_HEADER = [(sign, _block(sign)) for sign in SIGNS if sign.headers and not sign.titles and not sign.body]
+# S3 and its like, where nobody may list what there is
+_STORE_DENIES = b"<Code>AccessDenied</Code>"
+_BY_HEADER = [
+    (sign, _block(sign)) for sign in SIGNS if sign.headers and not sign.titles and not sign.body
+]
 _BY_TITLE = [(sign, _block(sign)) for sign in SIGNS if sign.titles]
 _BY_BODY = [(sign, _block(sign)) for sign in SIGNS if sign.body and not sign.titles]
 _BY_STATUS = {
-    status: _block(sign) for sign in SIGNS if not (sign.headers or sign.titles or sign.body) for status in sign.statuses
+    status: _block(sign)
+    for sign in SIGNS
+    if not (sign.headers or sign.titles or sign.body)
+    for status in sign.statuses
 }
 _HEADER_NAMES = frozenset(name for sign, _ in _BY_HEADER for name, _ in sign.headers)
 _TITLES = tuple(title for sign, _ in _BY_TITLE for title in sign.titles)
@@ -179,7 +199,8 @@ def _title(body: bytes) -> bytes:
     return b" ".join(body[start : end if end >= 0 else start + _TITLE_MAX].split()).lower()
 
 
-_HOSTS = {  # to which others send their visitors; hosts below them count
+# to which others send their visitors; hosts below them count
+_HOSTS = {
     "perfdrive.com": Block("radware", "Radware (ShieldSquare)", "headers"),
     "queue-it.net": Block("queue-it", "Queue-it", "headers"),
     "captcha-delivery.com": Block("datadome", "DataDome", "headers"),
@@ -204,11 +225,12 @@ _BACK = frozenset({"return_to", "returnto", "return_url", "returnurl", "return",
 
 
 def detect_redirect(location: str) -> Block | None:
-    """What a redirect's Location, absolute or relative, or the final URL of a page that was redirected says. Not for the URL
-    that was asked for: a shop may sell under /challenge.
+    """What a redirect's Location, absolute or relative, or the final URL of a page that was
+    redirected says. Not for the URL that was asked for: a shop may sell under /challenge.
 
-    `detect_redirect("https://shop.queue-it.net/?c=shop&e=sale")` is a Block; so is `/checkpoint?return_to=%2Fp%2F1`;
-    `/challenge`, a page of the shop's own for all one knows, is None.
+    `detect_redirect("https://shop.queue-it.net/?c=shop&e=sale")` is a Block; so is
+    `/checkpoint?return_to=%2Fp%2F1`; `/challenge`, a page of the shop's own for all one knows, is
+    None.
     """
     try:
         parts = urlsplit(location[:4000].strip())
@@ -230,8 +252,10 @@ def detect_redirect(location: str) -> Block | None:
 
 
 def _leads_back(query: str) -> bool:
-    """True for a query that says where to go once the challenge is passed: somewhere of a host's own."""
+    """True for a query that says where to go once the challenge is passed: somewhere of a host's
+    own."""
     given = parse_qsl(query[:2000])
-    if {"url", "uuid", "vid"} <= {name for name, _ in given}:  # PerimeterX, at Walmart: the URL in base64
+    # PerimeterX, at Walmart: the URL in base64
+    if {"url", "uuid", "vid"} <= {name for name, _ in given}:
         return True
     return any(name.lower() in _BACK and value.startswith(("/", "http")) for name, value in given)

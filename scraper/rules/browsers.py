@@ -1,8 +1,9 @@
 """Header sets as current browsers send them on a visit, each consistent in itself. Pure.
 
-For sites with `user_agent: browser`. The versions are kept by hand: bring them up to date when browsers have moved on by
-some, all together, and change `AS_OF`; Chromium's brands follow from its version. What no list can mend: TLS and HTTP/2
-look like what they are, which is what `impersonate` is for (`adapted` fits its headers to a site).
+For sites with `user_agent: browser`. The versions are kept by hand: bring them up to date when
+browsers have moved on by some, all together, and change `AS_OF`; Chromium's brands follow from its
+version. What no list can mend: TLS and HTTP/2 look like what they are, which is what `impersonate`
+is for (`adapted` fits its headers to a site).
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-BROWSER = "browser"  # the `user_agent:` that asks for one of these
-ANY = "any"  # the `impersonate:` that leaves the browser to the identity
+# the `user_agent:` that asks for one of these
+BROWSER = "browser"
+# the `impersonate:` that leaves the browser to the identity
+ANY = "any"
 IMPERSONATED = ("chrome", "firefox", "safari")
 AS_OF = "2026-11"
 CHROMIUM, FIREFOX = 156, 157  # stable then
 
-ACCEPT_ENCODING = "gzip, deflate, br, zstd"  # over https; over plain http browsers ask for the first two
+# over https; over plain http browsers ask for the first two
+ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -38,7 +42,8 @@ _LANGUAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """`brands` and `platform` are what Chromium says of itself (client hints), and only to https hosts."""
+    """`brands` and `platform` are what Chromium says of itself (client hints), and only to https
+    hosts."""
 
     user_agent: str
     brands: str | None = None
@@ -51,16 +56,19 @@ _ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
 
 
 def brands(version: int, name: str) -> str:
-    """sec-ch-ua of a Chromium browser, as components/embedder_support/user_agent_utils.cc makes it: the version seeds the
-    invented brand's punctuation, its version, and who stands where.
+    """sec-ch-ua of a Chromium browser, as components/embedder_support/user_agent_utils.cc makes it:
+    the version seeds the invented brand's punctuation, its version, and who stands where.
 
-    `brands(142, "Google Chrome") == '"Chromium";v="142", "Google Chrome";v="142", "Not_A Brand";v="99"'`
+    `brands(142, "Google Chrome") == '"Chromium";v="142", "Google Chrome";v="142", "Not_A
+    Brand";v="99"'`
     """
     first, second = (_GREASE_CHARS[(version + n) % len(_GREASE_CHARS)] for n in (0, 1))
     invented = f'"Not{first}A{second}Brand";v="{_GREASE_VERSIONS[version % len(_GREASE_VERSIONS)]}"'
     shown = [""] * 3
     for place, brand in zip(
-        _ORDERS[version % len(_ORDERS)], (invented, f'"Chromium";v="{version}"', f'"{name}";v="{version}"'), strict=True
+        _ORDERS[version % len(_ORDERS)],
+        (invented, f'"Chromium";v="{version}"', f'"{name}";v="{version}"'),
+        strict=True,
     ):
         shown[place] = brand
     return ", ".join(shown)
@@ -91,7 +99,8 @@ def _drawn(seed: str, count: int) -> int:
 
 
 def impersonated(wanted: str, seed: str) -> str:
-    """The browser whose handshake an identity has: the one that is wanted, or of `ANY` the same for the same seed."""
+    """The browser whose handshake an identity has: the one that is wanted, or of `ANY` the same for
+    the same seed."""
     return IMPERSONATED[_drawn(seed, len(IMPERSONATED))] if wanted == ANY else wanted
 
 
@@ -100,7 +109,8 @@ def languages(region: str | None) -> str:
 
 
 def adapted(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
-    """A profile's own headers with the languages of a region; over plain http without what browsers keep for https."""
+    """A profile's own headers with the languages of a region; over plain http without what browsers
+    keep for https."""
     pairs = []
     for name, value in profile:
         key = name.lower()
@@ -115,9 +125,11 @@ def adapted(profile: Pairs, region: str | None, *, secure: bool) -> Pairs:
 
 
 def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool) -> Pairs:
-    """The headers of the browser that `seed` (a proxy's id) has, in its order: the same for the same seed, everywhere.
+    """The headers of the browser that `seed` (a proxy's id) has, in its order: the same for the
+    same seed, everywhere.
 
-    `secure`: for an https host. Plain http gets no client hints and no fetch metadata, as from a browser.
+    `secure`: for an https host. Plain http gets no client hints and no fetch metadata, as from a
+    browser.
     """
     browser = BROWSERS[_drawn(seed, len(BROWSERS))]
     fetch = [("Sec-Fetch-Dest", "document"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Site", "none"),
@@ -133,7 +145,11 @@ def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool
             *fetch,
             ("Priority", "u=0, i"),
         )
-    hints = [("sec-ch-ua", browser.brands), ("sec-ch-ua-mobile", "?0"), ("sec-ch-ua-platform", f'"{browser.platform}"')]
+    hints = [
+        ("sec-ch-ua", browser.brands),
+        ("sec-ch-ua-mobile", "?0"),
+        ("sec-ch-ua-platform", f'"{browser.platform}"'),
+    ]
     return (
         ("Connection", "keep-alive"),
         *(hints if secure else ()),

@@ -1,18 +1,24 @@
-"""What a host may be asked: a definition's budget, an operator's override, and the pace between full speed and the floor.
+"""What a host may be asked: a definition's budget, an operator's override, and the pace between
+full speed and the floor.
 
-Pure. The numbers that make a host slower and faster again (AIMD: additive increase, multiplicative decrease) are here;
-`scraper.stores.throttle` applies them in one atomic script, on Redis's clock, for the whole fleet.
+Pure. The numbers that make a host slower and faster again (AIMD: additive increase, multiplicative
+decrease) are here; `scraper.politeness.fleet_limiter` applies them in one atomic script, on Redis's
+clock, for the whole fleet.
 
-- **Slower**: 429, 503 and timeouts halve the pace (`CUT`). A request that left before the last cut took effect says
-  nothing new: slots that were reserved at the old pace are used for `SETTLES_S` more. So a hundred 429s of one burst are
-  one signal, and a host is halved once a round trip, as TCP does.
-- **Faster**: a success adds `STEP`, but all of them together no more than the whole pace in `RECOVERS_S`. A host that was
-  halved once is back after a minute; one that is asked once a minute, after ten good answers. Never past the budget.
-- **Floor**: `FLOOR` of the budget. What is slower still is a host that is down, which is `policy.breaker`'s matter.
+- **Slower**: 429, 503 and timeouts halve the pace (`CUT`). A request that left before the last cut
+  took effect says nothing new: slots that were reserved at the old pace are used for `SETTLES_S`
+  more. So a hundred 429s of one burst are one signal, and a host is halved once a round trip, as
+  TCP does.
+- **Faster**: a success adds `STEP`, but all of them together no more than the whole pace in
+  `RECOVERS_S`. A host that was halved once is back after a minute; one that is asked once a minute,
+  after ten good answers. Never past the budget.
+- **Floor**: `FLOOR` of the budget. What is slower still is a host that is down, which is
+  `policy.breaker`'s matter.
 
-429, and 503 with Retry-After, are a wish and count at once. Timeouts and other 503s may be the page's own trouble, or a
-shop's everyday: they count while more than `BAD_SHARE` of a host's late answers (weighted by `BAD_WEIGHT`) are of that kind;
-from a clean record, from the fifth in a row on. A shop that fails one page in twenty at any pace is not slowed for it.
+429, and 503 with Retry-After, are a wish and count at once. Timeouts and other 503s may be the
+page's own trouble, or a shop's everyday: they count while more than `BAD_SHARE` of a host's late
+answers (weighted by `BAD_WEIGHT`) are of that kind; from a clean record, from the fifth in a row
+on. A shop that fails one page in twenty at any pace is not slowed for it.
 """
 
 from __future__ import annotations
@@ -30,13 +36,16 @@ RECOVERS_S = 120.0
 SETTLES_S = 2.0
 BAD_SHARE = 0.15
 BAD_WEIGHT = 1 / 30
-UNASKED = frozenset({Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN})
+UNASKED = frozenset(
+    {Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN}
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A host's, for the whole fleet. `interval_s` 0: no rate. `burst` requests may leave at once after a pause (a token
-    bucket of that size); in any window of W seconds there are at most `W / interval_s + burst`."""
+    """A host's, for the whole fleet. `interval_s` 0: no rate. `burst` requests may leave at once
+    after a pause (a token bucket of that size); in any window of W seconds there are at most `W /
+    interval_s + burst`."""
 
     interval_s: float = 0.0
     concurrency: int = 1
@@ -65,8 +74,9 @@ NO_OVERRIDE = Override()
 
 
 def in_force(budgets: Iterable[Budget], override: Override, crawl_delay_s: float) -> Budget:
-    """The budget that counts: of several sites on one host the strictest in each number, an operator's word above the
-    definitions', and robots.txt's crawl delay above all; it asks for requests one by one."""
+    """The budget that counts: of several sites on one host the strictest in each number, an
+    operator's word above the definitions', and robots.txt's crawl delay above all; it asks for
+    requests one by one."""
     budgets = list(budgets) or [Budget()]
     interval_s = max(budget.interval_s for budget in budgets)
     concurrency = min(budget.concurrency for budget in budgets)
@@ -94,7 +104,8 @@ class Signals:
     __slots__ = ("_bad",)
 
     def __init__(self) -> None:
-        self._bad = 0.0  # the share of late answers that were timeouts and 503s
+        # the share of late answers that were timeouts and 503s
+        self._bad = 0.0
 
     def saw(self, outcome: Outcome, status: int | None) -> bool | None:
         """True: slow down. False: a good answer. None: neither."""

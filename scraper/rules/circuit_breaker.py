@@ -1,13 +1,15 @@
 """Whether a host as a whole is out of order, and what its pages do meanwhile: they wait.
 
-One page that fails is its own trouble, and is charged for it. Several different pages that fail one after the other, with
-not one answer between them, are the host's: it rests, longer each time, and is tried again after each rest. Only pages that
-have not failed before count as a sign of it: what is left at the end of a crawl is often nothing but broken pages, while
-the host is well. For the same reason an outage is free for a minute only; after that the few pages that are tried after
-each rest are charged. A crawl must end: after a quarter of an hour pages are given up, and but for one after each rest they
-are not even tried.
+One page that fails is its own trouble, and is charged for it. Several different pages that fail one
+after the other, with not one answer between them, are the host's: it rests, longer each time, and
+is tried again after each rest. Only pages that have not failed before count as a sign of it: what
+is left at the end of a crawl is often nothing but broken pages, while the host is well. For the
+same reason an outage is free for a minute only; after that the few pages that are tried after each
+rest are charged. A crawl must end: after a quarter of an hour pages are given up, and but for one
+after each rest they are not even tried.
 
-Pure: the time is an argument. What one process sees is enough: a rest holds for the whole fleet (`stores.throttle`).
+Pure: the time is an argument. What one process sees is enough: a rest holds for the whole fleet
+(`stores.throttle`).
 """
 
 from __future__ import annotations
@@ -18,16 +20,19 @@ from typing import assert_never
 
 from scraper.domain import Blame, Outcome
 
-DOWN_AFTER = 5  # different pages in a row
-REST_S = 2.0  # the first rest; each is twice the one before
+# different pages in a row
+DOWN_AFTER = 5
+# the first rest; each is twice the one before
+REST_S = 2.0
 REST_MAX_S = 30.0
 FREE_S = 60.0
 PATIENCE_S = 900.0
-FORGOTTEN_S = 300.0  # a streak whose last failure is older says nothing of today
+# a streak whose last failure is older says nothing of today
+FORGOTTEN_S = 300.0
 HOSTS_MAX = 10_000
 
-# It answers, but has a wish; a certificate does not mend itself in minutes; of the others it has not
-# been asked, or nobody can say so.
+# It answers, but has a wish; a certificate does not mend itself in minutes; of the others it has
+# not been asked, or nobody can say so.
 SILENT = frozenset(
     {
         Outcome.THROTTLED,
@@ -42,8 +47,8 @@ SILENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HostDown:
-    """A host is out of order: it rests for `rest_s` from now on. `charged`: for longer than is free; `given_up`: for too
-    long to be waited for."""
+    """A host is out of order: it rests for `rest_s` from now on. `charged`: for longer than is
+    free; `given_up`: for too long to be waited for."""
 
     rest_s: float
     charged: bool = False
@@ -70,8 +75,9 @@ class Breakers:
     def saw(
         self, host: str, page_id: int, outcome: Outcome, now: float, *, failed_before: bool = False
     ) -> HostDown | None:
-        """Takes note of a page's outcome. The answer says that its host is out of order; None: it is the page's own
-        matter. `failed_before`: the page has been charged for its host before. `now` is in seconds of any steady clock."""
+        """Takes note of a page's outcome. The answer says that its host is out of order; None: it
+        is the page's own matter. `failed_before`: the page has been charged for its host before.
+        `now` is in seconds of any steady clock."""
         match _says(outcome):
             case None:
                 return None
@@ -82,8 +88,8 @@ class Breakers:
                 return self._failed(host, page_id, now, failed_before)
 
     def hopeless(self, host: str, now: float) -> bool:
-        """Whether a page of the host is not even to be tried: it has been down for longer than anybody waits, and the
-        time for the next try, which one page makes, has not come."""
+        """Whether a page of the host is not even to be tried: it has been down for longer than
+        anybody waits, and the time for the next try, which one page makes, has not come."""
         streak = self._failing.get(host)
         if streak is None or len(streak.pages) < DOWN_AFTER:
             return False

@@ -1,7 +1,9 @@
-"""Bytes of a hostile page to text and to a tree; text to something that can be stored. Pure, and never raises.
+"""Bytes of a hostile page to text and to a tree; text to something that can be stored. Pure, and
+never raises.
 
-The character set, as browsers choose it: byte order mark, HTTP header, <meta> or XML declaration; else UTF-8 where the
-body is valid UTF-8, else windows-1252. Labels of latin-1 mean windows-1252; unknown ones count as missing.
+The character set, as browsers choose it: byte order mark, HTTP header, <meta> or XML declaration;
+else UTF-8 where the body is valid UTF-8, else windows-1252. Labels of latin-1 mean windows-1252;
+unknown ones count as missing.
 """
 
 from __future__ import annotations
@@ -11,10 +13,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lxml import etree
-from w3lib.encoding import html_body_declared_encoding, http_content_type_encoding, read_bom, to_unicode
+from w3lib.encoding import (
+    html_body_declared_encoding,
+    http_content_type_encoding,
+    read_bom,
+    to_unicode,
+)
 
-TYPE_CHARS = 200  # of a Content-Type header; what is longer says nothing more
-_BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))  # what byte order marks begin with
+# of a Content-Type header; what is longer says nothing more
+TYPE_CHARS = 200
+# what byte order marks begin with
+_BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))
 _NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
 _NOT_TEXT_CODECS = frozenset({"hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode",
@@ -22,7 +31,8 @@ _NOT_TEXT_CODECS = frozenset({"hex", "base64", "bz2", "zlib", "rot13", "quopri",
 
 
 class Decoded(NamedTuple):
-    """`utf8` is what lxml parses: equal to `text` encoded, but without the cost where the body was UTF-8 already."""
+    """`utf8` is what lxml parses: equal to `text` encoded, but without the cost where the body was
+    UTF-8 already."""
 
     text: str
     utf8: bytes
@@ -33,7 +43,9 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
     if encoding is not None and bom is not None:
         body = body[len(bom) :]
     else:
-        encoding = (_of_header(content_type[:TYPE_CHARS]) if content_type else None) or _declared(body)
+        encoding = (_of_header(content_type[:TYPE_CHARS]) if content_type else None) or _declared(
+            body
+        )
     if encoding in (None, "utf-8"):
         try:
             return Decoded(body.decode("utf-8"), body)
@@ -53,14 +65,21 @@ def _declared(body: bytes) -> str | None:
     head = body[:4096]
     small = head.lower()
     first = small.find(b"charset")
-    # What most pages say, and no other label in sight. In a comment or not: UTF-8 is what is tried first anyway.
-    if small.startswith(_UTF8_LABELS, first) and b"charset" not in small[first + 7 :] and b"encoding=" not in small:
+    # What most pages say, and no other label in sight. In a comment or not: UTF-8 is what is tried
+    # first anyway.
+    if (
+        small.startswith(_UTF8_LABELS, first)
+        and b"charset" not in small[first + 7 :]
+        and b"encoding=" not in small
+    ):
         return "utf-8" if _is_utf8(body) else html_body_declared_encoding(head)
     if first < 0 and b"encoding" not in small:
         return None
     encoding = html_body_declared_encoding(head)
     # A <meta> that was read as ASCII cannot be UTF-16 (WHATWG HTML, "prescan a byte stream").
-    return "utf-8" if encoding is not None and encoding.startswith(("utf-16", "utf-32")) else encoding
+    return (
+        "utf-8" if encoding is not None and encoding.startswith(("utf-16", "utf-32")) else encoding
+    )
 
 
 def _is_utf8(body: bytes) -> bool:
@@ -75,16 +94,19 @@ def _decoded(body: bytes, encoding: str) -> str:
     if encoding not in _NOT_TEXT_CODECS:
         try:
             return to_unicode(body, encoding)
-        except (LookupError, ValueError, TypeError, AttributeError):  # codecs of Python's that are no character sets
+        except (LookupError, ValueError, TypeError, AttributeError):
+            # codecs of Python's that are no character sets
             pass
     return body.decode("cp1252", "replace")
 
 
 def parse_html(utf8: bytes) -> etree._Element:
-    """The root element; of anything at all. lxml stops at 2,048 levels of nesting, where browsers stop at 512."""
+    """The root element; of anything at all. lxml stops at 2,048 levels of nesting, where browsers
+    stop at 512."""
     if b"\x00" in utf8:
         utf8 = utf8.replace(b"\x00", b"")
-    # A parser a page costs 0.4 us and lets threads parse side by side; ids are looked up in the tree anyway.
+    # A parser a page costs 0.4 us and lets threads parse side by side; ids are looked up in the
+    # tree anyway.
     parser = etree.HTMLParser(encoding="utf-8", recover=True, no_network=True, huge_tree=True)
     try:
         root = etree.fromstring(utf8, parser)
@@ -94,7 +116,8 @@ def parse_html(utf8: bytes) -> etree._Element:
 
 
 def clean_text(text: str) -> str:
-    """Without NUL and lone surrogates, which PostgreSQL and UTF-8 refuse; whitespace of all kinds collapsed."""
+    """Without NUL and lone surrogates, which PostgreSQL and UTF-8 refuse; whitespace of all kinds
+    collapsed."""
     plain = text.isascii() and "\x00" not in text
     return " ".join((text if plain else storable(text)).split())
 
@@ -102,7 +125,8 @@ def clean_text(text: str) -> str:
 def storable(text: str) -> str:
     if "\x00" not in text:
         try:
-            text.encode("utf-8")  # many times faster than looking for surrogates, which are next to never there
+            # many times faster than looking for surrogates, which are next to never there
+            text.encode("utf-8")
             return text
         except UnicodeEncodeError:
             pass

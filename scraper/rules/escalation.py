@@ -1,32 +1,40 @@
-"""By which way a host's pages go: the cheapest that is not blocked. Up when pages are blocked, down again by probes. Pure.
+"""By which way a host's pages go: the cheapest that is not blocked. Up when pages are blocked, down
+again by probes. Pure.
 
-A **ladder** is the levels that a page may use, the cheapest first: `("datacenter", "residential", "browser")`. The first is
-where its definition starts; the others are what it allows (`ladder`). A page's level is the higher of what its host is
-remembered to need and of what it has come to itself (`level_for`).
+A **ladder** is the levels that a page may use, the cheapest first: `("datacenter", "residential",
+"browser")`. The first is where its definition starts; the others are what it allows (`ladder`). A
+page's level is the higher of what its host is remembered to need and of what it has come to itself
+(`level_for`).
 
-- A page that is blocked is tried again at its level, by another proxy, `PAGE_TRIES` times; then it alone goes up
-  (`after_block`).
-- `HOST_PAGES` different pages that were given up at the host's level, with not one good answer there in between: the host
-  goes up, and all its pages with it. One page that is forbidden to everybody never moves its host.
-- Above the start a host is probed: one page goes by the level below. The first time after ten minutes, then after twice
-  as long each time, a day at the most. Three good ones, half a minute apart, and the host comes down a level.
-- A host that comes down and must go up again within an hour is probed half as often as before, not from ten minutes on.
-- Every signal carries the level at which the page was asked for. News of another level than the host's is no news: a
-  batch that was under way when the host moved changes nothing.
+- A page that is blocked is tried again at its level, by another proxy, `PAGE_TRIES` times; then it
+  alone goes up (`after_block`).
+- `HOST_PAGES` different pages that were given up at the host's level, with not one good answer
+  there in between: the host goes up, and all its pages with it. One page that is forbidden to
+  everybody never moves its host.
+- Above the start a host is probed: one page goes by the level below. The first time after ten
+  minutes, then after twice as long each time, a day at the most. Three good ones, half a minute
+  apart, and the host comes down a level.
+- A host that comes down and must go up again within an hour is probed half as often as before, not
+  from ten minutes on.
+- Every signal carries the level at which the page was asked for. News of another level than the
+  host's is no news: a batch that was under way when the host moved changes nothing.
 
-An example, start datacenter. At 0 s pages 1, 2 and 3 have been blocked three times each: the host is at residential, the
-next probe at 600 s. Page 7 goes by datacenter then, and is blocked: it goes back to residential, uncharged; probes at
-1,800 s and 4,200 s likewise, and at 9,000 s one is good. So are those at 9,030 s and 9,060 s: the host is at datacenter.
-Pages 12, 13 and 14 are blocked at 9,500 s: up again, and as the last wait was 4,800 s, the next probe is at 19,100 s.
+An example, start datacenter. At 0 s pages 1, 2 and 3 have been blocked three times each: the host
+is at residential, the next probe at 600 s. Page 7 goes by datacenter then, and is blocked: it goes
+back to residential, uncharged; probes at 1,800 s and 4,200 s likewise, and at 9,000 s one is good.
+So are those at 9,030 s and 9,060 s: the host is at datacenter. Pages 12, 13 and 14 are blocked at
+9,500 s: up again, and as the last wait was 4,800 s, the next probe is at 19,100 s.
 
-What stores a `HostRoute` does so a row per site, host and start: pages that start higher say nothing of lower levels, and
-another site's ladder and headers are its own. Transitions are made under the row's lock, so that none is lost.
+What stores a `HostRoute` does so a row per site, host and start: pages that start higher say
+nothing of lower levels, and another site's ladder and headers are its own. Transitions are made
+under the row's lock, so that none is lost.
 
-Known weaknesses: the last pages of a crawl, if they are forbidden to everybody and there are three, move the host up for
-ten minutes; before a host moves, each page that is under way there is tried as often as any other; a host that blocks one
-page in ten is never moved, since good answers come in between; a ban that ends right after a probe is noticed only when
-as much time has passed again as it had lasted; a level that is worse than the one below it is not skipped. Times are float
-seconds of one clock: the database's.
+Known weaknesses: the last pages of a crawl, if they are forbidden to everybody and there are three,
+move the host up for ten minutes; before a host moves, each page that is under way there is tried as
+often as any other; a host that blocks one page in ten is never moved, since good answers come in
+between; a ban that ends right after a probe is noticed only when as much time has passed again as
+it had lasted; a level that is worse than the one below it is not skipped. Times are float seconds
+of one clock: the database's.
 """
 
 from __future__ import annotations
@@ -41,17 +49,21 @@ LEVELS = (
     "browser",
 )  # by price; a name of the operator's own stands where the ladder has it
 
-PAGE_TRIES = 2  # more at a level, by other proxies, before a page goes up
-ALONE_TRIES = 1  # more, where there is no other proxy to try: the same way, later
+# more at a level, by other proxies, before a page goes up
+PAGE_TRIES = 2
+# more, where there is no other proxy to try: the same way, later
+ALONE_TRIES = 1
 ALONE_DELAY_S = 30.0
 HOST_PAGES = 3
 PROBE_FIRST_S = 600.0
 PROBE_NEXT_S = 30.0
 PROBE_MAX_S = 86_400.0
-PROBE_LOST_S = 300.0  # a probe of which nothing was heard: its worker died, or its page said neither yes nor no
+# a probe of which nothing was heard: its worker died, or its page said neither yes nor no
+PROBE_LOST_S = 300.0
 PROBES_NEEDED = 3
 FLAP_S = 3600.0
-TOP_DELAY_S, TOP_DELAY_MAX_S = 60.0, 1800.0  # above the top there is only patience
+# above the top there is only patience
+TOP_DELAY_S, TOP_DELAY_MAX_S = 60.0, 1800.0
 
 Ladder = tuple[str, ...]
 
@@ -81,8 +93,9 @@ class HostRoute:
 
 
 def ladder(start: str, allowed: Iterable[str]) -> Ladder:
-    """From what a definition says: `ladder("datacenter", ["browser", "residential"])` is all three, in order of price.
-    Levels below the start are left out; a start of the operator's own stands below all that are allowed."""
+    """From what a definition says: `ladder("datacenter", ["browser", "residential"])` is all three,
+    in order of price. Levels below the start are left out; a start of the operator's own stands
+    below all that are allowed."""
     known = LEVELS.index(start) if start in LEVELS else -1
     wanted = set(allowed)
     return (start, *(level for at, level in enumerate(LEVELS) if at > known and level in wanted))
@@ -93,8 +106,9 @@ def new_route(steps: Ladder, now: float) -> HostRoute:
 
 
 def level_for(route: HostRoute | None, steps: Ladder, page_level: str | None = None) -> str:
-    """The level at which a page is asked for: the higher of its host's and of its own, within its ladder. Of a level that is
-    not in the ladder (the definition has changed) the next higher one that is, or its end."""
+    """The level at which a page is asked for: the higher of its host's and of its own, within its
+    ladder. Of a level that is not in the ladder (the definition has changed) the next higher one
+    that is, or its end."""
     return steps[max(_step(route.level if route else None, steps), _step(page_level, steps))]
 
 
@@ -119,16 +133,25 @@ def _step(level: str | None, steps: Ladder) -> int:
     return next(dearer, len(steps) - 1)
 
 
-# --- signals: each gives the route as it is from now on --------------------------------------------------------------
+# --- signals: each gives the route as it is from now on
+# --------------------------------------------------------------
 
 
 def on_blocked(
-    route: HostRoute, steps: Ladder, level: str, page_id: int, sign: str, now: float, *, probe: bool = False
+    route: HostRoute,
+    steps: Ladder,
+    level: str,
+    page_id: int,
+    sign: str,
+    now: float,
+    *,
+    probe: bool = False,
 ) -> HostRoute:
-    """A page was given up at `level` (`after_block` said `GoUp`, or anything charged), or a probe was blocked: at once.
+    """A page was given up at `level` (`after_block` said `GoUp`, or anything charged), or a probe
+    was blocked: at once.
 
-    Said of each blocked answer it would move the host sooner, and with a few bad proxies among many for nothing. Suspicions
-    by extraction are no such news.
+    Said of each blocked answer it would move the host sooner, and with a few bad proxies among many
+    for nothing. Suspicions by extraction are no such news.
     """
     at_host = level_for(route, steps)
     if probe and level == level_below(at_host, steps):
@@ -153,8 +176,11 @@ def on_blocked(
     )
 
 
-def on_good(route: HostRoute, steps: Ladder, level: str, now: float, *, probe: bool = False) -> HostRoute:
-    """A page was served at `level`: what was asked for was there. A 404 is not such news: some say that to robots."""
+def on_good(
+    route: HostRoute, steps: Ladder, level: str, now: float, *, probe: bool = False
+) -> HostRoute:
+    """A page was served at `level`: what was asked for was there. A 404 is not such news: some say
+    that to robots."""
     at_host = level_for(route, steps)
     if level == at_host:
         return replace(route, blocked_pages=()) if route.blocked_pages else route
@@ -163,7 +189,8 @@ def on_good(route: HostRoute, steps: Ladder, level: str, now: float, *, probe: b
     if route.probes_ok + 1 < PROBES_NEEDED:
         return replace(route, probes_ok=route.probes_ok + 1, probe_at=now + PROBE_NEXT_S)
     again_s = min(route.probe_every_s * 2, PROBE_MAX_S)
-    if _fell_lately(route, now):  # two levels at a stretch: what the upper one has taught holds
+    # two levels at a stretch: what the upper one has taught holds
+    if _fell_lately(route, now):
         again_s = max(again_s, route.fell_every_s)
     return replace(
         route,
@@ -183,28 +210,38 @@ def _fell_lately(route: HostRoute, now: float) -> bool:
 
 
 def blocked_out(route: HostRoute, steps: Ladder) -> bool:
-    """At the top, and blocked there as well: nothing is left but to ask seldom (`after_block`'s `hopeless`), and to rest."""
-    return len(route.blocked_pages) >= HOST_PAGES and next_level(level_for(route, steps), steps) is None
+    """At the top, and blocked there as well: nothing is left but to ask seldom (`after_block`'s
+    `hopeless`), and to rest."""
+    return (
+        len(route.blocked_pages) >= HOST_PAGES
+        and next_level(level_for(route, steps), steps) is None
+    )
 
 
 def probe_due(route: HostRoute, steps: Ladder, now: float) -> bool:
-    """Whether one page is to be sent by the level below. Choose one that has not been blocked, and note `begin_probe`."""
+    """Whether one page is to be sent by the level below. Choose one that has not been blocked, and
+    note `begin_probe`."""
     return (
-        route.probe_at is not None and now >= route.probe_at and level_below(level_for(route, steps), steps) is not None
+        route.probe_at is not None
+        and now >= route.probe_at
+        and level_below(level_for(route, steps), steps) is not None
     )
 
 
 def begin_probe(route: HostRoute, now: float) -> HostRoute:
-    """A probe is on its way: no other one is sent until there is news of it, or too much time has passed."""
+    """A probe is on its way: no other one is sent until there is news of it, or too much time has
+    passed."""
     return replace(route, probe_at=now + PROBE_LOST_S)
 
 
-# --- a page's own way ------------------------------------------------------------------------------------------------
+# --- a page's own way
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RetryHere:
-    """Again at the same level (a probe's page: at its host's), in `delay_s`. `charged`: to the host's account."""
+    """Again at the same level (a probe's page: at its host's), in `delay_s`. `charged`: to the
+    host's account."""
 
     delay_s: float
     other_proxy: bool = True
@@ -240,21 +277,24 @@ def after_block(
 ) -> AfterBlock:
     """What is done about a page that was blocked at `level`.
 
-    tries    how often it has been blocked there, this time included
-    proxies  how many the level has to choose from; 0: it asks directly, or through a browser of its own
-    charged  tries that its host's account has been charged with, of `charged_max` in all
-    probe    it was lent to its host as a probe: it goes back to where the host is
-    hopeless its host is `blocked_out`: other proxies are not tried for free
+    tries    how often it has been blocked there, this time included proxies  how many the level has
+    to choose from; 0: it asks directly, or through a browser of its own charged  tries that its
+    host's account has been charged with, of `charged_max` in all probe    it was lent to its host
+    as a probe: it goes back to where the host is hopeless its host is `blocked_out`: other proxies
+    are not tried for free
 
-    With 20 proxies, at datacenter of three levels: RetryHere, RetryHere, GoUp("residential"). At the top: RetryHere twice for
-    free, then charged, in 30–90 s, 1–3 min, 2–6 min … half an hour; at last GiveUp.
+    With 20 proxies, at datacenter of three levels: RetryHere, RetryHere, GoUp("residential"). At
+    the top: RetryHere twice for free, then charged, in 30–90 s, 1–3 min, 2–6 min … half an hour; at
+    last GiveUp.
     """
     if probe:
         return RetryHere(0.0, other_proxy=False)
     others = proxies > 1
     above = next_level(level, steps)
     if not (hopeless and above is None) and tries <= (PAGE_TRIES if others else ALONE_TRIES):
-        return RetryHere(0.0 if others else ALONE_DELAY_S * rng.uniform(0.5, 1.5), other_proxy=others)
+        return RetryHere(
+            0.0 if others else ALONE_DELAY_S * rng.uniform(0.5, 1.5), other_proxy=others
+        )
     if above is not None:
         return GoUp(above)
     if charged + 1 >= charged_max:

@@ -1,8 +1,8 @@
 """Proxies: what the list says, which one is lent next, and how long one rests that failed. Pure.
 
-`now`, rates and the random source are arguments. Refuses to name a proxy by anything but its id: neither an address nor a
-credential of it leaves this module in a text. What is known of a proxy's health is per host (`Health`): one that a shop
-has banned may be good everywhere else.
+`now`, rates and the random source are arguments. Refuses to name a proxy by anything but its id:
+neither an address nor a credential of it leaves this module in a text. What is known of a proxy's
+health is per host (`Health`): one that a shop has banned may be good everywhere else.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ POOLS = ("datacenter", "residential")
 SCHEMES = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 WEIGHT_MAX = 1000.0
 
-# How long a (proxy, host), or a proxy as a whole, rests after its first strike, its second … One strike is forgiven for
-# each hour that it was free again: what was banned yesterday begins small.
+# How long a (proxy, host), or a proxy as a whole, rests after its first strike, its second … One
+# strike is forgiven for each hour that it was free again: what was banned yesterday begins small.
 QUARANTINES_S = (30.0, 120.0, 600.0, 3600.0, 21_600.0)
 FORGIVEN_AFTER_S = 3600.0
 FAULT_WAITS_S = (0.5, 5.0, 20.0, 60.0, 180.0, 300.0)
-STREAK_MAX = 5  # failures in a row at a host, by anybody's requests, that count as a strike
+# failures in a row at a host, by anybody's requests, that count as a strike
+STREAK_MAX = 5
 
 _REGION = re.compile(r"[a-z][a-z0-9_-]{0,30}").fullmatch
 _SPACE_HASH = re.compile(r"(?:^|\s)#.*$")
-_UNEVEN_MIN, _SLOW_MIN = 0.02, 0.2  # the worst health still gets a little, or it could never be seen to recover
+# the worst health still gets a little, or it could never be seen to recover
+_UNEVEN_MIN, _SLOW_MIN = 0.02, 0.2
 _DRAWS = 4
 
 
@@ -59,7 +61,8 @@ class Proxy:
 
 
 class ListError(ValueError):
-    """A list that cannot be used. `problems` has one line each, `file:line: …`, and shows nothing of what stands there."""
+    """A list that cannot be used. `problems` has one line each, `file:line: …`, and shows nothing
+    of what stands there."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -67,7 +70,8 @@ class ListError(ValueError):
 
 
 def parse(text: str, name: str) -> list[Proxy]:
-    """The proxies of a list: `http://user:pass@host:port class=residential region=eu weight=2`, one a line.
+    """The proxies of a list: `http://user:pass@host:port class=residential region=eu weight=2`, one
+    a line.
 
     `#` at a line's start or after a space begins a comment. Raises `ListError` with every mistake.
     """
@@ -84,7 +88,9 @@ def parse(text: str, name: str) -> list[Proxy]:
             continue
         first, _ = found.setdefault(proxy.id, (number, proxy))
         if first != number:
-            problems.append(f"{name}:{number}: the same proxy as in line {first} (mend: remove one of the two)")
+            problems.append(
+                f"{name}:{number}: the same proxy as in line {first} (mend: remove one of the two)"
+            )
     if problems:
         raise ListError(problems)
     return [proxy for _, proxy in found.values()]
@@ -96,7 +102,9 @@ def _parsed(url: str, words: Sequence[str]) -> Proxy:
     for word in words:
         key, equals, value = word.partition("=")
         if not equals or key not in ("class", "region", "weight"):
-            raise ValueError("after the URL only class=, region= and weight= may stand (mend: remove the rest)")
+            raise ValueError(
+                "after the URL only class=, region= and weight= may stand (mend: remove the rest)"
+            )
         if key in options:
             raise ValueError(f"{key}= stands there twice (mend: keep one)")
         options[key] = value
@@ -108,7 +116,9 @@ def _parsed(url: str, words: Sequence[str]) -> Proxy:
         raise ValueError("not a region (mend: a short name of small letters, as in region=eu)")
     host = parts.hostname or ""
     user = None if parts.username is None else unquote(parts.username)
-    digest = hashlib.sha256(f"{parts.scheme}://{user or ''}@{host}:{port}".encode()).hexdigest()[:10]
+    digest = hashlib.sha256(f"{parts.scheme}://{user or ''}@{host}:{port}".encode()).hexdigest()[
+        :10
+    ]
     return Proxy(
         id=f"{pool}-{region}-{digest}",
         scheme=parts.scheme,
@@ -131,10 +141,18 @@ def _split(url: str) -> tuple[SplitResult, int]:
         raise ValueError(f"not a URL {mend}") from None
     if parts.scheme not in SCHEMES:
         raise ValueError(f"the scheme must be http, https, socks5 or socks5h {mend}")
-    if not parts.hostname or port == 0 or parts.path not in ("", "/") or parts.query or parts.fragment:
+    if (
+        not parts.hostname
+        or port == 0
+        or parts.path not in ("", "/")
+        or parts.query
+        or parts.fragment
+    ):
         raise ValueError(f"not a proxy's URL {mend}")
     both = unquote(parts.username or "") + unquote(parts.password or "")
-    if any(ord(char) < 0x20 or ord(char) == 0x7F for char in both) or ":" in unquote(parts.username or ""):
+    if any(ord(char) < 0x20 or ord(char) == 0x7F for char in both) or ":" in unquote(
+        parts.username or ""
+    ):
         raise ValueError("a user name or password with a character that none may have")
     longest = max(len(unquote(part or "").encode()) for part in (parts.username, parts.password))
     if parts.scheme.startswith("socks") and longest > 255:
@@ -148,14 +166,17 @@ def _weight(text: str) -> float:
     except ValueError:
         weight = 0.0
     if not 0 < weight <= WEIGHT_MAX:
-        raise ValueError(f"weight must be a number above 0, {WEIGHT_MAX:g} at the most (mend: weight=2)")
+        raise ValueError(
+            f"weight must be a number above 0, {WEIGHT_MAX:g} at the most (mend: weight=2)"
+        )
     return weight
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a site asks of a proxy. `sticky_s` and `sticky_requests` are how long one identity lasts; 0: one page.
-    `account`: who is logged in, and is to stay with one proxy, in every process (`steady`)."""
+    """What a site asks of a proxy. `sticky_s` and `sticky_requests` are how long one identity
+    lasts; 0: one page. `account`: who is logged in, and is to stay with one proxy, in every process
+    (`steady`)."""
 
     site_id: int
     pool: str
@@ -171,8 +192,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What the fleet knows of a proxy at one host. `success` and `latency_s` are moving averages, of requests that say
-    something about it; `free_at` is when its quarantine ends, on the caller's clock."""
+    """What the fleet knows of a proxy at one host. `success` and `latency_s` are moving averages,
+    of requests that say something about it; `free_at` is when its quarantine ends, on the caller's
+    clock."""
 
     requests: int = 0
     answered: int = 0
@@ -188,51 +210,72 @@ UNKNOWN = Health()
 
 
 def after_strike(strikes: int, free_for_s: float) -> tuple[int, float]:
-    """The strikes that count now, this one included, and the seconds of quarantine, for one that had `strikes` and was
-    free for `free_for_s` since. `after_strike(1, 60) == (2, 120.0)`; `after_strike(3, 7300) == (2, 120.0)`."""
+    """The strikes that count now, this one included, and the seconds of quarantine, for one that
+    had `strikes` and was free for `free_for_s` since. `after_strike(1, 60) == (2, 120.0)`;
+    `after_strike(3, 7300) == (2, 120.0)`."""
     count = max(0, strikes - int(free_for_s // FORGIVEN_AFTER_S)) + 1
     return count, QUARANTINES_S[min(count, len(QUARANTINES_S)) - 1]
 
 
 def wait_s(faults: int) -> float:
-    """How long a page waits that met nothing but faults of proxies, `faults` visits in a row before this one."""
+    """How long a page waits that met nothing but faults of proxies, `faults` visits in a row before
+    this one."""
     return FAULT_WAITS_S[min(faults, len(FAULT_WAITS_S) - 1)]
 
 
-def answer_signal(status: int, headers: Mapping[str, str], url: str, proxy: Proxy, *, blocked: bool) -> ProxySignal:
-    """What an answer by itself says of the proxy it came through: BLOCKED and FAILED are to be confirmed by others.
+def answer_signal(
+    status: int, headers: Mapping[str, str], url: str, proxy: Proxy, *, blocked: bool
+) -> ProxySignal:
+    """What an answer by itself says of the proxy it came through: BLOCKED and FAILED are to be
+    confirmed by others.
 
-    Plain http through an http proxy has no tunnel: a 502, 503 or 504 may then be the proxy's own (RFC 9110 15.6.3 to
-    15.6.5). `blocked` is what `policy.blocks` found.
+    Plain http through an http proxy has no tunnel: a 502, 503 or 504 may then be the proxy's own
+    (RFC 9110 15.6.3 to 15.6.5). `blocked` is what `policy.blocks` found.
     """
     if blocked:
         return ProxySignal.BLOCKED
-    if status in (502, 503, 504) and url.startswith("http:") and not proxy.tunnels and "retry-after" not in headers:
+    if (
+        status in (502, 503, 504)
+        and url.startswith("http:")
+        and not proxy.tunnels
+        and "retry-after" not in headers
+    ):
         return ProxySignal.FAILED
     return ProxySignal.ANSWERED
 
 
 def score(proxy: Proxy, health: Health, fastest_s: float) -> float:
-    """How often it is lent, relative to the others: its weight, less where it fails or is slow. Never 0."""
+    """How often it is lent, relative to the others: its weight, less where it fails or is slow.
+    Never 0."""
     even = max(_UNEVEN_MIN, health.success**2)
     slow = 1.0 if not health.latency_s or not fastest_s else (fastest_s / health.latency_s) ** 0.5
     return proxy.weight * even * min(1.0, max(_SLOW_MIN, slow))
 
 
 class Chooser:
-    """The proxies of a pool that are free for one host at a time, drawn by score. Costs O(n) to make, a draw next to
-    nothing; made anew when what is known has changed."""
+    """The proxies of a pool that are free for one host at a time, drawn by score. Costs O(n) to
+    make, a draw next to nothing; made anew when what is known has changed."""
 
     __slots__ = ("_cumulated", "free")
 
     def __init__(
-        self, proxies: Sequence[Proxy], at_host: Mapping[str, Health], whole: Mapping[str, Health], now: float
+        self,
+        proxies: Sequence[Proxy],
+        at_host: Mapping[str, Health],
+        whole: Mapping[str, Health],
+        now: float,
     ) -> None:
         self.free = [proxy for proxy in proxies if free_at(proxy, at_host, whole) <= now]
-        latencies = [known.latency_s for proxy in self.free if (known := at_host.get(proxy.id)) and known.latency_s]
+        latencies = [
+            known.latency_s
+            for proxy in self.free
+            if (known := at_host.get(proxy.id)) and known.latency_s
+        ]
         fastest_s = min(latencies, default=0.0)
         self._cumulated = list(
-            accumulate(score(proxy, at_host.get(proxy.id, UNKNOWN), fastest_s) for proxy in self.free)
+            accumulate(
+                score(proxy, at_host.get(proxy.id, UNKNOWN), fastest_s) for proxy in self.free
+            )
         )
 
     def draw(self, rng: random.Random, without: Collection[str]) -> Proxy | None:
@@ -240,7 +283,9 @@ class Chooser:
         if not self.free:
             return None
         for _ in range(_DRAWS):
-            proxy = self.free[min(bisect(self._cumulated, rng.random() * self._cumulated[-1]), len(self.free) - 1)]
+            proxy = self.free[
+                min(bisect(self._cumulated, rng.random() * self._cumulated[-1]), len(self.free) - 1)
+            ]
             if proxy.id not in without:
                 return proxy
         left = [index for index, proxy in enumerate(self.free) if proxy.id not in without]
@@ -251,9 +296,13 @@ class Chooser:
 
 
 def steady(account: str, proxies: Iterable[Proxy]) -> Proxy | None:
-    """The account's own one of these: the same in every process, without anybody to ask, and another only while that one
-    is missing (rendezvous hashing)."""
-    return max(proxies, key=lambda one: hashlib.sha256(f"{account} {one.id}".encode()).digest(), default=None)
+    """The account's own one of these: the same in every process, without anybody to ask, and
+    another only while that one is missing (rendezvous hashing)."""
+    return max(
+        proxies,
+        key=lambda one: hashlib.sha256(f"{account} {one.id}".encode()).digest(),
+        default=None,
+    )
 
 
 def free_at(proxy: Proxy, at_host: Mapping[str, Health], whole: Mapping[str, Health]) -> float:

@@ -1,11 +1,14 @@
-"""Whether a crawl's data can be trusted: its fields' figures against those of recent crawls. Pure: numbers in, verdicts out.
+"""Whether a crawl's data can be trusted: its fields' figures against those of recent crawls. Pure:
+numbers in, verdicts out.
 
-Two questions are asked of the same numbers. While a crawl runs: may this page empty a field that had a value (`guards`)?
-The answer is no for as long as nobody can tell, since a value kept too long is mended at the crawl's end and one that was
-lost is not. When it ends: is the crawl suspect (`judge`)? That wants evidence, since people are woken by it.
+Two questions are asked of the same numbers. While a crawl runs: may this page empty a field that
+had a value (`guards`)? The answer is no for as long as nobody can tell, since a value kept too long
+is mended at the crawl's end and one that was lost is not. When it ends: is the crawl suspect
+(`judge`)? That wants evidence, since people are woken by it.
 
-How much evidence there is, is one number: how improbable so few values would be if nothing had changed, as the Chernoff
-bound of the binomial distribution, in nats. It is exact where not one value is found, and never says too much elsewhere.
+How much evidence there is, is one number: how improbable so few values would be if nothing had
+changed, as the Chernoff bound of the binomial distribution, in nats. It is exact where not one
+value is found, and never says too much elsewhere.
 """
 
 from __future__ import annotations
@@ -16,21 +19,30 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-RECENT_CRAWLS = 7  # a week of a daily crawl: one odd crawl does not move their median
-FEW = 20  # records: rates of fewer say little
-WHOLE = 0.5  # the share of its good product pages of which a crawl has read so many that they stand for all
-CAP = 0.99  # no field is expected on more: one page without it proves nothing
-DOUBTFUL = math.log(20)  # one in twenty: enough to keep a value for now
-CERTAIN = math.log(1000)  # one in a thousand: enough to call somebody
-DISTINCT_LEAST = 5.0  # of fewer values to be expected none is missed
-KEPT_AT_END = 10  # values kept by a field that broke so late that its share of the whole crawl does not show it
+# a week of a daily crawl: one odd crawl does not move their median
+RECENT_CRAWLS = 7
+# records: rates of fewer say little
+FEW = 20
+# the share of its good product pages of which a crawl has read so many that they stand for all
+WHOLE = 0.5
+# no field is expected on more: one page without it proves nothing
+CAP = 0.99
+# one in twenty: enough to keep a value for now
+DOUBTFUL = math.log(20)
+# one in a thousand: enough to call somebody
+CERTAIN = math.log(1000)
+# of fewer values to be expected none is missed
+DISTINCT_LEAST = 5.0
+# values kept by a field that broke so late that its share of the whole crawl does not show it
+KEPT_AT_END = 10
 
 What = Literal["fill", "floor", "late", "mistyped", "distinct", "products", "products_floor"]
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerances:
-    """What a crawl may differ from its predecessors, as the site definition says. Shares, but for `products_floor`."""
+    """What a crawl may differ from its predecessors, as the site definition says. Shares, but for
+    `products_floor`."""
 
     products: float = 0.5
     fill: float = 0.8
@@ -42,9 +54,10 @@ class Tolerances:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One field in one crawl. `records` is how many products were looked for, `found` on how many of them the field was,
-    `mistyped` where something else was; `distinct` its values among `sampled` stored ones; `kept` how many products kept a
-    value that was not found any more; the recent ones are of the last fifty records or so, older ones fading."""
+    """One field in one crawl. `records` is how many products were looked for, `found` on how many
+    of them the field was, `mistyped` where something else was; `distinct` its values among
+    `sampled` stored ones; `kept` how many products kept a value that was not found any more; the
+    recent ones are of the last fifty records or so, older ones fading."""
 
     records: int
     found: int
@@ -80,9 +93,11 @@ class Reason:
 
 
 def surprise(found: float, records: float, expected: float) -> float:
-    """How improbable it is, in nats, to find no more than that where `expected` is the share: 0 for nothing odd.
+    """How improbable it is, in nats, to find no more than that where `expected` is the share: 0 for
+    nothing odd.
 
-    None of 1, where 99 % are usual, is 4.6; none of 10, where 20 % are, 2.2; 40 of 100, where half are, 2.0.
+    None of 1, where 99 % are usual, is 4.6; none of 10, where 20 % are, 2.2; 40 of 100, where half
+    are, 2.0.
     """
     expected = min(expected, CAP)
     share = found / records if records > 0 else expected
@@ -94,20 +109,26 @@ def surprise(found: float, records: float, expected: float) -> float:
 
 
 def alike(shares: Mapping[int, float], share: float | None) -> set[int]:
-    """Which of earlier crawls, by the share of their good product pages that they read, one with this share is compared with.
-    Of a crawl in which most pages were fresh or answered 304, what was read is what has changed or is new, and that is no
-    sample of the whole: a field that new products lack is rare in it, one that moves with the price is common. So whole
-    crawls are compared with whole ones, and others with others, wherever there are some.
+    """Which of earlier crawls, by the share of their good product pages that they read, one with
+    this share is compared with. Of a crawl in which most pages were fresh or answered 304, what was
+    read is what has changed or is new, and that is no sample of the whole: a field that new
+    products lack is rare in it, one that moves with the price is common. So whole crawls are
+    compared with whole ones, and others with others, wherever there are some.
 
     >>> alike({1: 1.0, 2: 0.05, 3: 0.04}, 0.9), alike({1: 1.0, 2: 0.05}, 0.1), alike({1: 1.0}, 0.1)
     ({1}, {2}, {1})
     """
-    same = {crawl for crawl, read in shares.items() if share is None or (read >= WHOLE) == (share >= WHOLE)}
+    same = {
+        crawl
+        for crawl, read in shares.items()
+        if share is None or (read >= WHOLE) == (share >= WHOLE)
+    }
     return same or set(shares)
 
 
 def usual_of(history: Sequence[Figures]) -> Usual:
-    """The median of recent crawls, the newest first. Those that read next to nothing count only where there are no others."""
+    """The median of recent crawls, the newest first. Those that read next to nothing count only
+    where there are no others."""
     chosen = [one for one in history if one.records >= FEW][:RECENT_CRAWLS] or list(
         [one for one in history if one.records][:RECENT_CRAWLS]
     )
@@ -123,15 +144,17 @@ def usual_of(history: Sequence[Figures]) -> Usual:
 
 
 def line_of(name: str, usual: Usual, tolerances: Tolerances) -> float:
-    """The fill rate below which the field breaks: its floor, or the tolerated share of the usual rate. 0: it never does."""
+    """The fill rate below which the field breaks: its floor, or the tolerated share of the usual
+    rate. 0: it never does."""
     floor = tolerances.floors.get(name)
     return floor if floor is not None else (usual.fill or 0.0) * tolerances.fill
 
 
 def guards(now: Figures, line: float, expected: float, group: tuple[int, int] = (0, 0)) -> bool:
-    """Whether a record without the field keeps the value that is stored: the field is breaking, among the recent records or
-    among all, or there are too few of them to see it if it were. `expected` is its usual fill rate, `group` how many of
-    how many records had it that are stored together just now: a break begins with them, whatever came before."""
+    """Whether a record without the field keeps the value that is stored: the field is breaking,
+    among the recent records or among all, or there are too few of them to see it if it were.
+    `expected` is its usual fill rate, `group` how many of how many records had it that are stored
+    together just now: a break begins with them, whatever came before."""
     if line <= 0 or expected <= 0:
         return False
     if surprise(0, now.records, expected) < DOUBTFUL or surprise(*group, expected) >= DOUBTFUL:
@@ -143,8 +166,9 @@ def guards(now: Figures, line: float, expected: float, group: tuple[int, int] = 
 
 
 def broken(now: Figures, line: float, expected: float) -> bool:
-    """The same question once all is read: whether what was kept stays kept. Weaker evidence does than for a verdict, for
-    what is wrongly kept is right again with the product's next good reading."""
+    """The same question once all is read: whether what was kept stays kept. Weaker evidence does
+    than for a verdict, for what is wrongly kept is right again with the product's next good
+    reading."""
     few = now.found < line * now.records and surprise(now.found, now.records, expected) >= DOUBTFUL
     return few or _late(now, line, expected)
 
@@ -162,7 +186,11 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
         and surprise(now.records - now.mistyped, now.records, 1 - tolerated) >= CERTAIN
     ):
         known = f", usually on {usual.mistyped:.0%}" if usual.fill is not None else ""
-        return Reason(name, "mistyped", f"not of its type on {now.mistyped:,} of {now.records:,} product pages{known}")
+        return Reason(
+            name,
+            "mistyped",
+            f"not of its type on {now.mistyped:,} of {now.records:,} product pages{known}",
+        )
     if floor is not None:
         if (
             now.records
@@ -174,9 +202,18 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
         return Reason(name, "fill", f"{told}, usually on {expected:.0%}")
     if _late(now, line, expected):
         recent = now.recent_found / now.recent_records
-        return Reason(name, "late", f"found on {recent:.0%} of the last product pages, usually on {expected:.0%}")
+        return Reason(
+            name,
+            "late",
+            f"found on {recent:.0%} of the last product pages, usually on {expected:.0%}",
+        )
     wanted = usual.distinct * min(1.0, now.sampled / usual.sampled) if usual.sampled else 0.0
-    if floor != 0 and wanted >= DISTINCT_LEAST and now.sampled and now.distinct < wanted * tolerances.distinct:
+    if (
+        floor != 0
+        and wanted >= DISTINCT_LEAST
+        and now.sampled
+        and now.distinct < wanted * tolerances.distinct
+    ):
         return Reason(
             name,
             "distinct",
@@ -186,9 +223,14 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
 
 
 def judge_products(now: int, history: Sequence[int], tolerances: Tolerances) -> Reason | None:
-    """Whether far fewer products were found than usual (the median of recent crawls), or than the definition's floor."""
+    """Whether far fewer products were found than usual (the median of recent crawls), or than the
+    definition's floor."""
     if now < tolerances.products_floor:
-        return Reason(None, "products_floor", f"{now:,} good products, the floor is {tolerances.products_floor:,}")
+        return Reason(
+            None,
+            "products_floor",
+            f"{now:,} good products, the floor is {tolerances.products_floor:,}",
+        )
     usual = usual_number(history) or 0.0
     if now < usual * tolerances.products and surprise(now, usual, CAP) >= CERTAIN:
         return Reason(None, "products", f"{now:,} good products, usually {usual:,.0f}")
@@ -201,14 +243,19 @@ def usual_number(history: Sequence[int]) -> float | None:
 
 
 def agree(reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | None) -> bool:
-    """Whether the last `wanted` crawls, this one included, are suspect for the very same reasons: so a shop that has changed
-    for good gets through, where its definition allows that."""
-    return wanted is not None and len(reasons) >= wanted and bool(reasons[0]) and len(set(reasons[:wanted])) == 1
+    """Whether the last `wanted` crawls, this one included, are suspect for the very same reasons:
+    so a shop that has changed for good gets through, where its definition allows that."""
+    return (
+        wanted is not None
+        and len(reasons) >= wanted
+        and bool(reasons[0])
+        and len(set(reasons[:wanted])) == 1
+    )
 
 
 def _late(now: Figures, line: float, expected: float) -> bool:
-    """A field that broke shortly before the crawl ended. Pages where it was never shown prove nothing, as a part of the
-    catalogue may be without it: values that vanished do."""
+    """A field that broke shortly before the crawl ended. Pages where it was never shown prove
+    nothing, as a part of the catalogue may be without it: values that vanished do."""
     few = now.recent_found < line * now.recent_records
     certain = surprise(now.recent_found, now.recent_records, expected) >= CERTAIN
     return few and certain and now.kept >= KEPT_AT_END

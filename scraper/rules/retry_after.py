@@ -10,9 +10,11 @@ RETRY_AFTER_MAX_S = 86_400.0
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Seconds from `now` (aware), within 0..86400; None where the header is missing or means nothing.
+    """Seconds from `now` (aware), within 0..86400; None where the header is missing or means
+    nothing.
 
-    Takes both forms: "120", and "Wed, 21 Oct 2026 07:28:00 GMT". Of repeated headers the first counts.
+    Takes both forms: "120", and "Wed, 21 Oct 2026 07:28:00 GMT". Of repeated headers the first
+    counts.
     """
     value = headers.get("retry-after", "").strip()
     if not value:

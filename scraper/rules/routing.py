@@ -1,4 +1,5 @@
-"""Which queue a page goes to, and how far ahead in it. Pure: a site's wishes in, names and numbers out."""
+"""Which queue a page goes to, and how far ahead in it. Pure: a site's wishes in, names and numbers
+out."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from scraper.domain import Kind
-from scraper.policy.escalation import ladder
+from scraper.rules.escalation import ladder
 
 COORDINATOR = "coordinator"
 CAPABILITIES = ("datacenter", "residential")
-BROWSER = "browser"  # not among them: it is served by those alone who name it, since it needs a Chromium
+# not among them: it is served by those alone who name it, since it needs a Chromium
+BROWSER = "browser"
 ANY_REGION = "any"
 PRIORITY_LEVELS = 10
-URGENT = PRIORITY_LEVELS * 2 - 1  # the first of all page priorities
+# the first of all page priorities
+URGENT = PRIORITY_LEVELS * 2 - 1
 
 
 def queue_name(capability: str, region: str = ANY_REGION) -> str:
@@ -23,7 +26,8 @@ def queue_name(capability: str, region: str = ANY_REGION) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What pages of certain URLs ask for instead of what their site does; None: the same as the site."""
+    """What pages of certain URLs ask for instead of what their site does; None: the same as the
+    site."""
 
     matches: Callable[[str], bool]
     capability: str | None = None
@@ -33,8 +37,8 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a site asks for: a capability for each kind of page, a region, a priority (0 low … 9 high), exceptions, and where
-    blocked pages may go."""
+    """What a site asks for: a capability for each kind of page, a region, a priority (0 low … 9
+    high), exceptions, and where blocked pages may go."""
 
     capabilities: Mapping[Kind, str]
     region: str
@@ -47,10 +51,14 @@ class Wishes:
         """Every queue that a page of the site may go to, blocked ones included."""
         rules = (Rule(lambda _: False), *self.rules)
         found = (
-            (rule.capability or own, rule.region or self.region) for rule in rules for own in self.capabilities.values()
+            (rule.capability or own, rule.region or self.region)
+            for rule in rules
+            for own in self.capabilities.values()
         )
         return {
-            queue_name(level, region) for capability, region in found for level in ladder(capability, self.escalate)
+            queue_name(level, region)
+            for capability, region in found
+            for level in ladder(capability, self.escalate)
         }
 
 
@@ -68,7 +76,8 @@ class Route:
 
 
 def route(wishes: Wishes, kind: Kind, url: str) -> Route:
-    """The one place that decides where a page goes: the first rule that matches its URL, else its site and kind."""
+    """The one place that decides where a page goes: the first rule that matches its URL, else its
+    site and kind."""
     rule = next((rule for rule in wishes.rules if rule.matches(url)), Rule(lambda _: True))
     return Route(
         rule.capability or wishes.capabilities[kind],
@@ -83,17 +92,18 @@ def for_browsers(queue: str) -> bool:
 
 
 def served_with(queue: str) -> tuple[str, ...]:
-    """The queues that a worker started for `queue` serves: its region's own, and what may be done in any region.
+    """The queues that a worker started for `queue` serves: its region's own, and what may be done
+    in any region.
 
-    >>> served_with("residential.eu")
-    ('residential.eu', 'residential')
+    >>> served_with("residential.eu") ('residential.eu', 'residential')
     """
     capability, dot, region = queue.partition(".")
     return (queue, capability) if dot and capability and region else (queue,)
 
 
 def page_priority(priority: int, kind: Kind) -> int:
-    """The frontier's sort key: the site's priority (0 low … 9 high), and within it discovery before products.
+    """The frontier's sort key: the site's priority (0 low … 9 high), and within it discovery before
+    products.
 
     Discovery first, because what is not discovered cannot be spread over the workers.
     """
@@ -101,7 +111,8 @@ def page_priority(priority: int, kind: Kind) -> int:
 
 
 def level_of(page_priority: int) -> int:
-    """The site's priority (0 low … 9 high) in a frontier priority. Pages of one level share batches, places and room."""
+    """The site's priority (0 low … 9 high) in a frontier priority. Pages of one level share
+    batches, places and room."""
     return max(0, min(PRIORITY_LEVELS - 1, page_priority // 2))
 
 
@@ -123,25 +134,24 @@ def level_of_message(priority: int | None, *, zero_is_first: bool) -> int:
 
 
 def may_begin(level: int, begun: Mapping[int, float], places: int) -> bool:
-    """Whether a worker with so many places begins a batch now, given how many of them those of each level take up that
-    it has `begun`. A new one takes up a whole place.
+    """Whether a worker with so many places begins a batch now, given how many of them those of each
+    level take up that it has `begun`. A new one takes up a whole place.
 
     Only those that are at least as urgent count, so that nothing urgent waits for lesser work.
 
-    >>> may_begin(8, {2: 16}, 16), may_begin(2, {8: 1, 2: 15}, 16)
-    (True, False)
+    >>> may_begin(8, {2: 16}, 16), may_begin(2, {8: 1, 2: 15}, 16) (True, False)
     """
     return sum(batches for other, batches in begun.items() if other >= level) <= places - 1
 
 
 def rooms(waiting: Mapping[int, int], stale: int, ahead: int) -> list[int]:
-    """How many more batches of each level a queue may hold, `ahead` at the most: a list, level -> batches.
+    """How many more batches of each level a queue may hold, `ahead` at the most: a list, level ->
+    batches.
 
-    Only batches that are at least as urgent fill a level's room: a queue full of low priority has all its room for high.
-    `stale` messages, whose leases are gone already, fill everybody's.
+    Only batches that are at least as urgent fill a level's room: a queue full of low priority has
+    all its room for high. `stale` messages, whose leases are gone already, fill everybody's.
 
-    >>> rooms({2: 8}, 0, 8)
-    [0, 0, 0, 8, 8, 8, 8, 8, 8, 8]
+    >>> rooms({2: 8}, 0, 8) [0, 0, 0, 8, 8, 8, 8, 8, 8, 8]
     """
     return [
         max(0, ahead - stale - sum(batches for other, batches in waiting.items() if other >= level))

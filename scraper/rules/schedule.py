@@ -1,7 +1,9 @@
-"""When a site's crawls are due: cron slots in the site's own time zone. Pure: the time is an argument.
+"""When a site's crawls are due: cron slots in the site's own time zone. Pure: the time is an
+argument.
 
-Daylight saving follows Debian's cron, which `cronsim` implements: a daily slot that falls into the hour that is skipped
-comes at the first moment after it, one in the hour that is repeated comes once.
+Daylight saving follows Debian's cron, which `cronsim` implements: a daily slot that falls into the
+hour that is skipped comes at the first moment after it, one in the hour that is repeated comes
+once.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-# Two local times of one zone compare by the clock on the wall, and going backwards loses slots of a repeated hour. So the
-# way back only finds where to start, well before any clock change, and what is compared is UTC.
+# Two local times of one zone compare by the clock on the wall, and going backwards loses slots of a
+# repeated hour. So the way back only finds where to start, well before any clock change, and what
+# is compared is UTC.
 MARGIN = timedelta(hours=3)
 
 

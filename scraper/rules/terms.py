@@ -1,22 +1,31 @@
-"""What counts for one host in this process: the budgets of its sites, what their robots.txt asks, an operator's word.
+"""What counts for one host in this process: the budgets of its sites, what their robots.txt asks,
+an operator's word.
 
-Pure but for what it remembers. Refuses to decide which of them is stronger: that is `scraper.policy.budget`'s.
+Pure but for what it remembers. Refuses to decide which of them is stronger: that is
+`scraper.rules.budget`'s.
 """
 
 from __future__ import annotations
 
-from scraper.policy.budget import NO_OVERRIDE, Budget, Override, in_force
+from scraper.rules.budget import (
+    NO_OVERRIDE,
+    Budget,
+    Override,
+    in_force,
+)
 
 
 class Terms:
-    """A host's terms. Whatever changes one of them returns whether the budget in force is another one now."""
+    """A host's terms. Whatever changes one of them returns whether the budget in force is another
+    one now."""
 
     def __init__(self, override: Override = NO_OVERRIDE) -> None:
         self.override = override
         self.budget = Budget()
         self._sites: dict[int, Budget] = {}
         self._delays: dict[int, float] = {}
-        self._used: set[int] = set()  # the sites that had a page since the last sweep
+        # the sites that had a page since the last sweep
+        self._used: set[int] = set()
         self._used_before: set[int] = set()
 
     def site(self, site: int, budget: Budget) -> bool:
@@ -49,5 +58,7 @@ class Terms:
 
     def _reckon(self) -> bool:
         before = self.budget
-        self.budget = in_force(self._sites.values(), self.override, max(self._delays.values(), default=0.0))
+        self.budget = in_force(
+            self._sites.values(), self.override, max(self._delays.values(), default=0.0)
+        )
         return self.budget != before

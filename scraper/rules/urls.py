@@ -1,16 +1,20 @@
-"""Which URL a link means: cleaned to be requested, canonical to be compared, and whose host it is on. Pure.
+"""Which URL a link means: cleaned to be requested, canonical to be compared, and whose host it is
+on. Pure.
 
 Three forms of one URL:
 
-- *clean*: absolute, as a browser would request it, without fragment, tracking parameters and default port. Requested.
-- *canonical*: clean, with the query sorted and percent-encodings normalised (w3lib's rules). Compared, never requested.
+- *clean*: absolute, as a browser would request it, without fragment, tracking parameters and
+  default port. Requested.
+- *canonical*: clean, with the query sorted and percent-encodings normalised (w3lib's rules).
+  Compared, never requested.
 - *fingerprint*: 16 bytes of BLAKE2b over the canonical form. Stored, unique per site.
 
-The path's case and its trailing slash are kept: on many servers they name different pages. Nothing here raises on any
-`str`: a link that is no web page is `None`. It refuses to judge addresses: that is the fetcher's work, at connect time.
+The path's case and its trailing slash are kept: on many servers they name different pages. Nothing
+here raises on any `str`: a link that is no web page is `None`. It refuses to judge addresses: that
+is the fetcher's work, at connect time.
 
-Plain URLs (ASCII, nothing to escape, no dots to resolve) take a fast path of a regular expression or two; the property
-tests hold it to the slow path's answer.
+Plain URLs (ASCII, nothing to escape, no dots to resolve) take a fast path of a regular expression
+or two; the property tests hold it to the slow path's answer.
 """
 
 from __future__ import annotations
@@ -26,23 +30,31 @@ from uuid import UUID
 
 from w3lib.url import canonicalize_url, safe_url_string
 
-URL_MAX_CHARS = 2000  # what every browser and proxy takes; longer links are traps far more often than pages
+# what every browser and proxy takes; longer links are traps far more often than pages
+URL_MAX_CHARS = 2000
 
-# Parameters that say where a visitor came from and never which page is shown. Sources: the vendors' own pages
-# (Google Ads and Analytics, Microsoft Ads, Meta, TikTok, X, Yandex, Mailchimp, HubSpot, Matomo, Klaviyo, Adobe) and
-# the lists that Brave, Firefox (strip-on-share) and ClearURLs strip by default.
+# Parameters that say where a visitor came from and never which page is shown. Sources: the vendors'
+# own pages (Google Ads and Analytics, Microsoft Ads, Meta, TikTok, X, Yandex, Mailchimp, HubSpot,
+# Matomo, Klaviyo, Adobe) and the lists that Brave, Firefox (strip-on-share) and ClearURLs strip by
+# default.
 TRACKING_PARAMS = frozenset({
-    "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "srsltid",  # Google Ads, Merchant
+    # Google Ads, Merchant
+    "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "srsltid",
     "_ga", "_gl", "_gac",  # Google Analytics' cross-domain linker
     "fbclid", "igshid", "igsh",  # Meta
-    "msclkid", "ttclid", "twclid", "li_fat_id", "epik", "rdt_cid", "sccid",  # Microsoft, TikTok, X, LinkedIn, others
+    # Microsoft, TikTok, X, LinkedIn, others
+    "msclkid", "ttclid", "twclid", "li_fat_id", "epik", "rdt_cid", "sccid",
     "yclid", "ysclid", "_openstat",  # Yandex
-    "mc_cid", "mc_eid", "_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking",  # Mailchimp, HubSpot
-    "mkt_tok", "_kx", "oly_anon_id", "oly_enc_id", "vero_id", "s_cid", "wickedid", "irclickid",  # mail and affiliates
+    # Mailchimp, HubSpot
+    "mc_cid", "mc_eid", "_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking",
+    # mail and affiliates
+    "mkt_tok", "_kx", "oly_anon_id", "oly_enc_id", "vero_id", "s_cid", "wickedid", "irclickid",
 })  # fmt: skip
-TRACKING_PREFIXES = ("utm_", "mtm_", "matomo_", "pk_")  # Google's campaign tags, Matomo's and its older Piwik names
+# Google's campaign tags, Matomo's and its older Piwik names
+TRACKING_PREFIXES = ("utm_", "mtm_", "matomo_", "pk_")
 
-_JUNK = "".join(map(chr, range(0x21)))  # C0 controls and space: WHATWG URL, "basic URL parser", steps 1–3
+# C0 controls and space: WHATWG URL, "basic URL parser", steps 1–3
+_JUNK = "".join(map(chr, range(0x21)))
 _TABS = str.maketrans("", "", "\t\n\r")
 _ORIGIN = (
     r"(https?://(?:(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?"
@@ -54,12 +66,14 @@ _QUERY = r"(?:\?([A-Za-z0-9_.~-]+=[A-Za-z0-9_.~-]*(?:&[A-Za-z0-9_.~-]+=[A-Za-z0-
 # What is escaped stays so in a query that is cleaned: only comparing may spell it anew.
 _ESCAPED = r"(?:[A-Za-z0-9_.~-]|%[0-9A-Fa-f]{2})"
 _LINK_QUERY = rf"(?:\?([A-Za-z0-9_.~-]+={_ESCAPED}*(?:&[A-Za-z0-9_.~-]+={_ESCAPED}*)*))?"
-# Origin, path, query; each such that every normalisation below leaves it as it is, or as it is but for the fragment.
+# Origin, path, query; each such that every normalisation below leaves it as it is, or as it is but
+# for the fragment.
 _PLAIN = re.compile(f"{_ORIGIN}(/(?:{_SEGMENTS})?){_QUERY}").fullmatch
 _PLAIN_LINK = re.compile(f"{_ORIGIN}(/(?:{_SEGMENTS})?){_LINK_QUERY}").fullmatch
 _PLAIN_REFERENCE = re.compile(rf"(/|(?:\.\./)*)({_SEGMENTS}){_LINK_QUERY}").fullmatch
 _ROOT = URL_MAX_CHARS  # levels above any folder
-_KEPT_CHARS = 300  # longer ones are parsed anew each time
+# longer ones are parsed anew each time
+_KEPT_CHARS = 300
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*").fullmatch
 _IPV6 = re.compile(r"[0-9a-f:.]{2,45}").fullmatch
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
@@ -71,7 +85,8 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class UrlRules:
-    """What a site adds: parameters to strip (globs such as `sess*`), tracking ones to keep, and slashes to drop."""
+    """What a site adds: parameters to strip (globs such as `sess*`), tracking ones to keep, and
+    slashes to drop."""
 
     strip: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
@@ -82,7 +97,8 @@ DEFAULT_RULES = UrlRules()
 
 
 def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) -> str | None:
-    """The absolute URL to request, or None where it is no page: another scheme, malformed, with a password, too long.
+    """The absolute URL to request, or None where it is no page: another scheme, malformed, with a
+    password, too long.
 
     >>> clean("../b.html?utm_source=x&id=7#top", "https://shop.example/a/c/")
     'https://shop.example/a/b.html?id=7'
@@ -99,14 +115,18 @@ def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) ->
 
 
 def _plain_parts(url: str, base: str | None) -> tuple[str, str, str | None] | None:
-    """Origin, path and query of a link, absolute or not, that asks for no more than being put together; else None."""
-    if len(url) > URL_MAX_CHARS // 2:  # both halves of one that is joined: the slow path counts the characters
+    """Origin, path and query of a link, absolute or not, that asks for no more than being put
+    together; else None."""
+    # both halves of one that is joined: the slow path counts the characters
+    if len(url) > URL_MAX_CHARS // 2:
         return None
     found = _PLAIN_LINK(url)
     if found is not None:
         origin, path, query = found.groups()
     else:
-        found = _PLAIN_REFERENCE(url) if base is not None and len(base) <= URL_MAX_CHARS // 2 else None
+        found = (
+            _PLAIN_REFERENCE(url) if base is not None and len(base) <= URL_MAX_CHARS // 2 else None
+        )
         if found is None or base is None:
             return None
         above, segments, query = found.groups()
@@ -119,7 +139,8 @@ def _plain_parts(url: str, base: str | None) -> tuple[str, str, str | None] | No
 
 
 def plain(url: str) -> tuple[str, str, str | None] | None:
-    """Origin, path and query of a URL that every normalisation leaves as it is; None where it may not be one."""
+    """Origin, path and query of a URL that every normalisation leaves as it is; None where it may
+    not be one."""
     return _plain_of_few(url) if len(url) <= _KEPT_CHARS else _parts(url)
 
 
@@ -128,12 +149,14 @@ def _parts(url: str) -> tuple[str, str, str | None] | None:
     return None if found is None or len(found[1]) > 200 else (found[1], found[2], found[3])
 
 
-# A link is asked for its host, for its fingerprint and for its host again, all within a millisecond.
+# A link is asked for its host, for its fingerprint and for its host again, all within a
+# millisecond.
 _plain_of_few = lru_cache(maxsize=1024)(_parts)
 
 
 def canonical(url: str) -> str:
-    """The form to compare: sorted query, normal percent-encodings. Idempotent; of a URL that cannot be parsed, itself."""
+    """The form to compare: sorted query, normal percent-encodings. Idempotent; of a URL that cannot
+    be parsed, itself."""
     parts = plain(url)
     if parts is None:
         return _canonical_slowly(url)
@@ -146,11 +169,14 @@ def canonical(url: str) -> str:
 
 def fingerprint(url: str) -> UUID:
     """16 bytes of BLAKE2b over the canonical URL: the frontier's key within a site."""
-    return UUID(bytes=blake2b(canonical(url).encode("utf-8", "surrogatepass"), digest_size=16).digest())
+    return UUID(
+        bytes=blake2b(canonical(url).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    )
 
 
 def host_of(url: str) -> str:
-    """`hostname:port` in lower case, the port only where it is not the scheme's own; empty where there is none."""
+    """`hostname:port` in lower case, the port only where it is not the scheme's own; empty where
+    there is none."""
     plainly = plain(url)
     if plainly is not None:
         return plainly[0].partition("://")[2]
@@ -164,10 +190,11 @@ def host_of(url: str) -> str:
 
 
 def belongs(host: str, hosts: Iterable[str]) -> bool:
-    """True where `host` (as `host_of` gives it) is one of `hosts` or below it. A port counts only where `hosts` has one.
+    """True where `host` (as `host_of` gives it) is one of `hosts` or below it. A port counts only
+    where `hosts` has one.
 
-    >>> belongs("m.shop.example:8080", {"shop.example"}), belongs("myshop.example", {"shop.example"})
-    (True, False)
+    >>> belongs("m.shop.example:8080", {"shop.example"}), belongs("myshop.example",
+    {"shop.example"}) (True, False)
     """
     name = _without_port(host)
     for allowed in hosts:
@@ -181,7 +208,11 @@ def belongs(host: str, hosts: Iterable[str]) -> bool:
 
 def _without_port(host: str) -> str:
     name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() and not (name.startswith("[") and not name.endswith("]")) else host
+    return (
+        name
+        if colon and port.isdigit() and not (name.startswith("[") and not name.endswith("]"))
+        else host
+    )
 
 
 def _join(url: str, base: str) -> str:
@@ -199,8 +230,8 @@ def _join(url: str, base: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _folder_above(base: str, levels: int) -> tuple[str, str] | None:
-    """Origin, and path of the folder `levels` above the base's own, with its final slash; None where the base is not a
-    plain URL."""
+    """Origin, and path of the folder `levels` above the base's own, with its final slash; None
+    where the base is not a plain URL."""
     plain = _PLAIN(base)
     if plain is None:
         return None
@@ -215,10 +246,12 @@ def _clean_slowly(url: str, rules: UrlRules) -> str | None:
         return None
     url = _forward_slashes(url)
     scheme, _, rest = url.partition(":")
-    try:  # browsers take http:/x and http:///x as http://x
+    # browsers take http:/x and http:///x as http://x
+    try:
         parts = urlsplit(f"{scheme.lower()}://{rest.lstrip('/')}")
         if parts.username is not None or parts.password is not None:
-            return None  # it would reach logs and the database with its password
+            # it would reach logs and the database with its password
+            return None
         netloc = _netloc(parts.scheme, parts.hostname or "", parts.port)
         if netloc is None:
             return None
@@ -229,7 +262,9 @@ def _clean_slowly(url: str, rules: UrlRules) -> str | None:
     if rules.strip_slash:
         path = path.rstrip("/") or "/"
     query = _strip_params(safe.query, rules)
-    done = f"{parts.scheme}://{netloc}{path}?{query}" if query else f"{parts.scheme}://{netloc}{path}"
+    done = (
+        f"{parts.scheme}://{netloc}{path}?{query}" if query else f"{parts.scheme}://{netloc}{path}"
+    )
     return done if len(done) <= URL_MAX_CHARS else None
 
 
@@ -280,7 +315,9 @@ def _strip_params(query: str, rules: UrlRules) -> str:
     """The query without the parameters that do not count; what stays is left as it was written."""
     if not query:
         return query
-    return "&".join(pair for pair in query.split("&") if pair and not _stripped(pair.partition("=")[0], rules))
+    return "&".join(
+        pair for pair in query.split("&") if pair and not _stripped(pair.partition("=")[0], rules)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -297,6 +334,7 @@ def _canonical_slowly(url: str) -> str:
     if not _WEB_SCHEME(url):
         return url
     try:
-        return canonicalize_url(_STRAY_PERCENT.sub("%25", url))  # else "%%30" becomes "%0", which means something else
+        # else "%%30" becomes "%0", which means something else
+        return canonicalize_url(_STRAY_PERCENT.sub("%25", url))
     except ValueError:
         return url

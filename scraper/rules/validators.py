@@ -1,9 +1,10 @@
 """A page's validators (RFC 9110, 8.8): which of an answer are kept, and when they are sent. Pure.
 
-What a server sends as a validator comes back to it as a request header, and decides whether its next answer is believed to be
-what is stored. So it is kept only where it is, to the letter, what RFC 9110 calls one, and short. That leaves out what is
-dangerous: line breaks; `*`, which as If-None-Match would mean "whatever you have"; lists; and unquoted tags, which each
-server compares as it likes.
+What a server sends as a validator comes back to it as a request header, and decides whether its
+next answer is believed to be what is stored. So it is kept only where it is, to the letter, what
+RFC 9110 calls one, and short. That leaves out what is dangerous: line breaks; `*`, which as
+If-None-Match would mean "whatever you have"; lists; and unquoted tags, which each server compares
+as it likes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from functools import lru_cache
 
 from scraper.domain import NO_VALIDATORS, LeasedPage, Validators
 
-ETAG_MAX = 512  # characters; longer ones are no tags
+# characters; longer ones are no tags
+ETAG_MAX = 512
 
 # RFC 9110, 8.8.3, without the bytes beyond ASCII that it allows for old servers' sake.
 _ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"').fullmatch
@@ -30,8 +32,8 @@ _MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 def validators_of(headers: Mapping[str, str]) -> Validators:
     """Those of an answer, as they came. `headers` has lower-case names.
 
-    A page may change twice within a second, so Last-Modified counts only where it is earlier than the answer's Date
-    (RFC 9110, 8.8.2.2); what is later than that is wrong anyway.
+    A page may change twice within a second, so Last-Modified counts only where it is earlier than
+    the answer's Date (RFC 9110, 8.8.2.2); what is later than that is wrong anyway.
     """
     etag, modified = headers.get("etag"), headers.get("last-modified")
     if etag is not None and (len(etag) > ETAG_MAX or not _ETAG(etag)):
@@ -48,8 +50,9 @@ def validators_of(headers: Mapping[str, str]) -> Validators:
 def validators_to_send(page: LeasedPage, read_by: int | None, believed_s: float) -> Validators:
     """Those that a page is asked with; none where a 304 would say too little.
 
-    `read_by` is what would read the page now (None: nobody can say): another one finds other things on the same page.
-    `believed_s`: for how long a page is not read whole. Nor does a page that seems to be blocked say anything by a 304.
+    `read_by` is what would read the page now (None: nobody can say): another one finds other things
+    on the same page. `believed_s`: for how long a page is not read whole. Nor does a page that
+    seems to be blocked say anything by a 304.
     """
     known = page.known
     if known is None or read_by is None or known.read_by != read_by or page.blocked:
@@ -61,7 +64,8 @@ def _order(date: str) -> tuple[str, int, str, str] | None:
     return _parsed(date) if len(date) == _DATE_CHARS else None
 
 
-@lru_cache(maxsize=512)  # a shop's pages have few dates of change, and those of one second one date
+# a shop's pages have few dates of change, and those of one second one date
+@lru_cache(maxsize=512)
 def _parsed(date: str) -> tuple[str, int, str, str] | None:
     found = _DATE(date)
     return (found[3], _MONTHS.index(found[2]), found[1], found[4]) if found else None

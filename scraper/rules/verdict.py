@@ -1,7 +1,8 @@
-"""What is done about what happened: from an outcome to a verdict. Pure: the random source is an argument.
+"""What is done about what happened: from an outcome to a verdict. Pure: the random source is an
+argument.
 
-Every retry waits in the frontier (`not_before`), never in a worker. Delays grow exponentially and carry jitter, so that
-pages that failed together do not come back together.
+Every retry waits in the frontier (`not_before`), never in a worker. Delays grow exponentially and
+carry jitter, so that pages that failed together do not come back together.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from scraper.domain import Outcome, Status, Verdict
-from scraper.policy.breaker import HostDown
+from scraper.rules.circuit_breaker import HostDown
 
-INVALID_ATTEMPTS = 2  # a page that answers without its fields may be a challenge page: one second look
-THROTTLED_ATTEMPTS = 8  # to be told to slow down is no fault of the page: minutes of patience, not seconds
-HOST_PATIENCE = 2  # a host's faults have an account of their own, with so many times the page's tries
-BLOCKED_BASE_S = 60.0  # who is kept out waits longer, where there is no other way
-HOST_DELAY_MAX_S = 30.0  # its troubles pass, or do not: no reason to come back much later
-RETRY_AFTER_MAX_S = 1800.0  # a crawl must end: a host that asks for more is given up after its tries
+# a page that answers without its fields may be a challenge page: one second look
+INVALID_ATTEMPTS = 2
+# to be told to slow down is no fault of the page: minutes of patience, not seconds
+THROTTLED_ATTEMPTS = 8
+# a host's faults have an account of their own, with so many times the page's tries
+HOST_PATIENCE = 2
+# who is kept out waits longer, where there is no other way
+BLOCKED_BASE_S = 60.0
+# its troubles pass, or do not: no reason to come back much later
+HOST_DELAY_MAX_S = 30.0
+# a crawl must end: a host that asks for more is given up after its tries
+RETRY_AFTER_MAX_S = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,8 @@ class RetryPolicy:
     max_s: float = 300.0
 
     def delay_s(self, attempt: int, rng: random.Random) -> float:
-        """Seconds to wait after try number `attempt` (0 is the first). 0 -> 1–3, 1 -> 2–6, 2 -> 4–12 with the defaults."""
+        """Seconds to wait after try number `attempt` (0 is the first). 0 -> 1–3, 1 -> 2–6, 2 ->
+        4–12 with the defaults."""
         ceiling = min(self.base_s * 2.0 ** min(attempt, 30), self.max_s)
         return ceiling * rng.uniform(0.5, 1.5)
 
@@ -44,11 +52,12 @@ def judge(
     retry_after_s: float | None = None,
     down: HostDown | None = None,
 ) -> Verdict:
-    """The verdict on a page with `attempts` tries before this one, charged to the account that this outcome is charged to:
-    the host's for a host's fault, else the page's own. While its host is `down` a page waits for that, for free at first.
+    """The verdict on a page with `attempts` tries before this one, charged to the account that this
+    outcome is charged to: the host's for a host's fault, else the page's own. While its host is
+    `down` a page waits for that, for free at first.
 
-    `retry_after_s` is a server's own wish: it is honoured as the least delay up to `RETRY_AFTER_MAX_S`, with jitter added and
-    never taken away.
+    `retry_after_s` is a server's own wish: it is honoured as the least delay up to
+    `RETRY_AFTER_MAX_S`, with jitter added and never taken away.
     """
     match outcome:
         case Outcome.FETCHED:
@@ -57,17 +66,34 @@ def judge(
             return Verdict(Status.UNCHANGED, 0.0, charged=True)
         case Outcome.NOT_FOUND:
             return Verdict(Status.GONE, 0.0, charged=True)
-        case Outcome.SERVER_ERROR | Outcome.TIMEOUT | Outcome.UNREACHABLE | Outcome.TLS | Outcome.ROBOTS_UNAVAILABLE:
+        case (
+            Outcome.SERVER_ERROR
+            | Outcome.TIMEOUT
+            | Outcome.UNREACHABLE
+            | Outcome.TLS
+            | Outcome.ROBOTS_UNAVAILABLE
+        ):
             if down is not None:
                 return _while_down(down, attempts, policy.attempts_max * HOST_PATIENCE, rng)
             patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
-            return _again(attempts, policy.attempts_max * HOST_PATIENCE, Status.DEAD, patient, rng, retry_after_s)
-        case Outcome.BLOCKED:  # for which there is no other way: what there was has been tried for free
+            return _again(
+                attempts,
+                policy.attempts_max * HOST_PATIENCE,
+                Status.DEAD,
+                patient,
+                rng,
+                retry_after_s,
+            )
+        case Outcome.BLOCKED:
+            # for which there is no other way: what there was has been tried for free
             if down is not None:
                 return _while_down(down, attempts, policy.attempts_max, rng)
-            patient = replace(policy, base_s=BLOCKED_BASE_S, max_s=max(policy.max_s, BLOCKED_BASE_S))
+            patient = replace(
+                policy, base_s=BLOCKED_BASE_S, max_s=max(policy.max_s, BLOCKED_BASE_S)
+            )
             return _again(attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s)
-        case Outcome.MALFORMED | Outcome.CRASHED | Outcome.LOGGED_OUT:  # whose first times are free (`scraper.logins`)
+        case Outcome.MALFORMED | Outcome.CRASHED | Outcome.LOGGED_OUT:
+            # whose first times are free (`scraper.accounts.sessions`)
             return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.THROTTLED:
             limit = max(THROTTLED_ATTEMPTS, policy.attempts_max * HOST_PATIENCE)
@@ -118,9 +144,10 @@ def _again(
 def outcome_of_status(status: int, *, retry_after: bool, conditional: bool = False) -> Outcome:
     """What an HTTP status by itself says. 2xx is FETCHED until extraction says otherwise.
 
-    401, 403 and 451 are refusals; 404 and 410 say it is gone (RFC 9110 15.5.5, 15.5.11); 408 and 425 ask for another
-    try; 429, and 503 with Retry-After, ask to slow down (RFC 6585 section 4, RFC 9110 15.6.4). 304 answers a request with
-    validators (`conditional`); to any other it says nothing that could be used (RFC 9110 15.4.5).
+    401, 403 and 451 are refusals; 404 and 410 say it is gone (RFC 9110 15.5.5, 15.5.11); 408 and
+    425 ask for another try; 429, and 503 with Retry-After, ask to slow down (RFC 6585 section 4,
+    RFC 9110 15.6.4). 304 answers a request with validators (`conditional`); to any other it says
+    nothing that could be used (RFC 9110 15.4.5).
     """
     if 200 <= status < 300:
         return Outcome.FETCHED

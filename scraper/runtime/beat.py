@@ -1,6 +1,8 @@
-"""Beat's scheduler: a metronome that writes no file, bears a broker that is away, and stops when nobody listens.
+"""Beat's scheduler: a metronome that writes no file, bears a broker that is away, and stops when
+nobody listens.
 
-A tick that cannot be sent is dropped: the next one does the same work. One line an outage, not a traceback a tick.
+A tick that cannot be sent is dropped: the next one does the same work. One line an outage, not a
+traceback a tick.
 """
 
 from __future__ import annotations
@@ -11,15 +13,19 @@ from typing import Any
 import structlog
 from celery.beat import ScheduleEntry, Scheduler
 
-from scraper import away, heartbeat
-from scraper.policy.routing import COORDINATOR
-from scraper.sending import depth
+from scraper.infra import outages
+from scraper.process import heartbeat
+from scraper.rules.routing import COORDINATOR
+from scraper.runtime.send import depth
 
 log = structlog.get_logger()
 
-WAITING_MAX = 20  # messages in the coordinator queue above which ticks would only pile up
-HEARD_S = 0.5  # for so long one look at that queue is enough: several ticks come at once
-UNHEARD_S = 5.0  # for so long, before it is worth a line
+# messages in the coordinator queue above which ticks would only pile up
+WAITING_MAX = 20
+# for so long one look at that queue is enough: several ticks come at once
+HEARD_S = 0.5
+# for so long, before it is worth a line
+UNHEARD_S = 5.0
 BACKOFF_MAX_S = 5.0
 
 
@@ -34,7 +40,8 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
 
     @property
     def producer(self) -> None:
-        """None: the pool's, with its short retries. Celery's would wait here for as long as the broker is away."""
+        """None: the pool's, with its short retries. Celery's would wait here for as long as the
+        broker is away."""
         return None
 
     def tick(self, *args: Any, **kwargs: Any) -> Any:
@@ -50,15 +57,16 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
             if self._heard(now):
                 self.apply_async(entry, producer=None, advance=False)
         except Exception as error:
-            cause = error.__cause__ or error.__context__ or error  # Celery wraps it as a SchedulingError
-            if not (away.broker_away(error) or away.broker_away(cause)):
+            # Celery wraps it as a SchedulingError
+            cause = error.__cause__ or error.__context__ or error
+            if not (outages.broker_away(error) or outages.broker_away(cause)):
                 log.exception("tick not sent", tick=entry.name)
                 return
-            away.broker().failed(cause)
+            outages.broker().failed(cause)
             self._backoff_s = min(max(1.0, self._backoff_s * 2), BACKOFF_MAX_S)
             self._quiet_until = time.monotonic() + self._backoff_s
             return
-        away.broker().answered(now)
+        outages.broker().answered(now)
         self._backoff_s = 0.0
 
     def _heard(self, now: float) -> bool:
@@ -74,5 +82,7 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
         self._unheard_since = self._unheard_since or now
         if not self._said and now - self._unheard_since >= UNHEARD_S:
             self._said = True
-            log.warning("nobody reads the coordinator queue: no ticks meanwhile", waiting_max=WAITING_MAX)
+            log.warning(
+                "nobody reads the coordinator queue: no ticks meanwhile", waiting_max=WAITING_MAX
+            )
         return False

@@ -1,5 +1,6 @@
-"""Coordinators and workers as seen from a command: which queues are served, and local ones for as long as they are
-needed. With servers of our own on this machine, the workers are ours to start as well."""
+"""Coordinators and workers as seen from a command: which queues are served, and local ones for as
+long as they are needed. With servers of our own on this machine, the workers are ours to start as
+well."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scraper.policy.routing import COORDINATOR
+from scraper.rules.routing import COORDINATOR
 from scraper.settings import Settings
 
 INSPECT_S = 1.0
@@ -23,7 +24,8 @@ STOP_S = 40.0
 
 
 def served_queues() -> set[str]:
-    """The queues that some live worker consumes. Asks all workers and waits a second for their answers."""
+    """The queues that some live worker consumes. Asks all workers and waits a second for their
+    answers."""
     from scraper.celery import app
 
     answers = app.control.inspect(timeout=INSPECT_S).active_queues() or {}
@@ -39,7 +41,8 @@ class Node:
 
 
 def nodes() -> dict[str, Node]:
-    """Every live worker by its node's name. Takes a second; raises what the broker does where it is away."""
+    """Every live worker by its node's name. Takes a second; raises what the broker does where it is
+    away."""
     from scraper.celery import app
 
     def ask(what: str) -> dict[str, Any]:
@@ -47,11 +50,15 @@ def nodes() -> dict[str, Node]:
 
     with ThreadPoolExecutor(2) as pool:
         queues, stats = pool.map(ask, ("active_queues", "stats"))
-    return {name: Node(sorted(each["name"] for each in queues[name]), _processes(name, stats)) for name in queues}
+    return {
+        name: Node(sorted(each["name"] for each in queues[name]), _processes(name, stats))
+        for name in queues
+    }
 
 
 def _processes(name: str, stats: dict[str, Any]) -> list[str]:
-    """A node's own process, and the children of a pool that has some. A node is on the host after its @."""
+    """A node's own process, and the children of a pool that has some. A node is on the host after
+    its @."""
     told = stats.get(name, {})
     children = (told.get("pool") or {}).get("processes") or []
     host = name.partition("@")[2]
@@ -59,7 +66,18 @@ def _processes(name: str, stats: dict[str, Any]) -> list[str]:
 
 
 def worker_command(queues: Iterable[str], *, name: str, beat: bool = False) -> list[str]:
-    command = [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-Q", ",".join(queues), "-n", f"{name}@%h"]
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "scraper",
+        "worker",
+        "-Q",
+        ",".join(queues),
+        "-n",
+        f"{name}@%h",
+    ]
     command += [
         "--without-mingle",
         "--without-gossip",
@@ -69,16 +87,21 @@ def worker_command(queues: Iterable[str], *, name: str, beat: bool = False) -> l
 
 @contextmanager
 def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Starts a coordinator (if `queues` names it) and one worker for the other queues; stops them at the end."""
+    """Starts a coordinator (if `queues` names it) and one worker for the other queues; stops them
+    at the end."""
     processes = []
     fetching = sorted(queues - {COORDINATOR})
     tag = os.getpid()
     try:
         if COORDINATOR in queues:
             command = worker_command([COORDINATOR], name=f"coordinator-{tag}", beat=True)
-            processes.append(start(settings, "coordinator", command, {"SCRAPER_SCHEDULES": "false"}))
+            processes.append(
+                start(settings, "coordinator", command, {"SCRAPER_SCHEDULES": "false"})
+            )
         if fetching:
-            processes.append(start(settings, "worker", worker_command(fetching, name=f"worker-{tag}")))
+            processes.append(
+                start(settings, "worker", worker_command(fetching, name=f"worker-{tag}"))
+            )
         yield processes
     finally:
         stop(processes)
@@ -87,7 +110,8 @@ def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[subproc
 def start(
     settings: Settings, name: str, command: list[str], env: dict[str, str] | None = None
 ) -> subprocess.Popen[bytes]:
-    """Starts a command with its output in `SCRAPER_HOME/log/NAME.log`, out of the reach of the terminal's Ctrl-C."""
+    """Starts a command with its output in `SCRAPER_HOME/log/NAME.log`, out of the reach of the
+    terminal's Ctrl-C."""
     log = log_path(settings, name)
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:

@@ -1,21 +1,24 @@
-"""The places of a worker, given out by urgency. A batch waits in a thread of its own until its last page is stored.
+"""The places of a worker, given out by urgency. A batch waits in a thread of its own until its last
+page is stored.
 
-A thread costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority has all the places,
-less those of batches that are at least as urgent. With 8 places and 8 batches of low priority under way, one of high
-priority begins at once, and the next one of low priority waits until fewer than 8 are under way in all. Messages that wait
-here (read, not yet acknowledged) go by priority, then in the order in which they came; and while an urgent one is being
-claimed, a lesser one that came right behind it does not overtake it.
+A thread costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority
+has all the places, less those of batches that are at least as urgent. With 8 places and 8 batches
+of low priority under way, one of high priority begins at once, and the next one of low priority
+waits until fewer than 8 are under way in all. Messages that wait here (read, not yet acknowledged)
+go by priority, then in the order in which they came; and while an urgent one is being claimed, a
+lesser one that came right behind it does not overtake it.
 
-A batch takes up a whole place at first, and less as it goes on (`scraper.places.Place`): what waits for slow hosts leaves
-room for what could be fetched meanwhile. So 256 batches may be under way in 8 places, at the most.
+A batch takes up a whole place at first, and less as it goes on (`scraper.infra.slots.Place`): what
+waits for slow hosts leaves room for what could be fetched meanwhile. So 256 batches may be under
+way in 8 places, at the most.
 
 Only a few messages of a level wait here (`wants`): what the broker keeps, another worker can take.
 
-Batches for browsers have places of their own, few of them (`browser_places`): what a browser cannot show soon shall not be
-claimed, nor keep out what needs none.
+Batches for browsers have places of their own, few of them (`browser_places`): what a browser cannot
+show soon shall not be claimed, nor keep out what needs none.
 
-This is Celery's `threads` pool but for that order. Whoever asks for another (`-P solo`, `-P processes`) gets batches in the
-order in which the broker gives them out.
+This is Celery's `threads` pool but for that order. Whoever asks for another (`-P solo`, `-P
+processes`) gets batches in the order in which the broker gives them out.
 """
 
 from __future__ import annotations
@@ -31,29 +34,40 @@ from typing import Any
 from celery.concurrency import thread
 from celery.concurrency.base import apply_target
 
-from scraper import places, settings
-from scraper.places import LEAST_COST, Place
-from scraper.policy.routing import PRIORITY_LEVELS, for_browsers, level_of_message, may_begin
+from scraper import settings
+from scraper.infra import slots
+from scraper.infra.slots import LEAST_COST, Place
+from scraper.rules.routing import (
+    PRIORITY_LEVELS,
+    for_browsers,
+    level_of_message,
+    may_begin,
+)
 
-# Messages of a level and above that wait for a place: the next batch is at hand, and the others anybody's.
+# Messages of a level and above that wait for a place: the next batch is at hand, and the others
+# anybody's.
 READ_AHEAD = 2
 
 Call = Callable[[], Any]
-_Waiting = tuple[int, int, Future[Any], Call]  # its level below zero, when it came, its answer, and what it does
+# its level below zero, when it came, its answer, and what it does
+_Waiting = tuple[int, int, Future[Any], Call]
 
-_pool: TaskPool | None = None  # this process's, once it is there
+# this process's, once it is there
+_pool: TaskPool | None = None
 
 
 def wants(queue: str, priority: int) -> bool:
-    """Whether a message of this queue, with this priority of the broker's, would not just wait here. For the transport that
-    is about to ask for it; from the thread that reads messages."""
+    """Whether a message of this queue, with this priority of the broker's, would not just wait
+    here. For the transport that is about to ask for it; from the thread that reads messages."""
     return _pool is None or _pool.wants(queue, priority)
 
 
 class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.executor = thread.ThreadPoolExecutor(max_workers=int(self.limit / LEAST_COST) * PRIORITY_LEVELS)
+        self.executor = thread.ThreadPoolExecutor(
+            max_workers=int(self.limit / LEAST_COST) * PRIORITY_LEVELS
+        )
         self._zero_is_first = not settings.load().broker_is_amqp
         self._lock = threading.Lock()
         self._came = count()
@@ -125,14 +139,14 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         if not browser:
             return int(self.limit)
         if not self._browser_places:
-            from scraper.fetch import chromium
+            from scraper.browser import chromium
 
             self._browser_places = browser_places(chromium.pages_here(settings.load()))
         return self._browser_places
 
     def _run(self, place: Place, future: Future[Any], call: Call) -> None:
         try:
-            with places.taken(place):
+            with slots.taken(place):
                 future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - whoever asked for the result gets it
             future.set_exception(error)
@@ -142,17 +156,18 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
             self._begin()
 
     def _level(self, args: tuple[Any, ...]) -> int:
-        """Celery hands over (task name, id, request, body …); the request knows how the message came."""
+        """Celery hands over (task name, id, request, body …); the request knows how the message
+        came."""
         request = args[2] if len(args) > 2 and isinstance(args[2], Mapping) else {}
         priority = (request.get("delivery_info") or {}).get("priority")
         return level_of_message(priority, zero_is_first=self._zero_is_first)
 
 
 def browser_places(pages: int) -> int:
-    """For batches of five pages, where so many are open at once: two or three rounds of them are claimed ahead.
+    """For batches of five pages, where so many are open at once: two or three rounds of them are
+    claimed ahead.
 
-    >>> [browser_places(pages) for pages in (1, 2, 4, 8)]
-    [1, 2, 3, 5]
+    >>> [browser_places(pages) for pages in (1, 2, 4, 8)] [1, 2, 3, 5]
     """
     return 1 + pages // 2
 

@@ -1,12 +1,14 @@
 """kombu's Redis transport, with one client a channel, and reading no more than can soon be begun.
 
-kombu makes a `redis.Redis` for each message that it sends, reads or acknowledges, and for each event: 0.16 to 0.36 ms of CPU
-each, three to five times a task. A client is nothing but a pool of connections and a table of parsers, and may be kept.
+kombu makes a `redis.Redis` for each message that it sends, reads or acknowledges, and for each
+event: 0.16 to 0.36 ms of CPU each, three to five times a task. A client is nothing but a pool of
+connections and a table of parsers, and may be kept.
 
-kombu reads whatever its prefetch count allows. That has to be large, or what is urgent would be stuck behind what waits for
-a place. But then all batches wait with the worker that is first to read, while others have nothing to do: of two on one queue
-the second was idle for a third of the time. So a worker leaves in Redis what is no more urgent than the batches that
-already wait in its pool, which says so list by list.
+kombu reads whatever its prefetch count allows. That has to be large, or what is urgent would be
+stuck behind what waits for a place. But then all batches wait with the worker that is first to
+read, while others have nothing to do: of two on one queue the second was idle for a third of the
+time. So a worker leaves in Redis what is no more urgent than the batches that already wait in its
+pool, which says so list by list.
 """
 
 from __future__ import annotations
@@ -16,28 +18,36 @@ from typing import Any
 
 from kombu.transport import redis
 
-from scraper import pool
+from scraper.runtime import pool
 
-LOOKS_AGAIN_S = 0.1  # whether it wants more, where it did not want all that there might be
+# whether it wants more, where it did not want all that there might be
+LOOKS_AGAIN_S = 0.1
 
 
 class Channel(redis.Channel):
     _kept: Any = None
 
     def _create_client(self, asynchronous: bool = False) -> Any:
-        if asynchronous:  # of the consumer, which keeps it
+        # of the consumer, which keeps it
+        if asynchronous:
             return super()._create_client(asynchronous)  # type: ignore[no-untyped-call] # kombu has few types
-        if self._kept is None or self._kept.connection_pool is not self.pool:  # a new one after an outage
+        # a new one after an outage
+        if self._kept is None or self._kept.connection_pool is not self.pool:
             self._kept = super()._create_client()  # type: ignore[no-untyped-call]
         return self._kept
 
     def _brpop_start(self, timeout: float | None = None) -> None:
-        """Asks for the next message of the lists that are wanted; of one that nobody writes to where none is."""
+        """Asks for the next message of the lists that are wanted; of one that nobody writes to
+        where none is."""
         queues = self._queue_cycle.consume(len(self.active_queues))
         if not queues:
             return
         every = [(queue, priority) for priority in self.priority_steps for queue in queues]
-        keys = [self._q_for_pri(queue, priority) for queue, priority in every if pool.wants(queue, priority)]  # type: ignore[no-untyped-call]
+        keys = [
+            self._q_for_pri(queue, priority)  # type: ignore[no-untyped-call]
+            for queue, priority in every
+            if pool.wants(queue, priority)
+        ]
         if len(keys) < len(every):
             timeout = LOOKS_AGAIN_S
             keys = keys or [f"{queues[0]}{self.sep}none"]
@@ -46,8 +56,9 @@ class Channel(redis.Channel):
         self.client.connection.send_command("BRPOP", *keys, timeout or self.brpop_timeout or 0)
 
     def waiting(self, queue: str) -> int:
-        """Messages in a queue, of all its priorities; 0 for one that does not exist. (`queue_declare(passive=True)` asks the
-        same twice, in transactions: three times the CPU.)"""
+        """Messages in a queue, of all its priorities; 0 for one that does not exist.
+        (`queue_declare(passive=True)` asks the same twice, in transactions: three times the CPU.)
+        """
         with self.conn_or_acquire() as client, client.pipeline(transaction=False) as pipe:
             for priority in self.priority_steps:
                 pipe.llen(self._q_for_pri(queue, priority))  # type: ignore[no-untyped-call]

@@ -1,7 +1,9 @@
-"""From a step's messages to the broker: the one place that publishes, and that looks how full a queue is.
+"""From a step's messages to the broker: the one place that publishes, and that looks how full a
+queue is.
 
-Nothing here waits for a broker that is away: a refused connection is known within a second, one that hangs within the
-timeouts of `celeryconfig`. What could not be sent is repaired by leases, by `reap`, and by the next tick.
+Nothing here waits for a broker that is away: a refused connection is known within a second, one
+that hangs within the timeouts of `celeryconfig`. What could not be sent is repaired by leases, by
+`reap`, and by the next tick.
 """
 
 from __future__ import annotations
@@ -12,28 +14,31 @@ from collections.abc import Sequence
 import structlog
 from kombu.exceptions import ChannelError
 
-from scraper import away
 from scraper.celery import app
 from scraper.domain import Message
-from scraper.policy.routing import COORDINATOR, URGENT, message_priority
+from scraper.infra import outages
+from scraper.rules.routing import COORDINATOR, URGENT, message_priority
 
 log = structlog.get_logger()
 
-POOL_WAIT_S = 3.0  # for a connection that others hold; they hold it for long only where the broker hangs
-HINT_PAUSE_S = 2.0  # after a hint that could not be sent: whoever comes meanwhile does not even try
+# for a connection that others hold; they hold it for long only where the broker hangs
+POOL_WAIT_S = 3.0
+# after a hint that could not be sent: whoever comes meanwhile does not even try
+HINT_PAUSE_S = 2.0
 
 _no_hints_until = 0.0
 
 
 def send(messages: Sequence[Message]) -> None:
-    """Publishes messages over one pooled connection. Called after the commit that makes them true. Raises where the
-    broker is away (see `away.broker_away`)."""
+    """Publishes messages over one pooled connection. Called after the commit that makes them true.
+    Raises where the broker is away (see `away.broker_away`)."""
     if not messages:
         return
     with app.producer_pool.acquire(block=True, timeout=POOL_WAIT_S) as producer:
         zero_is_first = producer.connection.transport.driver_type == "redis"
         for message in messages:
-            urgency = URGENT if message.queue == COORDINATOR else message.priority  # a late finish helps nobody
+            # a late finish helps nobody
+            urgency = URGENT if message.queue == COORDINATOR else message.priority
             app.send_task(
                 f"scraper.tasks.{message.task}",
                 kwargs=dict(message.kwargs),
@@ -45,28 +50,30 @@ def send(messages: Sequence[Message]) -> None:
 
 
 def hint(messages: Sequence[Message]) -> None:
-    """Sends what merely spares somebody a wait, from the midst of other work: never raises, and while the broker is away
-    costs one caller a moment every two seconds and the others nothing."""
+    """Sends what merely spares somebody a wait, from the midst of other work: never raises, and
+    while the broker is away costs one caller a moment every two seconds and the others nothing."""
     global _no_hints_until
     began = time.monotonic()
     if began < _no_hints_until:
         return
     try:
         send(messages)
-    except Exception as error:  # the work that is under way is worth more than its hint
+    except Exception as error:
+        # the work that is under way is worth more than its hint
         _no_hints_until = time.monotonic() + HINT_PAUSE_S
-        if away.broker_away(error):
-            away.broker().failed(error)
+        if outages.broker_away(error):
+            outages.broker().failed(error)
         else:
             log.exception("hint not sent", tasks=[message.task for message in messages])
     else:
-        away.broker().answered(began)
+        outages.broker().answered(began)
 
 
 def depth(queue: str) -> int:
     """Messages in a queue of the broker; 0 for one that does not exist yet."""
     with app.pool.acquire(block=True, timeout=POOL_WAIT_S) as connection:
-        # One that went through an outage is closed, and kombu makes channels of it that are not connected to anything.
+        # One that went through an outage is closed, and kombu makes channels of it that are not
+        # connected to anything.
         connection.ensure_connection(max_retries=1, interval_start=0.2, interval_max=0.2)
         try:
             if connection.transport.driver_type == "redis":
@@ -74,8 +81,10 @@ def depth(queue: str) -> int:
                 return int(connection.default_channel.waiting(queue))
             with connection.channel() as channel:
                 return int(channel.queue_declare(queue, passive=True).message_count)
-        except ChannelError:  # RabbitMQ closes the channel of a question about a queue that does not exist
+        except ChannelError:
+            # RabbitMQ closes the channel of a question about a queue that does not exist
             return 0
-        except connection.connection_errors:  # an answer that comes late must not be taken for that of a later question
+        except connection.connection_errors:
+            # an answer that comes late must not be taken for that of a later question
             connection.collect(socket_timeout=0.1)
             raise

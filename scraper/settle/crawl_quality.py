@@ -1,8 +1,10 @@
-"""A crawl's data judged against recent crawls, once, when it has ended; and what follows for the values it kept.
+"""A crawl's data judged against recent crawls, once, when it has ended; and what follows for the
+values it kept.
 
-`judge` runs in the transaction that ends the crawl, so that what depends on it (delisting) does too; crawls that end
-otherwise (stopped, stalled) are judged by a tick. A person, or the definition, may take a suspect crawl as the new usual:
-then what it kept goes as well, and nothing before it is compared with any more.
+`judge` runs in the transaction that ends the crawl, so that what depends on it (delisting) does
+too; crawls that end otherwise (stopped, stalled) are judged by a tick. A person, or the definition,
+may take a suspect crawl as the new usual: then what it kept goes as well, and nothing before it is
+compared with any more.
 """
 
 from __future__ import annotations
@@ -14,25 +16,28 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus
-from scraper.policy import quality as policy
-from scraper.policy.quality import Figures, Reason, Usual
+from scraper.frontier import crawls
+from scraper.frontier.crawls import REPLAY, CountsByCrawl
+from scraper.infra.database import dumps
+from scraper.rules import quality as policy
+from scraper.rules.quality import Figures, Reason, Usual
+from scraper.settle import fill_rates, products
+from scraper.settle.fill_rates import Known
+from scraper.settle.products import NewProduct, content_hash
 from scraper.sites.definition import Site
-from scraper.stores import crawls, products, quality
-from scraper.stores.crawls import REPLAY, CountsByCrawl
-from scraper.stores.database import dumps
-from scraper.stores.products import NewProduct, content_hash
-from scraper.stores.quality import Known
 
-EXAMPLES = 3  # of a field that is in breach
+# of a field that is in breach
+EXAMPLES = 3
 BATCH = 1000
-SAMPLED = 20_000  # products whose values are compared with each other
+# products whose values are compared with each other
+SAMPLED = 20_000
 
 UNJUDGED = sa.text("""
 SELECT id FROM crawls WHERE judged_at IS NULL AND status IN ('completed', 'stopped', 'failed') ORDER BY id LIMIT 20
 """)
 
-# By what the crawl has counted: product pages may have left the frontier. Where those that are remembered are not even in the
-# crawl, what its listings named counts.
+# By what the crawl has counted: product pages may have left the frontier. Where those that are
+# remembered are not even in the crawl, what its listings named counts.
 GOOD = sa.text("""
 SELECT greatest(c.ok + c.unchanged - (
            SELECT count(*) FROM pages
@@ -41,7 +46,8 @@ SELECT greatest(c.ok + c.unchanged - (
   FROM crawls c WHERE c.id = :id
 """)
 
-# Hashes, since texts of any length are to be sorted. Of what was read in this crawl, not of what was fresh.
+# Hashes, since texts of any length are to be sorted. Of what was read in this crawl, not of what
+# was fresh.
 DISTINCT = sa.text(f"""
 SELECT key AS field, count(*) AS sampled, count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
   FROM (SELECT pr.data FROM pages pg JOIN products pr ON pr.page_id = pg.id
@@ -50,7 +56,8 @@ SELECT key AS field, count(*) AS sampled, count(DISTINCT hashtextextended(CAST(v
  WHERE jsonb_typeof(value) <> 'null' GROUP BY key
 """)
 
-# Of pages that have left the frontier: by what the crawl has written, which is nearly all that it read.
+# Of pages that have left the frontier: by what the crawl has written, which is nearly all that it
+# read.
 DISTINCT_WRITTEN = sa.text(f"""
 SELECT key AS field, count(*) AS sampled, count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
   FROM (SELECT data FROM products WHERE site_id = :site_id AND crawl_id = :id LIMIT {SAMPLED}) AS sample,
@@ -139,14 +146,17 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     """Judges a crawl whose row is locked, and which ends with that status. True: it is suspect."""
     try:
         site = Site.model_validate(crawl.definition)
-    except ValidationError:  # stored by another version: no reason not to end
+    except ValidationError:
+        # stored by another version: no reason not to end
         _judged(connection, crawl.id, False, [])
         _alert(connection, crawl, status, suspect=False)
         return False
-    quality.begin(connection, crawl.id)
-    tally = quality.tally(connection, crawl.id)
+    fill_rates.begin(connection, crawl.id)
+    tally = fill_rates.tally(connection, crawl.id)
     good = connection.execute(GOOD, {"id": crawl.id, "site_id": crawl.site_id}).scalar_one()
-    usual = quality.history(connection, crawl.site_id, crawl.id, tally.stored.records / max(1, good))
+    usual = fill_rates.history(
+        connection, crawl.site_id, crawl.id, tally.stored.records / max(1, good)
+    )
     lines = usual.lines(site.tolerances)
     names = list(site.product.fields) or sorted(tally.names | lines.keys())
     whole = crawl.trigger != REPLAY and status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
@@ -157,7 +167,9 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     if missing is not None:
         reasons.insert(0, missing)
     expected = policy.usual_number(usual.products)
-    connection.execute(COUNTED, {"id": crawl.id, "products": good if whole else None, "usual": expected})
+    connection.execute(
+        COUNTED, {"id": crawl.id, "products": good if whole else None, "usual": expected}
+    )
     _store_fields(connection, crawl.id, figures, lines, breaches)
     suspect = bool(reasons) and crawl.trigger != REPLAY
     _judged(connection, crawl.id, suspect, reasons)
@@ -172,7 +184,9 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     return suspect
 
 
-def _alert(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus, *, suspect: bool) -> None:
+def _alert(
+    connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus, *, suspect: bool
+) -> None:
     """A person who stops or replays something is looking at it."""
     failed = status is CrawlStatus.FAILED and crawl.trigger != REPLAY
     if failed or (suspect and status is not CrawlStatus.STOPPED):
@@ -180,7 +194,8 @@ def _alert(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus, *
 
 
 def accept(connection: sa.Connection, crawl_id: int) -> bool:
-    """Takes a judged crawl as the new usual; what it kept goes. False where it was accepted before, or is not judged."""
+    """Takes a judged crawl as the new usual; what it kept goes. False where it was accepted before,
+    or is not judged."""
     row = connection.execute(ACCEPT, {"id": crawl_id}).first()
     if row is None:
         return False
@@ -188,9 +203,11 @@ def accept(connection: sa.Connection, crawl_id: int) -> bool:
     return True
 
 
-def settle_kept(connection: sa.Connection, crawl_id: int, site_id: int, stay: Collection[str]) -> None:
-    """Takes the values that a crawl kept, but for those of the fields that break: these stay for good, or until somebody
-    accepts the crawl. What earlier crawls kept is settled with that."""
+def settle_kept(
+    connection: sa.Connection, crawl_id: int, site_id: int, stay: Collection[str]
+) -> None:
+    """Takes the values that a crawl kept, but for those of the fields that break: these stay for
+    good, or until somebody accepts the crawl. What earlier crawls kept is settled with that."""
     after, counts = 0, CountsByCrawl()
     gone: set[str] = set()
     while True:
@@ -202,23 +219,27 @@ def settle_kept(connection: sa.Connection, crawl_id: int, site_id: int, stay: Co
         if len(rows) < BATCH:
             break
         after = rows[-1].product_id
-    connection.execute(SETTLED, {"id": crawl_id, "site_id": site_id, "gone": sorted(gone), "stay": list(stay)})
+    connection.execute(
+        SETTLED, {"id": crawl_id, "site_id": site_id, "gone": sorted(gone), "stay": list(stay)}
+    )
     crawls.count(connection, counts)
 
 
 def _emptied(row: sa.Row[Any], crawl_id: int, stay: Collection[str]) -> NewProduct:
-    data, came = quality.parsed(row.data), quality.parsed(row.came)
+    data, came = fill_rates.parsed(row.data), fill_rates.parsed(row.came)
     for name in row.fields:
         if name not in stay:
-            for key in quality.keys_of(name):
+            for key in fill_rates.keys_of(name):
                 data.pop(key, None)
                 if key in came:
                     data[key] = came[key]
-    return NewProduct(row.site_id, row.external_id, row.page_id, crawl_id, row.url, data, content_hash(data))
+    return NewProduct(
+        row.site_id, row.external_id, row.page_id, crawl_id, row.url, data, content_hash(data)
+    )
 
 
 def _figures(
-    connection: sa.Connection, crawl: sa.Row[Any], tally: quality.Tally, names: list[str]
+    connection: sa.Connection, crawl: sa.Row[Any], tally: fill_rates.Tally, names: list[str]
 ) -> dict[str, Figures]:
     statement = DISTINCT if crawl.filter_id is None else DISTINCT_WRITTEN
     rows = connection.execute(statement, {"id": crawl.id, "site_id": crawl.site_id})
@@ -226,7 +247,9 @@ def _figures(
     return {name: tally.figures(name, *values.get(name, (0, 0))) for name in names}
 
 
-def _breaches(figures: Mapping[str, Figures], lines: Mapping[str, Known], site: Site) -> dict[str, Reason]:
+def _breaches(
+    figures: Mapping[str, Figures], lines: Mapping[str, Known], site: Site
+) -> dict[str, Reason]:
     found = {}
     for name, now in figures.items():
         known = lines[name].usual if name in lines else Usual()
@@ -236,7 +259,9 @@ def _breaches(figures: Mapping[str, Figures], lines: Mapping[str, Known], site: 
     return found
 
 
-def _stays(name: str, now: Figures, lines: Mapping[str, Known], breaches: Mapping[str, Reason]) -> bool:
+def _stays(
+    name: str, now: Figures, lines: Mapping[str, Known], breaches: Mapping[str, Reason]
+) -> bool:
     if name not in lines:
         return False
     usual, line = lines[name]
@@ -277,12 +302,18 @@ def _judged(connection: sa.Connection, crawl_id: int, suspect: bool, reasons: li
     connection.execute(JUDGED, {"id": crawl_id, "suspect": suspect, "reasons": told})
 
 
-def _agrees(connection: sa.Connection, crawl: sa.Row[Any], reasons: list[Reason], wanted: int | None) -> bool:
+def _agrees(
+    connection: sa.Connection, crawl: sa.Row[Any], reasons: list[Reason], wanted: int | None
+) -> bool:
     if wanted is None:
         return False
-    before = connection.execute(BEFORE, {"id": crawl.id, "site_id": crawl.site_id, "crawls": wanted - 1})
+    before = connection.execute(
+        BEFORE, {"id": crawl.id, "site_id": crawl.site_id, "crawls": wanted - 1}
+    )
     sets = [frozenset((one.field, str(one.what)) for one in reasons)]
     sets += [
-        frozenset((one["field"], one["what"]) for one in row.reasons if row.suspect) for row in before if row.reasons
+        frozenset((one["field"], one["what"]) for one in row.reasons if row.suspect)
+        for row in before
+        if row.reasons
     ]
     return policy.agree(sets, wanted)

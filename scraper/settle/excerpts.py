@@ -1,12 +1,13 @@
-"""The part of a page that people look at when a selector finds nothing: its markup without head, scripts and styles. Pure,
-and linear in what it reads, whatever a shop sends."""
+"""The part of a page that people look at when a selector finds nothing: its markup without head,
+scripts and styles. Pure, and linear in what it reads, whatever a shop sends."""
 
 from __future__ import annotations
 
 import re
 
 READ_BYTES = 400_000
-EXCERPT_CHARS = 20_000  # kept while it travels, so that a known value can be looked for
+# kept while it travels, so that a known value can be looked for
+EXCERPT_CHARS = 20_000
 SHOWN_CHARS = 800
 _NAMES = ("script", "style", "svg", "noscript", "head")
 _OPENS = re.compile(r"<(script|style|svg|noscript|head)\b|<!--", re.I)
@@ -24,7 +25,8 @@ def excerpt(body: bytes) -> str:
 
 
 def shown(text: str, known: str | None) -> str:
-    """What is stored of an excerpt: the surroundings of a value that the product is known to have, or its beginning."""
+    """What is stored of an excerpt: the surroundings of a value that the product is known to have,
+    or its beginning."""
     at = text.find(known) if known else -1
     begin = max(0, at - SHOWN_CHARS // 2) if at >= 0 else 0
     return text[begin : begin + SHOWN_CHARS]

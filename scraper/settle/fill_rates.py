@@ -1,13 +1,14 @@
-"""What a crawl's pages said of its fields: counted while they are settled, and what is done to a product that would lose
-a value meanwhile.
+"""What a crawl's pages said of its fields: counted while they are settled, and what is done to a
+product that would lose a value meanwhile.
 
-One row a crawl (`crawl_quality`) holds the sums, so that a group of pages of a hundred crawls costs a hundred short updates
-and not a thousand. It changes in the transaction that settles the pages: what a lost lease has read is not counted, and
-nothing twice. The row is made with the crawl's first page, together with what is usual, which stays the same until its end.
+One row a crawl (`crawl_quality`) holds the sums, so that a group of pages of a hundred crawls costs
+a hundred short updates and not a thousand. It changes in the transaction that settles the pages:
+what a lost lease has read is not counted, and nothing twice. The row is made with the crawl's first
+page, together with what is usual, which stays the same until its end.
 
-**A value is kept** where a page comes without a field that its product had, while nobody can tell whether the field breaks
-(`policy.quality.guards`). What was kept is noted in `kept_values`; the crawl's end (`stores.judgement`) takes the values
-that are really gone, and leaves the others.
+**A value is kept** where a page comes without a field that its product had, while nobody can tell
+whether the field breaks (`policy.quality.guards`). What was kept is noted in `kept_values`; the
+crawl's end (`stores.judgement`) takes the values that are really gone, and leaves the others.
 """
 
 from __future__ import annotations
@@ -22,17 +23,21 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from scraper.domain import Example, Reading, Status, filled
-from scraper.policy import quality
-from scraper.policy.excerpts import shown
-from scraper.policy.quality import Figures, Tolerances, Usual
+from scraper.infra.database import dumps
+from scraper.rules import quality
+from scraper.rules.quality import Figures, Tolerances, Usual
+from scraper.settle.excerpts import shown
+from scraper.settle.products import NewProduct, content_hash
 from scraper.sites.quality import tolerances_of
-from scraper.stores.database import dumps
-from scraper.stores.products import NewProduct, content_hash
 
-COUNTED = (Status.OK, Status.UNCHANGED, Status.INVALID)  # the final answers that were read
-FIELDS_MAX = 500  # of a crawl: a Python function may yield any keys
-FADES = 0.98  # a record's weight among the recent ones, once another one has come: fifty of them count
-SEARCHED = 20  # crawls that are looked at for what is usual
+# the final answers that were read
+COUNTED = (Status.OK, Status.UNCHANGED, Status.INVALID)
+# of a crawl: a Python function may yield any keys
+FIELDS_MAX = 500
+# a record's weight among the recent ones, once another one has come: fifty of them count
+FADES = 0.98
+# crawls that are looked at for what is usual
+SEARCHED = 20
 
 READ = sa.text("""
 SELECT crawl_id, records, found, mistyped, kept, recent_records, recent, usual FROM crawl_quality
@@ -89,9 +94,10 @@ SELECT crawl_id, field, url, problem, excerpt, known
 ON CONFLICT DO NOTHING
 """)
 
-# Crawls of a site that are comparable: whole passes that nobody has doubted, none before the last one that a person took
-# as the new usual. Those that have read enough are looked for apart: pages that are fresh or answer 304 are not read, and a
-# month of such crawls must not make anybody forget what was usual.
+# Crawls of a site that are comparable: whole passes that nobody has doubted, none before the last
+# one that a person took as the new usual. Those that have read enough are looked for apart: pages
+# that are fresh or answer 304 are not read, and a month of such crawls must not make anybody forget
+# what was usual.
 USABLE = sa.text("""
 SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
  WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND c.trigger <> 'replay' AND NOT c.suspect
@@ -124,7 +130,8 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is usual at a site: its fields, and the numbers of good products of recent crawls, the newest first."""
+    """What is usual at a site: its fields, and the numbers of good products of recent crawls, the
+    newest first."""
 
     fields: Mapping[str, Usual]
     products: Sequence[int]
@@ -132,7 +139,10 @@ class History:
     def lines(self, tolerances: Tolerances) -> dict[str, Known]:
         names = self.fields.keys() | tolerances.floors.keys()
         usual = {name: self.fields.get(name, Usual()) for name in names}
-        return {name: Known(usual[name], quality.line_of(name, usual[name], tolerances)) for name in sorted(names)}
+        return {
+            name: Known(usual[name], quality.line_of(name, usual[name], tolerances))
+            for name in sorted(names)
+        }
 
 
 class Tally:
@@ -173,12 +183,15 @@ class Tally:
 
     @property
     def guarded(self) -> set[str]:
-        """The fields that no product may lose now. Of those that each record of this group has, nobody asks."""
+        """The fields that no product may lose now. Of those that each record of this group has,
+        nobody asks."""
         return {
             name
             for name, known in self.stored.usual.items()
             if self.found[name] < self.records
-            and quality.guards(self.figures(name), known["line"], known["usual"]["fill"] or 0.0, self._group(name))
+            and quality.guards(
+                self.figures(name), known["line"], known["usual"]["fill"] or 0.0, self._group(name)
+            )
         }
 
     def _group(self, name: str) -> tuple[int, int]:
@@ -212,10 +225,12 @@ class Watch:
     def __init__(self, tallies: Mapping[int, Tally], pages: Sequence[Read]) -> None:
         self._tallies = tallies
         self._pages = pages
-        self.keeping: set[int] = set()  # pages whose products are stored otherwise than they were read
+        # pages whose products are stored otherwise than they were read
+        self.keeping: set[int] = set()
 
     def guarded(self, connection: sa.Connection, products: list[NewProduct]) -> list[NewProduct]:
-        """The products to be stored: those that would lose a value they must not lose have it still."""
+        """The products to be stored: those that would lose a value they must not lose have it
+        still."""
         fields = {crawl_id: tally.guarded for crawl_id, tally in self._tallies.items()}
         if not any(fields.values()):
             return products
@@ -241,9 +256,22 @@ class Watch:
                 products[place] = _keeping(product, stored, row.content_hash, lost)
                 self.keeping.add(product.page_id)
                 if row.owned and row.page_id != product.page_id:
-                    continue  # a page that shares the id: not its value to lose
-                came = {key: product.data[key] for name in lost for key in keys_of(name) if key in product.data}
-                noted.append({"crawl_id": product.crawl_id, "product_id": row.id, "fields": lost, "came": came})
+                    # a page that shares the id: not its value to lose
+                    continue
+                came = {
+                    key: product.data[key]
+                    for name in lost
+                    for key in keys_of(name)
+                    if key in product.data
+                }
+                noted.append(
+                    {
+                        "crawl_id": product.crawl_id,
+                        "product_id": row.id,
+                        "fields": lost,
+                        "came": came,
+                    }
+                )
                 self._tallies[product.crawl_id].kept.update(lost)
         if noted:
             connection.execute(KEEP, {"rows": dumps(noted)})
@@ -255,11 +283,14 @@ class Watch:
             return
         rows = [tally.row(crawl_id) for crawl_id, tally in sorted(self._tallies.items())]
         connection.execute(COUNT, {"rows": dumps(rows)})
-        showing = [page for page in self._pages if page.reading.examples]  # few: see `scraper.readings`
+        # few: see `scraper.worker.observations`
+        showing = [page for page in self._pages if page.reading.examples]
         if showing:
             data = _data_of(connection, [page.page_id for page in showing])
             rows = [
-                _example(page, one, data.get(page.page_id, {})) for page in showing for one in page.reading.examples
+                _example(page, one, data.get(page.page_id, {}))
+                for page in showing
+                for one in page.reading.examples
             ]
             connection.execute(ADD_EXAMPLES, {"rows": dumps(rows)})
 
@@ -289,15 +320,19 @@ def tally(connection: sa.Connection, crawl_id: int) -> Tally:
 
 def begin(connection: sa.Connection, crawl_id: int) -> None:
     """Makes the row of a crawl, with what is usual at its site. One that is there stays."""
-    row = connection.execute(sa.text("SELECT site_id, definition FROM crawls WHERE id = :id"), {"id": crawl_id}).one()
+    row = connection.execute(
+        sa.text("SELECT site_id, definition FROM crawls WHERE id = :id"), {"id": crawl_id}
+    ).one()
     lines = history(connection, row.site_id, crawl_id).lines(tolerances_of(row.definition))
     usual = {name: {"usual": known.usual, "line": known.line} for name, known in lines.items()}
     connection.execute(BEGIN, {"crawl_id": crawl_id, "usual": dumps(usual)})
 
 
-def history(connection: sa.Connection, site_id: int, before: int, share: float | None = None) -> History:
-    """What is usual at a site, for a crawl with that id. `share`: how much of its good product pages it has read; None:
-    nobody knows yet."""
+def history(
+    connection: sa.Connection, site_id: int, before: int, share: float | None = None
+) -> History:
+    """What is usual at a site, for a crawl with that id. `share`: how much of its good product
+    pages it has read; None: nobody knows yet."""
     values = {"site_id": site_id, "id": before, "searched": SEARCHED}
     usable = connection.execute(USABLE, values | {"records": 0}).all()
     read = connection.execute(USABLE, values | {"records": quality.FEW}).all()
@@ -305,7 +340,9 @@ def history(connection: sa.Connection, site_id: int, before: int, share: float |
     figures: dict[str, list[Figures]] = defaultdict(list)
     for row in connection.execute(HISTORY, {"ids": sorted(quality.alike(shares, share))}):
         figures[row.field].append(
-            Figures(row.records, row.found, row.mistyped, row.distinct_values, row.sampled, row.kept)
+            Figures(
+                row.records, row.found, row.mistyped, row.distinct_values, row.sampled, row.kept
+            )
         )
     usual = {name: quality.usual_of(each) for name, each in figures.items()}
     return History(usual, [row.products for row in usable])
@@ -323,23 +360,31 @@ def keys_of(name: str) -> tuple[str, str]:
 
 
 def loses(name: str, stored: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-    """Whether a stored value would be replaced by what stands for none: nothing, or another value that was not found."""
+    """Whether a stored value would be replaced by what stands for none: nothing, or another value
+    that was not found."""
     return bool(filled({name: stored.get(name)})) and stored[name] != data.get(name)
 
 
-def _keeping(product: NewProduct, stored: Mapping[str, Any], stored_hash: Any, lost: list[str]) -> NewProduct:
+def _keeping(
+    product: NewProduct, stored: Mapping[str, Any], stored_hash: Any, lost: list[str]
+) -> NewProduct:
     kept = {key: stored[key] for name in lost for key in keys_of(name) if key in stored}
     data = {**product.data, **kept}
-    return replace(product, data=data, content_hash=stored_hash if data == stored else content_hash(data))
+    return replace(
+        product, data=data, content_hash=stored_hash if data == stored else content_hash(data)
+    )
 
 
 def _data_of(connection: sa.Connection, page_ids: list[int]) -> dict[int, dict[str, Any]]:
-    query = sa.text("SELECT page_id, CAST(data AS text) AS data FROM products WHERE page_id = ANY (:ids)")
+    query = sa.text(
+        "SELECT page_id, CAST(data AS text) AS data FROM products WHERE page_id = ANY (:ids)"
+    )
     return {row.page_id: parsed(row.data) for row in connection.execute(query, {"ids": page_ids})}
 
 
 def _example(page: Read, example: Example, data: Mapping[str, Any]) -> dict[str, Any]:
-    """With the value that the product had, and what surrounds it on the page now: there the new selector points."""
+    """With the value that the product had, and what surrounds it on the page now: there the new
+    selector points."""
     value = data.get(example.field)
     known = None if value is None or isinstance(value, bool | list | dict) else str(value)
     return {

@@ -1,9 +1,10 @@
 """Products and their versions: the upsert, and the readers behind export and history.
 
-One row a product. It is written when the content differs or the stored row is older than `GUARD`; never over something
-that was fetched later; and never by a page that merely shares the id with the page the product is read from, unless
-that one is gone, unusable or no longer reached. Where finished pages leave the frontier, the page is known by its URL, and
-another one may take its place once it is due again.
+One row a product. It is written when the content differs or the stored row is older than `GUARD`;
+never over something that was fetched later; and never by a page that merely shares the id with the
+page the product is read from, unless that one is gone, unusable or no longer reached. Where
+finished pages leave the frontier, the page is known by its URL, and another one may take its place
+once it is due again.
 """
 
 from __future__ import annotations
@@ -17,14 +18,16 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.domain import value
-from scraper.stores.database import dumps
+from scraper.infra.database import dumps
 
-GUARD = "1 hour"  # an unchanged product is not rewritten more often than this
+# an unchanged product is not rewritten more often than this
+GUARD = "1 hour"
 
-# `locked` takes the known rows first, in the order of their ids, so that the content that becomes a version is the
-# content that is replaced. A row that appears between the two (same id, another page) fails the last WHERE. What becomes
-# new, another one or listed again goes into the feed with the same statement (`scraper.stores.changes`). The `owner` is
-# looked up only where it is another page than the one that was read.
+# `locked` takes the known rows first, in the order of their ids, so that the content that becomes a
+# version is the content that is replaced. A row that appears between the two (same id, another
+# page) fails the last WHERE. What becomes new, another one or listed again goes into the feed with
+# the same statement (`scraper.feed.store`). The `owner` is looked up only where it is another page
+# than the one that was read.
 UPSERT = sa.text(f"""
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (site_id, external_id) *
@@ -121,15 +124,18 @@ def content_hash(data: Any) -> UUID:
 
 
 def upsert(connection: sa.Connection, products: Sequence[NewProduct]) -> list[Written]:
-    """Stores products in one statement. Returns a row for each product that was written, none for the others."""
+    """Stores products in one statement. Returns a row for each product that was written, none for
+    the others."""
     if not products:
         return []
     return [Written(*row) for row in connection.execute(UPSERT, {"rows": dumps(products)}).all()]
 
 
-def export(connection: sa.Connection, site: str, *, delisted: bool, since: int | None = None) -> Iterator[sa.Row[Any]]:
-    """Streams a site's products in the order of their ids, with a server-side cursor; `data` is JSON text. `since`: those
-    with a change after that position, the delisted ones too."""
+def export(
+    connection: sa.Connection, site: str, *, delisted: bool, since: int | None = None
+) -> Iterator[sa.Row[Any]]:
+    """Streams a site's products in the order of their ids, with a server-side cursor; `data` is
+    JSON text. `since`: those with a change after that position, the delisted ones too."""
     streaming = connection.execution_options(stream_results=True, max_row_buffer=1000)
     if since is None:
         yield from streaming.execute(EXPORT, {"site": site, "delisted": delisted})
@@ -138,5 +144,6 @@ def export(connection: sa.Connection, site: str, *, delisted: bool, since: int |
 
 
 def history(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:
-    """Every content a product has had, oldest first; the last has `valid_to` None unless it is delisted."""
+    """Every content a product has had, oldest first; the last has `valid_to` None unless it is
+    delisted."""
     return list(connection.execute(HISTORY, {"site": site, "external_id": external_id}))

@@ -1,12 +1,14 @@
-"""Finished pages of sites with `dedup: bloom`: remembered by a filter in Redis, and out of the frontier.
+"""Finished pages of sites with `dedup: bloom`: remembered by a filter in Redis, and out of the
+frontier.
 
-The order is what keeps a URL from being lost. While a page is open, its row is what tells it apart. Once its verdict is
-committed, its URL is added to the filter, and only then is its row deleted; whoever dies in between leaves a row of a page
-that is finished, which is taken out when its crawl has ended. So the filter never knows a URL that nobody has fetched, but
-for its false positives; and Redis may forget everything at any moment: then URLs are fetched once more.
+The order is what keeps a URL from being lost. While a page is open, its row is what tells it apart.
+Once its verdict is committed, its URL is added to the filter, and only then is its row deleted;
+whoever dies in between leaves a row of a page that is finished, which is taken out when its crawl
+has ended. So the filter never knows a URL that nobody has fetched, but for its false positives; and
+Redis may forget everything at any moment: then URLs are fetched once more.
 
-No transaction waits for Redis. Where it does not answer, every link counts as new and finished pages stay where they are,
-told apart by their rows as at any other site.
+No transaction waits for Redis. Where it does not answer, every link counts as new and finished
+pages stay where they are, told apart by their rows as at any other site.
 """
 
 from __future__ import annotations
@@ -25,21 +27,24 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
-from scraper import away
+from scraper.dedup import filters as dedup
+from scraper.dedup.bloom import Filter, Filters
+from scraper.dedup.filters import CHUNK, Ended
 from scraper.domain import Kind
+from scraper.infra import outages
+from scraper.infra.database import retried
 from scraper.settings import Settings
-from scraper.stores import dedup
-from scraper.stores.bloom import Filter, Filters
-from scraper.stores.database import retried
-from scraper.stores.dedup import CHUNK, Ended
-from scraper.stores.settle import Finished, SettledPage
+from scraper.settle.transaction import Finished, SettledPage
 
 log = structlog.get_logger()
 
-TIMEOUT_S = 2.0  # of a question: the writer of a worker waits for it, and pages with it
-AWAY_S = 5.0  # after one without an answer none is asked
+# of a question: the writer of a worker waits for it, and pages with it
+TIMEOUT_S = 2.0
+# after one without an answer none is asked
+AWAY_S = 5.0
 CLEAR_S = 1.5  # of a coordinator's tick
-LISTED_STEP = 0.005  # a crawl's number of listed products is written when it has grown by so much
+# a crawl's number of listed products is written when it has grown by so much
+LISTED_STEP = 0.005
 
 START = UUID(int=0)
 
@@ -57,8 +62,8 @@ class Dedup:
         self._found: dict[int, int] = {}  # as found since
 
     def new_links(self, pages: Sequence[SettledPage]) -> Sequence[SettledPage]:
-        """The pages without those of their links to products that are remembered. Other links are not asked about: what
-        lists products is read in each crawl."""
+        """The pages without those of their links to products that are remembered. Other links are
+        not asked about: what lists products is read in each crawl."""
         asked: dict[tuple[Filter, int], set[UUID]] = defaultdict(set)
         for page in pages:
             if page.filter is not None:
@@ -71,14 +76,16 @@ class Dedup:
                 with self._asking() as filters:
                     if filters is not None:
                         answers, listed = filters.known(one, some, crawl_id)
-                        known.update((one.id, each) for each, yes in zip(some, answers, strict=True) if yes)
+                        known.update(
+                            (one.id, each) for each, yes in zip(some, answers, strict=True) if yes
+                        )
                         if listed > self._found.get(crawl_id, 0):
                             self._found[crawl_id] = listed
         return [_without(page, known) for page in pages] if known else pages
 
     def leave(self, engine: sa.Engine, finished: Sequence[Finished]) -> None:
-        """Remembers finished pages, whose verdicts are committed, and takes them out of the frontier. Raises nothing: what
-        could not be done is done when their crawl has ended."""
+        """Remembers finished pages, whose verdicts are committed, and takes them out of the
+        frontier. Raises nothing: what could not be done is done when their crawl has ended."""
         by_filter: dict[Filter, list[Finished]] = defaultdict(list)
         for each in finished:
             by_filter[each.filter].append(each)
@@ -98,7 +105,7 @@ class Dedup:
         try:
             retried(lambda: _store(engine, remembered, listed))
         except Exception as error:
-            if not away.note(error):
+            if not outages.note(error):
                 log.exception("finished pages stay in the frontier for now", pages=len(remembered))
             return
         self._listed |= listed
@@ -121,7 +128,7 @@ class Dedup:
             self._client = connect(self._url)
             self._filters = Filters(self._client)
         try:
-            with away.redis_server().noted(away.broker_away):
+            with outages.redis_server().noted(outages.broker_away):
                 yield self._filters
         except RedisError as error:
             self._away_until = self._clock() + AWAY_S
@@ -129,8 +136,8 @@ class Dedup:
 
 
 def clear(engine: sa.Engine, settings: Settings) -> None:
-    """A coordinator's part: what crawls that have ended left in the frontier, a second's worth at a time. Raises what
-    PostgreSQL does."""
+    """A coordinator's part: what crawls that have ended left in the frontier, a second's worth at a
+    time. Raises what PostgreSQL does."""
     with engine.begin() as connection:
         ended = dedup.uncleared(connection)
     if not ended:
@@ -138,7 +145,7 @@ def clear(engine: sa.Engine, settings: Settings) -> None:
     until = time.monotonic() + CLEAR_S
     client = connect(settings.valkey_url)
     try:
-        with away.redis_server().noted(away.broker_away):
+        with outages.redis_server().noted(outages.broker_away):
             for each in ended:
                 if not _clear(engine, Filters(client), each, until):
                     return
@@ -149,7 +156,8 @@ def clear(engine: sa.Engine, settings: Settings) -> None:
 
 
 def _clear(engine: sa.Engine, filters: Filters, ended: Ended, until: float) -> bool:
-    """True when nothing is left. Added before anything is deleted; and no lock is held while Redis is asked."""
+    """True when nothing is left. Added before anything is deleted; and no lock is held while Redis
+    is asked."""
     after, taken = START, 0
     while time.monotonic() < until:
         with engine.begin() as connection:
@@ -192,15 +200,20 @@ def _without(page: SettledPage, known: set[tuple[UUID, UUID]]) -> SettledPage:
     if page.filter is None or not page.links:
         return page
     filter_id = page.filter.id
-    links = [link for link in page.links if link.kind is not Kind.PRODUCT or (filter_id, link.fingerprint) not in known]
+    links = [
+        link
+        for link in page.links
+        if link.kind is not Kind.PRODUCT or (filter_id, link.fingerprint) not in known
+    ]
     return page if len(links) == len(page.links) else replace(page, links=links)
 
 
 def _told(error: RedisError) -> None:
-    """Being away was told by `scraper.away`; a refusal is not that."""
-    if not away.broker_away(error):
+    """Being away was told by `scraper.infra.outages`; a refusal is not that."""
+    if not outages.broker_away(error):
         log.error(
-            "Redis refuses the Bloom filter: pages stay in the frontier, and links count as new", error=str(error)[:300]
+            "Redis refuses the Bloom filter: pages stay in the frontier, and links count as new",
+            error=str(error)[:300],
         )
 
 

@@ -1,5 +1,6 @@
-"""What is stored of product pages for their next visit: products that a 304 has confirmed, and pages that must be read whole.
-(A page's own columns are written where it is settled, and read where its lease is claimed.)
+"""What is stored of product pages for their next visit: products that a 304 has confirmed, and
+pages that must be read whole. (A page's own columns are written where it is settled, and read where
+its lease is claimed.)
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from collections.abc import Collection, Sequence
 import sqlalchemy as sa
 
 from scraper.domain import Settled
-from scraper.stores.database import dumps
-from scraper.stores.products import GUARD
+from scraper.infra.database import dumps
+from scraper.settle.products import GUARD
 
-# As the upsert does with a product that was read and is what it was: seen, no more often than its guard; listed again, which
-# goes into the feed. The rows are locked in the upsert's order.
+# As the upsert does with a product that was read and is what it was: seen, no more often than its
+# guard; listed again, which goes into the feed. The rows are locked in the upsert's order.
 SEEN = sa.text(f"""
 WITH same AS MATERIALIZED (
     SELECT p.id, i.crawl_id, p.delisted_at IS NOT NULL AS was_delisted

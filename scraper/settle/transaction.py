@@ -1,7 +1,8 @@
-"""The one transaction in which pages get their verdicts: fence, verdicts, products, versions, links, counters.
+"""The one transaction in which pages get their verdicts: fence, verdicts, products, versions,
+links, counters.
 
-Either all of it is there or none. The fence is the first statement: a page that is no longer in the lease named keeps its
-state, and nothing of what was extracted from it is stored or counted.
+Either all of it is there or none. The fence is the first statement: a page that is no longer in the
+lease named keeps its state, and nothing of what was extracted from it is stored or counted.
 """
 
 from __future__ import annotations
@@ -14,22 +15,31 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from scraper.archive.rows import Spooled
+from scraper.dedup.bloom import Filter
 from scraper.domain import Blame, Kind, NextVisit, Outcome, Reading, Settled, Status, value
-from scraper.stores import crawls, frontier, host_routes, products, quality, revisits, throughput
-from scraper.stores.archive import Spooled
-from scraper.stores.bloom import Filter
-from scraper.stores.crawls import CountsByCrawl
-from scraper.stores.database import dumps
-from scraper.stores.due import STILL_DUE
-from scraper.stores.frontier import NewPage, PageChange, Room
-from scraper.stores.host_routes import RouteNews
-from scraper.stores.products import NewProduct
-from scraper.stores.throughput import Effort
+from scraper.frontier import (
+    crawls,
+    host_tiers,
+    throughput,
+)
+from scraper.frontier import (
+    pages as frontier,
+)
+from scraper.frontier.crawls import CountsByCrawl
+from scraper.frontier.due import STILL_DUE
+from scraper.frontier.host_tiers import RouteNews
+from scraper.frontier.pages import NewPage, PageChange, Room
+from scraper.frontier.throughput import Effort
+from scraper.infra.database import dumps
+from scraper.settle import fill_rates, products, revisits
+from scraper.settle.products import NewProduct
 
-# The leases are locked, the pages taken out of them, and a lease that has none left ends; what follows is for these pages
-# alone. (One that another crawl has taken up meanwhile is that crawl's.)
-# A page that gave what it gave before is `unchanged`, whether the server said so (304) or the content did. One that was tried
-# and not good is asked without validators next time: `read_by` goes.
+# The leases are locked, the pages taken out of them, and a lease that has none left ends; what
+# follows is for these pages alone. (One that another crawl has taken up meanwhile is that crawl's.)
+# A page that gave what it gave before is `unchanged`, whether the server said so (304) or the
+# content did. One that was tried and not good is asked without validators next time: `read_by`
+# goes.
 FENCE = sa.text(f"""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, crawl bigint, status text,
@@ -81,10 +91,11 @@ NOW = sa.text("SELECT now()")
 
 @value
 class SettledPage:
-    """A settled page with its effects, ready for the tables. `links` and `products` are empty unless it is ok.
-    A `partial` one counts as a link that was cut: nobody knows how many there were. `news` is what it says of its host's
-    route, `reading` what it says of its crawl's fields, `effort` what it took (None: nobody measured it), `next_visit` what
-    is kept for the next one. `filter` is its site's; with a `fingerprint` the page leaves the frontier for it, once it is
+    """A settled page with its effects, ready for the tables. `links` and `products` are empty
+    unless it is ok. A `partial` one counts as a link that was cut: nobody knows how many there
+    were. `news` is what it says of its host's route, `reading` what it says of its crawl's fields,
+    `effort` what it took (None: nobody measured it), `next_visit` what is kept for the next one.
+    `filter` is its site's; with a `fingerprint` the page leaves the frontier for it, once it is
     finished. `spooled` is its answer where that is to be archived."""
 
     settled: Settled
@@ -103,7 +114,8 @@ class SettledPage:
 
 @dataclass(frozen=True, slots=True)
 class CrawlLimits:
-    """How many pages of each sort a crawl may have; what is found beyond is counted in `links_cut` and left."""
+    """How many pages of each sort a crawl may have; what is found beyond is counted in `links_cut`
+    and left."""
 
     listings: int
     products: int
@@ -120,9 +132,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a settling transaction did: how many pages held their lease, how many were due again or new, which crawls
-    have no page left open, which pages may leave the frontier now. `archived`: the good answers that were put aside, whether
-    each is another one than before, and its content hash; `at` is then the time that they were stored."""
+    """What a settling transaction did: how many pages held their lease, how many were due again or
+    new, which crawls have no page left open, which pages may leave the frontier now. `archived`:
+    the good answers that were put aside, whether each is another one than before, and its content
+    hash; `at` is then the time that they were stored."""
 
     held: int
     added: int
@@ -133,7 +146,8 @@ class Stored:
 
 
 class Fenced(NamedTuple):
-    """What the fence says of a page whose lease was held. (A row of SQLAlchemy's takes 0.7 us to name a column.)"""
+    """What the fence says of a page whose lease was held. (A row of SQLAlchemy's takes 0.7 us to
+    name a column.)"""
 
     page_id: int
     lease: UUID
@@ -146,11 +160,18 @@ Kept = Sequence[tuple[SettledPage, Fenced]]  # whose lease was held
 
 
 def settle(
-    connection: sa.Connection, pages: Sequence[SettledPage], limits: Mapping[int, CrawlLimits], worker: str = ""
+    connection: sa.Connection,
+    pages: Sequence[SettledPage],
+    limits: Mapping[int, CrawlLimits],
+    worker: str = "",
 ) -> Stored:
-    """Stores a group of settled pages. `limits` has an entry for each of their crawls; `worker` is who settled them."""
+    """Stores a group of settled pages. `limits` has an entry for each of their crawls; `worker` is
+    who settled them."""
     live = crawls.hold(connection, (page.settled.crawl_id for page in pages))
-    rows = map(Fenced._make, connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])}).all())
+    rows = map(
+        Fenced._make,
+        connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])}).all(),
+    )
     # A group may have a page twice: of a lost lease and of a living one.
     held = {(row.page_id, row.lease): row for row in rows}
     kept = [
@@ -162,7 +183,7 @@ def settle(
     counts = CountsByCrawl()
     for page, row in kept:
         _count_page(counts, page, row)
-    watch = quality.watch(connection, _read(kept))
+    watch = fill_rates.watch(connection, _read(kept))
     found = watch.guarded(connection, [product for page, _ in kept for product in page.products])
     revisits.forget(connection, watch.keeping)
     same = [page.settled for page, _ in kept if page.settled.outcome is Outcome.NOT_MODIFIED]
@@ -170,17 +191,21 @@ def settle(
     for written in products.upsert(connection, found):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
-    added = frontier.add(connection, [link for page, _ in kept for link in page.links], _room(live, limits))
+    added = frontier.add(
+        connection, [link for page, _ in kept for link in page.links], _room(live, limits)
+    )
     for change in added.pages:
         counts[change.crawl_id].added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
-    host_routes.tell(connection, [page.news for page, _ in kept if page.news is not None])
+    host_tiers.tell(connection, [page.news for page, _ in kept if page.news is not None])
     throughput.add(connection, worker, _settlings(kept))
     watch.count(connection)
     drained = crawls.count(connection, counts)
     archived = [
-        (page.spooled, row.status == Status.OK, page.content_hash) for page, row in kept if page.spooled is not None
+        (page.spooled, row.status == Status.OK, page.content_hash)
+        for page, row in kept
+        if page.spooled is not None
     ]
     at = connection.execute(NOW).scalar_one() if archived else None
     finished = _finished(kept)
@@ -191,14 +216,16 @@ def _finished(kept: Kept) -> list[Finished]:
     return [
         Finished(page.filter, page.settled.page_id, page.fingerprint)
         for page, row in kept
-        if page.filter is not None and page.fingerprint is not None and row.status in (Status.OK, Status.UNCHANGED)
+        if page.filter is not None
+        and page.fingerprint is not None
+        and row.status in (Status.OK, Status.UNCHANGED)
     ]
 
 
-def _read(kept: Kept) -> Iterator[quality.Read]:
+def _read(kept: Kept) -> Iterator[fill_rates.Read]:
     for page, row in kept:
-        if page.reading is not None and row.status in quality.COUNTED:
-            yield quality.Read(page.settled.crawl_id, page.settled.page_id, page.reading)
+        if page.reading is not None and row.status in fill_rates.COUNTED:
+            yield fill_rates.Read(page.settled.crawl_id, page.settled.page_id, page.reading)
 
 
 def _row(page: SettledPage) -> dict[str, Any]:
@@ -228,7 +255,12 @@ def _row(page: SettledPage) -> dict[str, Any]:
             row |= {"etag": etag, "modified": modified, "read_by": visit.read_by}
         row |= {"if_changed_s": visit.if_changed_s, "if_unchanged_s": visit.if_unchanged_s}
     if s.move:
-        row |= {"queue": s.move.queue, "level": s.move.level, "blocked": s.move.blocked, "probe": s.move.probe}
+        row |= {
+            "queue": s.move.queue,
+            "level": s.move.level,
+            "blocked": s.move.blocked,
+            "probe": s.move.probe,
+        }
     return row
 
 
@@ -252,6 +284,10 @@ def _settlings(kept: Kept) -> Iterator[tuple[int, Outcome, bool, Effort]]:
 
 def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:
     return [
-        Room(crawl_id, limits[crawl_id].listings - row.discovery_total, limits[crawl_id].products - row.product_total)
+        Room(
+            crawl_id,
+            limits[crawl_id].listings - row.discovery_total,
+            limits[crawl_id].products - row.product_total,
+        )
         for crawl_id, row in live.items()
     ]

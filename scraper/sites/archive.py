@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from scraper.domain import Kind
-from scraper.sites import scalars
-from scraper.sites.fields import Model, checked, to_text
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.fields import Model, checked, to_text
 
 
 def _check_keep(text: str) -> str:
@@ -25,12 +25,17 @@ def _check_keep(text: str) -> str:
 class ArchiveUse(Model):
     """What is kept, and for how long."""
 
-    pages: Literal["products", "all"] = Field("products", description="all: listing pages too; sitemaps never")
+    pages: Literal["products", "all"] = Field(
+        "products", description="all: listing pages too; sitemaps never"
+    )
     answers: Literal["all", "changed"] = Field(
-        "all", description="changed: only those of which something else is extracted than of the last one"
+        "all",
+        description="changed: only those of which something else is extracted than of the last one",
     )
     keep: Annotated[
-        str, BeforeValidator(to_text, json_schema_input_type=str | int | float), AfterValidator(_check_keep)
+        str,
+        BeforeValidator(to_text, json_schema_input_type=str | int | float),
+        AfterValidator(_check_keep),
     ] = Field("30d", description="how long: 30d, 12h")
 
     @property
@@ -46,8 +51,12 @@ def _as_archive(value: Any) -> Any:
     if isinstance(value, bool):
         return {} if value else None
     if isinstance(value, str):
-        raise ValueError(f"{value!r} is no archive (mend: `true`, or a mapping, as in `{{keep: 30d}}`)")
+        raise ValueError(
+            f"{value!r} is no archive (mend: `true`, or a mapping, as in `{{keep: 30d}}`)"
+        )
     return value
 
 
-Archive = Annotated[ArchiveUse | None, BeforeValidator(_as_archive, json_schema_input_type=bool | ArchiveUse | None)]
+Archive = Annotated[
+    ArchiveUse | None, BeforeValidator(_as_archive, json_schema_input_type=bool | ArchiveUse | None)
+]

@@ -1,4 +1,5 @@
-"""A site's own markers of a blocked page, `blocked:` in its definition: their schema, and what `policy.blocks` asks. Pure.
+"""A site's own markers of a blocked page, `blocked:` in its definition: their schema, and what
+`policy.blocks` asks. Pure.
 
     blocked:
       - "Our systems have noticed unusual activity"          # a text: the same as {text: …}
@@ -7,7 +8,8 @@
       - {url: "/sorry-page"}
       - {regex: 'data-state="(challenge|captcha)"'}
 
-There is no `css` here: markers are asked of every page before it is parsed, and of good pages most of all.
+There is no `css` here: markers are asked of every page before it is parsed, and of good pages most
+of all.
 """
 
 from __future__ import annotations
@@ -19,14 +21,21 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scraper.policy.blocks import MARKER_MAX, Marker
-from scraper.sites import selectors
-from scraper.sites.decode import decode
-from scraper.sites.fields import Model, Regex, to_text, wrong
+from scraper.rules.blocks import MARKER_MAX, Marker
+from scraper.rules.decoding import decode
+from scraper.sites.grammar import selectors
+from scraper.sites.grammar.fields import (
+    Model,
+    Regex,
+    to_text,
+    wrong,
+)
 
-TEXT_MIN = 4  # characters; a shorter text stands on good pages as well
+# characters; a shorter text stands on good pages as well
+TEXT_MIN = 4
 MARKERS_MAX = 50
-# In which shops write. A text is looked for as each of these spells it: where one misreads a page, it finds nothing.
+# In which shops write. A text is looked for as each of these spells it: where one misreads a page,
+# it finds nothing.
 CHARSETS = (
     "utf-8",
     "cp1252",
@@ -66,16 +75,21 @@ def _as_markers(value: Any) -> Any:
 
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
-HeaderPart = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float), Field(max_length=1000)]
+HeaderPart = Annotated[
+    str, BeforeValidator(to_text, json_schema_input_type=str | int | float), Field(max_length=1000)
+]
 HttpStatus = Annotated[int, Field(ge=200, le=999)]
 
 
 class Blocked(Model):
     """One marker of a blocked page. All that is given must hold."""
 
-    text: Annotated[str, BeforeValidator(to_text), AfterValidator(_check_text), Field(max_length=1000)] | None = Field(
-        None, description="stands in the page's source, in these letters, small and capital"
-    )
+    text: (
+        Annotated[
+            str, BeforeValidator(to_text), AfterValidator(_check_text), Field(max_length=1000)
+        ]
+        | None
+    ) = Field(None, description="stands in the page's source, in these letters, small and capital")
     regex: Regex | None = Field(None, description="is found in the page's source")
     status: Annotated[
         tuple[HttpStatus, ...],
@@ -89,13 +103,18 @@ class Blocked(Model):
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
-        others = self.text is not None or self.regex is not None or self.header or self.url is not None
+        others = (
+            self.text is not None or self.regex is not None or self.header or self.url is not None
+        )
         if not others and not self.status:
             raise wrong(("", "says nothing (mend: give one of text, regex, status, header, url)"))
         good = sorted(status for status in self.status if status < 400)
         if good and not others:
             raise wrong(
-                ("status", f"{good[0]} alone would take good pages for blocked (mend: add text, regex, header or url)")
+                (
+                    "status",
+                    f"{good[0]} alone would take good pages for blocked (mend: add text, regex, header or url)",
+                )
             )
         return self
 
@@ -105,7 +124,9 @@ class Blocked(Model):
         given = [f"status {'/'.join(map(str, self.status))}"] if self.status else []
         given += [f"header {name}" for name in self.header]
         given += [
-            f"{key} {value[:80]!r}" for key in ("text", "regex", "url") if (value := getattr(self, key)) is not None
+            f"{key} {value[:80]!r}"
+            for key in ("text", "regex", "url")
+            if (value := getattr(self, key)) is not None
         ]
         return " and ".join(given)
 
@@ -134,8 +155,8 @@ def markers_of(blocked: Iterable[Blocked]) -> tuple[Marker, ...]:
 
 
 def spellings(text: str) -> tuple[bytes, ...]:
-    """The bytes that stand for a text: as it is and with & < > as entities, in each character set that has its letters.
-    `spellings("Press & Hold") == (b"Press & Hold", b"Press &amp; Hold")`."""
+    """The bytes that stand for a text: as it is and with & < > as entities, in each character set
+    that has its letters. `spellings("Press & Hold") == (b"Press & Hold", b"Press &amp; Hold")`."""
     found: dict[bytes, None] = {}
     for charset in CHARSETS:
         for written in (text, html.escape(text, quote=False)):
@@ -147,7 +168,8 @@ def spellings(text: str) -> tuple[bytes, ...]:
 
 
 def _found(pattern: str, text: str) -> bool:
-    """Whether a regular expression is found within its time; on a page that it takes too long for, it is not."""
+    """Whether a regular expression is found within its time; on a page that it takes too long for,
+    it is not."""
     try:
         return selectors.find_at_all(selectors.compile_regex(pattern), text)
     except TimeoutError:
@@ -155,6 +177,7 @@ def _found(pattern: str, text: str) -> bool:
 
 
 def _in_page(pattern: str, start: bytes, content_type: str) -> bool:
-    if len(start) >= MARKER_MAX:  # cut off, perhaps within a letter, which would make UTF-8 look like something else
+    # cut off, perhaps within a letter, which would make UTF-8 look like something else
+    if len(start) >= MARKER_MAX:
         start = start[: start.rfind(b">") + 1] or start
     return _found(pattern, decode(start, content_type or None).text)

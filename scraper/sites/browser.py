@@ -1,4 +1,5 @@
-"""How a browser worker shows a page before it is read, `browser:` in a definition: its schema. Pure.
+"""How a browser worker shows a page before it is read, `browser:` in a definition: its schema.
+Pure.
 
     browser:
       wait_for: .product              # a CSS selector, or: networkidle (the default), load
@@ -6,7 +7,8 @@
       scroll: 20                      # to the end, so many times at the most, as long as the page grows
       responses: {api: "/api/products"}
 
-What is waited for and does not come is no failure: what is there by then is read, and judged like any other page.
+What is waited for and does not come is no failure: what is there by then is read, and judged like
+any other page.
 """
 
 from __future__ import annotations
@@ -17,10 +19,17 @@ from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from scraper.policy.escalation import ladder
-from scraper.policy.routing import BROWSER
-from scraper.sites import scalars, selectors
-from scraper.sites.fields import Css, Function, Model, Regex, checked, to_text
+from scraper.rules.escalation import ladder
+from scraper.rules.routing import BROWSER
+from scraper.sites.grammar import scalars, selectors
+from scraper.sites.grammar.fields import (
+    Css,
+    Function,
+    Model,
+    Regex,
+    checked,
+    to_text,
+)
 
 WAIT_FOR_IDLE, WAIT_FOR_LOAD = "networkidle", "load"
 Block = Literal["image", "font", "media", "stylesheet", "script", "texttrack", "websocket", "other"]
@@ -45,9 +54,15 @@ def _check_wait_for(text: str) -> str:
 def _check_viewport(text: str) -> str:
     width, times, height = text.partition("x")
     if not (
-        times and width.isdigit() and height.isdigit() and 200 <= int(width) <= 4000 and 200 <= int(height) <= 4000
+        times
+        and width.isdigit()
+        and height.isdigit()
+        and 200 <= int(width) <= 4000
+        and 200 <= int(height) <= 4000
     ):
-        raise ValueError(f"{text!r} is no viewport (mend: width x height from 200 to 4000, as in 1280x800)")
+        raise ValueError(
+            f"{text!r} is no viewport (mend: width x height from 200 to 4000, as in 1280x800)"
+        )
     return text
 
 
@@ -69,27 +84,41 @@ class Rendering(Model):
     """What a browser does with a page before it is read."""
 
     block: Annotated[
-        tuple[Block, ...], BeforeValidator(_as_blocked, json_schema_input_type=Literal["none"] | Block | list[Block])
+        tuple[Block, ...],
+        BeforeValidator(_as_blocked, json_schema_input_type=Literal["none"] | Block | list[Block]),
     ] = Field(("image", "font", "media"), description="what is not loaded; none: everything is")
     wait_for: Annotated[str, AfterValidator(_check_wait_for)] = Field(
         WAIT_FOR_IDLE, description="a CSS selector, networkidle, or load"
     )
-    wait: Seconds = Field("10s", description="how long that is waited for; then what is there is read")
-    click: Annotated[Click, BeforeValidator(_as_click, json_schema_input_type=str | Click)] | None = Field(
-        None, description="a button that brings more: its CSS, or a mapping"
+    wait: Seconds = Field(
+        "10s", description="how long that is waited for; then what is there is read"
     )
-    scroll: int = Field(0, ge=0, le=500, description="to the page's end, so many times at the most, while it grows")
+    click: (
+        Annotated[Click, BeforeValidator(_as_click, json_schema_input_type=str | Click)] | None
+    ) = Field(None, description="a button that brings more: its CSS, or a mapping")
+    scroll: int = Field(
+        0, ge=0, le=500, description="to the page's end, so many times at the most, while it grows"
+    )
     script: str | None = Field(
-        None, max_length=10_000, description="JavaScript that is run last, and awaited; it may change the page"
+        None,
+        max_length=10_000,
+        description="JavaScript that is run last, and awaited; it may change the page",
     )
-    viewport: Annotated[str, AfterValidator(_check_viewport)] = Field("1280x800", description="the window's size")
-    timeout: Seconds | None = Field(None, description="a page in all; default, and at the most: SCRAPER_PAGE_TIMEOUT_S")
+    viewport: Annotated[str, AfterValidator(_check_viewport)] = Field(
+        "1280x800", description="the window's size"
+    )
+    timeout: Seconds | None = Field(
+        None, description="a page in all; default, and at the most: SCRAPER_PAGE_TIMEOUT_S"
+    )
     stealth: bool = Field(False, description="hides that nobody sits in front of the browser")
     setup: Function | None = Field(
-        None, description="`module:function`, async: prepares each new browser context, with a stealth plug-in, say"
+        None,
+        description="`module:function`, async: prepares each new browser context, with a stealth plug-in, say",
     )
     responses: dict[ResponseName, Regex] = Field(
-        default_factory=dict, max_length=20, description="name -> regular expression: JSON answers that fields read"
+        default_factory=dict,
+        max_length=20,
+        description="name -> regular expression: JSON answers that fields read",
     )
 
     @property
@@ -115,15 +144,21 @@ class _Reads(Protocol):
 
 
 def problems(
-    rendering: Rendering | None, starts: set[str], escalate: tuple[str, ...], reads: Mapping[str, _Reads]
+    rendering: Rendering | None,
+    starts: set[str],
+    escalate: tuple[str, ...],
+    reads: Mapping[str, _Reads],
 ) -> list[tuple[str, str]]:
-    """(key, sentence) for what cannot be: a `browser:` without a page that goes there, a response nobody captures. `reads`:
-    every source of the definition, by its key."""
+    """(key, sentence) for what cannot be: a `browser:` without a page that goes there, a response
+    nobody captures. `reads`: every source of the definition, by its key."""
     found = []
     reached = any(BROWSER in ladder(start, escalate) for start in starts)
     if rendering is not None and not reached:
         found.append(
-            ("browser", "no page goes to a browser (mend: `queue: browser` or `escalate: browser`, or remove it)")
+            (
+                "browser",
+                "no page goes to a browser (mend: `queue: browser` or `escalate: browser`, or remove it)",
+            )
         )
     known = rendering.responses if rendering is not None else {}
     for key, source in reads.items():

@@ -1,4 +1,5 @@
-"""How a site's pages are told apart from those that were fetched before: the `dedup:` of a definition. Pure."""
+"""How a site's pages are told apart from those that were fetched before: the `dedup:` of a
+definition. Pure."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from scraper.sites.fields import Model, wrong
+from scraper.sites.grammar.fields import Model, wrong
 
-CAPACITY_MAX = 10_000_000  # of a filter, where the definition names none: it grows where that is too small
+# of a filter, where the definition names none: it grows where that is too small
+CAPACITY_MAX = 10_000_000
 
 
 class Dedup(Model):
@@ -27,7 +29,9 @@ class Dedup(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Dedup:
         if self.by == "exact" and self.capacity is not None:
-            raise wrong(("capacity", "there is no filter to make (mend: remove it, or `by: bloom`)"))
+            raise wrong(
+                ("capacity", "there is no filter to make (mend: remove it, or `by: bloom`)")
+            )
         return self
 
     def capacity_for(self, products: int) -> int:
@@ -44,6 +48,9 @@ def check_dedup(dedup: Dedup, revisit_s: float) -> list[tuple[str, str]]:
     """What does not go together: (key, problem)."""
     if dedup.by == "bloom" and revisit_s <= 0:
         return [
-            ("dedup", "a filter remembers pages for as long as `revisit` says, and that is 0 (mend: `revisit: 7d`)")
+            (
+                "dedup",
+                "a filter remembers pages for as long as `revisit` says, and that is 0 (mend: `revisit: 7d`)",
+            )
         ]
     return []

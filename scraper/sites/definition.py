@@ -1,7 +1,9 @@
-"""`Site`: one shop's definition, validated. The schema of sites/*.yaml and of the snapshots in the database. Pure.
+"""`Site`: one shop's definition, validated. The schema of sites/*.yaml and of the snapshots in the
+database. Pure.
 
-A definition keeps what was written; the numbers that are meant are properties with their unit in their name
-(`revisit_s`, `rate_per_s`). It refuses to import anybody's code: `scraper.sites.functions` does that when asked.
+A definition keeps what was written; the numbers that are meant are properties with their unit in
+their name (`revisit_s`, `rate_per_s`). It refuses to import anybody's code:
+`scraper.sites.functions` does that when asked.
 """
 
 from __future__ import annotations
@@ -15,18 +17,18 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from scraper.domain import Kind
-from scraper.policy import urls
-from scraper.policy.browsers import BROWSER
-from scraper.policy.escalation import ladder
-from scraper.policy.quality import Tolerances
-from scraper.policy.routing import ANY_REGION, Rule, Wishes
-from scraper.sites import scalars
+from scraper.rules import urls
+from scraper.rules.browsers import BROWSER
+from scraper.rules.escalation import ladder
+from scraper.rules.quality import Tolerances
+from scraper.rules.routing import ANY_REGION, Rule, Wishes
 from scraper.sites.archive import Archive
 from scraper.sites.blocked import Markers
 from scraper.sites.browser import Rendering
 from scraper.sites.browser import problems as browser_problems
 from scraper.sites.dedup import Dedup, as_dedup, check_dedup
-from scraper.sites.fields import (
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.fields import (
     FieldSpec,
     Function,
     IdSource,
@@ -39,20 +41,23 @@ from scraper.sites.fields import (
     to_text,
     wrong,
 )
+from scraper.sites.grammar.selectors import compile_regex
 from scraper.sites.login import Login, problems_of
 from scraper.sites.quality import Quality, judges_nothing
 from scraper.sites.revisit import BELIEVED, Bounded, Conditional, Revisit
-from scraper.sites.selectors import compile_regex
 
 MATCH_TIMEOUT_S = 0.1
-# Keys that change nothing of what is sent for a product page or read from it: where it is found, when and how often.
+# Keys that change nothing of what is sent for a product page or read from it: where it is found,
+# when and how often.
 _NOT_READING = ("title", "enabled", "start", "sitemap", "hosts", "listing", "priority", "schedule", "timezone", "rate",
                 "concurrency", "burst", "revisit", "conditional", "archive", "dedup", "robots", "limits",
                 "quality")  # fmt: skip
 NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
-Queue = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$"), AfterValidator(scalars.check_queue)]
+Queue = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$"), AfterValidator(scalars.check_queue)
+]
 Region = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 Priority = Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))]
 FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
@@ -70,7 +75,10 @@ def _as_sitemap(value: Any) -> Any:
     if isinstance(value, str | list):
         return {"urls": value}
     if isinstance(value, dict) and "url" in value:
-        return {"urls": value["url"], **{key: given for key, given in value.items() if key != "url"}}
+        return {
+            "urls": value["url"],
+            **{key: given for key, given in value.items() if key != "url"},
+        }
     return value
 
 
@@ -81,21 +89,29 @@ UrlList = Annotated[tuple[StartUrl, ...], _STRINGS, Field(max_length=10_000)]
 class Sitemap(Model):
     """Where the shop lists its own pages."""
 
-    urls: UrlList = Field(min_length=1, description="sitemaps, sitemap indexes, or robots.txt (its Sitemap: lines)")
-    products: Regex | None = Field(None, description="product URLs; default: all that `listings` does not take")
+    urls: UrlList = Field(
+        min_length=1, description="sitemaps, sitemap indexes, or robots.txt (its Sitemap: lines)"
+    )
+    products: Regex | None = Field(
+        None, description="product URLs; default: all that `listings` does not take"
+    )
     listings: Regex | None = Field(None, description="listing URLs; default: none")
 
 
 NO_PROXY = "none"
-STICKY_S, STICKY_REQUESTS = 600.0, 100  # how long an identity lasts where the definition does not say
+# how long an identity lasts where the definition does not say
+STICKY_S, STICKY_REQUESTS = 600.0, 100
 
 
 class ProxyUse(Model):
     """Which proxies, and for how long one visitor keeps theirs."""
 
-    pool: Literal["none", "datacenter", "residential"] = Field(description="the class of proxy; none: no proxy")
+    pool: Literal["none", "datacenter", "residential"] = Field(
+        description="the class of proxy; none: no proxy"
+    )
     sticky: Annotated[Text, AfterValidator(partial(checked, scalars.seconds))] | None = Field(
-        None, description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: each page another"
+        None,
+        description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: each page another",
     )
     requests: int | None = Field(
         None, ge=1, le=1_000_000, description="pages after which an identity ends at the latest"
@@ -104,7 +120,12 @@ class ProxyUse(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.pool == NO_PROXY and (self.sticky is not None or self.requests is not None):
-            raise wrong(("pool", "without a proxy there is no identity to keep (mend: remove sticky and requests)"))
+            raise wrong(
+                (
+                    "pool",
+                    "without a proxy there is no identity to keep (mend: remove sticky and requests)",
+                )
+            )
         return self
 
     @property
@@ -125,7 +146,9 @@ def _as_proxy(value: Any) -> Any:
 
 Proxy = Annotated[
     ProxyUse,
-    BeforeValidator(_as_proxy, json_schema_input_type=Literal["none", "datacenter", "residential"] | ProxyUse),
+    BeforeValidator(
+        _as_proxy, json_schema_input_type=Literal["none", "datacenter", "residential"] | ProxyUse
+    ),
 ]
 
 
@@ -136,9 +159,15 @@ class Listing(Model):
     listings: Links = Field((), description="links to further listing pages, such as categories")
     next: Links = Field((), description="the link to the next listing page")
     pages: Pages | None = Field(None, description="numbered listing pages")
-    function: Function | None = Field(None, description="`module:function`, in place of or beside the selectors")
-    queue: Queue | None = Field(None, description="for listing pages and sitemaps; default: the site's")
-    proxy: Proxy | None = Field(None, description="for listing pages and sitemaps; default: the site's")
+    function: Function | None = Field(
+        None, description="`module:function`, in place of or beside the selectors"
+    )
+    queue: Queue | None = Field(
+        None, description="for listing pages and sitemaps; default: the site's"
+    )
+    proxy: Proxy | None = Field(
+        None, description="for listing pages and sitemaps; default: the site's"
+    )
 
     @model_validator(mode="after")
     def _not_empty(self) -> Self:
@@ -150,12 +179,13 @@ class Listing(Model):
 class ProductPage(Model):
     """What is taken from product pages."""
 
-    id: Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] | None = Field(
-        None, description="the shop's own id; default: the URL"
-    )
-    fields: dict[FieldName, Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)]] = (
-        Field(default_factory=dict, max_length=500, description="name -> CSS, or a mapping")
-    )
+    id: (
+        Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] | None
+    ) = Field(None, description="the shop's own id; default: the URL")
+    fields: dict[
+        FieldName,
+        Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)],
+    ] = Field(default_factory=dict, max_length=500, description="name -> CSS, or a mapping")
     function: Function | None = Field(None, description="`module:function`, in place of fields")
     queue: Queue | None = Field(None, description="for product pages; default: the site's")
     proxy: Proxy | None = Field(None, description="for product pages; default: the site's")
@@ -164,11 +194,17 @@ class ProductPage(Model):
     def _consistent(self) -> Self:
         problems = []
         if not self.fields and self.function is None:
-            problems.append(("", "has no fields (mend: `fields:` with at least one, or `function:`)"))
+            problems.append(
+                ("", "has no fields (mend: `fields:` with at least one, or `function:`)")
+            )
         if self.function is not None and (self.fields or self.id is not None):
-            problems.append(("function", "takes the place of id and fields (mend: remove it, or remove them)"))
+            problems.append(
+                ("function", "takes the place of id and fields (mend: remove it, or remove them)")
+            )
         if "id" in self.fields:
-            problems.append(("fields.id", "the id has a place of its own (mend: move it to `product.id`)"))
+            problems.append(
+                ("fields.id", "the id has a place of its own (mend: move it to `product.id`)")
+            )
         for name, spec in self.fields.items():
             if spec.type == "price" and f"{name}_currency" in self.fields:
                 problems.append((
@@ -193,7 +229,8 @@ Escalate = Annotated[
     tuple[Literal["residential", "browser"], ...],
     BeforeValidator(
         _as_levels,
-        json_schema_input_type=Literal["none", "residential", "browser"] | list[Literal["residential", "browser"]],
+        json_schema_input_type=Literal["none", "residential", "browser"]
+        | list[Literal["residential", "browser"]],
     ),
 ]
 
@@ -209,7 +246,12 @@ class RouteRule(Model):
     @model_validator(mode="after")
     def _changes_something(self) -> Self:
         if self.queue is self.region is self.priority is None:
-            raise wrong(("", "a route that changes nothing (mend: give it queue, region or priority, or remove it)"))
+            raise wrong(
+                (
+                    "",
+                    "a route that changes nothing (mend: give it queue, region or priority, or remove it)",
+                )
+            )
         return self
 
     @property
@@ -239,7 +281,10 @@ class Limits(Model):
         description="tries of a page, twice as many where its host is to blame; default: SCRAPER_ATTEMPTS_MAX",
     )
     body: int | None = Field(
-        None, ge=1000, le=1_000_000_000, description="bytes unpacked; default: SCRAPER_BODY_MAX_BYTES"
+        None,
+        ge=1000,
+        le=1_000_000_000,
+        description="bytes unpacked; default: SCRAPER_BODY_MAX_BYTES",
     )
 
 
@@ -251,34 +296,52 @@ class Site(Model):
     enabled: bool = Field(True, description="false: never crawled by schedule")
     start: UrlList = Field((), description="listing pages to start from")
     sitemap: (
-        Annotated[Sitemap, BeforeValidator(_as_sitemap, json_schema_input_type=str | list[str] | Sitemap)] | None
+        Annotated[
+            Sitemap, BeforeValidator(_as_sitemap, json_schema_input_type=str | list[str] | Sitemap)
+        ]
+        | None
     ) = Field(None, description="or: its sitemaps")
-    hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], _STRINGS] = Field(
-        (), description="further hosts that belong to the site"
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], _STRINGS] = (
+        Field((), description="further hosts that belong to the site")
     )
-    queue: Queue = Field("datacenter", description="which workers: datacenter, residential, or a name of your own")
+    queue: Queue = Field(
+        "datacenter", description="which workers: datacenter, residential, or a name of your own"
+    )
     region: Region | None = Field(None, description="such as eu; default: any")
     proxy: Proxy = Field(
-        ProxyUse.model_validate({"pool": NO_PROXY}), description="none, datacenter, residential, or a mapping"
+        ProxyUse.model_validate({"pool": NO_PROXY}),
+        description="none, datacenter, residential, or a mapping",
     )
     escalate: Escalate = Field(
-        (), description="where pages go on that are blocked: residential, browser, or both; default: nowhere"
+        (),
+        description="where pages go on that are blocked: residential, browser, or both; default: nowhere",
     )
     blocked: Markers = Field(
-        (), description="what a page shows that is a block: texts, or mappings; beside what is known"
+        (),
+        description="what a page shows that is a block: texts, or mappings; beside what is known",
     )
-    login: Login | None = Field(None, description="how accounts log in, for pages that are only theirs to see")
+    login: Login | None = Field(
+        None, description="how accounts log in, for pages that are only theirs to see"
+    )
     priority: Priority = Field("normal", description="high, normal, low, or 0 (last) to 9 (first)")
     routes: tuple[RouteRule, ...] = Field(
         (), max_length=100, description="other ways for some pages: the first that matches"
     )
-    schedule: Annotated[str, AfterValidator(scalars.check_cron)] | None = Field(None, description="cron, five fields")
-    timezone: Annotated[str, AfterValidator(scalars.check_timezone)] = Field("UTC", description="of the schedule")
+    schedule: Annotated[str, AfterValidator(scalars.check_cron)] | None = Field(
+        None, description="cron, five fields"
+    )
+    timezone: Annotated[str, AfterValidator(scalars.check_timezone)] = Field(
+        "UTC", description="of the schedule"
+    )
     rate: Annotated[Text, AfterValidator(partial(checked, scalars.per_second))] = Field(
         "4/s", description="requests to a host, whole fleet: 60/m, 2/s, unlimited"
     )
-    concurrency: int = Field(4, ge=1, le=1000, description="requests at once to a host, whole fleet")
-    burst: int = Field(1, ge=1, le=1000, description="requests that may leave right after each other after a pause")
+    concurrency: int = Field(
+        4, ge=1, le=1000, description="requests at once to a host, whole fleet"
+    )
+    burst: int = Field(
+        1, ge=1, le=1000, description="requests that may leave right after each other after a pause"
+    )
     revisit: Revisit = Field(
         Bounded(min="7d", max="7d"),
         description="how old a product's data may be before it is fetched again: 7d, 12h, 0, or {min: 6h, max: 14d}",
@@ -287,36 +350,57 @@ class Site(Model):
         BELIEVED,
         description="ask product pages whether they have changed; a time: for how long that is believed; false: never ask",
     )
-    dedup: Annotated[Dedup, BeforeValidator(as_dedup, json_schema_input_type=Literal["exact", "bloom"] | Dedup)] = (
-        Field(
-            Dedup.model_validate({"by": "exact"}),
-            description="exact, or bloom: how pages fetched before are told apart",
-        )
+    dedup: Annotated[
+        Dedup, BeforeValidator(as_dedup, json_schema_input_type=Literal["exact", "bloom"] | Dedup)
+    ] = Field(
+        Dedup.model_validate({"by": "exact"}),
+        description="exact, or bloom: how pages fetched before are told apart",
     )
-    robots: Annotated[bool, BeforeValidator(_obeys, json_schema_input_type=bool | Literal["obey", "ignore"])] = Field(
-        True, description="obey robots.txt"
+    robots: Annotated[
+        bool, BeforeValidator(_obeys, json_schema_input_type=bool | Literal["obey", "ignore"])
+    ] = Field(True, description="obey robots.txt")
+    allow_private: bool = Field(
+        False, description="allow private and loopback addresses: tests and intranets"
     )
-    allow_private: bool = Field(False, description="allow private and loopback addresses: tests and intranets")
     user_agent: str | None = Field(
-        None, min_length=1, max_length=500, description="browser, or a text; default: SCRAPER_USER_AGENT"
+        None,
+        min_length=1,
+        max_length=500,
+        description="browser, or a text; default: SCRAPER_USER_AGENT",
     )
-    headers: dict[str, Text] = Field(default_factory=dict, max_length=50, description="further request headers")
+    headers: dict[str, Text] = Field(
+        default_factory=dict, max_length=50, description="further request headers"
+    )
     impersonate: Literal["chrome", "firefox", "safari", "any"] | None = Field(
-        None, description="the browser whose TLS, HTTP/2 and headers are sent; needs the `impersonate` extra"
+        None,
+        description="the browser whose TLS, HTTP/2 and headers are sent; needs the `impersonate` extra",
     )
-    http2: bool = Field(False, description="HTTP/2 where the host speaks it; needs the `impersonate` extra")
+    http2: bool = Field(
+        False, description="HTTP/2 where the host speaks it; needs the `impersonate` extra"
+    )
     cookies: Literal["page", "keep"] = Field(
-        "page", description="keep: from page to page, by each worker process for itself; page: for its redirects alone"
+        "page",
+        description="keep: from page to page, by each worker process for itself; page: for its redirects alone",
     )
-    browser: Rendering | None = Field(None, description="how browser workers show pages before they are read")
-    strip_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="query parameters to drop; * allowed")
-    keep_params: Annotated[tuple[str, ...], _STRINGS] = Field((), description="tracking parameters to keep; * allowed")
-    trailing_slash: Literal["keep", "strip"] = Field("keep", description="strip: /a/ and /a are one page")
+    browser: Rendering | None = Field(
+        None, description="how browser workers show pages before they are read"
+    )
+    strip_params: Annotated[tuple[str, ...], _STRINGS] = Field(
+        (), description="query parameters to drop; * allowed"
+    )
+    keep_params: Annotated[tuple[str, ...], _STRINGS] = Field(
+        (), description="tracking parameters to keep; * allowed"
+    )
+    trailing_slash: Literal["keep", "strip"] = Field(
+        "keep", description="strip: /a/ and /a are one page"
+    )
     limits: Limits = Limits.model_validate({})
-    quality: Annotated[Quality, BeforeValidator(judges_nothing, json_schema_input_type=Literal["none"] | Quality)] = (
-        Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
+    quality: Annotated[
+        Quality, BeforeValidator(judges_nothing, json_schema_input_type=Literal["none"] | Quality)
+    ] = Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
+    archive: Archive = Field(
+        None, description="true, or a mapping: raw pages are kept; default: none are"
     )
-    archive: Archive = Field(None, description="true, or a mapping: raw pages are kept; default: none are")
     listing: Listing | None = None
     product: ProductPage
 
@@ -344,14 +428,29 @@ class Site(Model):
         if not self.start and self.sitemap is None:
             problems.append(("", NOWHERE))
         if self.start and self.listing is None:
-            problems.append(("start", "start pages are listing pages, but there is no `listing:` (mend: add it)"))
+            problems.append(
+                (
+                    "start",
+                    "start pages are listing pages, but there is no `listing:` (mend: add it)",
+                )
+            )
         if self.sitemap is not None and self.sitemap.listings is not None and self.listing is None:
-            problems.append(("sitemap.listings", "there is no `listing:` that says what they hold (mend: add it)"))
-        starts = {self.queue_of(kind) for kind in Kind} | {rule.queue for rule in self.routes if rule.queue}
+            problems.append(
+                (
+                    "sitemap.listings",
+                    "there is no `listing:` that says what they hold (mend: add it)",
+                )
+            )
+        starts = {self.queue_of(kind) for kind in Kind} | {
+            rule.queue for rule in self.routes if rule.queue
+        }
         if self.escalate and all(len(ladder(start, self.escalate)) == 1 for start in starts):
             way = " or ".join(sorted(starts))
             problems.append(
-                ("escalate", f"leads nowhere: pages start at {way} (mend: name a level above, or remove it)")
+                (
+                    "escalate",
+                    f"leads nowhere: pages start at {way} (mend: name a level above, or remove it)",
+                )
             )
         problems += browser_problems(self.browser, starts, self.escalate, self._sources)
         if self.impersonate is not None and self.user_agent not in (None, BROWSER):
@@ -375,7 +474,9 @@ class Site(Model):
     def _sources(self) -> dict[str, Any]:
         """What fields and links are read from, by its key."""
         found: dict[str, Any] = {}
-        named: list[tuple[str, Any]] = [(f"product.fields.{name}", spec) for name, spec in self.product.fields.items()]
+        named: list[tuple[str, Any]] = [
+            (f"product.fields.{name}", spec) for name, spec in self.product.fields.items()
+        ]
         if self.product.id is not None:
             named.append(("product.id", self.product.id))
         for key, source in named:
@@ -383,24 +484,46 @@ class Site(Model):
             found |= {f"{key}.any[{at}]": each for at, each in enumerate(source.any)}
         if self.listing is not None:
             for key in ("products", "listings", "next"):
-                found |= {f"listing.{key}[{at}]": each for at, each in enumerate(getattr(self.listing, key))}
+                found |= {
+                    f"listing.{key}[{at}]": each
+                    for at, each in enumerate(getattr(self.listing, key))
+                }
         return found
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy without what was computed from the original."""
         copied = super().model_copy(update=update, deep=deep)
-        for name in ("wishes", "url_rules", "allowed_hosts", "content_hash", "reading", "conditional_s"):
+        for name in (
+            "wishes",
+            "url_rules",
+            "allowed_hosts",
+            "content_hash",
+            "reading",
+            "conditional_s",
+        ):
             copied.__dict__.pop(name, None)
         return copied
 
     def queue_of(self, kind: Kind) -> str:
         """The capability that pages of this kind ask for."""
-        own = self.product.queue if kind is Kind.PRODUCT else self.listing.queue if self.listing else None
+        own = (
+            self.product.queue
+            if kind is Kind.PRODUCT
+            else self.listing.queue
+            if self.listing
+            else None
+        )
         return own or self.queue
 
     def proxy_of(self, kind: Kind) -> ProxyUse:
         """The proxies that pages of this kind go through."""
-        own = self.product.proxy if kind is Kind.PRODUCT else self.listing.proxy if self.listing else None
+        own = (
+            self.product.proxy
+            if kind is Kind.PRODUCT
+            else self.listing.proxy
+            if self.listing
+            else None
+        )
         return own or self.proxy
 
     @property
@@ -435,16 +558,22 @@ class Site(Model):
         """What `policy.routing.route` needs to know of the site."""
         capabilities = {kind: self.queue_of(kind) for kind in Kind}
         rules = tuple(each.rule for each in self.routes)
-        return Wishes(capabilities, self.region or ANY_REGION, self.priority_number, rules, self.escalate)
+        return Wishes(
+            capabilities, self.region or ANY_REGION, self.priority_number, rules, self.escalate
+        )
 
     @cached_property
     def url_rules(self) -> urls.UrlRules:
-        return urls.UrlRules(tuple(self.strip_params), tuple(self.keep_params), self.trailing_slash == "strip")
+        return urls.UrlRules(
+            tuple(self.strip_params), tuple(self.keep_params), self.trailing_slash == "strip"
+        )
 
     @cached_property
     def allowed_hosts(self) -> frozenset[str]:
         """The hosts that belong to the site; those below them do too (`urls.belongs`)."""
-        given = [urls.host_of(url) for url in (*self.start, *(self.sitemap.urls if self.sitemap else ()))]
+        given = [
+            urls.host_of(url) for url in (*self.start, *(self.sitemap.urls if self.sitemap else ()))
+        ]
         return frozenset((*map(_without_www, given), *self.hosts))
 
     def owns(self, url: str) -> bool:
@@ -454,12 +583,15 @@ class Site(Model):
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 of the canonical JSON: equal for equal definitions, in any process."""
-        data = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        data = json.dumps(
+            self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True
+        )
         return hashlib.sha256(data.encode()).hexdigest()
 
     @cached_property
     def reading(self) -> str:
-        """The canonical JSON of what decides which product a page gives: all but what certainly does not."""
+        """The canonical JSON of what decides which product a page gives: all but what certainly
+        does not."""
         data = self.model_dump(mode="json", exclude=set(_NOT_READING))
         return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 

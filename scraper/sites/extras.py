@@ -1,4 +1,5 @@
-"""What a definition needs that is not installed everywhere: said when it is loaded, not when its first page fails. Pure."""
+"""What a definition needs that is not installed everywhere: said when it is loaded, not when its
+first page fails. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""A site's own Python functions, imported by name: `module:function`. The only module here that runs a user's code.
+"""A site's own Python functions, imported by name: `module:function`. The only module here that
+runs a user's code.
 
-Loading a definition imports nothing; `check_functions` is what `scraper sites check` calls, `resolve` what a worker calls.
+Loading a definition imports nothing; `check_functions` is what `scraper sites check` calls,
+`resolve` what a worker calls.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ def resolve(name: str) -> Callable[..., Any]:
     module_name, _, attribute = name.partition(":")
     try:
         module = import_module(module_name)
-    except Exception as error:  # a user's module may raise anything while it is imported
+    except Exception as error:
+        # a user's module may raise anything while it is imported
         raise ImportError(
             f"cannot import {module_name!r}: {type(error).__name__}: {str(error)[:300]} (mend: a module that Python finds "
             "from the folder where the command runs; try `python -c 'import " + module_name + "'`)"
@@ -38,10 +41,11 @@ def resolve(name: str) -> Callable[..., Any]:
     return function  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=256)  # as it was imported: what becomes of the file later, this process does not run
+# as it was imported: what becomes of the file later, this process does not run
+@lru_cache(maxsize=256)
 def source_of(name: str) -> str | None:
-    """The text of the file that a function is defined in; None where there is none, or the module cannot be imported. (What
-    it imports in its turn is not looked at.)"""
+    """The text of the file that a function is defined in; None where there is none, or the module
+    cannot be imported. (What it imports in its turn is not looked at.)"""
     try:
         file = inspect.getsourcefile(sys.modules[resolve(name).__module__])
         return Path(file).read_text(encoding="utf-8") if file else None

@@ -1,6 +1,7 @@
 """From YAML files to `Site`s: every problem of a file at once, each with its line and a mend.
 
-The only module of `scraper.sites` that reads files. It imports no user's code (see `scraper.sites.functions`).
+The only module of `scraper.sites` that reads files. It imports no user's code (see
+`scraper.sites.functions`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import yaml
 from pydantic import ValidationError
 
 from scraper.errors import DefinitionError
-from scraper.sites import extras, functions, scalars, yaml12
+from scraper.sites import extras, functions
 from scraper.sites.definition import Site
+from scraper.sites.grammar import scalars, yaml12
 from scraper.sites.problems import explain
 
 FILE_MAX_BYTES = 1_000_000
@@ -22,13 +24,15 @@ SUFFIXES = (".yaml", ".yml")
 
 
 def load_file(path: Path | str) -> Site:
-    """The site a file defines. Raises `DefinitionError` with a line a problem: `file:line: key: message (mend: …)`."""
+    """The site a file defines. Raises `DefinitionError` with a line a problem: `file:line: key:
+    message (mend: …)`."""
     path = Path(path)
     return load_text(_read(path), path)
 
 
 def load_text(text: str, path: Path | str) -> Site:
-    """The site that YAML text defines; `path` names it in messages, and the site where the text does not."""
+    """The site that YAML text defines; `path` names it in messages, and the site where the text
+    does not."""
     path = Path(path)
     try:
         parsed = yaml12.parse(text)
@@ -36,11 +40,15 @@ def load_text(text: str, path: Path | str) -> Site:
         line, message = yaml12.sentence(error)
         raise DefinitionError([f"{path}:{line}: {message}"]) from None
     except RecursionError:
-        raise DefinitionError([f"{path}:1: nested too deeply (mend: see docs/site-definitions.md)"]) from None
+        raise DefinitionError(
+            [f"{path}:1: nested too deeply (mend: see docs/site-definitions.md)"]
+        ) from None
     found = list(parsed.problems)
     if not isinstance(parsed.data, dict):
         what = "is empty" if parsed.data is None else "holds no mapping"
-        raise DefinitionError([f"{path}:1: the file {what} (mend: start with `name: {_stem(path)}`)"])
+        raise DefinitionError(
+            [f"{path}:1: the file {what} (mend: start with `name: {_stem(path)}`)"]
+        )
     data = {"name": _stem(path), **parsed.data}
     site = None
     try:
@@ -48,7 +56,10 @@ def load_text(text: str, path: Path | str) -> Site:
     except ValidationError as error:
         found += explain(error, data, parsed.lines)
     if site is not None:
-        found += [(parsed.lines.get((key,), 1), f"{key}: {message}") for key, message in extras.missing(site)]
+        found += [
+            (parsed.lines.get((key,), 1), f"{key}: {message}")
+            for key, message in extras.missing(site)
+        ]
     if found or site is None:
         raise DefinitionError([f"{path}:{line}: {message}" for line, message in sorted(found)])
     return site
@@ -60,7 +71,8 @@ def definition_files(folder: Path | str) -> list[Path]:
 
 
 def load_dir(folder: Path | str) -> list[Site]:
-    """Every *.yaml of a folder, by name. Raises `DefinitionError` with the problems of all files together."""
+    """Every *.yaml of a folder, by name. Raises `DefinitionError` with the problems of all files
+    together."""
     sites, problems = _load(_files([folder]))
     if problems:
         raise DefinitionError(problems)
@@ -68,7 +80,8 @@ def load_dir(folder: Path | str) -> list[Site]:
 
 
 def check(paths: Iterable[Path | str]) -> list[str]:
-    """The problems of files and folders together, names used twice included; empty where all is well."""
+    """The problems of files and folders together, names used twice included; empty where all is
+    well."""
     try:
         files = _files(paths)
     except DefinitionError as error:
@@ -77,7 +90,8 @@ def check(paths: Iterable[Path | str]) -> list[str]:
 
 
 def check_functions(paths: Iterable[Path | str]) -> list[str]:
-    """Imports the Python functions that valid definitions name; a line for each that cannot be imported."""
+    """Imports the Python functions that valid definitions name; a line for each that cannot be
+    imported."""
     problems = []
     for path in _files(paths):
         try:
@@ -107,13 +121,17 @@ def warnings(site: Site) -> list[str]:
             "`required: true` on the fields every product has"
         )
     if site.allow_private:
-        found.append("allow_private is true: links of this site may reach addresses inside your network")
+        found.append(
+            "allow_private is true: links of this site may reach addresses inside your network"
+        )
     if not site.robots:
         found.append("robots is false: robots.txt is ignored")
     if site.rate_per_s is None:
         found.append("rate is unlimited: only `concurrency` spares the shop's server")
     if site.product.id is None and site.product.function is None:
-        found.append("no product.id: a product is known by its URL, and is a new one whenever that changes")
+        found.append(
+            "no product.id: a product is known by its URL, and is a new one whenever that changes"
+        )
     return found
 
 
@@ -142,7 +160,11 @@ def _files(paths: Iterable[Path | str]) -> list[Path]:
     files: dict[Path, None] = {}
     for given in map(Path, paths):
         if given.is_dir():
-            found = sorted(path for path in given.iterdir() if path.suffix in SUFFIXES and path.name[0] not in "._")
+            found = sorted(
+                path
+                for path in given.iterdir()
+                if path.suffix in SUFFIXES and path.name[0] not in "._"
+            )
             files.update(dict.fromkeys(found))
         else:
             files[given] = None
@@ -155,17 +177,23 @@ def _read(path: Path) -> str:
             raise DefinitionError([f"{path}:1: larger than 1 MB (mend: is it a site definition?)"])
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise DefinitionError([f"{path}:1: no such file (mend: check the path and SCRAPER_SITES)"]) from None
+        raise DefinitionError(
+            [f"{path}:1: no such file (mend: check the path and SCRAPER_SITES)"]
+        ) from None
     except OSError as error:
         reason = error.strerror or str(error)
-        raise DefinitionError([f"{path}:1: cannot be read: {reason.lower()} (mend: check its permissions)"]) from None
+        raise DefinitionError(
+            [f"{path}:1: cannot be read: {reason.lower()} (mend: check its permissions)"]
+        ) from None
     if b"\x00" in raw:
         raise DefinitionError([f"{path}:1: not a text file (mend: save it as UTF-8)"])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DefinitionError([f"{path}:{line}: not UTF-8 (mend: save the file as UTF-8)"]) from None
+        raise DefinitionError(
+            [f"{path}:{line}: not UTF-8 (mend: save the file as UTF-8)"]
+        ) from None
 
 
 def _stem(path: Path) -> str:

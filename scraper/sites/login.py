@@ -1,4 +1,5 @@
-"""How one logs in to a site, `login:` in its definition: its schema, and how a logged-out page is known. Pure.
+"""How one logs in to a site, `login:` in its definition: its schema, and how a logged-out page is
+known. Pure.
 
     login:
       form:
@@ -7,7 +8,8 @@
       success: {css: "a.logout"}
       logged_out: "Please log in to see prices"
 
-What stands in { } is the account's own and comes from the secrets file (`SCRAPER_ACCOUNTS`): a definition holds no secret.
+What stands in { } is the account's own and comes from the secrets file (`SCRAPER_ACCOUNTS`): a
+definition holds no secret.
 """
 
 from __future__ import annotations
@@ -21,13 +23,20 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scraper.policy.blocks import Marker
-from scraper.policy.urls import host_of
-from scraper.sites import scalars
+from scraper.rules.blocks import Marker
+from scraper.rules.decoding import decode, parse_html
+from scraper.rules.urls import host_of
 from scraper.sites.blocked import MARKERS_MAX, Blocked
-from scraper.sites.decode import decode, parse_html
-from scraper.sites.fields import Css, Function, Model, checked, to_text, wrong
-from scraper.sites.selectors import compile_css
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.fields import (
+    Css,
+    Function,
+    Model,
+    checked,
+    to_text,
+    wrong,
+)
+from scraper.sites.grammar.selectors import compile_css
 
 EVERY = "10s"
 FIELDS_MAX = 50
@@ -39,13 +48,16 @@ Duration = Annotated[
     BeforeValidator(to_text, json_schema_input_type=str | int | float),
     AfterValidator(partial(checked, scalars.seconds)),
 ]
-Template = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float), Field(max_length=2000)]
+Template = Annotated[
+    str, BeforeValidator(to_text, json_schema_input_type=str | int | float), Field(max_length=2000)
+]
 LoginUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
 JsonPath = Annotated[str, Field(pattern=r"^[\w-]+(\.[\w-]+)*$", max_length=200)]
 
 
 class Sign(Blocked):
-    """What an answer shows, as `blocked:` says it, and by CSS: that is looked for in the parsed page."""
+    """What an answer shows, as `blocked:` says it, and by CSS: that is looked for in the parsed
+    page."""
 
     css: Css | None = Field(None, description="an element that stands in the page")
 
@@ -71,7 +83,9 @@ class Sign(Blocked):
         ask = partial(_selects, self.css)
         page = marker.page
         both = ask if page is None else (lambda body, kind: page(body, kind) and ask(body, kind))
-        return Marker(marker.described, marker.statuses, marker.headers, marker.texts, both, marker.url)
+        return Marker(
+            marker.described, marker.statuses, marker.headers, marker.texts, both, marker.url
+        )
 
 
 class Success(Sign):
@@ -80,7 +94,9 @@ class Success(Sign):
     cookie: str | None = Field(
         None, min_length=1, max_length=200, description="the name of a cookie that is there then"
     )
-    answer: JsonPath | None = Field(None, description="a path in the JSON answer that leads to something: user.id")
+    answer: JsonPath | None = Field(
+        None, description="a path in the JSON answer that leads to something: user.id"
+    )
 
     @property
     def _others(self) -> bool:
@@ -115,7 +131,9 @@ Successes = Annotated[
 def _check_header(text: str) -> str:
     found = _HEADER.fullmatch(text)
     if found is None:
-        raise ValueError(f'{text!r} is no header (mend: name: value, as in "Authorization: Bearer {{token}}")')
+        raise ValueError(
+            f'{text!r} is no header (mend: name: value, as in "Authorization: Bearer {{token}}")'
+        )
     scalars.check_header_value("header", found[2])
     return text
 
@@ -124,33 +142,51 @@ Header = Annotated[str, Field(max_length=1000), AfterValidator(_check_header)]
 
 
 class Form(Model):
-    """A form that is filled in and sent, hidden fields (of a token against forgery, say) as the page has them."""
+    """A form that is filled in and sent, hidden fields (of a token against forgery, say) as the
+    page has them."""
 
     url: LoginUrl = Field(description="the page with the form")
-    selector: Css | None = Field(None, description="the form; default: the first one with a password field")
+    selector: Css | None = Field(
+        None, description="the form; default: the first one with a password field"
+    )
     fields: dict[Annotated[str, Field(min_length=1, max_length=200)], Template] = Field(
-        min_length=1, max_length=FIELDS_MAX, description='what is filled in: {email: "{username}", pass: "{password}"}'
+        min_length=1,
+        max_length=FIELDS_MAX,
+        description='what is filled in: {email: "{username}", pass: "{password}"}',
     )
 
 
 class Token(Model):
     """A token that goes along as a header: asked for at `url`, or the account's own."""
 
-    url: LoginUrl | None = Field(None, description="where it is asked for; default: it stands in the secrets file")
+    url: LoginUrl | None = Field(
+        None, description="where it is asked for; default: it stands in the secrets file"
+    )
     body: dict[str, Any] = Field(
         default_factory=dict,
         max_length=FIELDS_MAX,
         description='what is sent: {user: "{username}", pass: "{password}"}',
     )
     send: Literal["json", "form"] = Field("json", description="how it is sent")
-    path: JsonPath = Field("token", description="where the token stands in the JSON answer: data.access_token")
-    header: Header = Field("Authorization: Bearer {token}", description="what goes along with each request")
-    expires_path: JsonPath | None = Field(None, description="where the answer says for how many seconds it is good")
+    path: JsonPath = Field(
+        "token", description="where the token stands in the JSON answer: data.access_token"
+    )
+    header: Header = Field(
+        "Authorization: Bearer {token}", description="what goes along with each request"
+    )
+    expires_path: JsonPath | None = Field(
+        None, description="where the answer says for how many seconds it is good"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.url is None and (self.body or self.expires_path):
-            raise wrong(("url", "where is the token asked for? (mend: give `url`, or remove body and expires_path)"))
+            raise wrong(
+                (
+                    "url",
+                    "where is the token asked for? (mend: give `url`, or remove body and expires_path)",
+                )
+            )
         return self
 
 
@@ -159,20 +195,31 @@ class Login(Model):
 
     form: Form | None = None
     token: Token | None = None
-    function: Function | None = Field(None, description="`module:function`, async, in place of form and token")
+    function: Function | None = Field(
+        None, description="`module:function`, async, in place of form and token"
+    )
     success: Successes = Field((), description="how to see that a login has worked: any of these")
-    logged_out: LoggedOut = Field((), description="how a logged-out page looks: any of these; a 401 is one anyway")
+    logged_out: LoggedOut = Field(
+        (), description="how a logged-out page looks: any of these; a 401 is one anyway"
+    )
     accounts: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,62}$")] | None = Field(
         None, description="whose: the name of a group in the secrets file; default: the site's name"
     )
     hosts: Annotated[
         tuple[Annotated[str, AfterValidator(scalars.check_host)], ...],
         BeforeValidator(
-            lambda value: [value] if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+            lambda value: [value] if isinstance(value, str) else value,
+            json_schema_input_type=str | list[str],
         ),
-    ] = Field((), description="further hosts that the login's headers go to; cookies go where they belong")
-    every: Duration = Field(EVERY, description="an account logs in at most once in this time, whole fleet")
-    expires: Duration | None = Field(None, description="a login is renewed after this; default: when it has run out")
+    ] = Field(
+        (), description="further hosts that the login's headers go to; cookies go where they belong"
+    )
+    every: Duration = Field(
+        EVERY, description="an account logs in at most once in this time, whole fleet"
+    )
+    expires: Duration | None = Field(
+        None, description="a login is renewed after this; default: when it has run out"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -180,8 +227,19 @@ class Login(Model):
         if not ways:
             raise wrong(("", "says nothing of how (mend: give one of form, token, function)"))
         if self._templates and not any(_PLACEHOLDER.search(one) for one in self._templates):
-            where = "form.fields" if self.form else "token.body" if self.token and self.token.url else "token.header"
-            raise wrong((where, "holds no { } of an account, such as {username}: a definition is no place for secrets"))
+            where = (
+                "form.fields"
+                if self.form
+                else "token.body"
+                if self.token and self.token.url
+                else "token.header"
+            )
+            raise wrong(
+                (
+                    where,
+                    "holds no { } of an account, such as {username}: a definition is no place for secrets",
+                )
+            )
         if len(ways) > 1:
             raise wrong((ways[1], f"beside {ways[0]} (mend: keep one of form, token, function)"))
         return self
@@ -210,18 +268,27 @@ class Login(Model):
         return self.token.url if self.token is not None else None
 
 
-def problems_of(login: Login, hosts: frozenset[str], belongs: Any, pools: set[str]) -> list[tuple[str, str]]:
+def problems_of(
+    login: Login, hosts: frozenset[str], belongs: Any, pools: set[str]
+) -> list[tuple[str, str]]:
     """What does not go together with the rest of a site: (key, sentence) each."""
     found = []
     if login.url is not None and not belongs(host_of(login.url), hosts):
         key = "login.form.url" if login.form is not None else "login.token.url"
-        found.append((key, f"{host_of(login.url)} is not a host of the site (mend: add it to `hosts:`)"))
+        found.append(
+            (key, f"{host_of(login.url)} is not a host of the site (mend: add it to `hosts:`)")
+        )
     for host in login.hosts:
         if not belongs(host, hosts):
-            found.append(("login.hosts", f"{host} is not a host of the site (mend: add it to `hosts:`)"))
+            found.append(
+                ("login.hosts", f"{host} is not a host of the site (mend: add it to `hosts:`)")
+            )
     if len(pools) > 1:
         found.append(
-            ("login", "an account has one proxy for all its pages (mend: give listings and products the same)")
+            (
+                "login",
+                "an account has one proxy for all its pages (mend: give listings and products the same)",
+            )
         )
     return found
 
@@ -233,7 +300,9 @@ class Signs:
     login: Login
     markers: tuple[Marker, ...]
 
-    def logged_out(self, status: int, headers: Mapping[str, str], body: bytes, url: str) -> str | None:
+    def logged_out(
+        self, status: int, headers: Mapping[str, str], body: bytes, url: str
+    ) -> str | None:
         """What shows that the page is a logged-out visitor's, in words; None where nothing does."""
         if status == 401:
             return "status 401"
@@ -244,11 +313,22 @@ class Signs:
 
     def leads_out(self, url: str) -> str | None:
         """What shows that a redirect leads to where one logs in: then it need not be followed."""
-        return next((marker.described for marker in self._by_url if marker.url is not None and marker.url(url)), None)
+        return next(
+            (
+                marker.described
+                for marker in self._by_url
+                if marker.url is not None and marker.url(url)
+            ),
+            None,
+        )
 
     @cached_property
     def _by_url(self) -> list[Marker]:
-        return [m for m in self.markers if not (m.statuses or m.headers or m.texts or m.page is not None)]
+        return [
+            m
+            for m in self.markers
+            if not (m.statuses or m.headers or m.texts or m.page is not None)
+        ]
 
 
 def signs_of(login: Login) -> Signs:
@@ -259,10 +339,10 @@ def signs_of(login: Login) -> Signs:
 
 
 def render(template: str, values: Mapping[str, str]) -> str:
-    """The template with the account's values. Raises `KeyError` with the name of one that is missing.
+    """The template with the account's values. Raises `KeyError` with the name of one that is
+    missing.
 
-    >>> render("Bearer {token}", {"token": "abc"})
-    'Bearer abc'
+    >>> render("Bearer {token}", {"token": "abc"}) 'Bearer abc'
     """
     return _PLACEHOLDER.sub(lambda found: values[found[1]], template)
 

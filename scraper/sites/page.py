@@ -1,7 +1,7 @@
-"""`Page`: what a site's own Python function is given. A value: it fetches nothing and changes nothing.
+"""`Page`: what a site's own Python function is given. A value: it fetches nothing and changes
+nothing.
 
-from scraper.domain import Kind, Link
-from scraper.sites.page import Page
+from scraper.domain import Kind, Link from scraper.sites.page import Page
 
 def product(page: Page):
     data = page.json()
@@ -22,8 +22,8 @@ from typing import Any
 
 from parsel import Selector
 
-from scraper.policy import urls
-from scraper.sites.decode import Decoded, decode, parse_html
+from scraper.rules import urls
+from scraper.rules.decoding import Decoded, decode, parse_html
 
 
 class Page:

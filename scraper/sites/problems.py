@@ -1,4 +1,5 @@
-"""From pydantic's errors to lines people can act on: the key as it was written, its line, what is wrong, a mend. Pure."""
+"""From pydantic's errors to lines people can act on: the key as it was written, its line, what is
+wrong, a mend. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,14 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from scraper.sites import blocked, definition, fields, login, quality, revisit
+from scraper.sites import (
+    blocked,
+    definition,
+    login,
+    quality,
+    revisit,
+)
+from scraper.sites.grammar import fields
 
 Path = tuple[str | int, ...]
 Line = tuple[int, str]
@@ -24,7 +32,8 @@ _MENDS = {
     "type": f"one of {', '.join(get_args(fields.FieldType))}",
     "param": "the query parameter's bare name, as in `page`",
 }
-_SAME_AS = {  # names that other crawlers and people use for a key
+# names that other crawlers and people use for a key
+_SAME_AS = {
     "selector": "css", "pagination": "pages", "next_page": "next", "url": "start", "start_url": "start",
     "start_urls": "start", "urls": "start", "cron": "schedule", "tz": "timezone", "priority_number": "priority",
     "items": "products", "categories": "listings", "allowed_domains": "hosts", "domains": "hosts", "split_by": "split",
@@ -41,11 +50,14 @@ def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[L
     for one in error.errors(include_url=False, include_input=False):
         for path, message in _expanded(one):
             known = _written(path, data)
-            line = next((lines[known[:end]] for end in range(len(known), 0, -1) if known[:end] in lines), 1)
+            line = next(
+                (lines[known[:end]] for end in range(len(known), 0, -1) if known[:end] in lines), 1
+            )
             dotted = ".".join(map(str, known))
             found[line, f"{dotted}: {message}" if dotted else message] = None
     if isinstance(data, dict) and not data.get("start") and not data.get("sitemap"):
-        found[1, definition.NOWHERE] = None  # pydantic looks at keys together only once each is right
+        # pydantic looks at keys together only once each is right
+        found[1, definition.NOWHERE] = None
     return list(found)
 
 
@@ -59,14 +71,20 @@ def _expanded(one: Any) -> Iterator[tuple[Path, str]]:
 
 
 def _written(path: Path, data: Any) -> Path:
-    """The longest part of `path` that the file spells out: pydantic also names what shorthands stand for."""
+    """The longest part of `path` that the file spells out: pydantic also names what shorthands
+    stand for."""
     known: list[str | int] = []
     for step in path:
-        inside = step in data if isinstance(data, dict) else isinstance(data, list) and step in range(len(data))
+        inside = (
+            step in data
+            if isinstance(data, dict)
+            else isinstance(data, list) and step in range(len(data))
+        )
         if inside:
             data = data[step]
         elif isinstance(step, int) or step in ("[key]", "urls"):
-            continue  # one link where a list may stand; sitemap's own shorthand
+            # one link where a list may stand; sitemap's own shorthand
+            continue
         else:
             break
         known.append(step)
@@ -74,7 +92,9 @@ def _written(path: Path, data: Any) -> Path:
 
 
 def _message(one: Any, path: Path) -> str:
-    key = next((str(step) for step in reversed(path) if isinstance(step, str) and step != "[key]"), "")
+    key = next(
+        (str(step) for step in reversed(path) if isinstance(step, str) and step != "[key]"), ""
+    )
     context = one.get("ctx") or {}
     match one["type"]:
         case "extra_forbidden":
@@ -86,7 +106,9 @@ def _message(one: Any, path: Path) -> str:
         case "string_pattern_mismatch":
             if path[-1] == "[key]":
                 return "no field name (mend: small letters, digits and _, starting with a letter, as in `list_price`)"
-            return f"not written as it must be (mend: {_MENDS.get(key, context.get('pattern', ''))})"
+            return (
+                f"not written as it must be (mend: {_MENDS.get(key, context.get('pattern', ''))})"
+            )
         case "literal_error":
             return f"must be {context.get('expected')} (mend: {_MENDS.get(key, 'choose one of these')})"
         case "bool_parsing" | "bool_type":

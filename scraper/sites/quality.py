@@ -1,4 +1,5 @@
-"""How much a crawl may differ from those before it until its data is not trusted: the `quality:` of a definition. Pure."""
+"""How much a crawl may differ from those before it until its data is not trusted: the `quality:` of
+a definition. Pure."""
 
 from __future__ import annotations
 
@@ -7,23 +8,33 @@ from typing import Any
 
 from pydantic import Field
 
-from scraper.policy.quality import Tolerances
-from scraper.sites import scalars
-from scraper.sites.fields import Model, Share
+from scraper.rules.quality import Tolerances
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.fields import Model, Share
 
 
 class Quality(Model):
     """Below these a crawl is suspect."""
 
-    products: Share = Field("50%", description="good products, as a share of their usual number; 0: not judged")
-    products_floor: int = Field(0, ge=0, le=1_000_000_000, description="good products in any case")
-    fill: Share = Field("80%", description="a field's fill rate, as a share of its usual one; 0: not judged")
-    mistyped: Share = Field(
-        "10%", description="product pages with no value of the type, above the usual; 100%: not judged"
+    products: Share = Field(
+        "50%", description="good products, as a share of their usual number; 0: not judged"
     )
-    distinct: Share = Field("25%", description="a field's different values, as a share of the usual; 0: not judged")
+    products_floor: int = Field(0, ge=0, le=1_000_000_000, description="good products in any case")
+    fill: Share = Field(
+        "80%", description="a field's fill rate, as a share of its usual one; 0: not judged"
+    )
+    mistyped: Share = Field(
+        "10%",
+        description="product pages with no value of the type, above the usual; 100%: not judged",
+    )
+    distinct: Share = Field(
+        "25%", description="a field's different values, as a share of the usual; 0: not judged"
+    )
     accept_after: int | None = Field(
-        None, ge=2, le=100, description="suspect crawls in a row with the same breaches: the last one is the new usual"
+        None,
+        ge=2,
+        le=100,
+        description="suspect crawls in a row with the same breaches: the last one is the new usual",
     )
 
     def tolerances(self, floors: dict[str, float]) -> Tolerances:
@@ -41,7 +52,11 @@ class Quality(Model):
 def tolerances_of(definition: Mapping[str, Any]) -> Tolerances:
     """Of a definition as it is stored, without the rest of it: validating that takes milliseconds."""
     fields = definition["product"].get("fields", {})
-    floors = {name: scalars.share(spec["floor"]) for name, spec in fields.items() if spec.get("floor") is not None}
+    floors = {
+        name: scalars.share(spec["floor"])
+        for name, spec in fields.items()
+        if spec.get("floor") is not None
+    }
     return Quality.model_validate(definition.get("quality", {})).tolerances(floors)
 
 
@@ -50,5 +65,7 @@ def judges_nothing(value: Any) -> Any:
     if value == "none":
         return {"products": "0", "fill": "0", "mistyped": "100%", "distinct": "0"}
     if isinstance(value, str):
-        raise ValueError(f"{value!r} is no quality (mend: `none`, or tolerances, as in `{{fill: 90%}}`)")
+        raise ValueError(
+            f"{value!r} is no quality (mend: `none`, or tolerances, as in `{{fill: 90%}}`)"
+        )
     return value

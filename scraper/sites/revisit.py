@@ -1,4 +1,5 @@
-"""When a product page is fetched again, and how it is asked: the `revisit:` and `conditional:` of a definition. Pure."""
+"""When a product page is fetched again, and how it is asked: the `revisit:` and `conditional:` of a
+definition. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +9,17 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from scraper.policy.revisit import Bounds
-from scraper.sites import scalars
-from scraper.sites.fields import Model, checked, to_text, wrong
+from scraper.rules.revisit import Bounds
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.fields import (
+    Model,
+    checked,
+    to_text,
+    wrong,
+)
 
-ADAPTIVE_LEAST_S = 60.0  # an interval is halved and grows by half: of 0 it would stay 0
+# an interval is halved and grows by half: of 0 it would stay 0
+ADAPTIVE_LEAST_S = 60.0
 BELIEVED = "30d"
 
 Duration = Annotated[
@@ -23,7 +30,8 @@ Duration = Annotated[
 
 
 class Bounded(Model):
-    """How old a product's data may be. One time for all pages, or an interval for each, by how often it changes."""
+    """How old a product's data may be. One time for all pages, or an interval for each, by how
+    often it changes."""
 
     min: Duration = Field(description="of a page that changes often: 6h")
     max: Duration = Field(description="of a page that never changes: 14d")
@@ -32,9 +40,16 @@ class Bounded(Model):
     def _in_order(self) -> Self:
         least_s, most_s = scalars.seconds(self.min), scalars.seconds(self.max)
         if least_s > most_s:
-            raise wrong(("min", f"{self.min} is longer than max, {self.max} (mend: the other way round)"))
+            raise wrong(
+                ("min", f"{self.min} is longer than max, {self.max} (mend: the other way round)")
+            )
         if least_s != most_s and least_s < ADAPTIVE_LEAST_S:
-            raise wrong(("min", "an interval that adapts is a minute or more (mend: `min: 1h`, or `revisit: 0`)"))
+            raise wrong(
+                (
+                    "min",
+                    "an interval that adapts is a minute or more (mend: `min: 1h`, or `revisit: 0`)",
+                )
+            )
         return self
 
     @cached_property
@@ -51,8 +66,11 @@ def _as_bounds(value: Any) -> Any:
         return value
     text = to_text(value)
     if not isinstance(text, str):
-        raise ValueError("must be a length of time or a mapping (mend: `7d`, or `{min: 6h, max: 14d}`)")
-    scalars.seconds(text)  # whose message is about what was written
+        raise ValueError(
+            "must be a length of time or a mapping (mend: `7d`, or `{min: 6h, max: 14d}`)"
+        )
+    # whose message is about what was written
+    scalars.seconds(text)
     return {"min": text, "max": text}
 
 
@@ -70,5 +88,9 @@ def _as_duration(value: Any) -> Any:
     return text
 
 
-Revisit = Annotated[Bounded, BeforeValidator(_as_bounds, json_schema_input_type=str | int | float | Bounded)]
-Conditional = Annotated[Duration, BeforeValidator(_as_duration, json_schema_input_type=bool | str | int | float)]
+Revisit = Annotated[
+    Bounded, BeforeValidator(_as_bounds, json_schema_input_type=str | int | float | Bounded)
+]
+Conditional = Annotated[
+    Duration, BeforeValidator(_as_duration, json_schema_input_type=bool | str | int | float)
+]

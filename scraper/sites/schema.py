@@ -1,7 +1,8 @@
-"""The JSON schema of site definitions, for editors: completion and red lines while typing. Generated, never edited.
+"""The JSON schema of site definitions, for editors: completion and red lines while typing.
+Generated, never edited.
 
-An editor uses it after `# yaml-language-server: $schema=schema.json` in the file's first line. It knows keys and types;
-only `scraper sites check` knows whether a selector or a schedule is right.
+An editor uses it after `# yaml-language-server: $schema=schema.json` in the file's first line. It
+knows keys and types; only `scraper sites check` knows whether a selector or a schedule is right.
 """
 
 from __future__ import annotations
@@ -18,10 +19,17 @@ def json_schema() -> dict[str, Any]:
     schema = Site.model_json_schema(mode="validation")
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Site definition"
-    schema["required"] = ["product"]  # the name comes from the file
+    # the name comes from the file
+    schema["required"] = ["product"]
     sitemap = schema["$defs"]["Sitemap"]
-    sitemap["properties"]["url"] = {**sitemap["properties"]["urls"], "description": "the same as urls"}
+    sitemap["properties"]["url"] = {
+        **sitemap["properties"]["urls"],
+        "description": "the same as urls",
+    }
     sitemap.pop("required", None)
+    for part in (schema, *schema["$defs"].values()):
+        if "description" in part:
+            part["description"] = " ".join(part["description"].split())
     return schema
 
 

@@ -1,6 +1,8 @@
-"""What an operator looks at first, read in one go: crawls, queues, hosts in trouble, workers, dead pages, latest errors.
+"""What an operator looks at first, read in one go: crawls, queues, hosts in trouble, workers, dead
+pages, latest errors.
 
-PostgreSQL has to answer. Where Redis or the broker does not, what would be read from it is empty, and `away` says so.
+PostgreSQL has to answer. Where Redis or the broker does not, what would be read from it is empty,
+and `away` says so.
 """
 
 from __future__ import annotations
@@ -14,20 +16,27 @@ import redis
 import sqlalchemy as sa
 from redis.exceptions import RedisError
 
-from scraper import away, progress, servers
-from scraper.commands import fleet
-from scraper.policy.secrets import redacted
+from scraper.frontier import crawls, hosts, sites
+from scraper.frontier.crawls import Progress
+from scraper.frontier.hosts import HostState
+from scraper.infra import outages as away
+from scraper.infra import servers
+from scraper.infra.redaction import redacted
+from scraper.runtime import fleet
 from scraper.settings import Settings
-from scraper.stores import crawls, hosts, sites, state
-from scraper.stores.crawls import Progress
-from scraper.stores.hosts import HostState
-from scraper.stores.state import LeaseHolder, QueueState, Trouble, Unusable
+from scraper.views import progress, state
+from scraper.views.state import (
+    LeaseHolder,
+    QueueState,
+    Trouble,
+    Unusable,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """One worker. `worker`: its node's name, or host:pid where it did not answer. `state`: busy, idle, coordinator, or
-    silent: it has leases and prolongs none of them."""
+    """One worker. `worker`: its node's name, or host:pid where it did not answer. `state`: busy,
+    idle, coordinator, or silent: it has leases and prolongs none of them."""
 
     worker: str
     queues: list[str]
@@ -58,8 +67,8 @@ def read(
     newest: int = 20,
     answers: Mapping[str, fleet.Node] | None = None,
 ) -> Glance:
-    """Reads all of it; of a site, its crawls, hosts, dead pages and errors. Workers are asked, which takes a second, unless
-    somebody has their `answers` already."""
+    """Reads all of it; of a site, its crawls, hosts, dead pages and errors. Workers are asked,
+    which takes a second, unless somebody has their `answers` already."""
     with ThreadPoolExecutor(1) as pool:
         asked = None if answers is not None else pool.submit(fleet.nodes)
         with engine.connect() as connection:
@@ -89,7 +98,9 @@ def read(
 
 def _hosts(connection: sa.Connection, settings: Settings, found: Glance, site: str | None) -> None:
     try:
-        client = redis.Redis.from_url(settings.valkey_url, socket_connect_timeout=3, socket_timeout=5)
+        client = redis.Redis.from_url(
+            settings.valkey_url, socket_connect_timeout=3, socket_timeout=5
+        )
         with client:
             found.hosts = hosts.troubled(connection, client)
     except RedisError as error:
@@ -108,7 +119,11 @@ def workers(answers: Mapping[str, fleet.Node], holders: list[LeaseHolder]) -> li
         mine = [by_process.pop(process) for process in node.processes if process in by_process]
         fetches = [queue for queue in node.queues if queue != "coordinator"]
         doing = "busy" if mine else ("idle" if fetches else "coordinator")
-        told.append(WorkerState(name, node.queues, doing, sum(h.batches for h in mine), sum(h.pages for h in mine)))
+        told.append(
+            WorkerState(
+                name, node.queues, doing, sum(h.batches for h in mine), sum(h.pages for h in mine)
+            )
+        )
     for holder in by_process.values():
         silent = holder.silent_s > state.SILENT_S
         doing = "silent" if silent else "busy"

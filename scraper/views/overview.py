@@ -1,7 +1,8 @@
-"""What people look at: crawls over time, by worker, queue, proxy class and host, and what went wrong last. Reads PostgreSQL
-alone, in bounded answers, and by indexes; changes nothing.
+"""What people look at: crawls over time, by worker, queue, proxy class and host, and what went
+wrong last. Reads PostgreSQL alone, in bounded answers, and by indexes; changes nothing.
 
-Who asks for several of these at once does so in one transaction (`REPEATABLE READ`), so that its numbers agree.
+Who asks for several of these at once does so in one transaction (`REPEATABLE READ`), so that its
+numbers agree.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.domain import Outcome
-from scraper.policy.schedule import next_slot
-from scraper.stores import reports, sites
-from scraper.stores.database import dumps
-from scraper.stores.throughput import BUCKET_S, failed
+from scraper.frontier import sites
+from scraper.frontier.throughput import BUCKET_S, failed
+from scraper.infra.database import dumps
+from scraper.quality import report
+from scraper.rules.schedule import next_slot
 
 POINTS = 120  # of a chart
 SPARK_POINTS = 40
-PARTLY_S = 3.0  # of the last step: too little to make a rate of
-SPARK_S = 1800.0  # a sparkline shows a crawl's last half hour
+# of the last step: too little to make a rate of
+PARTLY_S = 3.0
+# a sparkline shows a crawl's last half hour
+SPARK_S = 1800.0
 STEPS_S = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400, 604_800)
-REASONS_OF = 10_000  # dead pages that are counted by reason, the latest
+# dead pages that are counted by reason, the latest
+REASONS_OF = 10_000
 
 SPARKS = sa.text("""
 SELECT w.id, date_bin(make_interval(secs => w.step), t.at, 'epoch') AS at, sum(t.tries) AS tries, max(t.step_s) AS step_s
@@ -89,7 +94,8 @@ class Window:
 
 @dataclass(slots=True)
 class Point:
-    """What happened within one step of a window. `covered_s`: how much of the step lies within the crawl's time."""
+    """What happened within one step of a window. `covered_s`: how much of the step lies within the
+    crawl's time."""
 
     at: datetime
     covered_s: float
@@ -148,14 +154,18 @@ class NextCrawl:
     last_slot: datetime | None
 
 
-def window(start: datetime, end: datetime, *, points: int = POINTS, coarsest_s: int = BUCKET_S) -> Window:
-    """The shortest step with which a time has no more than so many points, and that is no finer than what is stored.
+def window(
+    start: datetime, end: datetime, *, points: int = POINTS, coarsest_s: int = BUCKET_S
+) -> Window:
+    """The shortest step with which a time has no more than so many points, and that is no finer
+    than what is stored.
 
-    >>> window(datetime(2026, 7, 1, 6, tzinfo=UTC), datetime(2026, 7, 1, 7, tzinfo=UTC)).step_s
-    30
+    >>> window(datetime(2026, 7, 1, 6, tzinfo=UTC), datetime(2026, 7, 1, 7, tzinfo=UTC)).step_s 30
     """
     span_s = (end - start).total_seconds()
-    step_s = next((s for s in STEPS_S if s >= coarsest_s and span_s <= s * (points - 1)), STEPS_S[-1])
+    step_s = next(
+        (s for s in STEPS_S if s >= coarsest_s and span_s <= s * (points - 1)), STEPS_S[-1]
+    )
     return Window(start, end, step_s)
 
 
@@ -175,13 +185,16 @@ def empty_points(shown: Window) -> list[Point]:
     return points
 
 
-def course(connection: sa.Connection, crawl_id: int, start: datetime, end: datetime) -> tuple[Window, list[Point]]:
+def course(
+    connection: sa.Connection, crawl_id: int, start: datetime, end: datetime
+) -> tuple[Window, list[Point]]:
     """A crawl's whole course, in no more than `POINTS` points."""
     coarsest = connection.execute(COARSEST, {"id": crawl_id}).scalar() or BUCKET_S
     shown = window(start, end, coarsest_s=coarsest)
     points = {point.at: point for point in empty_points(shown)}
     for row in connection.execute(COURSE, {"id": crawl_id, "step": shown.step_s}):
-        if row.at not in points:  # settled in the moment between two readings of the clock
+        # settled in the moment between two readings of the clock
+        if row.at not in points:
             points[row.at] = Point(row.at, float(shown.step_s))
         point = points[row.at]
         point.tries += int(row.tries)
@@ -192,17 +205,23 @@ def course(connection: sa.Connection, crawl_id: int, start: datetime, end: datet
     return shown, [points[at] for at in sorted(points)]
 
 
-def sparks(connection: sa.Connection, times: dict[int, tuple[datetime, datetime]]) -> dict[int, list[float]]:
-    """Pages a second of many crawls at once, each over its last half hour: crawl -> one number a step."""
+def sparks(
+    connection: sa.Connection, times: dict[int, tuple[datetime, datetime]]
+) -> dict[int, list[float]]:
+    """Pages a second of many crawls at once, each over its last half hour: crawl -> one number a
+    step."""
     shown = {
         crawl_id: window(max(start, end - timedelta(seconds=SPARK_S)), end, points=SPARK_POINTS)
         for crawl_id, (start, end) in times.items()
     }
-    windows = [{"id": id_, "since": floor(w.start, 600), "step": w.step_s} for id_, w in shown.items()]
+    windows = [
+        {"id": id_, "since": floor(w.start, 600), "step": w.step_s} for id_, w in shown.items()
+    ]
     points = {id_: {point.at: point for point in empty_points(w)} for id_, w in shown.items()}
     tries = {id_: dict.fromkeys(each, 0.0) for id_, each in points.items()}
     for row in connection.execute(SPARKS, {"windows": dumps(windows)}):
-        if row.step_s > shown[row.id].step_s:  # old: spread over the steps that it is the sum of
+        # old: spread over the steps that it is the sum of
+        if row.step_s > shown[row.id].step_s:
             last = row.at + timedelta(seconds=row.step_s)
             mine = [at for at in points[row.id] if row.at <= at < last]
         else:
@@ -226,7 +245,15 @@ def shares(connection: sa.Connection, crawl_id: int) -> Shares:
     for row in connection.execute(SHARES, {"id": crawl_id, "failed": bad}):
         kind = next(name for name in found if getattr(row, name) is not None)
         found[kind].append(
-            Share(getattr(row, kind), row.tries, row.done, row.failures, row.seconds, row.bytes, row.last_at)
+            Share(
+                getattr(row, kind),
+                row.tries,
+                row.done,
+                row.failures,
+                row.seconds,
+                row.bytes,
+                row.last_at,
+            )
         )
     return Shares(found["worker"], found["queue"], found["proxy"], found["outcome"])
 
@@ -243,10 +270,14 @@ def errors(connection: sa.Connection, crawl_id: int, limit: int = 10) -> list[sa
     return list(connection.execute(ERRORS, {"id": crawl_id, "limit": limit}))
 
 
-def dead(connection: sa.Connection, crawl_id: int, limit: int = 15) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
+def dead(
+    connection: sa.Connection, crawl_id: int, limit: int = 15
+) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
     """A crawl's dead and invalid pages, the latest; and of the latest 10,000 how many by reason."""
     pages = list(connection.execute(DEAD, {"id": crawl_id, "limit": limit}))
-    return pages, list(connection.execute(REASONS, {"id": crawl_id, "limit": REASONS_OF})) if pages else []
+    return pages, list(
+        connection.execute(REASONS, {"id": crawl_id, "limit": REASONS_OF})
+    ) if pages else []
 
 
 def scheduled(connection: sa.Connection) -> list[NextCrawl]:
@@ -266,10 +297,15 @@ def scheduled(connection: sa.Connection) -> list[NextCrawl]:
 
 
 def fill_rates(connection: sa.Connection, crawl_id: int) -> Sequence[dict[str, Any]]:
-    """How often each field was filled, beside earlier crawls: `field`, `rate` and `usual` (parts of one, `usual` may be
-    None), `suspect` (a bool). Nothing where no product page has been read."""
+    """How often each field was filled, beside earlier crawls: `field`, `rate` and `usual` (parts of
+    one, `usual` may be None), `suspect` (a bool). Nothing where no product page has been read."""
     return [
-        {"field": each.field, "rate": each.fill, "usual": each.usual_fill, "suspect": each.breach is not None}
-        for each in reports.fields(connection, crawl_id)
+        {
+            "field": each.field,
+            "rate": each.fill,
+            "usual": each.usual_fill,
+            "suspect": each.breach is not None,
+        }
+        for each in report.fields(connection, crawl_id)
         if each.fill is not None
     ]

@@ -1,7 +1,7 @@
 """How a crawl is doing, for people: one line, a bar, or JSON. Reads PostgreSQL, changes nothing.
 
-The time that is left is only named once every listing is read: before that the total is not known, and the phase says
-"discovering".
+The time that is left is only named once every listing is read: before that the total is not known,
+and the phase says "discovering".
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from scraper.errors import NotFoundError
-from scraper.stores import crawls
-from scraper.stores.crawls import Progress
+from scraper.frontier import crawls
+from scraper.frontier.crawls import Progress
 
 POLL_S = 0.5
 PLAIN_LINE_S = 5.0
@@ -36,7 +36,8 @@ def per_s(progress: Progress) -> float:
 
 
 def left_s(progress: Progress, per_s: float) -> float | None:
-    """Seconds until its last page, at this rate; None where nobody can say: the total grows, or nothing moves or is to."""
+    """Seconds until its last page, at this rate; None where nobody can say: the total grows, or
+    nothing moves or is to."""
     if progress.phase != "fetching" or progress.paused or per_s <= 0:
         return None
     return (progress.total - progress.done) / per_s
@@ -64,7 +65,8 @@ def as_json(progress: Progress) -> dict[str, Any]:
 
 
 def eta(progress: Progress, per_s: float) -> str:
-    """The time left as h:mm:ss, "discovering" while the total grows, "–" while nothing moves or is to move."""
+    """The time left as h:mm:ss, "discovering" while the total grows, "–" while nothing moves or is
+    to move."""
     if progress.phase == "discovering":
         return "discovering"
     left = left_s(progress, per_s)
@@ -103,7 +105,9 @@ def summary(progress: Progress) -> str:
     if progress.note:
         lines.append(f"  note: {progress.note}")
     if progress.suspect:
-        lines.append(f"  its data is SUSPECT: nothing was delisted; `scraper report {progress.id}` says why")
+        lines.append(
+            f"  its data is SUSPECT: nothing was delisted; `scraper report {progress.id}` says why"
+        )
     return "\n".join(lines)
 
 
@@ -131,8 +135,11 @@ def _look(engine: sa.Engine, crawl_id: int) -> Progress:
             time.sleep(1)
 
 
-def follow(engine: sa.Engine, crawl_id: int, *, alarm: Callable[[Progress], None] | None = None) -> Progress:
-    """Shows a crawl until it ends. `alarm` is called at each look, to say what people should know while they wait."""
+def follow(
+    engine: sa.Engine, crawl_id: int, *, alarm: Callable[[Progress], None] | None = None
+) -> Progress:
+    """Shows a crawl until it ends. `alarm` is called at each look, to say what people should know
+    while they wait."""
     return _bar(engine, crawl_id, alarm) if sys.stderr.isatty() else _lines(engine, crawl_id, alarm)
 
 
@@ -159,7 +166,9 @@ def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | N
     columns = (
         TextColumn("{task.fields[site]}  [cyan]{task.fields[phase]}"),
         BarColumn(bar_width=None),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}  {task.fields[speed]}  {task.fields[left]}"),
+        TextColumn(
+            "{task.completed:,.0f}/{task.total:,.0f}  {task.fields[speed]}  {task.fields[left]}"
+        ),
     )
     with Bar(*columns, console=Console(stderr=True), expand=True, transient=True) as bar:
         task = bar.add_task("crawl", total=0, site="", phase="", speed="", left="")
@@ -173,7 +182,9 @@ def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | N
                 site=progress.site,
                 phase=progress.phase,
                 speed=f"{progress.recent_per_s:.0f}/s{failures}",
-                left="" if progress.phase == "discovering" else f"left {eta(progress, progress.recent_per_s)}",
+                left=""
+                if progress.phase == "discovering"
+                else f"left {eta(progress, progress.recent_per_s)}",
             )
             if alarm:
                 alarm(progress)

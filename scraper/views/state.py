@@ -1,7 +1,8 @@
-"""How things stand now, for people and for metrics: queues, leases, workers, dead pages, latest errors, fresh sites.
+"""How things stand now, for people and for metrics: queues, leases, workers, dead pages, latest
+errors, fresh sites.
 
-Reads only, and of the frontier only what is open: a million due pages are counted in a second or two. What is of Redis
-(rests, paces) is in `stores.hosts` and `stores.proxies`.
+Reads only, and of the frontier only what is open: a million due pages are counted in a second or
+two. What is of Redis (rests, paces) is in `stores.hosts` and `stores.proxies`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.domain import Blame, Outcome
-from scraper.policy.schedule import latest_slot
-from scraper.stores import crawls
-from scraper.stores.due import LEASED
+from scraper.frontier import crawls
+from scraper.frontier.due import LEASED
+from scraper.rules.schedule import latest_slot
 
-SILENT_S = 10.0  # a worker that lives prolongs its leases every two seconds
-LOOK_MS = 2000  # at errors among the pages that are due again: of millions, no index says which have one
+# a worker that lives prolongs its leases every two seconds
+SILENT_S = 10.0
+# at errors among the pages that are due again: of millions, no index says which have one
+LOOK_MS = 2000
 
 DUE = sa.text(f"""
 SELECT queue, count(*) FILTER (WHERE not_before <= now() AND NOT held) AS due,
@@ -30,8 +33,9 @@ SELECT queue, count(*) FILTER (WHERE not_before <= now() AND NOT held) AS due,
  GROUP BY queue
 """)
 
-# A frontier that is being worked on has hardly a block that is all visible: an index-only scan would then visit the table
-# once for each page, in the index's order (5 s for a million). A bitmap visits each block once (1 s).
+# A frontier that is being worked on has hardly a block that is all visible: an index-only scan
+# would then visit the table once for each page, in the index's order (5 s for a million). A bitmap
+# visits each block once (1 s).
 BY_BITMAP = sa.text("SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonlyscan = off")
 AS_EVER = sa.text("SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on")
 
@@ -62,7 +66,8 @@ SELECT s.name AS site, p.host, p.last_outcome AS outcome, count(*) AS pages,
 ERRORS_DEAD = sa.text(_ERRORS.format(which="p.status IN ('dead', 'invalid')"))
 ERRORS_DUE = sa.text(_ERRORS.format(which="p.status = 'due' AND p.error IS NOT NULL"))
 
-# A crawl of a replay has not looked at the whole site. The slots of a site are in an index; its newest are read.
+# A crawl of a replay has not looked at the whole site. The slots of a site are in an index; its
+# newest are read.
 SITES = sa.text("""
 SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect, s.definition ->> 'schedule' AS schedule,
        s.definition ->> 'timezone' AS timezone, s.scheduled_since, now() AS now,
@@ -80,9 +85,10 @@ SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect, s.definition 
 
 @dataclass(slots=True)
 class QueueState:
-    """A queue's pages: due now, due later, `held` by a pause of their site or host, leased. `waiting` are batches that no
-    worker has claimed yet, `claimed` those under way. `oldest_s`: for how long the oldest page that is due has been.
-    `workers` that serve it: filled in by whoever has asked them."""
+    """A queue's pages: due now, due later, `held` by a pause of their site or host, leased.
+    `waiting` are batches that no worker has claimed yet, `claimed` those under way. `oldest_s`: for
+    how long the oldest page that is due has been. `workers` that serve it: filled in by whoever has
+    asked them."""
 
     queue: str
     due: int = 0
@@ -97,7 +103,8 @@ class QueueState:
 
 @dataclass(slots=True)
 class LeaseHolder:
-    """A worker process with leases. `silent_s`: since it prolonged one; a process that lives does so every two seconds."""
+    """A worker process with leases. `silent_s`: since it prolonged one; a process that lives does
+    so every two seconds."""
 
     worker: str
     queues: list[str]
@@ -116,7 +123,8 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Pages of a site's host whose last try failed in one way, within a day; the newest as an example."""
+    """Pages of a site's host whose last try failed in one way, within a day; the newest as an
+    example."""
 
     site: str
     host: str
@@ -126,14 +134,16 @@ class Trouble:
     ago_s: float
     url: str
     error: str | None
-    final: bool  # given up; otherwise they are tried again
+    # given up; otherwise they are tried again
+    final: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SiteFreshness:
-    """`complete_s`: since the last complete crawl ended; None: there was none. `missed_s`: for how long a slot of the
-    schedule has been due and nobody has opened its crawl; 0 where nothing is missed, None without a schedule. `suspect`:
-    whether what its last complete crawl read is not to be trusted."""
+    """`complete_s`: since the last complete crawl ended; None: there was none. `missed_s`: for how
+    long a slot of the schedule has been due and nobody has opened its crawl; 0 where nothing is
+    missed, None without a schedule. `suspect`: whether what its last complete crawl read is not to
+    be trusted."""
 
     site: str
     paused: bool
@@ -150,7 +160,9 @@ def queues(connection: sa.Connection) -> list[QueueState]:
     due = list(connection.execute(DUE, values))
     connection.execute(AS_EVER)
     for row in due:
-        found[row.queue] = QueueState(row.queue, row.due, row.later, row.held, oldest_s=row.oldest_s)
+        found[row.queue] = QueueState(
+            row.queue, row.due, row.later, row.held, oldest_s=row.oldest_s
+        )
     for row in connection.execute(LEASES):
         state = found.setdefault(row.queue, QueueState(row.queue))
         state.leased += int(row.pages)
@@ -171,18 +183,24 @@ def holders(connection: sa.Connection, lease_s: float) -> list[LeaseHolder]:
         one.queues.append(row.queue)
         one.batches += row.batches
         one.pages += int(row.pages)
-        one.busy_s, one.silent_s = max(one.busy_s, row.busy_s), min(one.silent_s, lease_s - row.left_s)
+        one.busy_s, one.silent_s = (
+            max(one.busy_s, row.busy_s),
+            min(one.silent_s, lease_s - row.left_s),
+        )
     return [found[name] for name in sorted(found)]
 
 
 def unusable(connection: sa.Connection, site: str | None = None) -> list[Unusable]:
     """Dead and invalid pages by site."""
-    return [Unusable(row.site, row.status, row.pages) for row in connection.execute(UNUSABLE, {"site": site})]
+    return [
+        Unusable(row.site, row.status, row.pages)
+        for row in connection.execute(UNUSABLE, {"site": site})
+    ]
 
 
 def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> list[Trouble]:
-    """What failed last, the latest first. Where more is due than can be looked through in two seconds, only what was
-    given up is told."""
+    """What failed last, the latest first. Where more is due than can be looked through in two
+    seconds, only what was given up is told."""
     values = {"site": site, "limit": limit}
     with engine.connect() as connection:
         found = [_trouble(row, final=True) for row in connection.execute(ERRORS_DEAD, values)]
@@ -198,7 +216,9 @@ def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> 
 
 def site_names(connection: sa.Connection) -> list[str]:
     """Every site that is not retired."""
-    return list(connection.execute(sa.text("SELECT name FROM sites WHERE enabled ORDER BY name")).scalars())
+    return list(
+        connection.execute(sa.text("SELECT name FROM sites WHERE enabled ORDER BY name")).scalars()
+    )
 
 
 def freshness(connection: sa.Connection) -> list[SiteFreshness]:
@@ -210,7 +230,8 @@ def freshness(connection: sa.Connection) -> list[SiteFreshness]:
 
 
 def _missed_s(row: sa.Row[Any]) -> float | None:
-    """As `plan` decides: the newest slot counts, none from before the schedule was changed or a pause ended."""
+    """As `plan` decides: the newest slot counts, none from before the schedule was changed or a
+    pause ended."""
     if row.schedule is None:
         return None
     slot: datetime | None = latest_slot(row.schedule, row.timezone or "UTC", row.now)
@@ -222,4 +243,14 @@ def _missed_s(row: sa.Row[Any]) -> float | None:
 
 def _trouble(row: sa.Row[Any], *, final: bool) -> Trouble:
     blame = Outcome(row.outcome).blame if row.outcome in set(Outcome) else Blame.NOBODY
-    return Trouble(row.site, row.host, row.outcome or "", str(blame), row.pages, row.ago_s, row.url, row.error, final)
+    return Trouble(
+        row.site,
+        row.host,
+        row.outcome or "",
+        str(blame),
+        row.pages,
+        row.ago_s,
+        row.url,
+        row.error,
+        final,
+    )

@@ -7,13 +7,13 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scraper.archive import Spool
-from scraper.crawl_context import CrawlContext
+from scraper.archive.rows import Spooled
+from scraper.archive.spool import Spool
+from scraper.crawl.context import CrawlContext
 from scraper.domain import Extracted, Lease, LeasedPage, NextVisit, Outcome, Reading, value
-from scraper.fetch.gate import Gate
-from scraper.places import Place
-from scraper.stores.archive import Spooled
-from scraper.writer import Pending
+from scraper.infra.slots import Place
+from scraper.politeness.host_limiter import Gate
+from scraper.worker.writer import Pending
 
 
 @value
@@ -28,19 +28,25 @@ class Tried:
     excerpt: str | None = None
     head: Mapping[str, str] | None = None
     delay_s: float | None = None
-    began: float = 0.0  # loop time at which the last request left
+    # loop time at which the last request left
+    began: float = 0.0
     sign: str = ""  # of a block
-    suspicion: bool = False  # a block that nothing names: fields are missing that used to be there
-    reading: Reading | None = None  # what a product page said of its fields
-    next_visit: NextVisit | None = None  # of a product page that was good
-    spooled: Spooled | None = None  # its answer, where that is archived
+    # a block that nothing names: fields are missing that used to be there
+    suspicion: bool = False
+    # what a product page said of its fields
+    reading: Reading | None = None
+    # of a product page that was good
+    next_visit: NextVisit | None = None
+    # its answer, where that is archived
+    spooled: Spooled | None = None
 
 
 @dataclass(slots=True)
 class Batch:
-    """A lease being worked on. Times are the loop's: after `latest` no page is begun; until `ours_until` the lease is
-    certainly ours, by our own clock from before it was claimed or prolonged. A process that was frozen or cut off for longer
-    begins nothing in its name until it has been prolonged, even where nobody has told it yet that it is lost.
+    """A lease being worked on. Times are the loop's: after `latest` no page is begun; until
+    `ours_until` the lease is certainly ours, by our own clock from before it was claimed or
+    prolonged. A process that was frozen or cut off for longer begins nothing in its name until it
+    has been prolonged, even where nobody has told it yet that it is lost.
     """
 
     lease: Lease
@@ -48,34 +54,43 @@ class Batch:
     ours_until: float
     pending: Pending
     place: Place | None = None
-    moved_at: float = 0.0  # when a page was last settled
+    # when a page was last settled
+    moved_at: float = 0.0
     unsettled: int = 0
     lost: bool = False
     handed_back: bool = False
     cut_short: bool = False
-    inactive_crawls: set[int] = field(default_factory=set)  # ended, or of a paused site
+    # ended, or of a paused site
+    inactive_crawls: set[int] = field(default_factory=set)
     contexts: dict[int, CrawlContext | Tried] = field(
         default_factory=dict
     )  # of a crawl without one: what its pages get
-    queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)  # the pages that are not begun
-    outcomes: Counter[Outcome] = field(default_factory=Counter)  # of the pages that are settled
-    at_gates: int = 0  # pages that wait for the turn of a host with a rate
-    spool: Spool | None = None  # of answers to be archived
-    visits: set[asyncio.Task[None]] = field(default_factory=set)  # the lanes that are on the way to a page or back
+    # the pages that are not begun
+    queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)
+    # of the pages that are settled
+    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    # pages that wait for the turn of a host with a rate
+    at_gates: int = 0
+    # of answers to be archived
+    spool: Spool | None = None
+    # the lanes that are on the way to a page or back
+    visits: set[asyncio.Task[None]] = field(default_factory=set)
 
     def over(self, page: LeasedPage) -> bool:
-        """True where a page is not to be begun any more. Going back untried changes nothing if its lease is lost or its
-        crawl has ended: the fence sees to that."""
+        """True where a page is not to be begun any more. Going back untried changes nothing if its
+        lease is lost or its crawl has ended: the fence sees to that."""
         return self.handed_back or page.crawl_id in self.inactive_crawls or not self.ours
 
     @property
     def paced(self) -> int:
-        """How many pages wait for their host, begun or not: its rate keeps them here, or how slowly it answers."""
+        """How many pages wait for their host, begun or not: its rate keeps them here, or how slowly
+        it answers."""
         return self.at_gates + sum(gate.keeps(len(pages)) for gate, pages in self.queued.items())
 
     @property
     def ours(self) -> bool:
-        """Whether the lease is certainly ours: what is under way may go on, with the next hop of a redirect, say."""
+        """Whether the lease is certainly ours: what is under way may go on, with the next hop of a
+        redirect, say."""
         return not self.lost and asyncio.get_running_loop().time() < self.ours_until
 
     def cut(self) -> None:

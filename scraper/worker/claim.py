@@ -1,7 +1,8 @@
 """Claims: a worker takes a lease whose message has come, and prolongs those that it holds.
 
-With each answer it hears what it has to know besides (`stores.heard`): which crawls go on, how its queue stands, what is said
-of hosts. In task threads; what is done with a lease is `scraper.scrape`'s.
+With each answer it hears what it has to know besides (`stores.heard`): which crawls go on, how its
+queue stands, what is said of hosts. In task threads; what is done with a lease is
+`scraper.worker.pipeline`'s.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from scraper import away
 from scraper.domain import Lease
+from scraper.frontier import leases
+from scraper.frontier.control import Said, hear
+from scraper.infra import outages
 from scraper.settings import Settings
-from scraper.stores import leases
-from scraper.stores.heard import Said, hear
 
-LOW_WATER = 2  # unclaimed batches for each busy worker: from there on it asks for more. It holds some more claimed
-ASK_PAUSE_S = 0.25  # between such questions, unless there are next to none
+# unclaimed batches for each busy worker: from there on it asks for more. It holds some more claimed
+LOW_WATER = 2
+# between such questions, unless there are next to none
+ASK_PAUSE_S = 0.25
 
 
 class Claimed(NamedTuple):
-    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched now; whether its queue
-    runs low; and what is said of hosts, as it was after a time of our own clock."""
+    """A lease that is ours until a time of our own clock; which of its crawls are not to be fetched
+    now; whether its queue runs low; and what is said of hosts, as it was after a time of our own
+    clock."""
 
     lease: Lease
     ours_until: float
@@ -46,16 +50,21 @@ class Claims:
         self._asked_at = 0.0
 
     def take(self, lease_id: UUID, *, alone: bool, stopping: Callable[[], bool]) -> Claimed | None:
-        """None where the lease is not to be had any more. Where PostgreSQL does not answer, asks again for as long as a batch
-        may last, unless the process is `stopping`: else the lease would have to wait for somebody to take it back."""
+        """None where the lease is not to be had any more. Where PostgreSQL does not answer, asks
+        again for as long as a batch may last, unless the process is `stopping`: else the lease
+        would have to wait for somebody to take it back."""
         claim_id, latest, pause_s = uuid4(), time.monotonic() + self._settings.horizon_s, 0.1
         while True:
             try:
                 return self._take(lease_id, claim_id, alone)
             except SQLAlchemyError as error:
-                if not away.postgres_away(error) or stopping() or time.monotonic() + pause_s > latest:
+                if (
+                    not outages.postgres_away(error)
+                    or stopping()
+                    or time.monotonic() + pause_s > latest
+                ):
                     raise
-                away.postgres().failed(error)
+                outages.postgres().failed(error)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, 1.0)
 
@@ -64,7 +73,12 @@ class Claims:
         ours_until = asked + self._settings.lease_s
         with self._engine.begin() as connection:
             lease = leases.claim(
-                connection, lease_id, self._worker, self._settings.lease_s, claim_id=claim_id, alone=alone
+                connection,
+                lease_id,
+                self._worker,
+                self._settings.lease_s,
+                claim_id=claim_id,
+                alone=alone,
             )
             if lease is None:
                 return None
@@ -74,14 +88,19 @@ class Claims:
         return Claimed(lease, ours_until, crawl_ids - heard.running, low, asked, heard.said)
 
     def _low(self, waiting: int, workers: int) -> bool:
-        """Whether more is to be asked for. As long as there are some, now and then is enough: it costs the same for one."""
+        """Whether more is to be asked for. As long as there are some, now and then is enough: it
+        costs the same for one."""
         now = time.monotonic()
-        if waiting > LOW_WATER * workers or (waiting > workers and now < self._asked_at + ASK_PAUSE_S):
+        if waiting > LOW_WATER * workers or (
+            waiting > workers and now < self._asked_at + ASK_PAUSE_S
+        ):
             return False
         self._asked_at = now
         return True
 
-    def prolong(self, lease_ids: Sequence[UUID], crawl_ids: Sequence[int]) -> tuple[set[UUID], set[int], Said]:
+    def prolong(
+        self, lease_ids: Sequence[UUID], crawl_ids: Sequence[int]
+    ) -> tuple[set[UUID], set[int], Said]:
         """Those of the leases that are still ours, and those of the crawls that go on."""
         with self._engine.begin() as connection:
             mine = leases.extend(connection, lease_ids, self._settings.lease_s)

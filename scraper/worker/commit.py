@@ -1,7 +1,9 @@
-"""Settled pages on their way into PostgreSQL: a group in one transaction, and what is to be sent after its commit.
+"""Settled pages on their way into PostgreSQL: a group in one transaction, and what is to be sent
+after its commit.
 
-The statements are `scraper.stores.settle`'s. Here: a filter's new links before them, the page that PostgreSQL rejects found
-by halving and settled as crashed, and what leaves the frontier remembered afterwards.
+The statements are `scraper.settle.transaction`'s. Here: a filter's new links before them, the page
+that PostgreSQL rejects found by halving and settled as crashed, and what leaves the frontier
+remembered afterwards.
 """
 
 from __future__ import annotations
@@ -12,23 +14,23 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 
-from scraper import away
-from scraper.archive import confirm
-from scraper.crawl_context import CrawlContexts
-from scraper.dedup import Dedup
-from scraper.discover import dispatch_message
+from scraper.coordinator.discover import dispatch_message
+from scraper.coordinator.finish import finish_message
+from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message, Outcome, Settled, Status, Verdict
-from scraper.finish import finish_message
-from scraper.stores.database import retried
-from scraper.stores.settle import SettledPage, Stored, settle
-from scraper.telling import Telling
+from scraper.infra import outages
+from scraper.infra.database import retried
+from scraper.settle.remembered_links import Dedup
+from scraper.settle.transaction import SettledPage, Stored, settle
+from scraper.worker.telemetry import Telling
 
 log = structlog.get_logger()
 
 
 class Settler:
-    """Belongs to its writer's thread, but for being made. `hungry` says whether this process has little to do, so that links
-    it has stored are asked for at once; others wait for the next tick."""
+    """Belongs to its writer's thread, but for being made. `hungry` says whether this process has
+    little to do, so that links it has stored are asked for at once; others wait for the next tick.
+    """
 
     def __init__(
         self,
@@ -50,24 +52,29 @@ class Settler:
         self._hungry = hungry
 
     def store(self, pages: Sequence[SettledPage]) -> None:
-        """Commits a group. A page that PostgreSQL rejects is found by halving and settled as crashed, alone."""
+        """Commits a group. A page that PostgreSQL rejects is found by halving and settled as
+        crashed, alone."""
         try:
             stored = retried(lambda: self._settle(pages))
         except (DataError, IntegrityError, ProgrammingError) as error:
-            if away.schema_changed(error):
+            if outages.schema_changed(error):
                 raise  # no page's fault
             if len(pages) > 1:
                 middle = len(pages) // 2
                 self.store(pages[:middle])
                 self.store(pages[middle:])
                 return
-            log.error("page rejected by the database", page=pages[0].settled.page_id, error=str(error.orig)[:500])
+            log.error(
+                "page rejected by the database",
+                page=pages[0].settled.page_id,
+                error=str(error.orig)[:500],
+            )
             crashed = [_crashed(pages[0], error)]
             stored = retried(lambda: self._settle(crashed))
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
         if stored.added and self._hungry():
             messages.append(dispatch_message())
-        away.postgres().answered()
+        outages.postgres().answered()
         if messages:
             self._send(messages)
 
@@ -78,16 +85,31 @@ class Settler:
         with self._telling.store(pages), self._engine.begin() as connection:
             stored = settle(connection, pages, limits, self._worker)
         self._dedup.leave(self._engine, stored.finished)
-        confirm(stored)
+        _confirm_archived(stored)
         return stored
 
 
-def _crashed(page: SettledPage, error: DataError | IntegrityError | ProgrammingError) -> SettledPage:
+def _crashed(
+    page: SettledPage, error: DataError | IntegrityError | ProgrammingError
+) -> SettledPage:
     s = page.settled
     reason = f"the database rejects what was extracted: {type(error.orig).__name__}"
     return SettledPage(
         Settled(
-            s.page_id, s.crawl_id, s.lease_id, Outcome.CRASHED, Verdict(Status.DEAD, 0.0, True), s.http_status, reason
+            s.page_id,
+            s.crawl_id,
+            s.lease_id,
+            Outcome.CRASHED,
+            Verdict(Status.DEAD, 0.0, True),
+            s.http_status,
+            reason,
         ),
         effort=page.effort,
     )
+
+
+def _confirm_archived(stored: Stored) -> None:
+    """Notes of a committed group's answers that they are to be kept."""
+    for spooled, changed, content_hash in stored.archived:
+        if changed or not spooled.changed_only:
+            spooled.fetched_at, spooled.content_hash = stored.at, content_hash

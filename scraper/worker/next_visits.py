@@ -1,16 +1,19 @@
-"""What a product page that was good keeps for its next visit: validators, and when that is due. Decides nothing else."""
+"""What a product page that was good keeps for its next visit: validators, and when that is due.
+Decides nothing else."""
 
 from __future__ import annotations
 
-from scraper.crawl_context import CrawlContext
+from scraper.crawl.context import CrawlContext
 from scraper.domain import NO_VALIDATORS, Extracted, Fetched, LeasedPage, NextVisit
-from scraper.policy.revisit import Bounds, next_interval_s
-from scraper.policy.validators import validators_of
+from scraper.rules.revisit import Bounds, next_interval_s
+from scraper.rules.validators import validators_of
 
 _OK = 200
 
 
-def after_read(page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext) -> NextVisit | None:
+def after_read(
+    page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
+) -> NextVisit | None:
     """Of a page that was read whole. None: there is nothing to keep."""
     site = context.site
     bounds = site.revisit.bounds
@@ -21,20 +24,35 @@ def after_read(page: LeasedPage, fetched: Fetched, extracted: Extracted, context
             read_by = context.reader.number
     if not bounds.adaptive:
         return NextVisit(validators, read_by) if read_by is not None else None
-    return NextVisit(validators, read_by, _interval(page, bounds, changed=True), _interval(page, bounds, changed=False))
+    return NextVisit(
+        validators,
+        read_by,
+        _interval(page, bounds, changed=True),
+        _interval(page, bounds, changed=False),
+    )
 
 
 def after_same(page: LeasedPage, context: CrawlContext) -> NextVisit | None:
     """Of a page that has answered 304: its row has the validators."""
     bounds = context.site.revisit.bounds
-    return NextVisit(if_unchanged_s=_interval(page, bounds, changed=False)) if bounds.adaptive else None
+    return (
+        NextVisit(if_unchanged_s=_interval(page, bounds, changed=False))
+        if bounds.adaptive
+        else None
+    )
 
 
 def comparable(fetched: Fetched, extracted: Extracted) -> bool:
-    """Whether a later 304 says all that is to be known of a page. Not where it was redirected: the validators are another
-    URL's. Not where it has links, which are to be followed each time, nor several products: another page may come to own
-    one of them meanwhile, and this one would have to be read to get it back."""
-    return fetched.status == _OK and not fetched.redirects and len(extracted.products) == 1 and not extracted.links
+    """Whether a later 304 says all that is to be known of a page. Not where it was redirected: the
+    validators are another URL's. Not where it has links, which are to be followed each time, nor
+    several products: another page may come to own one of them meanwhile, and this one would have to
+    be read to get it back."""
+    return (
+        fetched.status == _OK
+        and not fetched.redirects
+        and len(extracted.products) == 1
+        and not extracted.links
+    )
 
 
 def _interval(page: LeasedPage, bounds: Bounds, *, changed: bool) -> int:

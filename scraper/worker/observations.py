@@ -1,26 +1,32 @@
-"""What a worker notes of each product page for its crawl's figures: which fields it had, and a few examples of pages that
-lacked one. Nothing of it is stored here: it travels with the settled page."""
+"""What a worker notes of each product page for its crawl's figures: which fields it had, and a few
+examples of pages that lacked one. Nothing of it is stored here: it travels with the settled page.
+"""
 
 from __future__ import annotations
 
-from scraper.crawl_context import CrawlContext
+from scraper.crawl.context import CrawlContext
 from scraper.domain import Example, Extracted, Fetched, Kind, LeasedPage, Reading
-from scraper.policy.excerpts import excerpt
+from scraper.settle.excerpts import excerpt
 
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10
 
 
 class Readings:
-    """One a process, for its loop alone. Counts, by crawl and field, how often the field was missing: the first three pages
-    are examples, and then each one whose number is a power of two, so that a field that breaks in mid-crawl has some too."""
+    """One a process, for its loop alone. Counts, by crawl and field, how often the field was
+    missing: the first three pages are examples, and then each one whose number is a power of two,
+    so that a field that breaks in mid-crawl has some too."""
 
     def __init__(self) -> None:
         self._missing: dict[int, dict[str, int]] = {}
 
-    def of(self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext) -> Reading | None:
+    def of(
+        self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
+    ) -> Reading | None:
         """None for a page that promised no product."""
-        records = len(extracted.products) or int(not extracted.complete and page.kind is Kind.PRODUCT)
+        records = len(extracted.products) or int(
+            not extracted.complete and page.kind is Kind.PRODUCT
+        )
         if not records:
             return None
         fields = context.site.product.fields
@@ -40,7 +46,13 @@ class Readings:
         return Reading(records, extracted.found, extracted.mistyped, examples)
 
 
-def _examples(names: list[str], page: LeasedPage, fetched: Fetched, extracted: Extracted) -> tuple[Example, ...]:
+def _examples(
+    names: list[str], page: LeasedPage, fetched: Fetched, extracted: Extracted
+) -> tuple[Example, ...]:
     shown = excerpt(fetched.body)
-    problems = {problem.partition(": ")[0]: problem.partition(": ")[2] for problem in extracted.problems}
-    return tuple(Example(name, page.url, problems.get(name, "nothing matched"), shown) for name in names)
+    problems = {
+        problem.partition(": ")[0]: problem.partition(": ")[2] for problem in extracted.problems
+    }
+    return tuple(
+        Example(name, page.url, problems.get(name, "nothing matched"), shown) for name in names
+    )

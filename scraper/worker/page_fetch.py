@@ -1,7 +1,8 @@
-"""A page's way to its answer: a proxy where its site has one, robots.txt, its host's turn, the request, its redirects.
+"""A page's way to its answer: a proxy where its site has one, robots.txt, its host's turn, the
+request, its redirects.
 
-Every request of it has a turn of its own, for the host that it goes to: robots.txt, redirects and second tries included.
-What an answer means is said elsewhere (`scraper.scrape`).
+Every request of it has a turn of its own, for the host that it goes to: robots.txt, redirects and
+second tries included. What an answer means is said elsewhere (`scraper.worker.pipeline`).
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
 
-from scraper.batch import Batch
-from scraper.crawl_context import CrawlContext
+from scraper.accounts.sessions import Logins
+from scraper.browser.permits import Turns
+from scraper.browser.pool import Browsers
+from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError
-from scraper.fetch.browser import Browsers
-from scraper.fetch.browser_turns import Turns
-from scraper.fetch.gate import Gate
-from scraper.fetch.gates import Gates
-from scraper.fetch.http import BeforeHop, HttpFetcher
-from scraper.fetch.identity import Identity
-from scraper.fetch.robots import RobotsRules
-from scraper.fetch.trip import Trip
-from scraper.fetch.via import Via
-from scraper.ladders import Way
-from scraper.logins import Logins
-from scraper.policy.blocks import detect_redirect
-from scraper.policy.routing import BROWSER
-from scraper.policy.urls import host_of
-from scraper.proxy_trips import Trips
+from scraper.http.account_session import Identity
+from scraper.http.fetcher import BeforeHop, HttpFetcher
+from scraper.http.proxy_route import Via
+from scraper.politeness.host_limiter import Gate
+from scraper.politeness.host_limiters import Gates
+from scraper.politeness.page_permits import Trip
+from scraper.politeness.robots import RobotsRules
+from scraper.proxies.rotation import Trips
+from scraper.rules.blocks import detect_redirect
+from scraper.rules.routing import BROWSER
+from scraper.rules.urls import host_of
+from scraper.worker.batch import Batch
+from scraper.worker.tiers import Way
 
 ROBOTS_PATIENCE_S = 30.0
 
@@ -39,12 +40,18 @@ Turn = Callable[[], AbstractAsyncContextManager[None]]
 
 class Robots(Protocol):
     async def rules(
-        self, url: str, context: CrawlContext, turn: Turn, before_hop: BeforeHop, via: Via | None = None
+        self,
+        url: str,
+        context: CrawlContext,
+        turn: Turn,
+        before_hop: BeforeHop,
+        via: Via | None = None,
     ) -> RobotsRules | None: ...
 
 
 class Visits:
-    """Fetches pages. One a process, on its loop. `browsers` show the pages that have come to their level."""
+    """Fetches pages. One a process, on its loop. `browsers` show the pages that have come to their
+    level."""
 
     def __init__(
         self,
@@ -64,14 +71,23 @@ class Visits:
         self.logins = logins
 
     async def fetch(
-        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, trip: Trip, way: Way
+        self,
+        batch: Batch,
+        gate: Gate,
+        page: LeasedPage,
+        context: CrawlContext,
+        trip: Trip,
+        way: Way,
     ) -> Fetched:
-        """The page's answer, whatever its status. `gate` is the page's host's; `trip` holds a turn when this ends with an
-        error, and knows when the last request left. Raises FetchError, NoProxyError, and DeferredError where the page is
-        to go back untried."""
+        """The page's answer, whatever its status. `gate` is the page's host's; `trip` holds a turn
+        when this ends with an error, and knows when the last request left. Raises FetchError,
+        NoProxyError, and DeferredError where the page is to go back untried."""
         if way.level == BROWSER and page.kind is not Kind.SITEMAP and self.browsers is not None:
-            async with self.browsers.slot(batch.latest, page.id):  # before the host's turn, which it would hold up
-                return await _Visit(self, batch, gate, page, context, trip, way, self.browsers).answer()
+            # before the host's turn, which it would hold up
+            async with self.browsers.slot(batch.latest, page.id):
+                return await _Visit(
+                    self, batch, gate, page, context, trip, way, self.browsers
+                ).answer()
         return await _Visit(self, batch, gate, page, context, trip, way, None).answer()
 
     def suspect(self, page: LeasedPage, via: Via) -> None:
@@ -157,12 +173,18 @@ class _Visit:
                 context.policy_of(page),
                 validators=context.validators_of(page),
                 before_hop=self._before_hop,
-                extra_headers=None if trip.identity is None else trip.identity.headers_for(page.url),
+                extra_headers=None
+                if trip.identity is None
+                else trip.identity.headers_for(page.url),
                 via=via,
                 visitor=trip.identity,
             )
         except FetchError as error:
-            block = detect_redirect(error.url) if error.outcome is Outcome.OFF_SITE and error.url else None
+            block = (
+                detect_redirect(error.url)
+                if error.outcome is Outcome.OFF_SITE and error.url
+                else None
+            )
             if block is None:
                 raise
             raise FetchError(
@@ -213,12 +235,20 @@ class _Visit:
             self._batch.at_gates -= paced
 
     async def _before_hop(self, url: str) -> None:
-        if self._trip.identity is not None and self._context.login is not None and url != self._page.url:
+        if (
+            self._trip.identity is not None
+            and self._context.login is not None
+            and url != self._page.url
+        ):
             sign = self._context.login.leads_out(url)
-            if sign is not None:  # before robots.txt is asked, which disallows such pages as a rule
-                raise FetchError(Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url)
+            # before robots.txt is asked, which disallows such pages as a rule
+            if sign is not None:
+                raise FetchError(
+                    Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url
+                )
         gate, latest = self._all.gates.of(host_of(url)), self._patience()
-        gate.pending += 1  # it is not idle meanwhile
+        # it is not idle meanwhile
+        gate.pending += 1
         try:
             await self._heed_robots(url, gate, lambda: self._hop_turn(gate, latest))
             await self._trip.go(gate, latest)
@@ -234,9 +264,11 @@ class _Visit:
         self._still_ours()
 
     async def _heed_robots(self, url: str, gate: Gate, turn: Turn) -> None:
-        """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt disallows.
+        """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt
+        disallows.
 
-        Before the page's own turn, so that a request for robots.txt never waits for a turn while holding one.
+        Before the page's own turn, so that a request for robots.txt never waits for a turn while
+        holding one.
         """
         context = self._context
         gate.budget(context.site_id, context.budget)
@@ -251,7 +283,9 @@ class _Visit:
                 retry_after_s=ROBOTS_PATIENCE_S,
             )
         if not rules.allowed(url):
-            raise FetchError(Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url)
+            raise FetchError(
+                Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url
+            )
         gate.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
     async def _robots_hop(self, url: str) -> None:

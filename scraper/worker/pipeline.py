@@ -1,8 +1,9 @@
 """What happens to a page on a worker: its visit, extraction, the verdict. One batch a call.
 
-A batch is the pages of one lease, of any number of hosts and crawls. Each host's pages go through a few lanes, as many as
-its concurrency, so that a slow host holds up nobody else. Settled pages leave for the writer one by one; what cannot be
-begun in time goes back to the frontier untried. Nothing here writes to a database, and nothing knows of Celery.
+A batch is the pages of one lease, of any number of hosts and crawls. Each host's pages go through a
+few lanes, as many as its concurrency, so that a slow host holds up nobody else. Settled pages leave
+for the writer one by one; what cannot be begun in time goes back to the frontier untried. Nothing
+here writes to a database, and nothing knows of Celery.
 """
 
 from __future__ import annotations
@@ -16,41 +17,49 @@ from itertools import islice
 
 import structlog
 
-from scraper import away
-from scraper.archive import Archive
-from scraper.batch import Batch, Tried
-from scraper.crawl_context import CrawlContext
+from scraper.archive.rows import Spooled
+from scraper.archive.spool import Archive
+from scraper.crawl.context import CrawlContext
+from scraper.crawl.new_pages import effects_of
 from scraper.domain import Fetched, Kind, LeasedPage, Move, Outcome, Settled, Status, Verdict, value
-from scraper.effects import effects_of
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
 from scraper.extract.stages import Stages
-from scraper.fetch.gate import Gate
-from scraper.fetch.gates import Gates
-from scraper.fetch.trip import Trip
-from scraper.ladders import Ladders, Way, blocked_news, good_news
-from scraper.policy.blocks import missing_is_block
-from scraper.policy.breaker import Breakers
-from scraper.policy.retry_after import retry_after_s
-from scraper.policy.urls import host_of
-from scraper.policy.verdict import RetryPolicy, judge, outcome_of_status
-from scraper.readings import Readings
-from scraper.revisit import after_read, after_same
-from scraper.stores.archive import Spooled
-from scraper.stores.host_routes import RouteNews
-from scraper.stores.settle import SettledPage
-from scraper.stores.throughput import Effort
-from scraper.telling import Telling
-from scraper.together import Together
-from scraper.visit import Visits
-from scraper.writer import Writer
+from scraper.frontier.host_tiers import RouteNews
+from scraper.frontier.throughput import Effort
+from scraper.infra import outages
+from scraper.politeness.host_limiter import Gate
+from scraper.politeness.host_limiters import Gates
+from scraper.politeness.page_permits import Trip
+from scraper.rules.blocks import missing_is_block
+from scraper.rules.circuit_breaker import Breakers
+from scraper.rules.retry_after import retry_after_s
+from scraper.rules.urls import host_of
+from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status
+from scraper.settle.transaction import SettledPage
+from scraper.worker.batch import Batch, Tried
+from scraper.worker.next_visits import after_read, after_same
+from scraper.worker.observations import Readings
+from scraper.worker.page_fetch import Visits
+from scraper.worker.row_reader import Together
+from scraper.worker.telemetry import Telling
+from scraper.worker.tiers import (
+    Ladders,
+    Way,
+    blocked_news,
+    good_news,
+)
+from scraper.worker.writer import Writer
 
 log = structlog.get_logger()
 
-LANES_MAX = 64  # a host's pages under way in one batch
-REST_S = 5.0  # a host that says "slow down" without saying for how long
+# a host's pages under way in one batch
+LANES_MAX = 64
+# a host that says "slow down" without saying for how long
+REST_S = 5.0
 REST_MAX_S = 1800.0
-AWAY_S = 5.0  # until pages whose crawl could not be read come back
+# until pages whose crawl could not be read come back
+AWAY_S = 5.0
 EXCERPT_CHARS = 500
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
@@ -61,7 +70,8 @@ _FREE = Verdict(Status.DUE, 0.0, charged=False)
 
 @value
 class Judged:
-    """What is done about a try: the verdict, where the page goes on, and what its host's route learns."""
+    """What is done about a try: the verdict, where the page goes on, and what its host's route
+    learns."""
 
     verdict: Verdict
     move: Move | None = None
@@ -69,7 +79,8 @@ class Judged:
 
 
 class Scraper:
-    """Fetches, extracts and judges. One a process, on its loop; `contexts` gives a crawl's context by its id."""
+    """Fetches, extracts and judges. One a process, on its loop; `contexts` gives a crawl's context
+    by its id."""
 
     def __init__(
         self,
@@ -107,7 +118,8 @@ class Scraper:
         try:
             await self._settle_all(batch)
         finally:
-            self._unsettled -= batch.unsettled  # none, unless the batch was given up
+            # none, unless the batch was given up
+            self._unsettled -= batch.unsettled
         await batch.pending.stored.wait()
         if batch.spool is not None and self._archive is not None:
             await self._archive.finish(batch.spool)
@@ -127,17 +139,21 @@ class Scraper:
                 lanes.append(self._lane(batch, gate, pages))
         work = asyncio.gather(*lanes)
         if batch.place is not None:
-            asyncio.get_running_loop().call_soon(batch.place.came)  # after each lane's first step
+            # after each lane's first step
+            asyncio.get_running_loop().call_soon(batch.place.came)
         try:
             await work
         finally:
-            for gate, pages in batch.queued.items():  # none, unless the batch was given up
+            # none, unless the batch was given up
+            for gate, pages in batch.queued.items():
                 gate.pending -= len(pages)
 
     async def hand_back(self, batch: Batch) -> None:
         """Settles what is not begun as untried, at once. What is under way goes on."""
         batch.handed_back = True
-        await asyncio.gather(*(self._lane(batch, gate, pages) for gate, pages in batch.queued.items()))
+        await asyncio.gather(
+            *(self._lane(batch, gate, pages) for gate, pages in batch.queued.items())
+        )
 
     async def _lane(self, batch: Batch, gate: Gate, pages: deque[LeasedPage]) -> None:
         while pages:
@@ -165,7 +181,11 @@ class Scraper:
             head=tried.head,
             move=judged.move,
         )
-        if tried.outcome is Outcome.FETCHED and tried.extracted is not None and not isinstance(context, Tried):
+        if (
+            tried.outcome is Outcome.FETCHED
+            and tried.extracted is not None
+            and not isinstance(context, Tried)
+        ):
             url = tried.final_url or page.url
             levels = self._ladders.level
             stored = effects_of(
@@ -184,7 +204,11 @@ class Scraper:
                 stored = replace(stored, spooled=tried.spooled)
         else:
             stored = SettledPage(
-                settled, news=judged.news, reading=tried.reading, effort=effort, next_visit=tried.next_visit
+                settled,
+                news=judged.news,
+                reading=tried.reading,
+                effort=effort,
+                next_visit=tried.next_visit,
             )
         site = "" if isinstance(context, Tried) else context.site.name
         self._telling.settled(batch, page, site, tried, judged.verdict)
@@ -199,15 +223,19 @@ class Scraper:
         try:
             return await self._contexts(crawl_id)
         except Exception as error:
-            if away.note(error):
+            if outages.note(error):
                 return Tried(Outcome.DEFERRED, delay_s=AWAY_S)
             log.exception("crawl without a context", crawl=crawl_id)
-            return Tried(Outcome.CRASHED, error=f"its crawl's definition cannot be used: {type(error).__name__}")
+            return Tried(
+                Outcome.CRASHED,
+                error=f"its crawl's definition cannot be used: {type(error).__name__}",
+            )
 
     async def _tried(
         self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, effort: Effort
     ) -> tuple[Tried, Judged]:
-        """A try by the way that the page's host needs now, and what follows. A page in the wrong queue goes to its own."""
+        """A try by the way that the page's host needs now, and what follows. A page in the wrong
+        queue goes to its own."""
         if batch.over(page):
             return Tried(Outcome.DEFERRED), Judged(_FREE)
         queue = batch.lease.queue
@@ -218,7 +246,9 @@ class Scraper:
         news = None
         if tried.outcome is Outcome.BLOCKED:
             proxied = context.needs[page.kind] is not None
-            free = self._ladders.after_block(page, way, queue, proxied=proxied, suspicion=tried.suspicion)
+            free = self._ladders.after_block(
+                page, way, queue, proxied=proxied, suspicion=tried.suspicion
+            )
             if not tried.suspicion and (free is None or free[1].queue != queue):
                 news = blocked_news(page, way, tried.sign)
             if free is not None:
@@ -231,17 +261,24 @@ class Scraper:
             return tried, Judged(Verdict(Status.DUE, tried.delay_s, charged=False))
         return tried, Judged(await self._verdict(tried, gate, page, context.retry), None, news)
 
-    async def _verdict(self, tried: Tried, gate: Gate, page: LeasedPage, retry: RetryPolicy) -> Verdict:
+    async def _verdict(
+        self, tried: Tried, gate: Gate, page: LeasedPage, retry: RetryPolicy
+    ) -> Verdict:
         outcome, now = tried.outcome, asyncio.get_running_loop().time()
         await self._heed_host(tried, gate)
-        down = self._breakers.saw(page.host, page.id, outcome, now, failed_before=page.host_attempts > 0)
+        down = self._breakers.saw(
+            page.host, page.id, outcome, now, failed_before=page.host_attempts > 0
+        )
         if down is not None and down.rest_s:
-            await gate.slow(down.rest_s, "it blocks" if outcome is Outcome.BLOCKED else "it does not answer")
+            await gate.slow(
+                down.rest_s, "it blocks" if outcome is Outcome.BLOCKED else "it does not answer"
+            )
         attempts = page.attempts_of(outcome.blame)
         return judge(outcome, attempts, retry, self._rng, retry_after_s=tried.delay_s, down=down)
 
     async def _heed_host(self, tried: Tried, gate: Gate) -> None:
-        """What an answer says of the pace of the host that gave it, which is another one after a redirect."""
+        """What an answer says of the pace of the host that gave it, which is another one after a
+        redirect."""
         says = gate.signals.saw(tried.outcome, tried.http_status)
         if not says:
             gate.good += says is False
@@ -254,7 +291,13 @@ class Scraper:
         await at.slow(rest_s, why, tried.began)
 
     async def _try(
-        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, way: Way, effort: Effort
+        self,
+        batch: Batch,
+        gate: Gate,
+        page: LeasedPage,
+        context: CrawlContext,
+        way: Way,
+        effort: Effort,
     ) -> Tried:
         if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
             return Tried(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
@@ -265,7 +308,10 @@ class Scraper:
         try:
             with self._telling.fetch(batch, page, trip):
                 fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
-            effort.seconds, effort.bytes = asyncio.get_running_loop().time() - trip.began, len(fetched.body)
+            effort.seconds, effort.bytes = (
+                asyncio.get_running_loop().time() - trip.began,
+                len(fetched.body),
+            )
             tried = await self._together(len(fetched.body), page, fetched, context, way, trip)
             if page.blocked and trip.via is not None:
                 await self._visits.resolve(page, trip.via, there=tried.outcome is Outcome.FETCHED)
@@ -273,7 +319,11 @@ class Scraper:
                 tried = replace(tried, spooled=await self._put_aside(batch, page, fetched, context))
             return tried
         except NoProxyError as none:
-            return Tried(Outcome.NO_PROXY, error=none.reason, delay_s=none.delay_s * self._rng.uniform(1.0, 1.5))
+            return Tried(
+                Outcome.NO_PROXY,
+                error=none.reason,
+                delay_s=none.delay_s * self._rng.uniform(1.0, 1.5),
+            )
         except NoLoginError as none:
             return Tried(Outcome.NO_LOGIN, error=none.reason, delay_s=none.delay_s)
         except DeferredError as deferred:
@@ -295,13 +345,15 @@ class Scraper:
                 raise
             lane.uncancel()
             return Tried(Outcome.DEFERRED)
-        except Exception as error:  # the task's edge: our own fault, and the page's outcome says so
+        except Exception as error:
+            # the task's edge: our own fault, and the page's outcome says so
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
             if trip.via is not None:
                 effort.proxy = trip.via.proxy.pool
-            if trip.began and not effort.seconds:  # it failed on the way
+            # it failed on the way
+            if trip.began and not effort.seconds:
                 effort.seconds = asyncio.get_running_loop().time() - trip.began
             trip.end()
             batch.visits.discard(lane)
@@ -318,7 +370,9 @@ class Scraper:
             return None
         return await self._archive.add(batch.spool, page, fetched, context.site_id, use)
 
-    def _read(self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip) -> Stages[Tried]:
+    def _read(
+        self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip
+    ) -> Stages[Tried]:
         with self._telling.extract(page):
             return (yield from self._made_of(page, fetched, context, way, trip))
 
@@ -326,11 +380,14 @@ class Scraper:
         self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip
     ) -> Stages[Tried]:
         block = context.block_of(fetched)
-        if block is not None and (block.by != "status" or way.above is not None):  # else an ordinary refusal
+        # else an ordinary refusal
+        if block is not None and (block.by != "status" or way.above is not None):
             blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=trip.began)
             return replace(blocked, sign=block.sign)
         wish_s = retry_after_s(fetched.headers, context.now())
-        outcome = outcome_of_status(fetched.status, retry_after=wish_s is not None, conditional=fetched.conditional)
+        outcome = outcome_of_status(
+            fetched.status, retry_after=wish_s is not None, conditional=fetched.conditional
+        )
         if outcome is Outcome.NOT_MODIFIED:
             return Tried(outcome, fetched.status, fetched.url, next_visit=after_same(page, context))
         if outcome is not Outcome.FETCHED:
@@ -338,14 +395,22 @@ class Scraper:
             error = f"the server answered {fetched.status}{unasked}"
             return _useless(outcome, fetched, error, delay_s=wish_s, began=trip.began)
         yield
-        extracted = yield from context.extractor.stages(page.kind, fetched, page_url=page.url, depth=page.depth)
+        extracted = yield from context.extractor.stages(
+            page.kind, fetched, page_url=page.url, depth=page.depth
+        )
         yield
-        reading = self._readings.of(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
+        reading = (
+            self._readings.of(page, fetched, extracted, context)
+            if page.kind is Kind.PRODUCT
+            else None
+        )
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
             other_way = trip.via is not None or way.above is not None
             block = missing_is_block(
-                good_before=page.good_before, suspected_before=page.blocked > 0, other_way=other_way and not way.probe
+                good_before=page.good_before,
+                suspected_before=page.blocked > 0,
+                other_way=other_way and not way.probe,
             )
             if block is None:
                 return replace(_useless(Outcome.NOT_EXTRACTED, fetched, error), reading=reading)
@@ -354,11 +419,22 @@ class Scraper:
             suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
             return replace(suspected, sign=block.sign, suspicion=True)
         visit = after_read(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
-        return Tried(Outcome.FETCHED, fetched.status, fetched.url, extracted, reading=reading, next_visit=visit)
+        return Tried(
+            Outcome.FETCHED,
+            fetched.status,
+            fetched.url,
+            extracted,
+            reading=reading,
+            next_visit=visit,
+        )
 
 
 def _useless(
-    outcome: Outcome, fetched: Fetched, error: str | None, delay_s: float | None = None, began: float = 0.0
+    outcome: Outcome,
+    fetched: Fetched,
+    error: str | None,
+    delay_s: float | None = None,
+    began: float = 0.0,
 ) -> Tried:
     """An answer that gives nothing, with what people need to see why."""
     excerpt, head = _excerpt(fetched), _head(fetched)
@@ -366,7 +442,8 @@ def _useless(
 
 
 def _head(fetched: Fetched) -> dict[str, str]:
-    """The answer's headers, bounded. (Cookies, which are somebody's identity, are not among `Fetched.headers`.)"""
+    """The answer's headers, bounded. (Cookies, which are somebody's identity, are not among
+    `Fetched.headers`.)"""
     fields = islice(fetched.headers.items(), HEAD_FIELDS)
     return {name[:HEAD_CHARS]: _storable(value, HEAD_CHARS) or "" for name, value in fields}
 

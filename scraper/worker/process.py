@@ -1,7 +1,9 @@
-"""A worker process: one event loop in a thread of its own, and what the loop needs, made when first used.
+"""A worker process: one event loop in a thread of its own, and what the loop needs, made when first
+used.
 
-Keyed by process id, since Celery's pools fork, spawn threads, or do neither: whichever runs a task first in a process
-makes that process's runtime. Task threads block on their batch; everything else happens on the loop.
+Keyed by process id, since Celery's pools fork, spawn threads, or do neither: whichever runs a task
+first in a process makes that process's runtime. Task threads block on their batch; everything else
+happens on the loop.
 """
 
 from __future__ import annotations
@@ -21,61 +23,65 @@ import redis.asyncio as aredis
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from scraper import away, places
-from scraper.archive import Archive
-from scraper.batch import Batch
-from scraper.call_context import CallContext, CallContexts
-from scraper.call_fetch import PoliteTransport
-from scraper.call_pages import CallPages
-from scraper.calls import Callers
-from scraper.claim import Claimed, Claims
-from scraper.clients import Clients
-from scraper.crawl_context import CrawlContexts
-from scraper.dedup import Dedup
-from scraper.discover import dispatch_message
-from scraper.dispatch import batch_pages_of
+from scraper.accounts.file import AccountFile
+from scraper.accounts.sessions import Logins
+from scraper.accounts.store import LoginStore
+from scraper.archive.spool import Archive
+from scraper.browser.pool import Browsers
+from scraper.calls.clients import Clients
+from scraper.calls.context import CallContext, CallContexts
+from scraper.calls.functions import Function, resolve
+from scraper.calls.group import Group
+from scraper.calls.pages import CallPages
+from scraper.calls.runner import Callers
+from scraper.calls.store import Groups
+from scraper.calls.transport import PoliteTransport
+from scraper.coordinator.discover import dispatch_message
+from scraper.coordinator.dispatch import batch_pages_of
+from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message
 from scraper.errors import FunctionRefusedError
-from scraper.fetch.browser import Browsers
-from scraper.fetch.gates import Gates
-from scraper.fetch.hop import Hops
-from scraper.fetch.http import HttpFetcher
-from scraper.functions import Function, resolve
-from scraper.ladders import Ladders
-from scraper.logins import Logins
-from scraper.places import Place, Places
-from scraper.policy.calls import Group
-from scraper.policy.escalation import Ladder
-from scraper.proxy_pool import ProxyPool
-from scraper.proxy_trips import Trips
-from scraper.robots_cache import RobotsCache
-from scraper.scrape import Scraper
+from scraper.frontier import host_tiers
+from scraper.frontier.control import Said, hear
+from scraper.frontier.host_tiers import RouteKey
+from scraper.http.exchange import Hops
+from scraper.http.fetcher import HttpFetcher
+from scraper.infra import outages, slots
+from scraper.infra.database import make_engine
+from scraper.infra.slots import Place, Places
+from scraper.infra.tracing import make_spans
+from scraper.politeness.fleet_limiter import Throttle
+from scraper.politeness.host_limiters import Gates
+from scraper.politeness.robots_cache import RobotsCache
+from scraper.politeness.robots_store import RobotsTexts
+from scraper.proxies.file import ProxyFile
+from scraper.proxies.health import ProxyHealth
+from scraper.proxies.pool import ProxyPool
+from scraper.proxies.rotation import Trips
+from scraper.rules.escalation import Ladder
 from scraper.settings import Settings
-from scraper.settle import Settler
-from scraper.stores import host_routes
-from scraper.stores.account_file import AccountFile
-from scraper.stores.calls import Groups
-from scraper.stores.database import make_engine
-from scraper.stores.heard import Said, hear
-from scraper.stores.host_routes import RouteKey
-from scraper.stores.logins import LoginStore
-from scraper.stores.proxies import ProxyHealth
-from scraper.stores.proxy_file import ProxyFile
-from scraper.stores.robots import RobotsTexts
-from scraper.stores.throttle import Throttle
-from scraper.telling import Meters, Telling
-from scraper.tracing import make_spans
-from scraper.visit import Visits
-from scraper.writer import Pending, Writer
+from scraper.settle.remembered_links import Dedup
+from scraper.worker.batch import Batch
+from scraper.worker.claim import Claimed, Claims
+from scraper.worker.commit import Settler
+from scraper.worker.page_fetch import Visits
+from scraper.worker.pipeline import Scraper
+from scraper.worker.telemetry import Meters, Telling
+from scraper.worker.tiers import Ladders
+from scraper.worker.writer import Pending, Writer
 
 log = structlog.get_logger()
 
 TURN_S = 1.0
 STUCK_MARGIN_S = 30.0
-ALONE_WAIT_S = 15.0  # for others to end: less than an unclaimed lease lives
-GIVE_UP_S = 5.0  # for storing what a worker that was told to stop still holds
-KEEPER_S = 2.0  # leases prolonged, ended crawls noticed, idle hosts released
-HUNGRY = 4  # batches under way: with more of them, pages that were found wait for the next tick
+# for others to end: less than an unclaimed lease lives
+ALONE_WAIT_S = 15.0
+# for storing what a worker that was told to stop still holds
+GIVE_UP_S = 5.0
+# leases prolonged, ended crawls noticed, idle hosts released
+KEEPER_S = 2.0
+# batches under way: with more of them, pages that were found wait for the next tick
+HUNGRY = 4
 WEIGH_S = 0.2
 REDIS_CONNECTIONS = 32  # of this process
 CLOSE_S = 10.0
@@ -84,7 +90,8 @@ Send = Callable[[Sequence[Message]], None]
 
 
 class Worker:
-    """Everything one process shares between its batches. `send` publishes messages and may be called from any thread."""
+    """Everything one process shares between its batches. `send` publishes messages and may be
+    called from any thread."""
 
     def __init__(self, settings: Settings, send: Send, meters: Meters | None = None) -> None:
         self.settings = settings
@@ -113,9 +120,11 @@ class Worker:
             raise self._failed
 
     def work(self, lease_id: UUID, *, alone: bool = False) -> None:
-        """Claims a lease and settles its pages; returns when the last one is stored. Does nothing for a stale lease.
+        """Claims a lease and settles its pages; returns when the last one is stored. Does nothing
+        for a stale lease.
 
-        `alone`: nothing else is done meanwhile. Where that cannot be arranged soon, the lease goes back unclaimed.
+        `alone`: nothing else is done meanwhile. Where that cannot be arranged soon, the lease goes
+        back unclaimed.
         """
         if not alone:
             with self._places.beside_others():
@@ -131,8 +140,11 @@ class Worker:
             return
         if claimed.low:
             self._send([dispatch_message()])
-        with suppress(CancelledError):  # stuck: the keeper has said so, and the lease runs out
-            asyncio.run_coroutine_threadsafe(self._batch(claimed, places.here()), self._loop).result()
+        # stuck: the keeper has said so, and the lease runs out
+        with suppress(CancelledError):
+            asyncio.run_coroutine_threadsafe(
+                self._batch(claimed, slots.here()), self._loop
+            ).result()
 
     def call(self, message: str) -> None:
         """Runs a user's function for a group of inputs; returns when the last result has been sent."""
@@ -141,15 +153,24 @@ class Worker:
             try:
                 function = resolve(group.function, self.settings.function_modules)
                 with self.engine.begin() as connection:
-                    said, context = hear(connection, ()).said, self._call_contexts.of(group.options, connection)
+                    said, context = (
+                        hear(connection, ()).said,
+                        self._call_contexts.of(group.options, connection),
+                    )
             except FunctionRefusedError as refused:
                 work = self._callers.refuse(group, str(refused))
             else:
-                work = self._call(group, context, function, said, asked, places.here())
+                work = self._call(group, context, function, said, asked, slots.here())
             asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _call(
-        self, group: Group, context: CallContext, function: Function, said: Said, asked: float, place: Place | None
+        self,
+        group: Group,
+        context: CallContext,
+        function: Function,
+        said: Said,
+        asked: float,
+        place: Place | None,
     ) -> None:
         self._steer(said, asked)
         await self._callers.run(group, context, function, place)
@@ -175,14 +196,15 @@ class Worker:
         return self._writer.lost
 
     def stop(self) -> None:
-        """Hands back what has not been begun at once, and what is under way if it has not ended `stop_s` later. Callable
-        from a signal handler."""
+        """Hands back what has not been begun at once, and what is under way if it has not ended
+        `stop_s` later. Callable from a signal handler."""
         if not self._stopping:
             self._stopping = True
             self._loop.call_soon_threadsafe(self._hand_back)
 
     def close(self) -> None:
-        """Gives back what the fleet shares (the hosts' turns) and closes every connection. After the last batch."""
+        """Gives back what the fleet shares (the hosts' turns) and closes every connection. After
+        the last batch."""
         asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(CLOSE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(CLOSE_S)
@@ -194,7 +216,8 @@ class Worker:
         for service in self._services:
             service.cancel()
         await asyncio.gather(*self._services, return_exceptions=True)
-        with suppress(TimeoutError):  # a Redis that hangs: the shares run out by themselves
+        # a Redis that hangs: the shares run out by themselves
+        with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S / 4):
                 await self._gates.sweep()
         await self._proxies.tell_in(CLOSE_S / 8)
@@ -207,13 +230,17 @@ class Worker:
         self._writer.close()
         self._dedup.close()
         self._archive.close()
-        if self._asking is not None:  # in a thread, which a cancelled keeper leaves behind
+        # in a thread, which a cancelled keeper leaves behind
+        if self._asking is not None:
             for answered in (await asyncio.wait([self._asking], timeout=CLOSE_S / 4))[0]:
-                answered.exception()  # looked at, or asyncio complains
+                # looked at, or asyncio complains
+                answered.exception()
 
     def _hand_back(self) -> None:
         self._callers.stop()
-        self._handing_back = [asyncio.ensure_future(self._scraper.hand_back(each)) for each in self._batches.values()]
+        self._handing_back = [
+            asyncio.ensure_future(self._scraper.hand_back(each)) for each in self._batches.values()
+        ]
         self._loop.call_later(self.settings.stop_s, self._cut_short)
 
     def _cut_short(self) -> None:
@@ -236,7 +263,8 @@ class Worker:
         started.set()
 
     def _make_services(self) -> None:
-        # Whoever finds all of them in use waits: redis-py's default is to tell the 101st that Redis is away.
+        # Whoever finds all of them in use waits: redis-py's default is to tell the 101st that Redis
+        # is away.
         pool = aredis.BlockingConnectionPool.from_url(
             self.settings.valkey_url,
             max_connections=REDIS_CONNECTIONS,
@@ -259,7 +287,9 @@ class Worker:
             hungry=lambda: len(self._batches) <= HUNGRY,
         )
         self._writer = Writer(self._settler.store)
-        self._proxies = ProxyPool(ProxyFile(self.settings.proxy_list), ProxyHealth(self._redis), random.Random())
+        self._proxies = ProxyPool(
+            ProxyFile(self.settings.proxy_list), ProxyHealth(self._redis), random.Random()
+        )
         self._logins = Logins(
             fetcher=self._fetcher,
             pool=self._proxies,
@@ -337,12 +367,18 @@ class Worker:
         while True:
             await asyncio.sleep(WEIGH_S)
             left = [
-                (batch.place, batch.unsettled, batch.paced, batch_pages_of(batch.lease.queue, self.settings))
+                (
+                    batch.place,
+                    batch.unsettled,
+                    batch.paced,
+                    batch_pages_of(batch.lease.queue, self.settings),
+                )
                 for batch in self._batches.values()
                 if batch.moved_at
             ]
             left += self._callers.left()
-            await asyncio.to_thread(self._weigh_places, left)  # where one begins, it may have to start a thread
+            # where one begins, it may have to start a thread
+            await asyncio.to_thread(self._weigh_places, left)
 
     def _weigh_places(self, left: Sequence[tuple[Place | None, int, int, int]]) -> None:
         for place, pages, paced, full in left:
@@ -355,8 +391,8 @@ class Worker:
             try:
                 await self._keep_once()
             except Exception as error:
-                if away.postgres_away(error):
-                    away.postgres().failed(error)
+                if outages.postgres_away(error):
+                    outages.postgres().failed(error)
                 else:
                     log.exception("could not prolong leases")
 
@@ -368,10 +404,12 @@ class Worker:
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
-        self._asking = asyncio.ensure_future(asyncio.to_thread(self._claims.prolong, list(batches), list(crawl_ids)))
+        self._asking = asyncio.ensure_future(
+            asyncio.to_thread(self._claims.prolong, list(batches), list(crawl_ids))
+        )
         mine, running, said = await asyncio.shield(self._asking)
         self._steer(said, began)
-        away.postgres().answered()
+        outages.postgres().answered()
         for lease_id, batch in batches.items():
             batch.lost = batch.lost or (lease_id not in mine and lease_id in self._batches)
             batch.inactive_crawls = crawl_ids - running
@@ -379,8 +417,9 @@ class Worker:
                 batch.ours_until = began + self.settings.lease_s
 
     def _cancel_stuck(self) -> None:
-        """A lease is prolonged while its batch moves. Every page has its own deadline, so one that stands still for
-        longer than these take together has met a fault of ours: its lease is left to run out."""
+        """A lease is prolonged while its batch moves. Every page has its own deadline, so one that
+        stands still for longer than these take together has met a fault of ours: its lease is left
+        to run out."""
         longest_s = self.settings.horizon_s + 2 * self.settings.page_timeout_s + STUCK_MARGIN_S
         for lease_id, batch in list(self._batches.items()):
             if batch.unsettled and self._loop.time() - batch.moved_at > longest_s:
@@ -399,8 +438,8 @@ class Worker:
         """Raises nothing: where PostgreSQL does not answer, somebody else probes later."""
         try:
             with self.engine.begin() as connection:
-                return host_routes.begin_probe(connection, key, steps)
+                return host_tiers.begin_probe(connection, key, steps)
         except SQLAlchemyError as error:
-            if not away.note(error):
+            if not outages.note(error):
                 log.exception("could not begin a probe", host=key.host)
             return False

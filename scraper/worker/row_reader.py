@@ -1,13 +1,16 @@
-"""Work that many coroutines come to at about the same time, done for all of them in a row, stage by stage.
+"""Work that many coroutines come to at about the same time, done for all of them in a row, stage by
+stage.
 
-A turn of a busy loop brings the answers of dozens of pages. Read one by one, each between its own request and the next, they
-find the processor's caches filled with something else each time; read in a row, a page costs 7 % less CPU (measured in whole
-crawls, 900 us a page). Going through the pages once for each stage (parse all, then the first field of all, and so on) takes
-another fifth off what reading costs: most of that is code that has to be fetched and branches that have to be learned again.
-Where pages come one at a time it costs a future and a turn of the loop.
+A turn of a busy loop brings the answers of dozens of pages. Read one by one, each between its own
+request and the next, they find the processor's caches filled with something else each time; read in
+a row, a page costs 7 % less CPU (measured in whole crawls, 900 us a page). Going through the pages
+once for each stage (parse all, then the first field of all, and so on) takes another fifth off what
+reading costs: most of that is code that has to be fetched and branches that have to be learned
+again. Where pages come one at a time it costs a future and a turn of the loop.
 
-A row is of so many pages or bytes at the most, since their trees are in memory all at once; and one that takes long lets the
-loop turn now and then: it has answers to take in and turns of hosts to keep.
+A row is of so many pages or bytes at the most, since their trees are in memory all at once; and one
+that takes long lets the loop turn now and then: it has answers to take in and turns of hosts to
+keep.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from scraper.extract.stages import Stages
 
 ROW_PAGES = 32
 ROW_BYTES = 500_000
-ROW_S = 0.03  # without a turn of the loop
+# without a turn of the loop
+ROW_S = 0.03
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,12 +48,13 @@ class Together(Generic[P, T]):
         self._row: list[_Work[T]] = []
 
     async def __call__(self, weight: int, *args: P.args, **kwargs: P.kwargs) -> T:
-        """What the function returns or raises, run in the caller's own context. Who is cancelled before is left out.
-        `weight`: in bytes."""
+        """What the function returns or raises, run in the caller's own context. Who is cancelled
+        before is left out. `weight`: in bytes."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if not self._waiting and not self._row:
-            loop.call_soon(self._work_off)  # behind everybody who is about to come in this turn of the loop
+            # behind everybody who is about to come in this turn of the loop
+            loop.call_soon(self._work_off)
         self._waiting.append(_Work(done, copy_context(), self._work(*args, **kwargs), weight))
         return await done
 
@@ -64,7 +69,8 @@ class Together(Generic[P, T]):
             loop.call_soon(self._work_off)
 
     def _one_stage(self, row: list[_Work[T]], until: float) -> list[_Work[T]]:
-        """Of all in the row, as far as time allows. Who is not done yet, those first whose turn is next."""
+        """Of all in the row, as far as time allows. Who is not done yet, those first whose turn is
+        next."""
         now = asyncio.get_running_loop().time
         going: list[_Work[T]] = []
         for number, work in enumerate(row):

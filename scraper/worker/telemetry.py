@@ -1,6 +1,8 @@
-"""What a worker process tells of its work: one log event a batch and one a failure, counters, spans. Decides nothing.
+"""What a worker process tells of its work: one log event a batch and one a failure, counters,
+spans. Decides nothing.
 
-Called for each page, so what is switched off costs a call and no more: no address is cleaned, no text put together.
+Called for each page, so what is switched off costs a call and no more: no address is cleaned, no
+text put together.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from typing import Protocol
 
 import structlog
 
-from scraper.batch import Batch, Tried
 from scraper.domain import Blame, LeasedPage, Outcome, Verdict
 from scraper.errors import DeferredError
-from scraper.fetch.trip import Trip
-from scraper.stores.settle import SettledPage
-from scraper.tracing import NOTHING, NoSpans, Spans
+from scraper.infra.tracing import NOTHING, NoSpans, Spans
+from scraper.politeness.page_permits import Trip
+from scraper.settle.transaction import SettledPage
+from scraper.worker.batch import Batch, Tried
 
 log = structlog.get_logger()
 
@@ -28,7 +30,8 @@ FAILURES = frozenset(
     for outcome in Outcome
     if outcome.tried and outcome.blame is not Blame.NOBODY and outcome is not Outcome.NOT_FOUND
 )
-NAMES_MAX = 10  # hosts that a batch's event names; it counts all
+# hosts that a batch's event names; it counts all
+NAMES_MAX = 10
 
 
 class Meters(Protocol):
@@ -77,7 +80,9 @@ class Telling:
             seconds = loop.time() - began
             self._meters.batch(lease.queue, seconds)
             hosts = sorted({page.host for page in lease.pages})
-            sites = {each.site.name for each in batch.contexts.values() if not isinstance(each, Tried)}
+            sites = {
+                each.site.name for each in batch.contexts.values() if not isinstance(each, Tried)
+            }
             log.info(
                 "batch done" if not batch.unsettled else "batch given up",
                 lease=str(lease.id),
@@ -93,8 +98,11 @@ class Telling:
                 seconds=round(seconds, 2),
             )
 
-    def settled(self, batch: Batch, page: LeasedPage, site: str, tried: Tried, verdict: Verdict) -> None:
-        """A page has its verdict. A failure is one event; what waits or was never asked is counted in its batch's alone."""
+    def settled(
+        self, batch: Batch, page: LeasedPage, site: str, tried: Tried, verdict: Verdict
+    ) -> None:
+        """A page has its verdict. A failure is one event; what waits or was never asked is counted
+        in its batch's alone."""
         outcome, lease = tried.outcome, batch.lease
         batch.outcomes[outcome] += 1
         self._meters.page(site, lease.queue, outcome)
@@ -119,7 +127,8 @@ class Telling:
         )
 
     def fetch(self, batch: Batch, page: LeasedPage, trip: Trip) -> AbstractContextManager[None]:
-        """Around a page's way to its answer. What is measured is the last request alone, from its turn on."""
+        """Around a page's way to its answer. What is measured is the last request alone, from its
+        turn on."""
         if self._off:
             return NOTHING
         return _Fetch(self._meters, self._spans.fetch(page), batch.lease.queue, trip)
@@ -139,14 +148,19 @@ class Telling:
 class _Fetch:
     __slots__ = ("_meters", "_queue", "_span", "_trip")
 
-    def __init__(self, meters: Meters, span: AbstractContextManager[None], queue: str, trip: Trip) -> None:
+    def __init__(
+        self, meters: Meters, span: AbstractContextManager[None], queue: str, trip: Trip
+    ) -> None:
         self._meters, self._span, self._queue, self._trip = meters, span, queue, trip
 
     def __enter__(self) -> None:
         self._span.__enter__()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         began = self._trip.began
         if began and not isinstance(error, (DeferredError, asyncio.CancelledError)):

@@ -1,8 +1,10 @@
-"""Which way a page goes on this worker, and what follows when it is kept out: again, by another proxy, or a level up.
+"""Which way a page goes on this worker, and what follows when it is kept out: again, by another
+proxy, or a level up.
 
-`policy.escalation` says how; here is what this process knows of the hosts (read with every claim and every two seconds), and
-how a decision becomes a verdict and a queue. A page that lies in another queue than its host's level asks for goes to the
-right one, untried and unpaid: so what waits need not be rewritten when a host moves.
+`policy.escalation` says how; here is what this process knows of the hosts (read with every claim
+and every two seconds), and how a decision becomes a verdict and a queue. A page that lies in
+another queue than its host's level asks for goes to the right one, untried and unpaid: so what
+waits need not be rewritten when a host moves.
 """
 
 from __future__ import annotations
@@ -13,17 +15,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from scraper.crawl_context import CrawlContext
+from scraper.crawl.context import CrawlContext
 from scraper.domain import LeasedPage, Move, Status, Verdict
-from scraper.policy import escalation
-from scraper.policy.escalation import PAGE_TRIES, PROBE_LOST_S, GoUp, HostRoute, Ladder, RetryHere
-from scraper.policy.routing import queue_name
-from scraper.stores.host_routes import RouteKey, RouteNews
+from scraper.frontier.host_tiers import RouteKey, RouteNews
+from scraper.rules import escalation
+from scraper.rules.escalation import (
+    PAGE_TRIES,
+    PROBE_LOST_S,
+    GoUp,
+    HostRoute,
+    Ladder,
+    RetryHere,
+)
+from scraper.rules.routing import queue_name
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a page is tried now: at `level`, one of `steps`. `alone`: its host needs less; `move`: not here, but there."""
+    """How a page is tried now: at `level`, one of `steps`. `alone`: its host needs less; `move`:
+    not here, but there."""
 
     key: RouteKey
     steps: Ladder
@@ -39,13 +49,15 @@ class Way:
 
 
 class Ladders:
-    """One a process, on its loop. `begin_probe` asks the fleet whether this process may send a host's probe."""
+    """One a process, on its loop. `begin_probe` asks the fleet whether this process may send a
+    host's probe."""
 
     def __init__(self, begin_probe: Callable[[RouteKey, Ladder], bool], rng: random.Random) -> None:
         self._begin_probe = begin_probe
         self._rng = rng
         self._routes: Mapping[RouteKey, HostRoute] = {}
-        self._clock_s = 0.0  # from the loop's clock to PostgreSQL's
+        # from the loop's clock to PostgreSQL's
+        self._clock_s = 0.0
 
     def steer(self, routes: Mapping[RouteKey, HostRoute], now: float) -> None:
         """Takes what the fleet knows; `now`: PostgreSQL's clock at about this moment."""
@@ -70,12 +82,15 @@ class Ladders:
         route = self._routes.get(key)
         level = escalation.level_for(route, steps, page.level)
         if level != here:
-            return Way(key, steps, level, move=Move(queue_name(level, region), page.level, page.blocked))
+            return Way(
+                key, steps, level, move=Move(queue_name(level, region), page.level, page.blocked)
+            )
         below = escalation.level_below(level, steps)
         if route is not None and below is not None and page.level is None and not page.blocked:
             now = asyncio.get_running_loop().time() + self._clock_s
             if escalation.probe_due(route, steps, now):
-                self._routes = {**self._routes, key: replace(route, probe_at=now + PROBE_LOST_S)}  # ask once
+                # ask once
+                self._routes = {**self._routes, key: replace(route, probe_at=now + PROBE_LOST_S)}
                 if await asyncio.to_thread(self._begin_probe, key, steps):
                     return Way(key, steps, below, move=Move(queue_name(below, region), probe=True))
         return Way(key, steps, level, alone=level != escalation.level_for(route, steps))
@@ -83,11 +98,11 @@ class Ladders:
     def after_block(
         self, page: LeasedPage, way: Way, queue: str, *, proxied: bool, suspicion: bool
     ) -> tuple[Verdict, Move] | None:
-        """What follows where the page gets another chance for free; None: there is none left, and the host's account is
-        charged as for any fault of a host.
+        """What follows where the page gets another chance for free; None: there is none left, and
+        the host's account is charged as for any fault of a host.
 
-        A visit through proxies has asked several of them already. A `suspicion` (its fields are missing) is looked into
-        once, by another proxy, or else a level up.
+        A visit through proxies has asked several of them already. A `suspicion` (its fields are
+        missing) is looked into once, by another proxy, or else a level up.
         """
         _, _, region = queue.partition(".")
         if way.probe:
@@ -97,7 +112,13 @@ class Ladders:
             return _free(0.0), Move(queue, page.level, page.blocked + 1)
         tries = PAGE_TRIES + 1 if proxied or suspicion else page.blocked + 1
         after = escalation.after_block(
-            way.level, way.steps, tries, self._rng, proxies=0 if not proxied else PAGE_TRIES, charged=0, charged_max=2
+            way.level,
+            way.steps,
+            tries,
+            self._rng,
+            proxies=0 if not proxied else PAGE_TRIES,
+            charged=0,
+            charged_max=2,
         )
         match after:
             case GoUp():
@@ -117,11 +138,19 @@ def plain_way(queue: str) -> Way:
 
 def blocked_news(page: LeasedPage, way: Way, sign: str) -> RouteNews | None:
     """What a block says of a host with a ladder, once the page has been given up at its level."""
-    return None if len(way.steps) == 1 else RouteNews(way.key, way.steps, way.level, page.id, sign, way.probe)
+    return (
+        None
+        if len(way.steps) == 1
+        else RouteNews(way.key, way.steps, way.level, page.id, sign, way.probe)
+    )
 
 
 def good_news(page: LeasedPage, way: Way) -> RouteNews | None:
-    return None if len(way.steps) == 1 else RouteNews(way.key, way.steps, way.level, page.id, None, way.probe)
+    return (
+        None
+        if len(way.steps) == 1
+        else RouteNews(way.key, way.steps, way.level, page.id, None, way.probe)
+    )
 
 
 def _free(delay_s: float) -> Verdict:

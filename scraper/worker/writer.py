@@ -1,8 +1,10 @@
-"""The one writer of a worker process: settled pages from every batch, stored in groups, one transaction a group.
+"""The one writer of a worker process: settled pages from every batch, stored in groups, one
+transaction a group.
 
-A group is written when it is full, when its first page is a moment old, or when no more pages are under way that it could
-wait for, whichever comes first; so a page that hangs holds nothing back, and the first pages of a crawl wait for nobody. The
-writing itself runs in a thread of its own; while one group is being stored, the next one fills.
+A group is written when it is full, when its first page is a moment old, or when no more pages are
+under way that it could wait for, whichever comes first; so a page that hangs holds nothing back,
+and the first pages of a crawl wait for nobody. The writing itself runs in a thread of its own;
+while one group is being stored, the next one fills.
 """
 
 from __future__ import annotations
@@ -15,13 +17,15 @@ from itertools import islice
 
 import structlog
 
-from scraper import away
-from scraper.stores.settle import SettledPage
+from scraper.infra import outages
+from scraper.settle.transaction import SettledPage
 
 log = structlog.get_logger()
 
-GROUP_PAGES = 250  # its nine statements cost 3 to 4 ms of CPU, however many pages they are for
-GROUP_LINKS = 2000  # of its pages: what they lead to can be leased once they are stored, 0.1 s for so many
+# its nine statements cost 3 to 4 ms of CPU, however many pages they are for
+GROUP_PAGES = 250
+# of its pages: what they lead to can be leased once they are stored, 0.1 s for so many
+GROUP_LINKS = 2000
 GROUP_AGE_S = 0.3
 BACKOFF_MAX_S = 4.0
 FAILURES_MAX = 3
@@ -30,7 +34,8 @@ Store = Callable[[Sequence[SettledPage]], None]
 
 
 class Pending:
-    """How much of a batch is not stored yet; `stored` is set when all of it is, or has been given up."""
+    """How much of a batch is not stored yet; `stored` is set when all of it is, or has been given
+    up."""
 
     def __init__(self, pages: int) -> None:
         self.left = pages
@@ -47,19 +52,21 @@ class Pending:
 class Writer:
     """Collects on the loop, stores in a thread. `store` commits a whole group or raises.
 
-    A group is kept for as long as PostgreSQL is away: nobody can take its pages' leases back meanwhile, and if somebody does
-    so before we reach it again, the fence discards the group. One that is refused for another reason is dropped after a few
-    tries; its leases run out.
+    A group is kept for as long as PostgreSQL is away: nobody can take its pages' leases back
+    meanwhile, and if somebody does so before we reach it again, the fence discards the group. One
+    that is refused for another reason is dropped after a few tries; its leases run out.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._give_up_at = math.inf
         self._away = False
-        self.lost = 0  # pages that were given up when the process had to end: their leases run out
+        # pages that were given up when the process had to end: their leases run out
+        self.lost = 0
         self._waiting: list[tuple[SettledPage, Pending]] = []
         self._links = 0  # theirs
-        self._due = 0.0  # loop time at which the page that waits longest is to be written
+        # loop time at which the page that waits longest is to be written
+        self._due = 0.0
         self._full = asyncio.Event()
         self._some = asyncio.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
@@ -79,7 +86,8 @@ class Writer:
             self._full.set()
 
     def give_up_in(self, seconds: float) -> None:
-        """The process is about to end: what cannot be stored within `seconds` is left to its leases."""
+        """The process is about to end: what cannot be stored within `seconds` is left to its
+        leases."""
         self._give_up_at = asyncio.get_running_loop().time() + seconds
 
     def close(self) -> None:
@@ -127,8 +135,8 @@ class Writer:
                 self._away = False
                 break
             except Exception as error:
-                if away.postgres_away(error):
-                    away.postgres().failed(error)
+                if outages.postgres_away(error):
+                    outages.postgres().failed(error)
                 else:
                     failures += 1
                     log.exception("group not stored", pages=len(pages), failures=failures)

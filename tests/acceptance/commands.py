@@ -1,4 +1,5 @@
-"""The real commands, as a user types them, in processes of their own; whatever was started is ended by its pid."""
+"""The real commands, as a user types them, in processes of their own; whatever was started is ended
+by its pid."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from typing import Any
 import psutil
 import sqlalchemy as sa
 
-from scraper import progress
+from scraper.views import progress
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,8 @@ COUNTERS = ("ok", "unchanged", "gone", "dead", "invalid", "dropped")
 
 
 class Commands:
-    """Runs and starts commands from the top of the repository. `env` is added to this process's environment."""
+    """Runs and starts commands from the top of the repository. `env` is added to this process's
+    environment."""
 
     def __init__(self, folder: Path, **env: str) -> None:
         self.folder = folder
@@ -37,7 +39,11 @@ class Commands:
         return {**os.environ, **self.env}
 
     def scraper(
-        self, *words: str, code: int | None = 0, timeout_s: float = 60, env: Mapping[str, str] | None = None
+        self,
+        *words: str,
+        code: int | None = 0,
+        timeout_s: float = 60,
+        env: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """`scraper …` to its end; `code` is the exit code it must have (None: any)."""
         done = subprocess.run(
@@ -49,7 +55,9 @@ class Commands:
             timeout=timeout_s,
             check=False,
         )
-        told = f"scraper {' '.join(words)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        told = (
+            f"scraper {' '.join(words)} exited with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
         assert code is None or done.returncode == code, told + self.logs()
         assert "Traceback" not in done.stderr, told
         return done
@@ -87,10 +95,14 @@ class Commands:
         self.started.append(process)
         return process
 
-    def worker(self, queues: str, *options: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    def worker(
+        self, queues: str, *options: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         """`celery -A scraper worker -Q …` under a node name of its own."""
         name = f"w{len(self.started)}-{os.getpid()}@%h"
-        return self.start("celery", "-A", "scraper", "worker", "-Q", queues, "-n", name, *options, env=env)
+        return self.start(
+            "celery", "-A", "scraper", "worker", "-Q", queues, "-n", name, *options, env=env
+        )
 
     def coordinator(self, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         return self.worker("coordinator", "-B", env=env)
@@ -103,7 +115,8 @@ class Commands:
         """All logs, or their ends for a failing test's message."""
         paths = [*sorted(self.folder.glob("*.log")), *sorted(self.folder.glob("**/log/*.log"))]
         return "".join(
-            f"\n--- {path.name}\n{path.read_text(errors='replace')[0 if whole else -3000 :]}" for path in paths
+            f"\n--- {path.name}\n{path.read_text(errors='replace')[0 if whole else -3000 :]}"
+            for path in paths
         )
 
     def until_ready(self, process: subprocess.Popen[str]) -> None:
@@ -111,8 +124,8 @@ class Commands:
         assert process.poll() is None, self.log(process)
 
     def end(self, process: subprocess.Popen[str], number: int = signal.SIGTERM) -> int:
-        """Sends a signal and waits; what does not end in time is killed and the test fails. SIGKILL is for the whole
-        group: `-B` is a child that outlives its worker."""
+        """Sends a signal and waits; what does not end in time is killed and the test fails. SIGKILL
+        is for the whole group: `-B` is a child that outlives its worker."""
         if number == signal.SIGKILL:
             _kill_group(process)
         elif process.poll() is None:
@@ -125,7 +138,8 @@ class Commands:
             raise
 
     def end_all(self) -> None:
-        """SIGTERM to what still runs, then SIGKILL to whole groups. Never fails: it is the teardown."""
+        """SIGTERM to what still runs, then SIGKILL to whole groups. Never fails: it is the
+        teardown."""
         running = [process for process in self.started if process.poll() is None]
         for process in running:
             process.terminate()
@@ -166,11 +180,15 @@ def until(true: Callable[[], Any], timeout_s: float, every_s: float = 0.05) -> A
 
 
 def processes_of(home: Path, word: str = "") -> list[str]:
-    """Command lines, with that word in them, of the running processes that have `home` as their SCRAPER_HOME."""
+    """Command lines, with that word in them, of the running processes that have `home` as their
+    SCRAPER_HOME."""
     found = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get("SCRAPER_HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE:
+            if (
+                process.environ().get("SCRAPER_HOME") == str(home)
+                and process.status() != psutil.STATUS_ZOMBIE
+            ):
                 found.append(" ".join(process.cmdline()))
         except psutil.Error:
             continue
@@ -182,7 +200,9 @@ def counted(engine: sa.Engine, crawl_id: int) -> dict[str, int]:
     query = sa.text(
         "SELECT kind = 'product' AS product, status, count(*) AS n FROM pages WHERE crawl_id = :id GROUP BY 1, 2"
     )
-    found = dict.fromkeys(("discovery_total", "discovery_done", "product_total", "product_done", *COUNTERS), 0)
+    found = dict.fromkeys(
+        ("discovery_total", "discovery_done", "product_total", "product_done", *COUNTERS), 0
+    )
     with engine.connect() as connection:
         for row in connection.execute(query, {"id": crawl_id}):
             sort = "product" if row.product else "discovery"
@@ -197,7 +217,11 @@ def assert_counted(engine: sa.Engine, crawl: Mapping[str, Any]) -> None:
     """An ended crawl's counters are the pages table's, and nothing is left open."""
     table = counted(engine, crawl["id"])
     assert {name: crawl[name] for name in table} == table
-    assert table["discovery_done"] == table["discovery_total"] and table["product_done"] == table["product_total"]
-    with engine.connect() as connection:  # those of a crawl that was stopped run out by themselves
+    assert (
+        table["discovery_done"] == table["discovery_total"]
+        and table["product_done"] == table["product_total"]
+    )
+    # those of a crawl that was stopped run out by themselves
+    with engine.connect() as connection:
         leases = connection.execute(sa.text("SELECT count(*) FROM leases")).scalar()
     assert leases == 0 or crawl["status"] == "stopped"

@@ -1,4 +1,5 @@
-"""Fixtures of the acceptance tests: the commands with the test's servers, and the sample shop as a process."""
+"""Fixtures of the acceptance tests: the commands with the test's servers, and the sample shop as a
+process."""
 
 from __future__ import annotations
 
@@ -36,8 +37,11 @@ class SampleShop:
         return {record["id"]: record for record in self.client.get("/_control/truth").json()}
 
     def log(self) -> list[tuple[float, str, int]]:
-        """(time, target, status) of every request; status 0: the connection was broken off or left hanging."""
-        return [(at, target, status) for at, target, status in self.client.get("/_control/log").json()]
+        """(time, target, status) of every request; status 0: the connection was broken off or left
+        hanging."""
+        return [
+            (at, target, status) for at, target, status in self.client.get("/_control/log").json()
+        ]
 
     def forget(self) -> None:
         self.client.delete("/_control/log")
@@ -59,7 +63,9 @@ def sample_shop(environment: Settings) -> Iterator[Callable[..., SampleShop]]:
     """Starts a sample shop; its definition is sites/demo.yaml, with the changes asked for."""
     shops = []
 
-    def start(*options: str, changes: dict[str, str] | None = None, name: str = "demo") -> SampleShop:
+    def start(
+        *options: str, changes: dict[str, str] | None = None, name: str = "demo"
+    ) -> SampleShop:
         shop = SampleShop(*options, name=name)
         shops.append(shop)
         text = definition(shop.url).replace("name: demo", f"name: {name}", 1)
@@ -83,8 +89,8 @@ def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
 
 @pytest.fixture
 def calling(environment: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    """The environment of callers of `tests.called` and workers alike; this process's Celery application speaks to the
-    test's broker."""
+    """The environment of callers of `tests.called` and workers alike; this process's Celery
+    application speaks to the test's broker."""
     monkeypatch.setenv("SCRAPER_FUNCTIONS", called.__name__)
     monkeypatch.setenv("SCRAPER_LEASE_S", "5")
     monkeypatch.setenv("SCRAPER_STOP_S", "3")

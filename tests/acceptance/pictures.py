@@ -1,4 +1,5 @@
-"""Takes the pictures in docs/img, of real crawls of sample shops: `pytest -n0 tests/acceptance/pictures.py`. Two minutes."""
+"""Takes the pictures in docs/img, of real crawls of sample shops: `pytest -n0
+tests/acceptance/pictures.py`. Two minutes."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper import progress
 from scraper.settings import Settings
+from scraper.views import progress
 from tests.acceptance.commands import ROOT, Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium
@@ -24,10 +25,30 @@ def test_pictures(
     faults = ("--latency-ms", "80", "--fail-share", "0.06")
     daily = '# schedule: "0 6 * * *"'
     garden = sample_shop(
-        "--products", "500", *faults, name="garden", changes={"rate: unlimited": "rate: 50/s", daily: daily[2:]}
+        "--products",
+        "500",
+        *faults,
+        name="garden",
+        changes={"rate: unlimited": "rate: 50/s", daily: daily[2:]},
     )
-    sample_shop("--products", "900", *faults, "--seed", "3", name="books", changes={"rate: unlimited": "rate: 12/s"})
-    sample_shop("--products", "2600", *faults, "--seed", "5", name="kitchen", changes={"rate: unlimited": "rate: 28/s"})
+    sample_shop(
+        "--products",
+        "900",
+        *faults,
+        "--seed",
+        "3",
+        name="books",
+        changes={"rate: unlimited": "rate: 12/s"},
+    )
+    sample_shop(
+        "--products",
+        "2600",
+        *faults,
+        "--seed",
+        "5",
+        name="kitchen",
+        changes={"rate: unlimited": "rate: 28/s"},
+    )
     run.coordinator()
     run.worker("residential")
     run.worker("residential,datacenter")
@@ -47,7 +68,14 @@ def test_pictures(
 
 
 def take(
-    browser: Any, flower: Flower, path: str, name: str, *, width: int = 1180, height: int, scheme: str = "light"
+    browser: Any,
+    flower: Flower,
+    path: str,
+    name: str,
+    *,
+    width: int = 1180,
+    height: int,
+    scheme: str = "light",
 ) -> None:
     user, password = flower.login
     context = browser.new_context(

@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 from warcio.archiveiterator import ArchiveIterator
 
+from scraper.archive.objects import Objects, place
 from scraper.settings import Settings
-from scraper.stores.objects import Objects, place
 from tests.acceptance.commands import Commands, until
 from tests.odd_shop import Answer, OddShop, listing, product
 
@@ -46,12 +46,16 @@ class Shop:
             server.serve(f"/p/{number}", self.page(number))
 
     def page(self, number: int) -> Answer:
-        more = f'<p class="before">{number + 2}.50 €</p>' + ('<p class="brand">ACME</p>' if number % 2 else "")
+        more = f'<p class="before">{number + 2}.50 €</p>' + (
+            '<p class="brand">ACME</p>' if number % 2 else ""
+        )
         body = product(str(number), f"thing {number} – é", f"{number + 1}.90 €", more).encode()
         return Answer(body, headers=("Set-Cookie: who=me", "X-Shop: odd"))
 
     def define(self, *, archive: str = "true", price: str = ".price", more: str = "") -> None:
-        text = DEFINITION.format(start=self.server.url("/all"), archive=archive, price=price, more=more)
+        text = DEFINITION.format(
+            start=self.server.url("/all"), archive=archive, price=price, more=more
+        )
         (self.folder / "shop.yaml").write_text(text)
 
 
@@ -67,10 +71,14 @@ def shop(server: OddShop, environment: Settings) -> Shop:
 
 
 @pytest.fixture(params=["gzip on disk", "zstd on disk", "gzip in a bucket"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Objects:
+def kept(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Objects:
     """Where pages are kept, as workers and commands are told."""
     codec, _, where = request.param.partition(" ")
-    there = str(tmp_path / "kept") if "disk" in where else request.getfixturevalue("bucket") + "/raw"
+    there = (
+        str(tmp_path / "kept") if "disk" in where else request.getfixturevalue("bucket") + "/raw"
+    )
     monkeypatch.setenv("SCRAPER_ARCHIVE", there)
     monkeypatch.setenv("SCRAPER_ARCHIVE_CODEC", codec)
     return place(there, "test")
@@ -83,7 +91,8 @@ def rows(engine: sa.Engine, query: str) -> list[sa.Row[Any]]:
 
 def prices(engine: sa.Engine) -> dict[str, str]:
     return {
-        row.id: row.price for row in rows(engine, "SELECT external_id AS id, data ->> 'price' AS price FROM products")
+        row.id: row.price
+        for row in rows(engine, "SELECT external_id AS id, data ->> 'price' AS price FROM products")
     }
 
 
@@ -97,11 +106,18 @@ def test_a_shop_is_crawled_and_read_anew_without_a_request(
         crawl = run.crawl(engine, "shop")
         assert crawl["status"] == "completed" and crawl["dead"] == 0
     (summary,) = run.json("archive", "list", "shop")
-    assert (summary["pages"], summary["urls"], summary["keep_s"]) == (2 * PRODUCTS, PRODUCTS, 30 * 86400)
+    assert (summary["pages"], summary["urls"], summary["keep_s"]) == (
+        2 * PRODUCTS,
+        PRODUCTS,
+        30 * 86400,
+    )
     assert run.json("archive", "verify") == {"pages": 2 * PRODUCTS, "broken": 0, "problems": []}
     assert list((environment.home_dir / "tmp").iterdir()) == [], "nothing is left behind"
     segments = list(kept.listed())
-    assert sum(each.size for each in segments) >= summary["bytes"] and len(segments) == summary["segments"]
+    assert (
+        sum(each.size for each in segments) >= summary["bytes"]
+        and len(segments) == summary["segments"]
+    )
     if "gzip" in os.environ["SCRAPER_ARCHIVE_CODEC"]:
         assert_others_read_it(kept, shop)
     asked_for = len(shop.server.requests)
@@ -110,8 +126,19 @@ def test_a_shop_is_crawled_and_read_anew_without_a_request(
     # Another selector, and a field more: shown, and nothing written.
     shop.define(price=".before", more="    brand: .brand")
     asked = run.json("reextract", "shop", "--diff", "--show", "1000")
-    assert asked["products"] == {"same": 0, "changed": PRODUCTS, "new": 0, "vanished": 0, "left_alone": {}}
-    assert (asked["pages"], asked["unreadable"], asked["not_extracted"], asked["written"]) == (PRODUCTS, 0, 0, None)
+    assert asked["products"] == {
+        "same": 0,
+        "changed": PRODUCTS,
+        "new": 0,
+        "vanished": 0,
+        "left_alone": {},
+    }
+    assert (asked["pages"], asked["unreadable"], asked["not_extracted"], asked["written"]) == (
+        PRODUCTS,
+        0,
+        0,
+        None,
+    )
     price, brand = asked["fields"]["price"], asked["fields"]["brand"]
     assert (price["gained"], price["changed"], price["lost"]) == (0, PRODUCTS, 0)
     assert (brand["gained"], brand["changed"], brand["lost"]) == (PRODUCTS // 2, 0, 0)
@@ -119,7 +146,10 @@ def test_a_shop_is_crawled_and_read_anew_without_a_request(
     shown = {one["id"]: one["fields"] for one in asked["changes"]}
     for number in range(PRODUCTS):
         fields = shown[str(number)]
-        assert {str(value) for value in fields["price"].values()} == {f"{number + 1}.90", f"{number + 2}.50"}
+        assert {str(value) for value in fields["price"].values()} == {
+            f"{number + 1}.90",
+            f"{number + 2}.50",
+        }
         assert fields.get("brand") == ({"before": None, "after": "ACME"} if number % 2 else None)
         assert set(fields) <= {"price", "brand"}
     assert prices(engine) == before and not rows(engine, "SELECT FROM product_versions")
@@ -128,12 +158,23 @@ def test_a_shop_is_crawled_and_read_anew_without_a_request(
     assert f"written: {PRODUCTS} products changed, 0 new" in told
     assert prices(engine) == {str(number): f"{number + 2}.50" for number in range(PRODUCTS)}
     versions = run.json("history", "shop", "7")
-    assert [(one["version"], str(one["data"]["price"])) for one in versions] == [(1, "8.90"), (2, "9.50")]
+    assert [(one["version"], str(one["data"]["price"])) for one in versions] == [
+        (1, "8.90"),
+        (2, "9.50"),
+    ]
     assert (
-        rows(engine, "SELECT FROM products p JOIN pages g ON g.id = p.page_id WHERE p.fetched_at > g.fetched_at") == []
+        rows(
+            engine,
+            "SELECT FROM products p JOIN pages g ON g.id = p.page_id WHERE p.fetched_at > g.fetched_at",
+        )
+        == []
     )
     crawl = run.crawls("shop")[0]
-    assert (crawl["trigger"], crawl["status"], crawl["products_changed"]) == ("reextract", "completed", PRODUCTS)
+    assert (crawl["trigger"], crawl["status"], crawl["products_changed"]) == (
+        "reextract",
+        "completed",
+        PRODUCTS,
+    )
 
     again = run.json("reextract", "shop")
     assert again["products"]["same"] == PRODUCTS and again["written"] is None
@@ -165,7 +206,9 @@ def assert_others_read_it(kept: Objects, shop: Shop) -> None:
             assert head.get_header("Set-Cookie") is None
             assert body == shop.page(int(url.rpartition("/")[2])).body
             pages.append(url)
-    assert sorted(pages) == sorted(2 * [shop.server.url(f"/p/{number}") for number in range(PRODUCTS)])
+    assert sorted(pages) == sorted(
+        2 * [shop.server.url(f"/p/{number}") for number in range(PRODUCTS)]
+    )
 
 
 @pytest.mark.timeout(900)
@@ -177,7 +220,8 @@ def test_whatever_is_killed_rows_point_at_records_that_can_be_read(
     monkeypatch.setenv("SCRAPER_BATCH_PAGES", "5")
     shop.define(archive="{pages: all}")
     run.coordinator()
-    few = ("-c", "2")  # batches at once: what a killed worker has under way is not archived, and enough must be left
+    # batches at once: what a killed worker has under way is not archived, and enough must be left
+    few = ("-c", "2")
     worker = run.worker("datacenter", *few)
     run.until_ready(worker)
     crawl_id = int(run.scraper("crawl", "shop").stdout)
@@ -191,17 +235,23 @@ def test_whatever_is_killed_rows_point_at_records_that_can_be_read(
     assert run.crawls("shop")[0]["id"] == crawl_id and run.crawls("shop")[0]["ok"] == PRODUCTS + 1
     done = run.json("archive", "verify")
     assert done["broken"] == 0 and 30 <= done["pages"] <= PRODUCTS + 1
-    assert len(rows(engine, "SELECT DISTINCT page_id FROM archived_pages")) == done["pages"], "none twice"
+    assert len(rows(engine, "SELECT DISTINCT page_id FROM archived_pages")) == done["pages"], (
+        "none twice"
+    )
 
     # What the killed ones had begun is swept once it is old, and what is kept stays as it is.
     with engine.begin() as connection:
         connection.execute(sa.text("INSERT INTO archive_segments (place, key, codec) SELECT place, 'x/y', codec "
                                    "FROM archive_segments LIMIT 1"))  # fmt: skip
-        connection.execute(sa.text("UPDATE archive_segments SET created_at = created_at - interval '2 days'"))
+        connection.execute(
+            sa.text("UPDATE archive_segments SET created_at = created_at - interval '2 days'")
+        )
     (tmp_path / "kept" / "x").mkdir()
     (tmp_path / "kept" / "x" / "y").touch()
     run.scraper("archive", "prune")
-    assert not (tmp_path / "kept" / "x").exists() and not rows(engine, "SELECT FROM archive_segments WHERE pages = 0")
+    assert not (tmp_path / "kept" / "x").exists() and not rows(
+        engine, "SELECT FROM archive_segments WHERE pages = 0"
+    )
     assert len(list(place(str(tmp_path / "kept"), "test").listed())) == len(
         rows(engine, "SELECT FROM archive_segments")
     )
@@ -234,4 +284,6 @@ def test_a_place_that_cannot_be_written_to_costs_no_page(
     assert crawl["status"] == "completed" and crawl["ok"] == PRODUCTS + 1 and crawl["dead"] == 0
     assert "pages could not be stored for the archive" in run.log(worker)
     assert not rows(engine, "SELECT FROM archived_pages")
-    assert "no archived pages of products of shop" in run.scraper("reextract", "shop", code=1).stderr
+    assert (
+        "no archived pages of products of shop" in run.scraper("reextract", "shop", code=1).stderr
+    )

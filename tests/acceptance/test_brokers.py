@@ -1,5 +1,5 @@
-"""Redis or RabbitMQ, it makes no difference: the crawl's products are the truth, whatever happens to messages, workers and
-the broker."""
+"""Redis or RabbitMQ, it makes no difference: the crawl's products are the truth, whatever happens
+to messages, workers and the broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from tests.conftest import need_rabbitmq
 
 
 @pytest.fixture
-def own_node(environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[rabbitmq.Node]:
+def own_node(
+    environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[rabbitmq.Node]:
     """A RabbitMQ that the test may stop; BROKER_URL names it."""
     need_rabbitmq()
     node = rabbitmq.Node(tmp_path / "rabbitmq", hosts=1)
@@ -41,18 +43,23 @@ def own_node(environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_every_message_twice_and_late(
     any_broker: Settings, run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
 ) -> None:
-    """Messages of every lease there is are sent again and again during the crawl, and such as have expired."""
+    """Messages of every lease there is are sent again and again during the crawl, and such as have
+    expired."""
     crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
     done = Event()
 
     def double() -> None:
         while not done.wait(0.2):
             for (lease,) in crawl.rows("SELECT id FROM leases"):
-                message = Message("fetch_products", "residential", {"lease_id": str(lease)}, priority=9)
+                message = Message(
+                    "fetch_products", "residential", {"lease_id": str(lease)}, priority=9
+                )
                 send_to(any_broker, message)
             send_to(any_broker, message_of_yesterday)
 
-    message_of_yesterday = Message("fetch_products", "residential", {"lease_id": "x"}, expires_s=0.001)
+    message_of_yesterday = Message(
+        "fetch_products", "residential", {"lease_id": "x"}, expires_s=0.001
+    )
     doubling = Thread(target=double)
     doubling.start()
     try:
@@ -68,10 +75,15 @@ def test_every_message_twice_and_late(
 
 
 def test_rabbitmq_is_killed_in_mid_crawl(
-    own_node: rabbitmq.Node, run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
+    own_node: rabbitmq.Node,
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
 ) -> None:
-    """RabbitMQ is killed and started again, its messages gone: the same processes go on, with one line an outage."""
-    run.env["SCRAPER_BATCH_PAGES"] = "10"  # so that there is always something left to send
+    """RabbitMQ is killed and started again, its messages gone: the same processes go on, with one
+    line an outage."""
+    # so that there is always something left to send
+    run.env["SCRAPER_BATCH_PAGES"] = "10"
     crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
     processes = crawl.coordinator, crawl.worker
     crawl.until_fetched(0.1)
@@ -89,11 +101,14 @@ def test_rabbitmq_is_killed_in_mid_crawl(
 def test_rabbitmq_is_killed_in_mid_call(
     own_node: rabbitmq.Node, calling: Settings, run: Commands, tmp_path: Path
 ) -> None:
-    """A call's messages are gone with it, but for those that the worker has taken: their inputs are sent again."""
+    """A call's messages are gone with it, but for those that the worker has taken: their inputs are
+    sent again."""
     worker = run.worker("datacenter", "-c", "1", "--prefetch-multiplier", "1")
     run.until_ready(worker)
     there = tmp_path / "there"
-    call = Client().map(f"{called.__name__}:when_there", [[n, str(there)] for n in range(500)], timeout_s=120)
+    call = Client().map(
+        f"{called.__name__}:when_there", [[n, str(there)] for n in range(500)], timeout_s=120
+    )
     until(lambda: call.messages == 10, 10)
     own_node.down(signal.SIGKILL)
     until(lambda: said(run, worker, "the broker is away"), 30)

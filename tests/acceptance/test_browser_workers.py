@@ -1,4 +1,5 @@
-"""Browser workers as an operator starts them: real servers, a coordinator, `celery … worker -Q browser`, Chromium."""
+"""Browser workers as an operator starts them: real servers, a coordinator, `celery … worker -Q
+browser`, Chromium."""
 
 from __future__ import annotations
 
@@ -33,15 +34,18 @@ def below(pid: int) -> list[psutil.Process]:
 
 
 def gone(processes: list[psutil.Process]) -> bool:
-    return not any(each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes)
+    return not any(
+        each.is_running() and each.status() != psutil.STATUS_ZOMBIE for each in processes
+    )
 
 
 def stored(engine: sa.Engine) -> dict[str, tuple[str, str, int]]:
-    query = (
-        "SELECT external_id, data ->> 'name' AS name, data ->> 'price' AS price, data -> 'stock' AS stock FROM products"
-    )
+    query = "SELECT external_id, data ->> 'name' AS name, data ->> 'price' AS price, data -> 'stock' AS stock FROM products"
     with engine.connect() as connection:
-        return {row.external_id: (row.name, row.price, row.stock) for row in connection.execute(sa.text(query))}
+        return {
+            row.external_id: (row.name, row.price, row.stock)
+            for row in connection.execute(sa.text(query))
+        }
 
 
 def test_a_shop_of_javascript_alone_is_crawled_and_no_browser_stays(
@@ -66,7 +70,8 @@ def test_a_shop_of_javascript_alone_is_crawled_and_no_browser_stays(
     run.scraper("crawl", "shop", "--refetch")
     until(lambda: any("type=renderer" in command for command in commands(worker.pid)), 60)
     started = below(worker.pid)
-    worker.send_signal(signal.SIGKILL)  # it alone: nobody ends its children but they themselves
+    # it alone: nobody ends its children but they themselves
+    worker.send_signal(signal.SIGKILL)
     worker.wait()
     until(lambda: gone(started), 15)
 
@@ -90,7 +95,9 @@ def oldest_browser(pid: int) -> psutil.Process:
 
 
 @pytest.mark.parametrize("word", ["is no program", "no Chromium on this machine"])
-def test_a_browser_worker_without_a_browser_says_so_and_ends(run: Commands, environment: Settings, word: str) -> None:
+def test_a_browser_worker_without_a_browser_says_so_and_ends(
+    run: Commands, environment: Settings, word: str
+) -> None:
     env = {"SCRAPER_CHROMIUM": "/no/such/chromium"} if "program" in word else {"PATH": "/nowhere"}
     worker = run.worker("browser.eu", env=env)
     assert worker.wait(60) == 2
@@ -124,7 +131,9 @@ def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
         text = shop.definition().replace("click: button.more", "click: button.more\n  wait: 30s")
         (environment.sites_dir / "shop.yaml").write_text(text)
         run.coordinator()
-        worker = run.worker("browser", env={"SCRAPER_BROWSER_PAGES": "2", "SCRAPER_BROWSER_MEMORY_MAX_MB": "800"})
+        worker = run.worker(
+            "browser", env={"SCRAPER_BROWSER_PAGES": "2", "SCRAPER_BROWSER_MEMORY_MAX_MB": "800"}
+        )
         run.until_ready(worker)
         run.scraper("crawl", "shop")
         until(lambda: "its processes have grown to" in run.log(worker), 150)
@@ -150,7 +159,9 @@ def test_pages_of_an_account_are_one_login_an_expiry(
         accounts = tmp_path / "accounts.yaml"
         accounts.touch(0o600)
         accounts.write_text(shop.accounts("ann@shop.example"))
-        text = shop.definition(more="queue: browser\n").replace("type: price}", "type: price, required: true}")
+        text = shop.definition(more="queue: browser\n").replace(
+            "type: price}", "type: price, required: true}"
+        )
         (environment.sites_dir / "shop.yaml").write_text(text)
         run.env["SCRAPER_ACCOUNTS"] = str(accounts)
         run.coordinator()
@@ -168,12 +179,20 @@ def test_pages_of_an_account_are_one_login_an_expiry(
         assert (crawl["dead"], crawl["invalid"]) == (0, 0)
         prices = dict(rows(engine, "SELECT external_id, data ->> 'price' FROM products"))
         assert prices == {str(n): f"{n}.50" for n in range(16)}
-        assert shop.expired == 2 and len(shop.logins) == 3 and shop.refused == [] and shop.forged == 0
+        assert (
+            shop.expired == 2 and len(shop.logins) == 3 and shop.refused == [] and shop.forged == 0
+        )
         assert 2 <= shop.logged_out <= 12, "what was open, and no more"
-        assert all("sid" in names for names in shop.cookies), "the login's, which was made without a browser"
+        assert all("sid" in names for names in shop.cookies), (
+            "the login's, which was made without a browser"
+        )
         carried = [names >= {"seen", "drawn"} for names in shop.cookies]
-        assert sum(carried) >= 6, "what pages and their scripts set comes back, but for the first pages of each login"
-        assert all("Chrome" not in agent for session in shop.sessions.values() for agent in session.agents)
+        assert sum(carried) >= 6, (
+            "what pages and their scripts set comes back, but for the first pages of each login"
+        )
+        assert all(
+            "Chrome" not in agent for session in shop.sessions.values() for agent in session.agents
+        )
         (told,) = run.json("login", "list", "shop")
         assert told["state"] == "logged in" and told["seen_working"]
         kept = run.logs(whole=True)

@@ -1,4 +1,5 @@
-"""Users' functions on real worker processes, called as a program outside would: order, streaming, failures, recovery."""
+"""Users' functions on real worker processes, called as a program outside would: order, streaming,
+failures, recovery."""
 
 from __future__ import annotations
 
@@ -19,10 +20,16 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper.client import CallError, CallTimeoutError, Client, FunctionRefusedError, ServerUnavailableError
+from scraper.client import (
+    CallError,
+    CallTimeoutError,
+    Client,
+    FunctionRefusedError,
+    ServerUnavailableError,
+)
+from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites import loader
-from scraper.stores import sites
 from tests import called
 from tests.acceptance.commands import BIN, ROOT, Commands, until
 from tests.acceptance.conftest import SampleShop
@@ -54,10 +61,17 @@ def keys(settings: Settings) -> list[bytes]:
 def test_a_thousand_inputs_some_of_which_fail(
     shop: Callable[..., tuple[SampleShop, list[str]]], run: Commands, calling: Settings
 ) -> None:
-    """In order, each once, whatever becomes of the others; ten messages; everything else about failures is told."""
+    """In order, each once, whatever becomes of the others; ten messages; everything else about
+    failures is told."""
     found, urls = shop("--products", "400")
-    run.worker("datacenter", env={"SCRAPER_RESULT_MAX_BYTES": str(called.BIG), "SCRAPER_INPUT_TIMEOUT_S": "2"})
-    run.worker("datacenter", env={"SCRAPER_RESULT_MAX_BYTES": str(called.BIG), "SCRAPER_INPUT_TIMEOUT_S": "2"})
+    run.worker(
+        "datacenter",
+        env={"SCRAPER_RESULT_MAX_BYTES": str(called.BIG), "SCRAPER_INPUT_TIMEOUT_S": "2"},
+    )
+    run.worker(
+        "datacenter",
+        env={"SCRAPER_RESULT_MAX_BYTES": str(called.BIG), "SCRAPER_INPUT_TIMEOUT_S": "2"},
+    )
     odd: list[list[Any]] = [
         ["fetch", f"{found.url}/p/999999"],
         ["raise", "Größe"],
@@ -74,7 +88,9 @@ def test_a_thousand_inputs_some_of_which_fail(
     inputs: list[list[Any]] = [
         ["fetch", urls[n % len(urls)]] if n % 50 else odd[n // 50 % len(odd)] for n in range(1000)
     ]
-    call = Client().map(f"{MODULE}:mixed", inputs, site="demo", return_exceptions=True, timeout_s=60)
+    call = Client().map(
+        f"{MODULE}:mixed", inputs, site="demo", return_exceptions=True, timeout_s=60
+    )
     results = list(call)
     assert len(results) == 1000 and call.messages <= 12
     truth = {record["url"]: record["name"] for record in found.truth().values()}
@@ -82,7 +98,9 @@ def test_a_thousand_inputs_some_of_which_fail(
     for n, (given, result) in enumerate(zip(inputs, results, strict=True)):
         if isinstance(result, CallError):
             assert (result.index, result.input) == (n, given)
-            failures.setdefault(str(given)[:30], set()).add((result.type, result.blame, result.outcome))
+            failures.setdefault(str(given)[:30], set()).add(
+                (result.type, result.blame, result.outcome)
+            )
         elif given[0] == "fetch":
             assert truth[given[1]] in html.unescape(result)
         else:
@@ -109,9 +127,12 @@ def _ttl(settings: Settings) -> int:
         return min(client.ttl(key) for key in client.keys("scraper:call:*"))  # type: ignore[type-var,return-value,union-attr]
 
 
-def test_results_come_while_the_last_are_not_begun(run: Commands, calling: Settings, tmp_path: Path) -> None:
-    """The last group's inputs end only after the caller has had its first result; and it has more of them than lanes, so its
-    last ones begin after that. An iterable is not read to its end either before results are taken."""
+def test_results_come_while_the_last_are_not_begun(
+    run: Commands, calling: Settings, tmp_path: Path
+) -> None:
+    """The last group's inputs end only after the caller has had its first result; and it has more
+    of them than lanes, so its last ones begin after that. An iterable is not read to its end either
+    before results are taken."""
     run.worker("datacenter")
     there, taken = tmp_path / "there", 0
 
@@ -135,7 +156,9 @@ def test_unordered_pairs_and_two_workers(run: Commands, calling: Settings, tmp_p
     there = tmp_path / "there"
     inputs = [[n, str(there) if n == 0 else None] for n in range(400)]
     pids, order = set(), []
-    for index, (value, pid) in Client().map(f"{MODULE}:when_there", inputs, ordered=False, timeout_s=120):
+    for index, (value, pid) in Client().map(
+        f"{MODULE}:when_there", inputs, ordered=False, timeout_s=120
+    ):
         assert index == value
         order.append(index)
         pids.add(pid)
@@ -156,14 +179,18 @@ def test_async(run: Commands, calling: Settings) -> None:
             None,
             {"a": [1.5]},
         ]
-        both = await asyncio.gather(client.map(f"{MODULE}:echo", [1]), client.map(f"{MODULE}:echo", [2]))
+        both = await asyncio.gather(
+            client.map(f"{MODULE}:echo", [1]), client.map(f"{MODULE}:echo", [2])
+        )
         assert both == [[1], [2]]
 
     asyncio.run(main())
     assert list(Client().map(f"{MODULE}:echo", [])) == []
 
 
-def test_an_error_is_raised_in_its_place_and_cancels_the_rest(run: Commands, calling: Settings, tmp_path: Path) -> None:
+def test_an_error_is_raised_in_its_place_and_cancels_the_rest(
+    run: Commands, calling: Settings, tmp_path: Path
+) -> None:
     run.worker("datacenter")
     call = Client().map(f"{MODULE}:mixed", [["fine", 0], ["raise", "no such luck"], ["hang", 0]])
     assert next(call) == "fine"
@@ -182,9 +209,19 @@ def test_a_worker_that_is_killed(run: Commands, calling: Settings, tmp_path: Pat
         run.until_ready(worker)
     log, there = tmp_path / "log", tmp_path / "there"
     call = Client().map(
-        f"{MODULE}:noted", [[n, str(log), str(there)] for n in range(200)], ordered=False, timeout_s=120
+        f"{MODULE}:noted",
+        [[n, str(log), str(there)] for n in range(200)],
+        ordered=False,
+        timeout_s=120,
     )
-    until(lambda: log.exists() and len(begun(log).values()) >= 2 and {*pids(log)} == {w.pid for w in workers}, 30)
+    until(
+        lambda: (
+            log.exists()
+            and len(begun(log).values()) >= 2
+            and {*pids(log)} == {w.pid for w in workers}
+        ),
+        30,
+    )
     run.end(workers[0], signal.SIGKILL)
     there.touch()
     results = list(call)
@@ -200,11 +237,15 @@ def pids(log: Path) -> list[int]:
     return [int(line.split()[1]) for line in log.read_text().splitlines()]
 
 
-def test_a_worker_that_is_told_to_stop_hands_back(run: Commands, calling: Settings, tmp_path: Path) -> None:
+def test_a_worker_that_is_told_to_stop_hands_back(
+    run: Commands, calling: Settings, tmp_path: Path
+) -> None:
     """What it had under way and not, the next one does: at once, not when a lease has run out."""
     first = run.worker("datacenter", env={"SCRAPER_LEASE_S": "600"})
     log, there = tmp_path / "log", tmp_path / "there"
-    call = Client().map(f"{MODULE}:noted", [[n, str(log), str(there)] for n in range(300)], timeout_s=120)
+    call = Client().map(
+        f"{MODULE}:noted", [[n, str(log), str(there)] for n in range(300)], timeout_s=120
+    )
     until(lambda: log.exists() and len(begun(log)) >= 30, 30)
     first.send_signal(signal.SIGTERM)
     second = run.worker("datacenter", env={"SCRAPER_LEASE_S": "600"})
@@ -216,10 +257,13 @@ def test_a_worker_that_is_told_to_stop_hands_back(run: Commands, calling: Settin
 
 def test_redis_is_emptied(run: Commands, calling: Settings, tmp_path: Path) -> None:
     """Groups under way go on; those whose messages are lost are sent again."""
-    worker = run.worker("datacenter", "-c", "1")  # one group at a time: the others wait in the broker or its memory
+    # one group at a time: the others wait in the broker or its memory
+    worker = run.worker("datacenter", "-c", "1")
     run.until_ready(worker)
     log, there = tmp_path / "log", tmp_path / "there"
-    call = Client().map(f"{MODULE}:noted", [[n, str(log), str(there)] for n in range(1000)], timeout_s=120)
+    call = Client().map(
+        f"{MODULE}:noted", [[n, str(log), str(there)] for n in range(1000)], timeout_s=120
+    )
     until(lambda: log.exists() and len(begun(log)) >= 16, 60)
     with redis.Redis.from_url(calling.valkey_url) as client:
         client.flushdb()
@@ -231,14 +275,20 @@ def test_an_input_that_kills_workers(run: Commands, calling: Settings) -> None:
     """It is given up, and nothing else is. A supervisor starts workers anew, as one would."""
     stop = run.folder / "stop"
     again = f"while [ ! -e {stop} ]; do {BIN}/celery -A scraper worker -Q datacenter -n poison-{os.getpid()}@%h; done"
-    supervisor = subprocess.Popen(["sh", "-c", again], cwd=ROOT, env=run.environ(), start_new_session=True)
+    supervisor = subprocess.Popen(
+        ["sh", "-c", again], cwd=ROOT, env=run.environ(), start_new_session=True
+    )
     try:
-        results = list(Client().map(f"{MODULE}:poison", range(40), return_exceptions=True, timeout_s=200))
+        results = list(
+            Client().map(f"{MODULE}:poison", range(40), return_exceptions=True, timeout_s=200)
+        )
     finally:
         stop.touch()
         os.killpg(supervisor.pid, signal.SIGKILL)
         supervisor.wait()
-    assert [result for n, result in enumerate(results) if n != 13] == [n for n in range(40) if n != 13]
+    assert [result for n, result in enumerate(results) if n != 13] == [
+        n for n in range(40) if n != 13
+    ]
     lost = results[13]
     assert isinstance(lost, CallError) and (lost.type, lost.blame, lost.outcome) == (
         "WorkerLostError",
@@ -258,7 +308,9 @@ def test_an_input_that_kills_workers(run: Commands, calling: Settings) -> None:
         ("tests.called:_private", "names no function"),
     ],
 )
-def test_what_may_not_be_called_is_refused_before_anything_is_sent(calling: Settings, function: str, told: str) -> None:
+def test_what_may_not_be_called_is_refused_before_anything_is_sent(
+    calling: Settings, function: str, told: str
+) -> None:
     with pytest.raises(FunctionRefusedError, match=told):
         Client().map(function, [1])
 
@@ -268,7 +320,7 @@ def test_what_may_not_be_called_is_refused_by_the_worker(
 ) -> None:
     """Callers that allow themselves everything."""
     run.worker("datacenter", env={"SCRAPER_FUNCTIONS": MODULE})
-    monkeypatch.setattr("scraper.policy.calls.parts_of", lambda *_: None)
+    monkeypatch.setattr("scraper.calls.group.parts_of", lambda *_: None)
     refused = {
         "os:getpid": "SCRAPER_FUNCTIONS allows tests.called",
         "antigravity:fly": "SCRAPER_FUNCTIONS allows tests.called",
@@ -306,7 +358,9 @@ def test_a_total_timeout_and_what_does_not_let_go(run: Commands, calling: Settin
 def test_a_client_of_ones_own(run: Commands, calling: Settings, tmp_path: Path) -> None:
     """Made once a process, closed at its end."""
     log = tmp_path / "made"
-    worker = run.worker("datacenter", env={"SCRAPER_CLIENT_INIT": f"{MODULE}:make", "MADE_LOG": str(log)})
+    worker = run.worker(
+        "datacenter", env={"SCRAPER_CLIENT_INIT": f"{MODULE}:make", "MADE_LOG": str(log)}
+    )
     assert set(Client().map(f"{MODULE}:own_client", ["pid"] * 50)) == {worker.pid}
     assert list(Client().map(f"{MODULE}:own_client", ["client"])) == ["AsyncClient"]
     assert run.end(worker) == 0
@@ -319,15 +373,25 @@ def test_a_client_of_ones_own(run: Commands, calling: Settings, tmp_path: Path) 
 def test_the_budget_of_the_host_and_its_pause(
     shop: Callable[..., tuple[SampleShop, list[str]]], run: Commands, calling: Settings
 ) -> None:
-    """The site's rate holds over both workers; a paused host is not asked, and is again once it is resumed."""
-    found, urls = shop("--products", "40", **{"rate: unlimited": "rate: 10/s", "concurrency: 16": "concurrency: 2"})
+    """The site's rate holds over both workers; a paused host is not asked, and is again once it is
+    resumed."""
+    found, urls = shop(
+        "--products", "40", **{"rate: unlimited": "rate: 10/s", "concurrency: 16": "concurrency: 2"}
+    )
     for worker in [run.worker("datacenter"), run.worker("datacenter")]:
         run.until_ready(worker)
     assert len(list(Client().map(f"{MODULE}:title", urls[:30], site="demo"))) == 30
     asked = sorted(found.log())
-    times, robots = [at for at, _, _ in asked], [target for _, target, _ in asked].count("/robots.txt")
-    assert len(asked) == 30 + robots and 1 <= robots <= 2, "both workers may ask for it at the same moment"
-    assert min(late - early for early, late in zip(times, times[10:], strict=False)) > 0.7, "1 s, as they left"
+    times, robots = (
+        [at for at, _, _ in asked],
+        [target for _, target, _ in asked].count("/robots.txt"),
+    )
+    assert len(asked) == 30 + robots and 1 <= robots <= 2, (
+        "both workers may ask for it at the same moment"
+    )
+    assert min(late - early for early, late in zip(times, times[10:], strict=False)) > 0.7, (
+        "1 s, as they left"
+    )
     host = found.url.removeprefix("http://")
     run.scraper("host", "pause", host)
     found.forget()
@@ -345,7 +409,9 @@ def test_redirects_and_what_is_not_sent(
     found, urls = shop("--products", "5")
     run.worker("datacenter")
     number = urls[0].rpartition("/")[2].partition("-")[0]
-    ((status, hops, final),) = Client().map(f"{MODULE}:redirects", [f"{found.url}/p/{number}"], site="demo")
+    ((status, hops, final),) = Client().map(
+        f"{MODULE}:redirects", [f"{found.url}/p/{number}"], site="demo"
+    )
     assert (status, hops, final) == (200, 1, urls[0])
     assert list(Client().map(f"{MODULE}:posts", [found.url], site="demo")) == [[200, 1.5]]
     (put,) = Client().map(f"{MODULE}:puts", [urls[0]], site="demo", return_exceptions=True)
@@ -357,24 +423,35 @@ def test_redirects_and_what_is_not_sent(
 
 
 def test_run(
-    shop: Callable[..., tuple[SampleShop, list[str]]], run: Commands, calling: Settings, tmp_path: Path
+    shop: Callable[..., tuple[SampleShop, list[str]]],
+    run: Commands,
+    calling: Settings,
+    tmp_path: Path,
 ) -> None:
     """The command: arguments, a file, standard input; lines in order; exit codes."""
     found, urls = shop("--products", "30")
     run.worker("datacenter")
     words = ("run", f"{MODULE}:title", "--site", "demo")
     done = run.scraper(*words, *urls[:3])
-    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == urls[:3] and done.stderr == ""
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == urls[
+        :3
+    ] and done.stderr == ""
     path = tmp_path / "urls.txt"
     path.write_text("\n".join(urls) + "\n")
-    lines = [json.loads(line) for line in run.scraper(*words, "--json", "-f", str(path)).stdout.splitlines()]
+    lines = [
+        json.loads(line)
+        for line in run.scraper(*words, "--json", "-f", str(path)).stdout.splitlines()
+    ]
     assert [(line["index"], line["input"]) for line in lines] == list(enumerate(urls))
     assert all(line["result"] for line in lines)
     failing = run.scraper(*words, "--json", urls[0], f"{found.url}/p/999999", code=4)
     first, second = map(json.loads, failing.stdout.splitlines())
     assert "result" in first and second["error"]["outcome"] == "not_found"
     assert "1 of 2 calls failed" in failing.stderr
-    assert f"{found.url}/p/999999\tHTTPStatusError" in run.scraper(*words, f"{found.url}/p/999999", code=4).stderr
+    assert (
+        f"{found.url}/p/999999\tHTTPStatusError"
+        in run.scraper(*words, f"{found.url}/p/999999", code=4).stderr
+    )
     assert "SCRAPER_FUNCTIONS allows" in run.scraper("run", "os:system", "ls", code=2).stderr
     run.scraper(*words, code=2)
     piped = subprocess.run(
@@ -416,23 +493,34 @@ def test_pages_on_browser_workers(
 ) -> None:
     """A blank page of the function's own; guarded, and within its host's budget."""
     need_chromium()
-    found, urls = shop("--products", "12", **{"rate: unlimited": "rate: 4/s", "concurrency: 16": "concurrency: 2"})
+    found, urls = shop(
+        "--products", "12", **{"rate: unlimited": "rate: 4/s", "concurrency: 16": "concurrency: 2"}
+    )
     run.until_ready(run.worker("browser"))
     truth = {record["url"]: record["name"] for record in found.truth().values()}
-    results = list(Client().map(f"{MODULE}:shown", urls, queue="browser", site="demo", timeout_s=200))
+    results = list(
+        Client().map(f"{MODULE}:shown", urls, queue="browser", site="demo", timeout_s=200)
+    )
     assert results == [["about:blank", 200, truth[url]] for url in urls]
     times = [at for at, target, _ in found.log() if target.startswith("/p/")]
     assert times[-1] - times[0] > 0.9 * (len(urls) - 1) / 4
     found.forget()
     inputs = ["http://169.254.169.254/", urls[0]]
-    forbidden, private = Client().map(f"{MODULE}:shown", inputs, queue="browser", return_exceptions=True)
+    forbidden, private = Client().map(
+        f"{MODULE}:shown", inputs, queue="browser", return_exceptions=True
+    )
     assert forbidden.outcome == "forbidden_address"
-    assert isinstance(private, CallError) and private.outcome in ("unreachable", "malformed"), private.traceback
+    assert isinstance(private, CallError) and private.outcome in ("unreachable", "malformed"), (
+        private.traceback
+    )
     assert found.log() == [], "no site allows it"
 
 
 def test_what_the_documentation_shows(
-    shop: Callable[..., tuple[SampleShop, list[str]]], run: Commands, calling: Settings, tmp_path: Path
+    shop: Callable[..., tuple[SampleShop, list[str]]],
+    run: Commands,
+    calling: Settings,
+    tmp_path: Path,
 ) -> None:
     """Its module, a command and a program, from a folder of one's own."""
     _, urls = shop("--products", "5")
@@ -446,4 +534,6 @@ def test_what_the_documentation_shows(
     run.worker("datacenter", env=env)
     words = ("run", "shop_checks:title", "--json", "--site", "demo", *urls)
     lines = [json.loads(line) for line in run.scraper(*words, env=env).stdout.splitlines()]
-    assert [line["input"] for line in lines] == urls and all("Sample Shop" in line["result"] for line in lines)
+    assert [line["input"] for line in lines] == urls and all(
+        "Sample Shop" in line["result"] for line in lines
+    )

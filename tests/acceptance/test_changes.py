@@ -1,4 +1,5 @@
-"""The feed as it is used: consumers of different speeds beside crawls, processes that are killed, pipes that break."""
+"""The feed as it is used: consumers of different speeds beside crawls, processes that are killed,
+pipes that break."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ STREAM = {"SCRAPER_CHANGES_STREAM": "feed"}
 
 
 def records(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line, parse_float=Decimal) for line in text.splitlines() if line.startswith("{")]
+    return [
+        json.loads(line, parse_float=Decimal) for line in text.splitlines() if line.startswith("{")
+    ]
 
 
 def stored(engine: sa.Engine) -> list[int]:
@@ -35,7 +38,9 @@ def stored(engine: sa.Engine) -> list[int]:
         return list(connection.execute(sa.text("SELECT id FROM changes ORDER BY id")).scalars())
 
 
-def applied(state: dict[str, dict[str, Any]], changes: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def applied(
+    state: dict[str, dict[str, Any]], changes: list[dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
     """What a consumer makes of it: the products that are listed, with their data."""
     state = dict(state)
     for change in changes:
@@ -47,16 +52,26 @@ def applied(state: dict[str, dict[str, Any]], changes: list[dict[str, Any]]) -> 
 
 
 def truth(engine: sa.Engine) -> dict[str, dict[str, Any]]:
-    query = sa.text("SELECT external_id, CAST(data AS text) AS data FROM products WHERE delisted_at IS NULL")
+    query = sa.text(
+        "SELECT external_id, CAST(data AS text) AS data FROM products WHERE delisted_at IS NULL"
+    )
     with engine.connect() as connection:
-        return {row.external_id: json.loads(row.data, parse_float=Decimal) for row in connection.execute(query)}
+        return {
+            row.external_id: json.loads(row.data, parse_float=Decimal)
+            for row in connection.execute(query)
+        }
 
 
 def test_three_consumers_read_two_crawls_and_more(
-    run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop], tmp_path: Path, environment: Settings
+    run: Commands,
+    engine: sa.Engine,
+    sample_shop: Callable[..., SampleShop],
+    tmp_path: Path,
+    environment: Settings,
 ) -> None:
-    """One follows, one is a Redis consumer group, one comes now and then by name and is killed: the same sequence, once.
-    An export that is taken while a crawl writes, and what follows its cursor, come to the same as well."""
+    """One follows, one is a Redis consumer group, one comes now and then by name and is killed: the
+    same sequence, once. An export that is taken while a crawl writes, and what follows its cursor,
+    come to the same as well."""
     shop = sample_shop("--products", "300")
     run.env |= STREAM
     run.coordinator()
@@ -104,18 +119,27 @@ def test_three_consumers_read_two_crawls_and_more(
     assert applied({}, followed) == truth(engine)
     columns = {"id", "url", "first_seen_at", "changed_at", "fetched_at", "delisted_at"}
     at_export = {
-        row["id"]: {name: value for name, value in row.items() if name not in columns and value is not None}
+        row["id"]: {
+            name: value for name, value in row.items() if name not in columns and value is not None
+        }
         for row in records(exported.read_text())
     }
     after = [change for change in followed if change["cursor"] > told["cursor"]]
     before = applied({}, [change for change in followed if change["cursor"] <= told["cursor"]])
-    assert told["exact"] and after and at_export == before and applied(at_export, after) == truth(engine)
+    assert (
+        told["exact"]
+        and after
+        and at_export == before
+        and applied(at_export, after) == truth(engine)
+    )
 
 
 @pytest.fixture
 def products(engine: sa.Engine) -> int:
     """A site "shop" with a few products, and so many changes."""
-    site = a_site(product={"fields": {"title": "h1", "price": {"css": "b", "type": "price"}}}, revisit="0s")
+    site = a_site(
+        product={"fields": {"title": "h1", "price": {"css": "b", "type": "price"}}}, revisit="0s"
+    )
     keep(engine, site, {str(n): {"title": f"no. {n}", "price": Decimal(n)} for n in range(5)})
     return 5
 
@@ -128,10 +152,15 @@ def change(engine: sa.Engine, count: int = 1) -> None:
         connection.execute(sa.text(query), {"count": count})
 
 
-def test_a_consumer_is_one_process_and_ends_well(run: Commands, engine: sa.Engine, products: int) -> None:
+def test_a_consumer_is_one_process_and_ends_well(
+    run: Commands, engine: sa.Engine, products: int
+) -> None:
     first = run.start("scraper", "changes", "--consumer", "one", "--follow")
     until(lambda: len(records(run.log(first))) == products, 30)
-    assert "another process reads as consumer 'one'" in run.scraper("changes", "--consumer", "one", code=1).stderr
+    assert (
+        "another process reads as consumer 'one'"
+        in run.scraper("changes", "--consumer", "one", code=1).stderr
+    )
     assert len(records(run.scraper("changes", "--consumer", "two").stdout)) == products
     change(engine)
     until(lambda: len(records(run.log(first))) == products + 1, 30)
@@ -143,7 +172,9 @@ def test_a_consumer_is_one_process_and_ends_well(run: Commands, engine: sa.Engin
     run.end(first)
 
 
-def test_a_follower_outlives_its_connections(run: Commands, engine: sa.Engine, products: int) -> None:
+def test_a_follower_outlives_its_connections(
+    run: Commands, engine: sa.Engine, products: int
+) -> None:
     follower = run.start("scraper", "changes", "--consumer", "one", "--follow")
     until(lambda: len(records(run.log(follower))) == products, 30)
     for _ in range(3):
@@ -182,13 +213,19 @@ def test_a_reader_of_the_pipe_that_leaves(run: Commands, engine: sa.Engine, prod
     assert idle.wait(30) == 0, "noticed without a change"
 
 
-def test_parquet_by_the_command(run: Commands, engine: sa.Engine, products: int, tmp_path: Path, bucket: str) -> None:
+def test_parquet_by_the_command(
+    run: Commands, engine: sa.Engine, products: int, tmp_path: Path, bucket: str
+) -> None:
     out = tmp_path / "shop.parquet"
     done = run.scraper("export", "shop", "--format", "parquet", "-o", str(out))
-    assert "5 products written to" in done.stderr and "scraper changes shop --since 5" in done.stderr
+    assert (
+        "5 products written to" in done.stderr and "scraper changes shop --since 5" in done.stderr
+    )
     found = {row["id"]: row["price"] for row in pq.read_table(out).to_pylist()}
     assert found == {external_id: data["price"] for external_id, data in truth(engine).items()}
-    told = run.json("export", "shop", "--format", "parquet", "-o", f"{bucket}/shop.parquet", "--since", "2")
+    told = run.json(
+        "export", "shop", "--format", "parquet", "-o", f"{bucket}/shop.parquet", "--since", "2"
+    )
     assert (told["products"], told["cursor"], told["since"]) == (3, 5, 2)
     assert "--output is missing" in run.scraper("export", "shop", "--json", code=2).stderr
     assert "--output FILE" in run.scraper("export", "shop", "--format", "parquet", code=2).stderr

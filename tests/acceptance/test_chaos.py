@@ -1,7 +1,8 @@
-"""The fault harness, briefly: each kind of fault against one crawl, by a seed that stays the same. `make chaos` for more.
+"""The fault harness, briefly: each kind of fault against one crawl, by a seed that stays the same.
+`make chaos` for more.
 
-About two minutes, of which the crawl takes one and a half. A failure prints the whole run: the faults with their times, the
-tables, every check that failed and the command that repeats it.
+About two minutes, of which the crawl takes one and a half. A failure prints the whole run: the
+faults with their times, the tables, every check that failed and the command that repeats it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SEED = 1
 END_S = 60.0
 
 
-@pytest.mark.timeout(420)  # a crawl that does not end is given up by the harness itself, with a diagnosis
+# a crawl that does not end is given up by the harness itself, with a diagnosis
+@pytest.mark.timeout(420)
 def test_a_crawl_under_every_kind_of_fault(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     argv = [
@@ -35,7 +37,9 @@ def test_a_crawl_under_every_kind_of_fault(tmp_path: Path) -> None:
         str(report),
         "--end-with-parent",
     ]
-    run = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    run = subprocess.Popen(
+        argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     try:
         said, _ = run.communicate()
     finally:

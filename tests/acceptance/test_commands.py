@@ -19,12 +19,30 @@ import psutil
 import pytest
 import sqlalchemy as sa
 
-from scraper import progress
-from scraper.demo.show import free_port
+from scraper.cli.setup.demo import free_port
 from scraper.settings import Settings
-from tests.acceptance.commands import BIN, ROOT, Commands, assert_counted, commands, processes_of, until
+from scraper.views import progress
+from tests.acceptance.commands import (
+    BIN,
+    ROOT,
+    Commands,
+    assert_counted,
+    commands,
+    processes_of,
+    until,
+)
 from tests.acceptance.conftest import SampleShop
-from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, settled, store, with_product
+from tests.making import (
+    a_site,
+    add,
+    claimed,
+    lease_all,
+    new_page,
+    open_crawl,
+    settled,
+    store,
+    with_product,
+)
 
 FIELDS = ["zeta", "title", "price", "price_currency", "tags"]
 TIMES = ["first_seen_at", "changed_at", "fetched_at", "delisted_at"]
@@ -40,8 +58,14 @@ EVIL = {
 
 @pytest.fixture
 def stored(engine: sa.Engine) -> None:
-    """A site "shop" with a product for each evil text, its fields defined in an order that is not the alphabet's."""
-    fields = {"zeta": "h2", "title": "h1", "price": {"css": "b", "type": "price"}, "tags": {"css": "i", "type": "list"}}
+    """A site "shop" with a product for each evil text, its fields defined in an order that is not
+    the alphabet's."""
+    fields = {
+        "zeta": "h2",
+        "title": "h1",
+        "price": {"css": "b", "type": "price"},
+        "tags": {"css": "i", "type": "list"},
+    }
     keep(engine, a_site(product={"fields": fields}), {
         external_id: {"title": text, "price": Decimal("19.90"), "price_currency": "EUR", "tags": ["a", "b"], "more": 7}
         for external_id, text in EVIL.items()
@@ -50,7 +74,11 @@ def stored(engine: sa.Engine) -> None:
 
 def keep(engine: sa.Engine, site: object, products: dict[str, dict[str, object]]) -> None:
     crawl = open_crawl(engine, site)  # type: ignore[arg-type]
-    add(engine, [new_page(crawl, f"https://shop.example/p/{number}") for number in range(len(products))], len(products))
+    add(
+        engine,
+        [new_page(crawl, f"https://shop.example/p/{number}") for number in range(len(products))],
+        len(products),
+    )
     (batch,) = lease_all(engine, "shop.example", len(products))
     lease = claimed(engine, batch)
     assert lease is not None
@@ -71,15 +99,26 @@ def test_products_history_and_status(run: Commands, stored: None) -> None:
     table = run.scraper("products", "shop").stdout
     assert all(external_id in table for external_id in EVIL) and "19.90" in table
     (version,) = run.json("history", "shop", "plus")
-    assert version["version"] == 1 and version["data"]["title"] == "+1+1" and version["valid_to"] is None
+    assert (
+        version["version"] == 1
+        and version["data"]["title"] == "+1+1"
+        and version["valid_to"] is None
+    )
     assert "+1+1" in run.scraper("history", "shop", "plus").stdout
     (crawl,) = run.crawls()
-    assert (crawl["site"], crawl["phase"], crawl["products_new"], crawl["total"]) == ("shop", "fetching", 6, 6)
+    assert (crawl["site"], crawl["phase"], crawl["products_new"], crawl["total"]) == (
+        "shop",
+        "fetching",
+        6,
+        6,
+    )
     assert run.crawls("shop", "--limit", "0") == []
     assert "shop" in run.scraper("status").stdout
 
 
-def test_export_keeps_its_columns_and_defuses_formulas(run: Commands, stored: None, tmp_path: Path) -> None:
+def test_export_keeps_its_columns_and_defuses_formulas(
+    run: Commands, stored: None, tmp_path: Path
+) -> None:
     out = tmp_path / "out.csv"
     done = run.scraper("export", "shop", "--format", "csv", "-o", str(out))
     assert done.stdout == "" and "6 products" in done.stderr
@@ -89,9 +128,16 @@ def test_export_keeps_its_columns_and_defuses_formulas(run: Commands, stored: No
     titles = {row[0]: row[3] for row in rows[1:]}
     for external_id, evil in EVIL.items():
         assert titles[external_id] == (evil if external_id == "comma" else "'" + evil)
-    assert {row[4] for row in rows[1:]} == {"19.90"} and {row[6] for row in rows[1:]} == {'["a","b"]'}
-    assert run.scraper("export", "shop", "--format", "csv").stdout == text.replace("\r\n", "\n"), "as text"
-    lines = [json.loads(line, parse_float=Decimal) for line in run.scraper("export", "shop").stdout.splitlines()]
+    assert {row[4] for row in rows[1:]} == {"19.90"} and {row[6] for row in rows[1:]} == {
+        '["a","b"]'
+    }
+    assert run.scraper("export", "shop", "--format", "csv").stdout == text.replace("\r\n", "\n"), (
+        "as text"
+    )
+    lines = [
+        json.loads(line, parse_float=Decimal)
+        for line in run.scraper("export", "shop").stdout.splitlines()
+    ]
     assert [line["id"] for line in lines] == sorted(EVIL)
     assert {line["id"]: line["title"] for line in lines} == EVIL
     assert list(lines[0]) == rows[0] and str(lines[0]["price"]) == "19.90"
@@ -117,14 +163,19 @@ def test_export_to_a_reader_that_leaves(run: Commands, engine: sa.Engine) -> Non
 def test_sites_list_check_schema(run: Commands, environment: Settings, tmp_path: Path) -> None:
     assert "no definitions in" in run.scraper("sites", "check", code=2).stderr
     good = environment.sites_dir / "good.yaml"
-    good.write_text("start: https://good.example/\nlisting: {products: a}\nproduct: {fields: {title: h1}}\n")
+    good.write_text(
+        "start: https://good.example/\nlisting: {products: a}\nproduct: {fields: {title: h1}}\n"
+    )
     assert "1 definition checked" in run.scraper("sites", "check").stdout
     (listed,) = run.json("sites", "list")
     assert listed["name"] == "good" and listed["start"] == ["https://good.example/"]
     assert "https://good.example/" in run.scraper("sites", "list").stdout
     schema = json.loads(run.scraper("sites", "schema").stdout)
     run.scraper("sites", "schema", "-o", str(tmp_path / "schema.json"))
-    assert json.loads((tmp_path / "schema.json").read_text()) == schema and "product" in schema["properties"]
+    assert (
+        json.loads((tmp_path / "schema.json").read_text()) == schema
+        and "product" in schema["properties"]
+    )
 
 
 # --- what goes wrong
@@ -135,13 +186,25 @@ def test_a_broken_definition_is_told_whole(run: Commands, environment: Settings)
     path.write_text(
         "start: ftp://x.example/\nrate: often\nlisting:\n  products: 'a['\nproduct:\n  fields:\n    title: {csss: h1}\n"
     )
-    for words in (("sites", "check"), ("sites", "check", str(path)), ("crawl", "broken"), ("sites", "list")):
+    for words in (
+        ("sites", "check"),
+        ("sites", "check", str(path)),
+        ("crawl", "broken"),
+        ("sites", "list"),
+    ):
         errors = run.scraper(*words, code=2).stderr
-        for line, key in ((1, "start"), (2, "rate"), (4, "listing.products"), (7, "product.fields.title")):
+        for line, key in (
+            (1, "start"),
+            (2, "rate"),
+            (4, "listing.products"),
+            (7, "product.fields.title"),
+        ):
             assert re.search(rf"broken\.yaml:{line}: {re.escape(key)}\S*: ", errors), errors
 
 
-def test_what_is_unknown_is_said_so(run: Commands, environment: Settings, stored: None, tmp_path: Path) -> None:
+def test_what_is_unknown_is_said_so(
+    run: Commands, environment: Settings, stored: None, tmp_path: Path
+) -> None:
     """Another site's broken file does not hide that this one is unknown, but is mentioned."""
     (environment.sites_dir / "other.yaml").write_text("start: 1\n")
     errors = run.scraper("crawl", "nowhere", code=2).stderr
@@ -153,10 +216,15 @@ def test_what_is_unknown_is_said_so(run: Commands, environment: Settings, stored
     assert "no crawl 99" in run.scraper("stop", "99", code=2).stderr
     assert "No such command" in run.scraper("crwal", code=2).stderr
     folder = tmp_path / "missing" / "out.csv"
-    assert f"cannot write {folder}: No such file" in run.scraper("export", "shop", "-o", str(folder), code=1).stderr
+    assert (
+        f"cannot write {folder}: No such file"
+        in run.scraper("export", "shop", "-o", str(folder), code=1).stderr
+    )
 
 
-def test_servers_that_do_not_answer(run: Commands, environment: Settings, empty_database: str) -> None:
+def test_servers_that_do_not_answer(
+    run: Commands, environment: Settings, empty_database: str
+) -> None:
     port = free_port(0)
     away = {"DATABASE_URL": f"postgresql://ann:s3cret@127.0.0.1:{port}/shop"}
     for words in (("status",), ("migrate",), ("up",)):
@@ -167,10 +235,14 @@ def test_servers_that_do_not_answer(run: Commands, environment: Settings, empty_
     (environment.sites_dir / "good.yaml").write_text(
         "start: https://good.example/\nlisting: {products: a}\nproduct: {fields: {title: h1}}\n"
     )
-    errors = run.scraper("crawl", "good", code=3, env={"REDIS_URL": f"redis://:s3cret@127.0.0.1:{port}/0"}).stderr
+    errors = run.scraper(
+        "crawl", "good", code=3, env={"REDIS_URL": f"redis://:s3cret@127.0.0.1:{port}/0"}
+    ).stderr
     assert f"127.0.0.1:{port}" in errors and "REDIS_URL" in errors and "s3cret" not in errors
     assert run.crawls() == [], "no crawl is opened whose messages cannot be sent"
-    errors = run.scraper("status", code=2, env={"SCRAPER_LEASE_S": "1", "DATABASE_URL": "mysql://x"}).stderr
+    errors = run.scraper(
+        "status", code=2, env={"SCRAPER_LEASE_S": "1", "DATABASE_URL": "mysql://x"}
+    ).stderr
     assert "SCRAPER_LEASE_S" in errors and "DATABASE_URL" in errors
     worker = run.worker("datacenter", env=away)
     assert worker.wait(30) == 3
@@ -192,8 +264,13 @@ def test_a_crawl_with_workers_of_its_own(
     sample_shop("--products", "50")
     done = run.scraper("crawl", "demo", "--wait", "--local")
     assert "nobody serves coordinator, datacenter, residential: starting workers" in done.stderr
-    assert "50 new" in done.stdout and "\x1b" not in done.stdout + done.stderr and "\r" not in done.stderr
-    until(lambda: processes_of(environment.home_dir, "celery") == [], 5)  # beat's own may end a moment later
+    assert (
+        "50 new" in done.stdout
+        and "\x1b" not in done.stdout + done.stderr
+        and "\r" not in done.stderr
+    )
+    # beat's own may end a moment later
+    until(lambda: processes_of(environment.home_dir, "celery") == [], 5)
     (crawl,) = run.crawls()
     assert crawl["status"] == "completed" and crawl["products_new"] == 50
     assert_counted(engine, crawl)
@@ -202,8 +279,11 @@ def test_a_crawl_with_workers_of_its_own(
 def test_interrupted_and_stopped(
     run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop], environment: Settings
 ) -> None:
-    """Ctrl-C leaves the crawl going; `scraper stop` ends it: within seconds the shop hears nothing more."""
-    shop = sample_shop("--products", "1000", "--latency-ms", "200", changes={"concurrency: 16": "concurrency: 4"})
+    """Ctrl-C leaves the crawl going; `scraper stop` ends it: within seconds the shop hears nothing
+    more."""
+    shop = sample_shop(
+        "--products", "1000", "--latency-ms", "200", changes={"concurrency: 16": "concurrency: 4"}
+    )
     run.coordinator()
     run.worker("residential,datacenter")
     waiting = run.start("scraper", "crawl", "demo", "--wait")
@@ -236,7 +316,9 @@ def test_interrupted_and_stopped(
 def test_ctrl_c_ends_workers_of_its_own(
     run: Commands, sample_shop: Callable[..., SampleShop], environment: Settings
 ) -> None:
-    shop = sample_shop("--products", "500", "--latency-ms", "200", changes={"concurrency: 16": "concurrency: 4"})
+    shop = sample_shop(
+        "--products", "500", "--latency-ms", "200", changes={"concurrency: 16": "concurrency: 4"}
+    )
     waiting = run.start("scraper", "crawl", "demo", "--wait", "--local")
     until(lambda: len(shop.log()) > 10, 40)
     assert run.end(waiting, signal.SIGINT) == 130
@@ -260,7 +342,10 @@ def test_embedded_servers(sample_shop: Callable[..., SampleShop], tmp_path: Path
         try:
             first, second = run.scraper("up").stdout, run.scraper("up").stdout
             assert first == second and "postgres: running" in first and "valkey: running" in first
-            assert "password in" in first and (home / "flower-password").read_text().strip() not in first
+            assert (
+                "password in" in first
+                and (home / "flower-password").read_text().strip() not in first
+            )
             done = run.scraper("crawl", "demo", "--wait", timeout_s=90)
             assert "40 new" in done.stdout
             exported = run.scraper("export", "demo").stdout
@@ -279,7 +364,8 @@ def test_embedded_servers(sample_shop: Callable[..., SampleShop], tmp_path: Path
 
 
 def test_beat(run: Commands, engine: sa.Engine, environment: Settings) -> None:
-    """A beat of its own ticks; a coordinator beside it takes over the definitions. It writes no schedule file."""
+    """A beat of its own ticks; a coordinator beside it takes over the definitions. It writes no
+    schedule file."""
     before = set(os.listdir(ROOT))
     beat = run.start("celery", "-A", "scraper", "beat")
     run.worker("coordinator")
@@ -289,7 +375,12 @@ def test_beat(run: Commands, engine: sa.Engine, environment: Settings) -> None:
 
     def taken_over() -> bool:
         with engine.connect() as connection:
-            return connection.execute(sa.text("SELECT count(*) FROM sites WHERE name = 'nightly'")).scalar() == 1
+            return (
+                connection.execute(
+                    sa.text("SELECT count(*) FROM sites WHERE name = 'nightly'")
+                ).scalar()
+                == 1
+            )
 
     until(taken_over, 40)
     assert beat.poll() is None and run.end(beat) == 0
@@ -309,7 +400,11 @@ def test_flower(run: Commands, environment: Settings) -> None:
             return False
 
     until(answers, 40)
-    listening = {c.laddr[:2] for c in psutil.Process(flower.pid).net_connections() if c.status == psutil.CONN_LISTEN}
+    listening = {
+        c.laddr[:2]
+        for c in psutil.Process(flower.pid).net_connections()
+        if c.status == psutil.CONN_LISTEN
+    }
     assert listening == {("127.0.0.1", port)}
     assert httpx.get(url).status_code == 401
     assert httpx.get(url, auth=("admin", "wrong")).status_code == 401

@@ -1,5 +1,6 @@
-"""docker-compose.yml is what it says: its services, each with its own command, environment, secrets and health check, crawl
-the sample shop, and stop within their grace. They run as processes of this machine (`tests.compose`): no image is built."""
+"""docker-compose.yml is what it says: its services, each with its own command, environment, secrets
+and health check, crawl the sample shop, and stop within their grace. They run as processes of this
+machine (`tests.compose`): no image is built."""
 
 from __future__ import annotations
 
@@ -25,7 +26,15 @@ from tests.compose import Container, Stack
 from tests.conftest import need_rabbitmq
 
 PRODUCTS = 120
-APP = ("coordinator", "beat", "worker-datacenter", "worker-residential", "worker-browser", "flower", "metrics")
+APP = (
+    "coordinator",
+    "beat",
+    "worker-datacenter",
+    "worker-residential",
+    "worker-browser",
+    "flower",
+    "metrics",
+)
 LASTS_S = 240.0
 
 
@@ -45,9 +54,14 @@ def stack(tmp_path: Path) -> Iterator[Callable[..., Stack]]:
 
     def make(*profiles: str, without: Sequence[str] = (), **given: str) -> Stack:
         script = compose.ROOT / "deploy" / "make_secrets.py"
-        subprocess.run([sys.executable, script, tmp_path / "secrets"], check=True, capture_output=True)
-        stack = Stack(tmp_path / "stack", tmp_path / "secrets", tmp_path / "sites", *profiles, given=given)
-        for service in ("prometheus", "grafana", *without):  # those two's files have tests of their own
+        subprocess.run(
+            [sys.executable, script, tmp_path / "secrets"], check=True, capture_output=True
+        )
+        stack = Stack(
+            tmp_path / "stack", tmp_path / "secrets", tmp_path / "sites", *profiles, given=given
+        )
+        # those two's files have tests of their own
+        for service in ("prometheus", "grafana", *without):
             stack.containers.pop(service, None)
         stacks.append(stack)
         return stack
@@ -58,7 +72,11 @@ def stack(tmp_path: Path) -> Iterator[Callable[..., Stack]]:
 
 
 def secrets_of(stack: Stack) -> set[str]:
-    return {file.read_text().strip() for file in stack.secrets.iterdir() if file.name.endswith("_password")}
+    return {
+        file.read_text().strip()
+        for file in stack.secrets.iterdir()
+        if file.name.endswith("_password")
+    }
 
 
 def shown(process: psutil.Process) -> str:
@@ -77,7 +95,10 @@ def one_off(container: Container, *words: str) -> str:
 
 
 def products(container: Container) -> dict[str, dict[str, Any]]:
-    rows = (json.loads(line, parse_float=Decimal) for line in one_off(container, "export", "demo").splitlines())
+    rows = (
+        json.loads(line, parse_float=Decimal)
+        for line in one_off(container, "export", "demo").splitlines()
+    )
     return {row["id"]: as_truth(row) for row in rows}
 
 
@@ -87,9 +108,13 @@ def crawl_the_shop(made: Stack, running: list[Container], shop: SampleShop) -> N
     crawl = int(one_off(coordinator, "crawl", "demo"))
 
     def ended() -> bool:
-        assert all(each.process is not None and each.process.poll() is None for each in running), made.logs()
+        assert all(each.process is not None and each.process.poll() is None for each in running), (
+            made.logs()
+        )
         status = json.loads(one_off(coordinator, "status", "demo", "--json"))["crawls"][0]
-        assert status["id"] == crawl and status["status"] in ("planned", "running", "completed"), status
+        assert status["id"] == crawl and status["status"] in ("planned", "running", "completed"), (
+            status
+        )
         return bool(status["status"] == "completed")
 
     until(ended, LASTS_S, every_s=2)
@@ -100,7 +125,10 @@ def crawl_the_shop(made: Stack, running: list[Container], shop: SampleShop) -> N
 def test_the_services_crawl_the_sample_shop(stack: Callable[..., Stack], shop: SampleShop) -> None:
     made = stack("metrics")
     assert {*APP, "postgres", "redis", "migrate"} == set(made.containers)
-    before = {each.name: sorted(path.name for path in (each.folder / "app").iterdir()) for each in made.all()}
+    before = {
+        each.name: sorted(path.name for path in (each.folder / "app").iterdir())
+        for each in made.all()
+    }
     made.containers["beat"].append(Container(made, "beat", 2))  # as Kubernetes has it
     before["beat-2"] = before["beat-1"]
     made.up(LASTS_S)
@@ -116,33 +144,48 @@ def test_the_services_crawl_the_sample_shop(stack: Callable[..., Stack], shop: S
     flower, password = made.containers["flower"][0], (made.secrets / "flower_password").read_text()
     url = f"http://127.0.0.1:{flower.port('5555')}/api/crawls"
     assert httpx.get(url, timeout=30).status_code == 401
-    assert httpx.get(url, auth=("admin", password), timeout=30).json()["crawls"][0]["status"] == "completed"
+    assert (
+        httpx.get(url, auth=("admin", password), timeout=30).json()["crawls"][0]["status"]
+        == "completed"
+    )
     for name, port, metric in (
         ("metrics", "9750", "scraper_up 1.0"),
         ("worker-residential", "9751", "scraper_worker_pages_total"),
     ):
         container = made.containers[name][0]
-        assert metric in httpx.get(f"http://127.0.0.1:{container.port(port)}/metrics", timeout=30).text
+        assert (
+            metric in httpx.get(f"http://127.0.0.1:{container.port(port)}/metrics", timeout=30).text
+        )
 
     family = [each for container in made.all() for each in container.processes()]
     codes = {each.name: each.stop() for each in running}
     assert codes == dict.fromkeys(codes, 0), made.logs()
-    assert {each.name: each.stop() for name in ("redis", "postgres") for each in made.containers[name]} == {
+    assert {
+        each.name: each.stop() for name in ("redis", "postgres") for each in made.containers[name]
+    } == {
         "redis-1": 0,
         "postgres-1": 0,
     }
     left = [each for each in family if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
     assert left == []
     assert "Traceback" not in made.logs()
-    assert before == {each.name: sorted(path.name for path in (each.folder / "app").iterdir()) for each in made.all()}
-    files = [(each, path) for each in made.all() for path in each.folder.rglob("*") if path.is_file()]
-    written = {path.relative_to(each.folder).parts[0] for each, path in files if not path.is_symlink()}
+    assert before == {
+        each.name: sorted(path.name for path in (each.folder / "app").iterdir())
+        for each in made.all()
+    }
+    files = [
+        (each, path) for each in made.all() for path in each.folder.rglob("*") if path.is_file()
+    ]
+    written = {
+        path.relative_to(each.folder).parts[0] for each, path in files if not path.is_symlink()
+    }
     assert written <= {"tmp", "run"}, "the rest of a container is read-only"
 
 
 @pytest.mark.timeout(600)
 def test_rabbitmq_in_place_of_valkey(stack: Callable[..., Stack], shop: SampleShop) -> None:
-    """By two lines in `.env`, as the documentation has them: the queues are there, and none in Valkey."""
+    """By two lines in `.env`, as the documentation has them: the queues are there, and none in
+    Valkey."""
     need_rabbitmq()
     without = ("worker-browser", "flower")
     made = stack("rabbitmq", without=without, BROKER_URL_FILE="/run/secrets/broker_url")

@@ -1,4 +1,5 @@
-"""The Crawls tab as an operator sees it: a headless Chromium, during a crawl of the sample shop with faults."""
+"""The Crawls tab as an operator sees it: a headless Chromium, during a crawl of the sample shop
+with faults."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from playwright.sync_api import Browser, Page, expect
 
-from scraper import progress
 from scraper.settings import Settings
+from scraper.views import progress
 from tests.acceptance.commands import Commands, counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium
@@ -19,7 +20,8 @@ from tests.making import a_site, give_up, open_crawl, rows, urls
 
 EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\u202e"
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
-# With one charged try (two where the host is to blame), what fails twice is dead. More than can be fetched before the end.
+# With one charged try (two where the host is to blame), what fails twice is dead. More than can be
+# fetched before the end.
 FAULTS = ("--products", "2500", "--latency-ms", "60", "--fail-share", "0.1")
 
 
@@ -33,7 +35,13 @@ class Window:
     """A tab of the browser; what it says in its console, and where it goes, is kept."""
 
     def __init__(
-        self, browser: Browser, flower: Flower, *, scheme: str = "light", login: bool = True, **more: Any
+        self,
+        browser: Browser,
+        flower: Flower,
+        *,
+        scheme: str = "light",
+        login: bool = True,
+        **more: Any,
     ) -> None:
         user, password = flower.login
         credentials = {"username": user, "password": password if login else "wrong"}
@@ -117,11 +125,15 @@ def test_an_operators_evening(
     assert "server_error" in page.locator("#outcomes").inner_text()
     assert shop.process.poll() is None
 
-    # Flower is restarted in the middle: the page says so, goes on by itself, and nothing is forgotten.
+    # Flower is restarted in the middle: the page says so, goes on by itself, and nothing is
+    # forgotten.
     before = flower.json(f"/api/crawls/{crawl_id}")["course"]["points"][0]
     flower.stop()
-    expect(page.locator("#crawls-problem")).to_contain_text("Flower does not answer", timeout=20_000)
-    window.said.clear()  # the browser itself reports each request that fails
+    expect(page.locator("#crawls-problem")).to_contain_text(
+        "Flower does not answer", timeout=20_000
+    )
+    # the browser itself reports each request that fails
+    window.said.clear()
     flower.start()
     expect(page.locator("#crawls-problem")).to_be_hidden(timeout=30_000)
     window.said.clear()
@@ -134,7 +146,8 @@ def test_an_operators_evening(
     expect(page.locator("#actions .crawl-badge")).to_have_text("paused")
     page.get_by_role("button", name="Resume site").click()
     expect(page.locator("#crawls-message")).to_contain_text("demo goes on.")
-    until(lambda: counted(engine, crawl_id)["dead"] > 3, 180)  # second tries come after all first ones
+    # second tries come after all first ones
+    until(lambda: counted(engine, crawl_id)["dead"] > 3, 180)
     stop = page.locator('[data-action="stop"]')
     stop.click()
     expect(stop).to_have_text("Really stop?")
@@ -142,18 +155,26 @@ def test_an_operators_evening(
     stop.click()
     expect(page.locator("#crawls-message")).to_contain_text(f"Crawl {crawl_id} is stopped.")
     expect(page.locator("#actions .crawl-badge")).to_have_text("stopped")
-    assert rows(engine, "SELECT status, note FROM crawls") == [("stopped", "stopped by admin in Flower")]
+    assert rows(engine, "SELECT status, note FROM crawls") == [
+        ("stopped", "stopped by admin in Flower")
+    ]
 
     # What the page shows is what PostgreSQL has.
     window.drawn()
     truth = progress.read_one(engine, crawl_id)
-    assert number(page, "Pages done") == f"{truth.done:,}" and number(page, "Dead and invalid") == f"{truth.failed:,}"
+    assert (
+        number(page, "Pages done") == f"{truth.done:,}"
+        and number(page, "Dead and invalid") == f"{truth.failed:,}"
+    )
     ((tries, fetched),) = rows(
         engine, "SELECT sum(tries), sum(tries) FILTER (WHERE outcome = 'fetched') FROM throughput"
     )
     assert page.locator("#outcomes h2").inner_text().split("\n")[-1].endswith(f"{tries:,} tries")
     assert tries == truth.counts.fetches
-    assert page.locator("#outcomes tr", has_text="fetched").first.inner_text().split()[2] == f"{fetched:,}"
+    assert (
+        page.locator("#outcomes tr", has_text="fetched").first.inner_text().split()[2]
+        == f"{fetched:,}"
+    )
     shown = flower.json(f"/api/crawls/{crawl_id}")
     for group in ("workers", "queues", "proxies", "outcomes", "hosts"):
         assert sum(one["tries"] for one in shown[group]) == tries, group
@@ -169,7 +190,13 @@ def test_an_operators_evening(
     expect(details.locator(".crawl-dead-body")).to_contain_text("the server answered")
     details.get_by_role("button", name="Replay this page").click()
     expect(page.locator("#crawls-message")).to_contain_text("1 page is tried again, in crawl 2.")
-    until(lambda: rows(engine, f"SELECT status FROM pages WHERE id = {page_id}") in ([("ok",)], [("unchanged",)]), 60)
+    until(
+        lambda: (
+            rows(engine, f"SELECT status FROM pages WHERE id = {page_id}")
+            in ([("ok",)], [("unchanged",)])
+        ),
+        60,
+    )
     assert address.startswith(shop.url)
     until(lambda: not progress.read_one(engine, 2).active, 30)
     window.assert_quiet()
@@ -213,7 +240,9 @@ def test_what_a_shop_sends_stays_text(flower: Flower, browser: Browser, engine: 
     page.locator("#dead summary").click()
     expect(page.locator("#dead pre")).to_have_text(EVIL.replace("\u202e", "\ufffd"))
     expect(page.locator("#errors")).to_contain_text("<script>")
-    assert page.locator("#crawls-page img").count() == page.locator("#crawls-page script").count() == 0
+    assert (
+        page.locator("#crawls-page img").count() == page.locator("#crawls-page script").count() == 0
+    )
     assert page.title() == "Crawl 1 · Flower"
     window.assert_quiet()
 
@@ -227,7 +256,8 @@ def test_a_hidden_tab_asks_for_nothing(flower: Flower, browser: Browser, engine:
         document.dispatchEvent(new Event('visibilitychange'));
     }"""
     page.evaluate(hide, True)
-    page.wait_for_timeout(500)  # an answer that is under way
+    # an answer that is under way
+    page.wait_for_timeout(500)
     asked = len(window.asked)
     page.wait_for_timeout(7000)
     assert len(window.asked) == asked

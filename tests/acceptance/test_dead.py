@@ -1,5 +1,5 @@
-"""`scraper dead` as it is typed: a shop refuses some pages and shows others without their fields; it is mended; its dead
-pages are replayed by a real fleet, and the products are the truth."""
+"""`scraper dead` as it is typed: a shop refuses some pages and shows others without their fields;
+it is mended; its dead pages are replayed by a real fleet, and the products are the truth."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper import progress
-from scraper.demo.show import free_port
+from scraper.cli.setup.demo import free_port
 from scraper.domain import Outcome
 from scraper.settings import Settings
+from scraper.views import progress
 from tests.acceptance.commands import Commands, assert_counted, counted
 from tests.making import a_site, give_up, open_crawl, rows, urls
 from tests.odd_shop import Answer, OddShop, listing, product
 
 EVIL = '\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\x00</h1>\r\n\t"quoted"'
-REFUSED = Answer(b"<h1>Access denied \x1b[31m</h1>", 403, headers=("X-Why: \x1b[2Jbot", "Set-Cookie: sid=s3cret"))
+REFUSED = Answer(
+    b"<h1>Access denied \x1b[31m</h1>", 403, headers=("X-Why: \x1b[2Jbot", "Set-Cookie: sid=s3cret")
+)
 ODD = ["\x1b", "\x9b", "\x07", "\u202e", "\x00", "\r"]
 
 
 @pytest.fixture
 def shop(environment: Settings) -> Iterator[OddShop]:
-    """Site "odd": /good is good, /refused and the second listing answer 403, /empty lacks its title. Fresh for a week."""
+    """Site "odd": /good is good, /refused and the second listing answer 403, /empty lacks its
+    title. Fresh for a week."""
     with OddShop() as found:
-        start = found.serve("/", listing(["/good", "/refused", "/empty"], '<a class="next" href="/more">more</a>'))
+        start = found.serve(
+            "/", listing(["/good", "/refused", "/empty"], '<a class="next" href="/more">more</a>')
+        )
         found.serve("/good", product("good", "Good").encode())
         found.serve("/refused", REFUSED)
         found.serve("/empty", product("empty", None, more=EVIL).encode())
@@ -62,7 +67,10 @@ def fleet(run: Commands) -> None:
 
 
 def exported(run: Commands) -> dict[str, Any]:
-    lines = (json.loads(line, parse_float=Decimal) for line in run.scraper("export", "odd").stdout.splitlines())
+    lines = (
+        json.loads(line, parse_float=Decimal)
+        for line in run.scraper("export", "odd").stdout.splitlines()
+    )
     return {line["id"]: line["title"] for line in lines}
 
 
@@ -75,13 +83,18 @@ def table(text: str) -> list[dict[str, str]]:
 # --- with a shop and a fleet
 
 
-def test_dead_pages_are_shown_mended_and_replayed(run: Commands, engine: sa.Engine, shop: OddShop) -> None:
+def test_dead_pages_are_shown_mended_and_replayed(
+    run: Commands, engine: sa.Engine, shop: OddShop
+) -> None:
     fleet(run)
     first = run.crawl(engine, "odd")
     assert (first["status"], first["dead"], first["invalid"], first["ok"]) == ("completed", 2, 1, 2)
 
     found = {page["url"].removeprefix(shop.url()): page for page in run.json("dead", "list")}
-    kept = {path: (page["status"], page["reason"], page["blame"], page["http_status"]) for path, page in found.items()}
+    kept = {
+        path: (page["status"], page["reason"], page["blame"], page["http_status"])
+        for path, page in found.items()
+    }
     assert kept == {
         "/refused": ("dead", "refused", "page", 403),
         "/more": ("dead", "refused", "page", 403),
@@ -92,9 +105,18 @@ def test_dead_pages_are_shown_mended_and_replayed(run: Commands, engine: sa.Engi
 
     wanted = ("dead", "replay", "odd", "--dry-run")
     assert run.json(*wanted) == [
-        {"site": "odd", "pages": 3, "crawl_id": None, "opened": True, "outdated": False, "refused": None}
+        {
+            "site": "odd",
+            "pages": 3,
+            "crawl_id": None,
+            "opened": True,
+            "outdated": False,
+            "refused": None,
+        }
     ]
-    assert table(run.scraper(*wanted).stdout) == [{"site": "odd", "pages": "3", "crawl": "a new one"}]
+    assert table(run.scraper(*wanted).stdout) == [
+        {"site": "odd", "pages": "3", "crawl": "a new one"}
+    ]
     assert len(run.json("dead", "list")) == 3 and len(run.crawls()) == 1, "nothing was changed"
 
     truth, asked = mend(shop), len(shop.asked())
@@ -103,23 +125,39 @@ def test_dead_pages_are_shown_mended_and_replayed(run: Commands, engine: sa.Engi
         {"site": "odd", "pages": "3", "crawl": f"{first['id'] + 1}, opened for this"}
     ]
     crawl = progress.as_json(progress.read_one(engine, first["id"] + 1))
-    assert (crawl["status"], crawl["trigger"], crawl["dead"], crawl["invalid"]) == ("completed", "replay", 0, 0)
+    assert (crawl["status"], crawl["trigger"], crawl["dead"], crawl["invalid"]) == (
+        "completed",
+        "replay",
+        0,
+        0,
+    )
     assert (crawl["products_new"], crawl["products_delisted"], crawl["fresh"]) == (3, 0, 1)
     assert_counted(engine, crawl)
     assert exported(run) == truth
-    assert sorted(set(shop.asked()[asked:]) - {"/robots.txt"}) == ["/empty", "/late", "/more", "/refused"]
+    assert sorted(set(shop.asked()[asked:]) - {"/robots.txt"}) == [
+        "/empty",
+        "/late",
+        "/more",
+        "/refused",
+    ]
 
     again = run.scraper("dead", "replay", "odd")
-    assert again.stdout == "no such dead or invalid pages\n" and run.json("dead", "list", "odd") == []
+    assert (
+        again.stdout == "no such dead or invalid pages\n" and run.json("dead", "list", "odd") == []
+    )
     assert len(run.crawls()) == 2
 
 
 def assert_shown(run: Commands, found: dict[str, dict[str, Any]], shop: OddShop) -> None:
     """The list, its summary, and a page each in full: whole, and harmless to a terminal."""
     listed = {row["url"]: row for row in table(run.scraper("dead", "list", "odd").stdout)}
-    assert listed[shop.url("/empty")]["reason"] == "not_extracted" and listed[shop.url("/more")]["http"] == "403"
+    assert (
+        listed[shop.url("/empty")]["reason"] == "not_extracted"
+        and listed[shop.url("/more")]["http"] == "403"
+    )
     counts = {
-        (row["status"], row["reason"]): row["pages"] for row in table(run.scraper("dead", "list", "--summary").stdout)
+        (row["status"], row["reason"]): row["pages"]
+        for row in table(run.scraper("dead", "list", "--summary").stdout)
     }
     assert counts == {("dead", "refused"): "2", ("invalid", "not_extracted"): "1"}
     limited = run.scraper("dead", "list", "--limit", "1")
@@ -128,13 +166,24 @@ def assert_shown(run: Commands, found: dict[str, dict[str, Any]], shop: OddShop)
     for path, page in found.items():
         text = run.scraper("dead", "show", str(page["id"])).stdout
         assert text == run.scraper("dead", "show", shop.url(path) + "#top").stdout
-        assert Outcome(page["reason"]).phrase in text and f"blames {page['blame']}" in text and "when:" in text
-        assert f"scraper dead replay {page['id']}" in text and f"scraper dead drop {page['id']}" in text
+        assert (
+            Outcome(page["reason"]).phrase in text
+            and f"blames {page['blame']}" in text
+            and "when:" in text
+        )
+        assert (
+            f"scraper dead replay {page['id']}" in text
+            and f"scraper dead drop {page['id']}" in text
+        )
         assert not any(char in text for char in ODD) and "s3cret" not in text
         whole = run.scraper("dead", "show", str(page["id"]), "--json").stdout
         assert not any(char in whole for char in ODD)
         read = json.loads(whole)
-        assert read["site"] == "odd" and read["crawl_status"] == "completed" and read["blame"] == page["blame"]
+        assert (
+            read["site"] == "odd"
+            and read["crawl_status"] == "completed"
+            and read["blame"] == page["blame"]
+        )
         if path == "/empty":
             assert "gnp.exe" in text and "mend the site's definition" in text
             assert EVIL.replace("\x00", "").splitlines()[0] in read["excerpt"]
@@ -151,7 +200,9 @@ def test_a_mended_definition_is_what_a_replay_goes_by(
     first = run.crawl(engine, "odd")
     fields = {"title": {"css": "h1, h2", "required": True}}
     shop.serve("/empty", product("empty", None, more="<h2>Mended</h2>").encode())
-    define(environment, shop.url("/"), product={"id": {"css": "body::attr(data-id)"}, "fields": fields})
+    define(
+        environment, shop.url("/"), product={"id": {"css": "body::attr(data-id)"}, "fields": fields}
+    )
     (page,) = run.json("dead", "list", "--reason", "not_extracted")
     done = run.scraper("dead", "replay", str(page["id"]), "--wait", "--json")
     assert json.loads(done.stdout)[0]["pages"] == 1 and "crawl 2 completed" in done.stderr
@@ -161,13 +212,16 @@ def test_a_mended_definition_is_what_a_replay_goes_by(
 
 
 def test_pages_that_die_again(run: Commands, engine: sa.Engine, shop: OddShop) -> None:
-    """A replay that finds nothing good fails, and its pages stay what they are, with the newer reason."""
+    """A replay that finds nothing good fails, and its pages stay what they are, with the newer
+    reason."""
     fleet(run)
     run.crawl(engine, "odd")
     shop.serve("/refused", Answer(b"gone for ever", 410))
     done = run.scraper("dead", "replay", "--status", "dead", "--wait", code=4)
     assert "crawl 2 of odd failed" in done.stderr
-    assert {(page["url"].rpartition("/")[2], page["reason"]) for page in run.json("dead", "list")} == {
+    assert {
+        (page["url"].rpartition("/")[2], page["reason"]) for page in run.json("dead", "list")
+    } == {
         ("more", "refused"),
         ("empty", "not_extracted"),
     }
@@ -186,11 +240,20 @@ def crawl(engine: sa.Engine) -> tuple[int, int]:
     return crawl
 
 
-def test_a_running_crawl_is_joined(run: Commands, engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_running_crawl_is_joined(
+    run: Commands, engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     wanted = ("dead", "replay", "shop", "--reason", "refused", "--newer", "1h")
     expected = [{"site": "shop", "pages": "3", "crawl": f"{crawl[1]}, running already"}]
-    assert table(run.scraper(*wanted, "--dry-run").stdout) == expected == table(run.scraper(*wanted).stdout)
-    assert rows(engine, "SELECT status, count(*) FROM pages GROUP BY 1 ORDER BY 1") == [("due", 3), ("invalid", 1)]
+    assert (
+        table(run.scraper(*wanted, "--dry-run").stdout)
+        == expected
+        == table(run.scraper(*wanted).stdout)
+    )
+    assert rows(engine, "SELECT status, count(*) FROM pages GROUP BY 1 ORDER BY 1") == [
+        ("due", 3),
+        ("invalid", 1),
+    ]
     (shown,) = run.crawls()
     table_has = counted(engine, crawl[1])
     assert {name: shown[name] for name in table_has} == table_has and shown["product_done"] == 1
@@ -198,7 +261,10 @@ def test_a_running_crawl_is_joined(run: Commands, engine: sa.Engine, crawl: tupl
     shown_text = run.scraper("dead", "show", str(page_id)).stdout
     assert "it is due: there is nothing to replay" in shown_text and "to come" not in shown_text
     done = run.scraper("dead", "replay", str(page_id), "https://m.shop.example:8443/x?b=2&a=1")
-    assert table(done.stdout)[0]["pages"] == "1" and "1 of the 2 pages named were left alone" in done.stderr
+    assert (
+        table(done.stdout)[0]["pages"] == "1"
+        and "1 of the 2 pages named were left alone" in done.stderr
+    )
 
 
 def test_drop(run: Commands, engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -233,18 +299,29 @@ def test_what_is_wrong_is_said(run: Commands, engine: sa.Engine, crawl: tuple[in
         assert "one site at a time" in told(command, "shop", "other")
         assert "no page 99" in told(command, "99")
     reasons = told("list", "--reason", "tired")
-    assert all(outcome in reasons for outcome in ("refused", "not_extracted", "worker_lost")) and "fresh" not in reasons
-    assert "no length of time" in told("list", "--older", "soon") and "12h" in told("list", "--newer", "-1h")
+    assert (
+        all(outcome in reasons for outcome in ("refused", "not_extracted", "worker_lost"))
+        and "fresh" not in reasons
+    )
+    assert "no length of time" in told("list", "--older", "soon") and "12h" in told(
+        "list", "--newer", "-1h"
+    )
     assert "ok" in told("list", "--status", "ok") and "no site named 'x'" in told("list", "x")
     assert "no page 99999999999999999999" in told("show", "99999999999999999999")
-    assert "neither" in told("show", "shop") and "no site has a page" in told("show", "https://shop.example/nope")
+    assert "neither" in told("show", "shop") and "no site has a page" in told(
+        "show", "https://shop.example/nope"
+    )
     assert run.scraper("dead", "list", "--older", "7d").stdout == "no such dead or invalid pages\n"
 
     away = told("replay", "shop", code=3, REDIS_URL=f"redis://127.0.0.1:{free_port(0)}/0")
     assert "REDIS_URL" in away
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET paused = true"))
-    for words in (("replay", "shop"), ("replay", "shop", "--dry-run"), ("replay", "--all", "--json")):
+    for words in (
+        ("replay", "shop"),
+        ("replay", "shop", "--dry-run"),
+        ("replay", "--all", "--json"),
+    ):
         assert "scraper sites resume shop" in told(*words, code=1)
     (page_id,) = rows(engine, "SELECT min(id) FROM pages")[0]
     assert "scraper sites resume shop" in run.scraper("dead", "show", str(page_id)).stdout

@@ -1,4 +1,5 @@
-"""`dedup: bloom` as an operator lives through it: real commands, a coordinator, two workers, and a Redis that is emptied."""
+"""`dedup: bloom` as an operator lives through it: real commands, a coordinator, two workers, and a
+Redis that is emptied."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ PRODUCTS = 300
 
 
 def products(shop: SampleShop) -> list[str]:
-    return [target for _, target, status in shop.log() if target.startswith("/p/") and status == 200]
+    return [
+        target for _, target, status in shop.log() if target.startswith("/p/") and status == 200
+    ]
 
 
 def left(engine: sa.Engine) -> dict[str, int]:
@@ -47,13 +50,22 @@ def test_a_shop_whose_pages_leave_the_frontier(
 
     first = run.crawl(engine, "demo")
     assert first["status"] == "completed" and first["products_new"] == PRODUCTS
-    assert first["product_done"] == first["product_total"] and first["discovery_done"] == first["discovery_total"]
+    assert (
+        first["product_done"] == first["product_total"]
+        and first["discovery_done"] == first["discovery_total"]
+    )
     assert known(engine) == shop.truth().keys()
     until(lambda: not left(engine), 30)
 
     told = run.json("dedup", "show", "demo")
-    assert PRODUCTS - 3 <= told["urls"] <= PRODUCTS + 3 and told["false_positives"] < 0.001 and told["warning"] is None
-    assert {part["form"] for generation in told["generations"] for part in generation["parts"]} == {"bitmap"}
+    assert (
+        PRODUCTS - 3 <= told["urls"] <= PRODUCTS + 3
+        and told["false_positives"] < 0.001
+        and told["warning"] is None
+    )
+    assert {part["form"] for generation in told["generations"] for part in generation["parts"]} == {
+        "bitmap"
+    }
     assert "URLs remembered" in run.scraper("dedup", "show", "demo").stdout
 
     shop.forget()
@@ -75,7 +87,12 @@ def test_a_shop_whose_pages_leave_the_frontier(
     with redis.Redis.from_url(environment.valkey_url) as client:
         client.flushdb()  # the queues too
     fourth = until(
-        lambda: [each for each in run.crawls() if each["status"] == "completed" and each["id"] > third["id"]], 240
+        lambda: [
+            each
+            for each in run.crawls()
+            if each["status"] == "completed" and each["id"] > third["id"]
+        ],
+        240,
     )
     assert len(set(products(shop))) == PRODUCTS
     assert fourth[0]["product_done"] == fourth[0]["product_total"] >= PRODUCTS

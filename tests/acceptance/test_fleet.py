@@ -1,6 +1,8 @@
-"""Eight processes on one host, judged by the host's own log: the budget is never exceeded in any window, and used.
+"""Eight processes on one host, judged by the host's own log: the budget is never exceeded in any
+window, and used.
 
-Each request says when it left, so that the time it takes on a busy machine to arrive is not held against the budget.
+Each request says when it left, so that the time it takes on a busy machine to arrive is not held
+against the budget.
 """
 
 from __future__ import annotations
@@ -20,25 +22,28 @@ import pytest
 import redis.asyncio as aredis
 
 from scraper.errors import DeferredError
-from scraper.fetch.gate import LATE_S, Gate
-from scraper.fetch.gates import Gates
-from scraper.fetch.http import FetchPolicy, HttpFetcher
-from scraper.policy.budget import Budget
-from scraper.stores import throttle
-from scraper.stores.throttle import Throttle
+from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.politeness import fleet_limiter
+from scraper.politeness.fleet_limiter import Throttle
+from scraper.politeness.host_limiter import LATE_S, Gate
+from scraper.politeness.host_limiters import Gates
+from scraper.rules.budget import Budget
 
 PROCESSES = 8
 LATENCY_S = 0.08
 USED = 0.95
-USED_BY_TURNS = 0.9  # a place that goes round may cost the host a slot: 65 to 68 of 70 on a machine at rest
-BUSY_S = 0.08  # between a slot and the note of it: a process is interrupted there, and clocks differ by a few ms
+# a place that goes round may cost the host a slot: 65 to 68 of 70 on a machine at rest
+USED_BY_TURNS = 0.9
+# between a slot and the note of it: a process is interrupted there, and clocks differ by a few ms
+BUSY_S = 0.08
 POLICY = FetchPolicy("test", {}, True, None, 10_000, 10_000, 3, 5, 5, 10)
 Visit = tuple[float, float, float]
 SPAWN = multiprocessing.get_context("spawn")
 
 
 def _serve(control: Connection) -> None:
-    """Answers after `LATENCY_S`; sends when all requests left, came and ended once it is told to end."""
+    """Answers after `LATENCY_S`; sends when all requests left, came and ended once it is told to
+    end."""
     visits: list[Visit] = []
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -64,16 +69,24 @@ def _serve(control: Connection) -> None:
 
 
 def _crawl(
-    url: str, port: int, number: int, budget: Budget, ready: Barrier, lasts_s: float, share_ttl_s: float
+    url: str,
+    port: int,
+    number: int,
+    budget: Budget,
+    ready: Barrier,
+    lasts_s: float,
+    share_ttl_s: float,
 ) -> None:
     """A worker process's part in it: pages through a real gate, throttle and fetcher."""
-    throttle.SHARE_TTL_S = share_ttl_s
+    fleet_limiter.SHARE_TTL_S = share_ttl_s
 
     async def lane(gate: Gate, fetcher: HttpFetcher, end: float) -> None:
         while time.monotonic() < end:
             try:
                 async with gate.turn(min(end, time.monotonic() + 2)):
-                    await fetcher.fetch(f"http://127.0.0.1:{port}/?left={time.monotonic():.6f}", POLICY)
+                    await fetcher.fetch(
+                        f"http://127.0.0.1:{port}/?left={time.monotonic():.6f}", POLICY
+                    )
             except DeferredError as error:
                 await asyncio.sleep(min(error.delay_s, 0.2) + 0.01)
 
@@ -93,7 +106,9 @@ def _crawl(
             await gate.keep()
             ready.wait(30)
             end = time.monotonic() + lasts_s
-            await asyncio.gather(*(lane(gate, fetcher, end) for _ in range(min(20, budget.concurrency))))
+            await asyncio.gather(
+                *(lane(gate, fetcher, end) for _ in range(min(20, budget.concurrency)))
+            )
             sweeping.cancel()
             await fetcher.aclose()
 
@@ -101,8 +116,8 @@ def _crawl(
 
 
 def crawl(url: str, budget: Budget, lasts_s: float, *, killed: int = 0) -> list[Visit]:
-    """(left, came, ended) of each request that the server saw, in the order in which they left. The first `killed` processes
-    die half way."""
+    """(left, came, ended) of each request that the server saw, in the order in which they left. The
+    first `killed` processes die half way."""
     ours, theirs = SPAWN.Pipe()
     server = SPAWN.Process(target=_serve, args=(theirs,))
     server.start()
@@ -137,7 +152,8 @@ def at_once(visits: list[Visit]) -> int:
 
 
 def assert_within(visits: list[Visit], budget: Budget) -> None:
-    """In any window of W seconds no more than W / interval + burst; and no more at once than the concurrency.
+    """In any window of W seconds no more than W / interval + burst; and no more at once than the
+    concurrency.
 
     A slot is used up to `LATE_S` late (a quarter of the interval where that is shorter).
     """
@@ -146,7 +162,9 @@ def assert_within(visits: list[Visit], budget: Budget) -> None:
     for first in range(len(left)):
         for last in range(first, len(left)):
             window_s = left[last] - left[first]
-            assert last - first + 1 <= (window_s + slack_s) / budget.interval_s + budget.burst + 1e-6
+            assert (
+                last - first + 1 <= (window_s + slack_s) / budget.interval_s + budget.burst + 1e-6
+            )
     assert at_once(visits) <= budget.concurrency
 
 
@@ -155,15 +173,24 @@ def assert_within(visits: list[Visit], budget: Budget) -> None:
     [(Budget(0.1, 16), USED), (Budget(0.1, 5), USED_BY_TURNS), (Budget(0.1, 16, burst=8), USED)],
     ids=["10 a second", "fewer places than processes", "bursts"],
 )
-def test_the_budget_holds_in_every_window_and_is_used(valkey_url: str, budget: Budget, least: float) -> None:
+def test_the_budget_holds_in_every_window_and_is_used(
+    valkey_url: str, budget: Budget, least: float
+) -> None:
     lasts_s = 8.0
     best = 0.0
-    for _ in range(3):  # a machine that is busy with something else leaves some of it unused
+    # a machine that is busy with something else leaves some of it unused
+    for _ in range(3):
         visits = crawl(valkey_url, budget, lasts_s)
         assert_within(visits, budget)
         first = visits[0][0]
-        used = sum(1 for left, _, _ in visits if left < first + lasts_s - 1) * budget.interval_s / (lasts_s - 1)
-        print(f"used {used:.1%}, least distance {min(b[0] - a[0] for a, b in pairwise(visits)):.4f} s")
+        used = (
+            sum(1 for left, _, _ in visits if left < first + lasts_s - 1)
+            * budget.interval_s
+            / (lasts_s - 1)
+        )
+        print(
+            f"used {used:.1%}, least distance {min(b[0] - a[0] for a, b in pairwise(visits)):.4f} s"
+        )
         best = max(best, used)
         if best >= least:
             return

@@ -1,4 +1,5 @@
-"""`scraper host …` as it is typed, on a fleet at work; and what that fleet makes of a host that says 429."""
+"""`scraper host …` as it is typed, on a fleet at work; and what that fleet makes of a host that
+says 429."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from tests.making import a_site, add, new_page, open_crawl, urls
 from tests.odd_shop import Answer, OddShop, listing, product
 
 PAGES, RATE_PER_S, REST_S = 60, 20, 2
-REFUSED = 10  # which request is answered with 429
+# which request is answered with 429
+REFUSED = 10
 THROTTLING = f"""
 name: throttling
 start: {{url}}
@@ -39,15 +41,26 @@ def test_the_commands(run: Commands, engine: sa.Engine) -> None:
 
     assert host("pause", "A.example") == "a.example: paused\n"
     assert host("pause", "a.example") == "a.example: was paused already\n"
-    assert host("set", "a.example", "--rate", "30/m", "--burst", "3") == "a.example: rate 30/m, burst 3\n"
+    assert (
+        host("set", "a.example", "--rate", "30/m", "--burst", "3")
+        == "a.example: rate 30/m, burst 3\n"
+    )
     (shown,) = run.json("host", "list")
-    assert shown["paused"] and shown["override"] == {"rate": "30/m", "burst": 3} and shown["due"] == 3
+    assert (
+        shown["paused"] and shown["override"] == {"rate": "30/m", "burst": 3} and shown["due"] == 3
+    )
     lines = host("list").splitlines()
     assert lines[0].split("\t")[:4] == ["host", "rate", "at once", "burst"]
-    assert lines[1].split("\t")[:4] == ["a.example", "0.5/s", "4", "3"] and "paused, set by hand" in lines[1]
+    assert (
+        lines[1].split("\t")[:4] == ["a.example", "0.5/s", "4", "3"]
+        and "paused, set by hand" in lines[1]
+    )
     assert host("resume", "a.example") == "a.example: resumed\n"
     assert host("set", "a.example", "--reset") == "a.example: as the site definitions say\n"
-    assert "no page of nobody.example is known yet" in run.scraper("host", "pause", "nobody.example").stderr
+    assert (
+        "no page of nobody.example is known yet"
+        in run.scraper("host", "pause", "nobody.example").stderr
+    )
     assert "say what" in host("set", "a.example", code=2)
     assert "is no rate" in host("set", "a.example", "--rate", "often", code=2)
     assert "is no host name" in host("pause", "https://a.example/", code=2)
@@ -56,14 +69,17 @@ def test_the_commands(run: Commands, engine: sa.Engine) -> None:
 def test_a_pause_and_a_rate_reach_a_running_worker(
     run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
 ) -> None:
-    """Within seconds nothing is asked any more; resumed, the crawl goes on where it was, as fast as was said."""
+    """Within seconds nothing is asked any more; resumed, the crawl goes on where it was, as fast as
+    was said."""
     crawl = Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
     host = crawl.shop.url.removeprefix("http://")
     crawl.shop.options(latency_ms=600)
     crawl.until_fetched(0.1)
     assert run.scraper("host", "pause", host).stdout == f"{host}: paused\n"
     until(crawl.quiet, 15, every_s=1.5)
-    until(lambda: crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)], 15)
+    until(
+        lambda: crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)], 15
+    )
     assert crawl.quiet() and crawl.progress()["status"] == "running"
     (shown,) = run.json("host", "list", host)
     assert (shown["paused"], shown["in_flight"], shown["leased"]) == (True, 0, 0)
@@ -75,19 +91,23 @@ def test_a_pause_and_a_rate_reach_a_running_worker(
     until(lambda: len(crawl.shop.log()) >= before + 8, 60)
     times = [at for at, _, _ in crawl.shop.log()][before:]
     assert times[7] - times[0] >= 7 * 0.5 - 0.3, "two a second"
-    run.scraper("host", "set", host, "--rate", "unlimited")  # at two a second the rest would take minutes
+    # at two a second the rest would take minutes
+    run.scraper("host", "set", host, "--rate", "unlimited")
     crawl.until_completed()
     crawl.assert_exact()
     # A redirect that the pause cut in two is followed from its start again.
     asked = [target for _, target, status in crawl.shop.log() if status != 301]
-    assert [target for target, times in Counter(asked).items() if times > 1] == [], "nothing is asked twice"
+    assert [target for target, times in Counter(asked).items() if times > 1] == [], (
+        "nothing is asked twice"
+    )
     assert crawl.rows("SELECT retries FROM crawls") == [(0,)], "and nothing is charged"
 
 
 def test_a_host_that_says_429_is_spared_by_the_whole_fleet(
     run: Commands, engine: sa.Engine, environment: Settings
 ) -> None:
-    """It rests as long as it asked for, and is asked half as often afterwards: the fleet knows both."""
+    """It rests as long as it asked for, and is asked half as often afterwards: the fleet knows
+    both."""
     with OddShop() as shop:
         targets = [f"/p/{n}" for n in range(PAGES)]
         wish = Answer(b"slow down", 429, headers=(f"Retry-After: {REST_S}",))
@@ -100,14 +120,25 @@ def test_a_host_that_says_429_is_spared_by_the_whole_fleet(
         run.coordinator()
         run.worker("datacenter")
         run.scraper("crawl", "throttling")
-        (shown,) = until(lambda: [each for each in run.json("host", "list", host) if each["pace"] < 1], 60)
+        (shown,) = until(
+            lambda: [each for each in run.json("host", "list", host) if each["pace"] < 1], 60
+        )
         assert 0.5 <= shown["pace"] < 0.7 and 10 <= shown["pace_per_s"] < 14
-        assert shown["why"] in (None, f"429, Retry-After {REST_S} s")  # None: the rest is over
+        # None: the rest is over
+        assert shown["why"] in (None, f"429, Retry-After {REST_S} s")
         until(lambda: run.crawls()[0]["status"] == "completed", 60, every_s=0.5)
         times, asked = shop.times(0), shop.asked(0)
-    assert sorted(asked) == sorted(["/", *targets, asked[REFUSED]]), "the page that was refused is asked once more"
-    rests = [n for n, (at, later) in enumerate(pairwise(times)) if n >= REFUSED and later - at >= 0.75 * REST_S]
+    assert sorted(asked) == sorted(["/", *targets, asked[REFUSED]]), (
+        "the page that was refused is asked once more"
+    )
+    rests = [
+        n
+        for n, (at, later) in enumerate(pairwise(times))
+        if n >= REFUSED and later - at >= 0.75 * REST_S
+    ]
     assert rests, "it rested"
     slowed = times[rests[0] + 1 :][:20]
     assert len(slowed) == 20
-    assert slowed[-1] - slowed[0] >= 0.75 * 19 * 2 / RATE_PER_S, "half as often, and slowly faster again"
+    assert slowed[-1] - slowed[0] >= 0.75 * 19 * 2 / RATE_PER_S, (
+        "half as often, and slowly faster again"
+    )

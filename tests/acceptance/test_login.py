@@ -39,13 +39,19 @@ def ended(engine: sa.Engine) -> bool:
 def test_hundreds_of_pages_by_two_workers_are_one_login_an_expiry(
     run: Commands, listed: Callable[[str], None], engine: sa.Engine, environment: Settings
 ) -> None:
-    """Sessions that end after sixty pages, one that the shop ends by itself, and a Redis that is emptied in the middle."""
+    """Sessions that end after sixty pages, one that the shop ends by itself, and a Redis that is
+    emptied in the middle."""
     with LoginShop(PRODUCTS, lasts=LASTS) as shop:
         listed(shop.accounts("ann@shop.example"))
-        (environment.sites_dir / "shop.yaml").write_text(shop.definition().replace("unlimited", "60/s"))
+        (environment.sites_dir / "shop.yaml").write_text(
+            shop.definition().replace("unlimited", "60/s")
+        )
         run.coordinator()
         workers = [
-            run.worker("datacenter", env={"SCRAPER_LOG_LEVEL": "DEBUG", "SCRAPER_BATCH_PAGES": "20"}) for _ in range(2)
+            run.worker(
+                "datacenter", env={"SCRAPER_LOG_LEVEL": "DEBUG", "SCRAPER_BATCH_PAGES": "20"}
+            )
+            for _ in range(2)
         ]
         for worker in workers:
             run.until_ready(worker)
@@ -67,10 +73,16 @@ def test_hundreds_of_pages_by_two_workers_are_one_login_an_expiry(
         (told,) = run.json("login", "list", "shop")
         assert told["state"] == "logged in" and told["listed"] and told["seen_working"]
         tables = rows(engine, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        kept = "".join(str(row) for (table,) in tables for row in rows(engine, f"SELECT t::text FROM {table} t"))
+        kept = "".join(
+            str(row)
+            for (table,) in tables
+            for row in rows(engine, f"SELECT t::text FROM {table} t")
+        )
         with redis.Redis.from_url(environment.valkey_url) as client:
             kept += "".join(repr(key) + repr(client.dump(key)) for key in client.scan_iter())
-        kept += " ".join(" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
+        kept += " ".join(
+            " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])
+        )
         kept += run.logs(whole=True) + str(told)
         for secret in (PASSWORD, SESSION, "ann@shop.example"):
             assert secret not in kept
@@ -94,7 +106,9 @@ def test_the_commands_say_who_is_logged_in_and_why_not(
         (one,) = run.json("login", "list")
         assert one["state"] == "quarantine" and one["kind"] == "rejected" and one["failures"] == 2
         listed(
-            shop.accounts("ann@shop.example", "bob@shop.example").replace("{username: ann", "{name: ann, username: ann")
+            shop.accounts("ann@shop.example", "bob@shop.example").replace(
+                "{username: ann", "{name: ann, username: ann"
+            )
         )
         told, other = run.json("login", "check", "shop")
         assert told["worked"] and told["cookies"] == ["anonymous", "seen", "sid"] and told["stored"]
@@ -105,8 +119,12 @@ def test_the_commands_say_who_is_logged_in_and_why_not(
         assert [one["state"] for one in run.json("login", "list")] == ["not yet", "logged in"]
         assert "forgotten: 2" in run.scraper("login", "forget", "shop").stdout
         assert "no site 'nope'" in run.scraper("login", "check", "nope", code=2).stderr
-        assert "an account 'eve' of shop" in run.scraper("login", "check", "shop", "eve", code=2).stderr
+        assert (
+            "an account 'eve' of shop"
+            in run.scraper("login", "check", "shop", "eve", code=2).stderr
+        )
         definition.write_text(
-            shop.definition().partition("login:")[0] + "listing: {products: a}\nproduct: {fields: {a: b}}\n"
+            shop.definition().partition("login:")[0]
+            + "listing: {products: a}\nproduct: {fields: {a: b}}\n"
         )
         assert "has no `login:`" in run.scraper("login", "check", "shop", code=2).stderr

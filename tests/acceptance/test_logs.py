@@ -21,13 +21,22 @@ SECRET = "s3cret-of-the-shop"
 def test_a_worker_logs_json_an_event_a_batch_and_one_a_failure(
     run: Commands, engine: sa.Engine, environment: Settings, sample_shop: Callable[..., SampleShop]
 ) -> None:
-    shop = sample_shop("--products", "80", "--fail-share", "0.2", changes={"queue: residential": "queue: datacenter"})
+    shop = sample_shop(
+        "--products",
+        "80",
+        "--fail-share",
+        "0.2",
+        changes={"queue: residential": "queue: datacenter"},
+    )
     definition = environment.sites_dir / f"{shop.name}.yaml"
     start = f"{shop.url}/all?page=1"
     text = definition.read_text()
     assert start in text
-    useless = f"{shop.url}/_control/log?token={SECRET}"  # no listing: it fails, and its address is told
-    definition.write_text(text.replace(f"start: {start}", f"start: [{json.dumps(start)}, {json.dumps(useless)}]"))
+    # no listing: it fails, and its address is told
+    useless = f"{shop.url}/_control/log?token={SECRET}"
+    definition.write_text(
+        text.replace(f"start: {start}", f"start: [{json.dumps(start)}, {json.dumps(useless)}]")
+    )
     coordinator = run.coordinator(env={"SCRAPER_LOG_FORMAT": "json"})
     worker = run.worker("datacenter", env={"SCRAPER_LOG_FORMAT": "json"})
     run.until_ready(worker)
@@ -41,9 +50,17 @@ def test_a_worker_logs_json_an_event_a_batch_and_one_a_failure(
     batches = [event for event in events if event["event"] == "batch done"]
     tried: Counter[str] = Counter()
     for batch in batches:
-        assert batch["sites"] == [shop.name] and batch["crawls"] == [crawl["id"]] and batch["unsettled"] == 0
+        assert (
+            batch["sites"] == [shop.name]
+            and batch["crawls"] == [crawl["id"]]
+            and batch["unsettled"] == 0
+        )
         assert batch["queue"] == "datacenter" and batch["hosts_total"] == len(batch["hosts"]) == 1
-        assert sum(batch["outcomes"].values()) == batch["pages"] and batch["seconds"] >= 0 and batch["lease"]
+        assert (
+            sum(batch["outcomes"].values()) == batch["pages"]
+            and batch["seconds"] >= 0
+            and batch["lease"]
+        )
         tried.update(batch["outcomes"])
     assert sum(n for name, n in tried.items() if Outcome(name).tried) == crawl["fetches"]
 
@@ -52,14 +69,20 @@ def test_a_worker_logs_json_an_event_a_batch_and_one_a_failure(
         name: n for name, n in tried.items() if is_failure(Outcome(name))
     }
     assert any("token=***" in event["url"] for event in failures)
-    known = {page: (url, host) for page, url, host in rows(engine, "SELECT id, url, host FROM pages")}
+    known = {
+        page: (url, host) for page, url, host in rows(engine, "SELECT id, url, host FROM pages")
+    }
     for event in failures:
         assert event["crawl"] == crawl["id"] and event["site"] == shop.name and event["lease"]
         assert event["blame"] == Outcome(event["outcome"]).blame and event["error"]
         url, host = known[event["page"]]
         assert event["url"] == str(url).replace(SECRET, "***") and event["host"] == host
-        assert (event["level"] == "info") == ("again_in_s" in event and event["again_in_s"] is not None)
-    assert any(event["logger"].startswith("celery.") for event in events), "Celery's own lines are among them"
+        assert (event["level"] == "info") == (
+            "again_in_s" in event and event["again_in_s"] is not None
+        )
+    assert any(event["logger"].startswith("celery.") for event in events), (
+        "Celery's own lines are among them"
+    )
 
 
 def is_failure(outcome: Outcome) -> bool:
@@ -67,11 +90,15 @@ def is_failure(outcome: Outcome) -> bool:
 
 
 def lines(log: str) -> list[dict[str, Any]]:
-    """From its first event on, every line is JSON. What Celery prints to standard output, which lands in the same file here,
-    is its banner before that and one line when it is told to end."""
+    """From its first event on, every line is JSON. What Celery prints to standard output, which
+    lands in the same file here, is its banner before that and one line when it is told to end."""
     all_lines = log.splitlines()
     first = next(n for n, line in enumerate(all_lines) if line.startswith("{"))
-    rest = [line for line in all_lines[first:] if line not in ("", "worker: Warm shutdown (MainProcess)")]
+    rest = [
+        line
+        for line in all_lines[first:]
+        if line not in ("", "worker: Warm shutdown (MainProcess)")
+    ]
     assert [line for line in rest if not line.startswith("{")] == []
     found = [json.loads(line) for line in rest]
     assert all({"event", "level", "logger", "timestamp"} <= event.keys() for event in found)

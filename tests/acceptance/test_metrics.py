@@ -1,4 +1,5 @@
-"""Metrics as Prometheus gets them: during and after a real crawl, with several workers, and while servers are away."""
+"""Metrics as Prometheus gets them: during and after a real crawl, with several workers, and while
+servers are away."""
 
 from __future__ import annotations
 
@@ -19,11 +20,11 @@ import yaml
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from scraper.policy.budget import Budget
+from scraper.accounts.store import LoginStore
+from scraper.politeness.fleet_limiter import Throttle
+from scraper.proxies.health import ProxyHealth, Tally
+from scraper.rules.budget import Budget
 from scraper.settings import Settings
-from scraper.stores.logins import LoginStore
-from scraper.stores.proxies import ProxyHealth, Tally
-from scraper.stores.throttle import Throttle
 from tests import promql
 from tests.acceptance.commands import ROOT, Commands, assert_counted, until
 from tests.acceptance.conftest import SampleShop
@@ -55,7 +56,9 @@ def samples(*scrapes: dict[str, Metric]) -> dict[str, list[dict[str, str]]]:
 
 def value(scrape: dict[str, Metric], name: str, **labels: str) -> float:
     family = scrape[name.removesuffix("_total")] if name.endswith("_total") else scrape[name]
-    return sum(s.value for s in family.samples if s.name == name and labels.items() <= s.labels.items())
+    return sum(
+        s.value for s in family.samples if s.name == name and labels.items() <= s.labels.items()
+    )
 
 
 @pytest.fixture
@@ -81,21 +84,27 @@ def expressions() -> Iterator[str]:
 
 
 def without_variables(expression: str) -> str:
-    return expression.replace("$__rate_interval", "5m").replace("$site", ".*").replace("$queue", ".*")
+    return (
+        expression.replace("$__rate_interval", "5m").replace("$site", ".*").replace("$queue", ".*")
+    )
 
 
 async def trouble(settings: Settings) -> None:
-    """A host that rests, and proxies, one of which rests for it; an account that is about to log in."""
+    """A host that rests, and proxies, one of which rests for it; an account that is about to log
+    in."""
     async with aredis.Redis.from_url(settings.valkey_url) as client:
         throttle = Throttle(client, "test")
         await throttle.reserve("slow.example", Budget(0.1, 2, 1), slots=1, share=1, inflight=0)
         await throttle.slow("slow.example", Budget(0.1, 2, 1), rest_s=600, why="429", age_s=0.0)
         health = ProxyHealth(client)
         await health.report(
-            "slow.example", {"residential-de-aa": Tally(5, 4, 1, 2.0), "residential-de-bb": Tally(1, 1)}
+            "slow.example",
+            {"residential-de-aa": Tally(5, 4, 1, 2.0), "residential-de-bb": Tally(1, 1)},
         )
         await health.strike("slow.example", "residential-de-aa", "blocked", 600)
-        await LoginStore(client).begin("shop", "ann", "t", seen=0, lock_s=600, every_s=0, marks=["k:s"])
+        await LoginStore(client).begin(
+            "shop", "ann", "t", seen=0, lock_s=600, every_s=0, marks=["k:s"]
+        )
 
 
 def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
@@ -106,7 +115,11 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
     sample_shop: Callable[..., SampleShop],
 ) -> None:
     shop = sample_shop(
-        "--products", str(PRODUCTS), "--fail-share", "0.1", changes={"queue: residential": "queue: datacenter"}
+        "--products",
+        str(PRODUCTS),
+        "--fail-share",
+        "0.1",
+        changes={"queue: residential": "queue: datacenter"},
     )
     definition = environment.sites_dir / f"{shop.name}.yaml"
     definition.write_text(definition.read_text() + '\nschedule: "0 6 * * *"\n')
@@ -122,7 +135,10 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
 
     # what the exporter says is what PostgreSQL says
     for status in ("ok", "unchanged", "gone", "dead", "invalid", "dropped"):
-        assert value(scraped_after, "scraper_settled_pages_total", site=shop.name, status=status) == first[status]
+        assert (
+            value(scraped_after, "scraper_settled_pages_total", site=shop.name, status=status)
+            == first[status]
+        )
     assert value(scraped_after, "scraper_products_total", change="new") == first["products_new"] > 0
     assert value(scraped_after, "scraper_crawls_ended_total", status="completed") == 1
     assert value(scraped_after, "scraper_complete_crawl_age_seconds", site=shop.name) < 120
@@ -130,9 +146,14 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
     dead = {s.labels["status"]: s.value for s in scraped_after["scraper_dead_pages"].samples}
     assert dead == {status: first[status] for status in ("dead", "invalid")}
 
-    # the workers, each at a port of its own, found through their files; together they tried what the crawl counts
+    # the workers, each at a port of its own, found through their files; together they tried what
+    # the crawl counts
     asyncio.run(trouble(environment))
-    targets = [entry for path in environment.targets_dir.glob("*.json") for entry in json.loads(path.read_text())]
+    targets = [
+        entry
+        for path in environment.targets_dir.glob("*.json")
+        for entry in json.loads(path.read_text())
+    ]
     own = [scraped(target) for entry in targets for target in entry["targets"]]
     assert len(own) == len({entry["labels"]["worker"] for entry in targets}) >= 1
     tried = sum(
@@ -142,25 +163,42 @@ def test_everything_that_rules_and_panels_ask_for_is_there_after_a_crawl(
         if s.name.endswith("_total") and s.labels["outcome"] != "deferred"
     )
     assert tried == first["fetches"]
-    assert sum(value(each, "scraper_worker_fetch_seconds_count") for each in map(_plain, own)) == first["fetches"]
+    assert (
+        sum(value(each, "scraper_worker_fetch_seconds_count") for each in map(_plain, own))
+        == first["fetches"]
+    )
 
     run.scraper("changes", shop.name, "--consumer", "lake", "--limit", "5")
     waits = open_crawl(engine, a_site(queue="nobody"))
     add(engine, [new_page(waits, url, queue="nobody") for url in urls(3)])
     until(lambda: "scraper_crawl_pages" in samples(scraped(exporter)), 30, every_s=0.5)
-    until(lambda: value(scraped(exporter), "scraper_hosts_troubled", state="resting") == 1, 30, every_s=0.5)
+    until(
+        lambda: value(scraped(exporter), "scraper_hosts_troubled", state="resting") == 1,
+        30,
+        every_s=0.5,
+    )
     left = first["products_new"] - 5
-    until(lambda: value(scraped(exporter), "scraper_consumer_behind_changes", consumer="lake") == left, 30, every_s=0.5)
+    until(
+        lambda: (
+            value(scraped(exporter), "scraper_consumer_behind_changes", consumer="lake") == left
+        ),
+        30,
+        every_s=0.5,
+    )
     there = samples(scraped(exporter), *own)
     for expression in expressions():
         wanted = promql.asked(without_variables(expression))
         for name in wanted.metrics - PROMETHEUS_OWN:
             assert name in there, f"{name} is not exported: {expression}"
-        known = {label for name in wanted.metrics for labels in there.get(name, ()) for label in labels}
+        known = {
+            label for name in wanted.metrics for labels in there.get(name, ()) for label in labels
+        }
         assert wanted.labels <= known | PROMETHEUS_LABELS, expression
         for name, label, text in wanted.matches:
             if name not in PROMETHEUS_OWN:
-                assert text in {labels.get(label) for labels in there[name]}, f"{name} has no {label}={text}"
+                assert text in {labels.get(label) for labels in there[name]}, (
+                    f"{name} has no {label}={text}"
+                )
 
     for worker in workers:
         assert run.end(worker) == 0
@@ -178,11 +216,19 @@ def _after(address: str, site: str, fetches: int) -> dict[str, Metric] | None:
         return None
     aged = found["scraper_complete_crawl_age_seconds"].samples
     done = value(found, "scraper_fetches_total", site=site) == fetches and aged
-    return found if done and value(found, "scraper_crawls_ended_total", status="completed") == 1 else None
+    return (
+        found
+        if done and value(found, "scraper_crawls_ended_total", status="completed") == 1
+        else None
+    )
 
 
 def test_pages_that_could_not_be_archived_are_counted(
-    run: Commands, engine: sa.Engine, environment: Settings, tmp_path: Path, sample_shop: Callable[..., SampleShop]
+    run: Commands,
+    engine: sa.Engine,
+    environment: Settings,
+    tmp_path: Path,
+    sample_shop: Callable[..., SampleShop],
 ) -> None:
     """One worker keeps all, the next one has a folder that is none."""
     shop = sample_shop("--products", "12", changes={"queue: residential": "queue: datacenter"})
@@ -191,10 +237,15 @@ def test_pages_that_could_not_be_archived_are_counted(
     run.coordinator()
     counted = []
     for place in ("archive", "archive/file/archive"):
-        worker = run.worker("datacenter", env={"SCRAPER_METRICS_PORT": "0", "SCRAPER_ARCHIVE": str(tmp_path / place)})
+        worker = run.worker(
+            "datacenter",
+            env={"SCRAPER_METRICS_PORT": "0", "SCRAPER_ARCHIVE": str(tmp_path / place)},
+        )
         run.until_ready(worker)
         run.crawl(engine, shop.name, "--refetch")
-        ((target,),) = [json.loads(path.read_text()) for path in environment.targets_dir.glob("*.json")]
+        ((target,),) = [
+            json.loads(path.read_text()) for path in environment.targets_dir.glob("*.json")
+        ]
         counted.append(until(partial(_archived, target["targets"][0], 12), 10))
         assert run.end(worker) == 0
         (tmp_path / "archive" / "file").touch()
@@ -204,7 +255,10 @@ def test_pages_that_could_not_be_archived_are_counted(
 def _archived(address: str, pages: int) -> tuple[float, float] | None:
     """Stored and lost, once they are so many."""
     found = scraped(address)
-    stored, lost = (value(found, "scraper_worker_archived_pages_total", result=each) for each in ("stored", "lost"))
+    stored, lost = (
+        value(found, "scraper_worker_archived_pages_total", result=each)
+        for each in ("stored", "lost")
+    )
     return (stored, lost) if stored + lost == pages else None
 
 
@@ -225,7 +279,11 @@ def test_a_server_that_is_away_takes_its_metrics_with_it_and_not_the_target(
 
 
 def test_a_worker_without_a_port_serves_nothing_and_one_whose_port_is_taken_works_on(
-    run: Commands, engine: sa.Engine, environment: Settings, exporter: str, sample_shop: Callable[..., SampleShop]
+    run: Commands,
+    engine: sa.Engine,
+    environment: Settings,
+    exporter: str,
+    sample_shop: Callable[..., SampleShop],
 ) -> None:
     shop = sample_shop("--products", "10", changes={"queue: residential": "queue: datacenter"})
     run.coordinator()
@@ -234,11 +292,15 @@ def test_a_worker_without_a_port_serves_nothing_and_one_whose_port_is_taken_work
     run.until_ready(worker)
     assert run.crawl(engine, shop.name)["status"] == "completed"
     assert "this worker's metrics are not served" in run.log(worker)
-    assert not environment.targets_dir.exists() or list(environment.targets_dir.glob("*.json")) == []
+    assert (
+        not environment.targets_dir.exists() or list(environment.targets_dir.glob("*.json")) == []
+    )
     assert run.end(worker) == 0
 
 
-def test_metrics_once_and_a_port_that_is_taken(run: Commands, environment: Settings, exporter: str) -> None:
+def test_metrics_once_and_a_port_that_is_taken(
+    run: Commands, environment: Settings, exporter: str
+) -> None:
     printed = run.scraper("metrics", "--once").stdout
     assert "scraper_up 1.0" in printed and "scraper_oldest_due_seconds" in printed
     host, _, port = exporter.rpartition(":")
@@ -250,12 +312,19 @@ def test_metrics_once_and_a_port_that_is_taken(run: Commands, environment: Setti
 # --- files
 
 
-def test_prometheus_accepts_rules_configuration_and_the_expressions_of_panels(tmp_path: Path) -> None:
+def test_prometheus_accepts_rules_configuration_and_the_expressions_of_panels(
+    tmp_path: Path,
+) -> None:
     promtool("check", "rules", str(ALERTS), cwd=tmp_path)
     promtool("check", "config", "prometheus.yml", cwd=ALERTS.parent)
-    rules = [{"record": f"panel:{n}", "expr": without_variables(each)} for n, each in enumerate(expressions())]
+    rules = [
+        {"record": f"panel:{n}", "expr": without_variables(each)}
+        for n, each in enumerate(expressions())
+    ]
     assert len(rules) > 50
-    (tmp_path / "panels.yml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    (tmp_path / "panels.yml").write_text(
+        yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]})
+    )
     promtool("check", "rules", "panels.yml", cwd=tmp_path)
 
 
@@ -267,13 +336,19 @@ def test_alerts_fire_when_they_should_and_not_before(tmp_path: Path) -> None:
 
 
 def test_every_alert_is_explained() -> None:
-    rules: list[dict[str, Any]] = [r for g in yaml.safe_load(ALERTS.read_text())["groups"] for r in g["rules"]]
+    rules: list[dict[str, Any]] = [
+        r for g in yaml.safe_load(ALERTS.read_text())["groups"] for r in g["rules"]
+    ]
     explained = (ROOT / "docs" / "operations.md").read_text()
     tested = (Path(__file__).parent / "alerts_tests.yml").read_text()
     for rule in rules:
-        assert f"| `{rule['alert']}` |" in explained, f"{rule['alert']} has no row in docs/operations.md"
+        assert f"| `{rule['alert']}` |" in explained, (
+            f"{rule['alert']} has no row in docs/operations.md"
+        )
         assert rule["alert"] in tested, f"{rule['alert']} has no test"
-        assert rule["labels"]["severity"] in ("critical", "warning") and rule["annotations"]["summary"]
+        assert (
+            rule["labels"]["severity"] in ("critical", "warning") and rule["annotations"]["summary"]
+        )
 
 
 def test_every_metric_of_the_exporter_is_documented(exporter: str) -> None:

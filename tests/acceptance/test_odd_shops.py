@@ -1,4 +1,5 @@
-"""A dozen odd shops crawled at once by one coordinator and one worker: every page's end, every product, every request."""
+"""A dozen odd shops crawled at once by one coordinator and one worker: every page's end, every
+product, every request."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from urllib.parse import quote
 import pytest
 import sqlalchemy as sa
 
-from scraper import progress
 from scraper.settings import Settings
+from scraper.views import progress
 from tests.acceptance.commands import ROOT, Commands, assert_counted, until
 from tests.odd_shop import (
     Answer,
@@ -68,7 +69,8 @@ class Expected:
     """What one site's crawl must come to."""
 
     status: str = "completed"
-    pages: dict[str, tuple[str, str]] = field(default_factory=dict)  # URL -> (status, last outcome)
+    # URL -> (status, last outcome)
+    pages: dict[str, tuple[str, str]] = field(default_factory=dict)
     products: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
@@ -80,7 +82,9 @@ class Crawled:
 
     def crawl(self, site: str) -> dict[str, Any]:
         with self.engine.connect() as connection:
-            query = sa.text("SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id WHERE s.name = :site")
+            query = sa.text(
+                "SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id WHERE s.name = :site"
+            )
             crawl_id = connection.execute(query, {"site": site}).scalar_one()
         return progress.as_json(progress.read_one(self.engine, crawl_id))
 
@@ -95,7 +99,10 @@ class Crawled:
              WHERE s.name = :site"""
         with self.engine.connect() as connection:
             rows = list(connection.execute(sa.text(query), {"site": site}))
-        return {row.external_id: {"url": row.url, **json.loads(row.data, parse_float=Decimal)} for row in rows}
+        return {
+            row.external_id: {"url": row.url, **json.loads(row.data, parse_float=Decimal)}
+            for row in rows
+        }
 
 
 class Maker:
@@ -122,13 +129,24 @@ class Maker:
         return url
 
     def page(
-        self, target: str, page: Page | Callable[[int], Page], status: str = "ok", outcome: str = "fetched"
+        self,
+        target: str,
+        page: Page | Callable[[int], Page],
+        status: str = "ok",
+        outcome: str = "fetched",
     ) -> str:
         """A page with its expected end; returns its target, to be linked."""
         self.expected.pages[self.shop.serve(target, page, self.port)] = (status, outcome)
         return target
 
-    def good(self, target: str, page: Page | Callable[[int], Page], id_: str, final: str = "", **data: Any) -> str:
+    def good(
+        self,
+        target: str,
+        page: Page | Callable[[int], Page],
+        id_: str,
+        final: str = "",
+        **data: Any,
+    ) -> str:
         """A page that gives a product; `final` is where it is found in the end."""
         url = self.shop.url(final or target, self.port)
         prices = {"price": Decimal("9.99"), "price_currency": "EUR"} if "price" not in data else {}
@@ -164,11 +182,22 @@ def odd(m: Maker) -> None:
         plain("slash", "without"),
         m.good("/p/slash/", product("slash/", "with").encode(), "slash/", title="with"),
     ]
-    links += [f"{plain('tracked')}?{query}" for query in ("utm_source=a", "utm_source=b&gclid=1", "fbclid=9")]
+    links += [
+        f"{plain('tracked')}?{query}"
+        for query in ("utm_source=a", "utm_source=b&gclid=1", "fbclid=9")
+    ]
     links += [f"{plain('session')}?{query}" for query in ("sid=1", "sid=2", "SESSid=3")]
     links += [f"{plain('fragment')}#{anchor}" for anchor in ("a", "b", "")]
-    links += [m.shop.url("/p/plain"), "//" + m.shop.url("/p/plain").partition("//")[2], "  /p/plain\n", "p/plain"]
-    links += [m.good("/p/a?y=2&x=1", product("query", "Q").encode(), "query", title="Q"), "/p/a?x=1&y=2"]
+    links += [
+        m.shop.url("/p/plain"),
+        "//" + m.shop.url("/p/plain").partition("//")[2],
+        "  /p/plain\n",
+        "p/plain",
+    ]
+    links += [
+        m.good("/p/a?y=2&x=1", product("query", "Q").encode(), "query", title="Q"),
+        "/p/a?x=1&y=2",
+    ]
     m.good("/p/" + quote("ü b"), product("spaced", "Spaced").encode(), "spaced", title="Spaced")
     links += ["/p/ü b", "/p/%C3%BC%20b"]
     links += [
@@ -178,7 +207,12 @@ def odd(m: Maker) -> None:
         "http://u:pw@127.0.0.1/p/plain",
         "http://[",
     ]
-    links += ["/p/" + "x" * 2100, "http://elsewhere.example/p/1", "http://169.254.169.254.nip.example/", "ftp://x/"]
+    links += [
+        "/p/" + "x" * 2100,
+        "http://elsewhere.example/p/1",
+        "http://169.254.169.254.nip.example/",
+        "ftp://x/",
+    ]
 
     charsets(m, links)
     trouble(m, links)
@@ -193,25 +227,40 @@ def odd(m: Maker) -> None:
     m.good("/deep/p/based", product("based", "Based").encode(), "based", title="Based")
     m.listing("/start", listing(links))
     m.listing("/based", listing(["p/based"], head='<base href="/deep/">'))
-    m.listing("/sloppy", b"<ul><li><a class=p href=/p/plain>a<li><a class='p' href=/p/case>b</a><table><a class=p")
+    m.listing(
+        "/sloppy",
+        b"<ul><li><a class=p href=/p/plain>a<li><a class='p' href=/p/case>b</a><table><a class=p",
+    )
     for number in range(1, LISTED + 1):
         hrefs = []
         for letter in "ab":
             id_ = f"{number}{letter}"
-            hrefs.append(m.good(f"/l/{id_}", product(id_, f"Listed {id_}").encode(), id_, title=f"Listed {id_}"))
-        m.listing(f"/list?page={number}", listing(hrefs, f'<p class="count">Page {number} of {LISTED}</p>'))
+            hrefs.append(
+                m.good(
+                    f"/l/{id_}", product(id_, f"Listed {id_}").encode(), id_, title=f"Listed {id_}"
+                )
+            )
+        m.listing(
+            f"/list?page={number}",
+            listing(hrefs, f'<p class="count">Page {number} of {LISTED}</p>'),
+        )
     m.shop.serve("/robots.txt", Answer(b"User-agent: *\nDisallow: /private\n", kind="text/plain"))
     m.define(
         start=[m.shop.url(path) for path in ("/start", "/based", "/sloppy", "/list?page=1")],
         hosts=["169.254.169.254"],
         strip_params=["*sid"],
-        listing={"products": "a.p", "pages": {"css": ".count", "regex": r"of (\d+)", "url": "?page={page}"}},
+        listing={
+            "products": "a.p",
+            "pages": {"css": ".count", "regex": r"of (\d+)", "url": "?page={page}"},
+        },
         product=BY_ID,
     )
 
 
 def charsets(m: Maker, links: list[str]) -> None:
-    def encoded(name: str, title: str, codec: str, label: str | None, meta: str = "", shown: str = "") -> None:
+    def encoded(
+        name: str, title: str, codec: str, label: str | None, meta: str = "", shown: str = ""
+    ) -> None:
         head = f'<meta charset="{meta}">' if meta else ""
         body = product(name, title, "9.99 EUR", head=head).encode(codec)
         kind = "text/html" + (f"; charset={label}" if label else "")
@@ -227,13 +276,23 @@ def charsets(m: Maker, links: list[str]) -> None:
     encoded("not-utf8", "Café", "latin-1", "utf-8", shown="Caf�")
     encoded("not-latin", "Café", "utf-8", "iso-8859-1", shown="CafÃ©")
     links.append(
-        m.good("/c/untyped", Answer(product("untyped", "Größe").encode(), kind=None), "untyped", title="Größe")
+        m.good(
+            "/c/untyped",
+            Answer(product("untyped", "Größe").encode(), kind=None),
+            "untyped",
+            title="Größe",
+        )
     )
     links.append(m.good("/c/nul", product("nul", "a\0b").encode(), "nul", title="ab"))
     ld = '<script type="application/ld+json">{"@type":"Product","description":"x\\ud800y\\u0000z"}</script>'
-    body = product("surrogate", "S&#xD800;T", head=ld, raw_title=True, more='<p class="note">&#0;n</p>').encode()
-    # A browser shows U+FFFD for &#xD800; and &#0; (WHATWG HTML, 13.2.5.80); in JSON they are left out.
-    links.append(m.good("/c/surrogate", body, "surrogate", title="S\ufffdT", told="xyz", note="\ufffdn"))
+    body = product(
+        "surrogate", "S&#xD800;T", head=ld, raw_title=True, more='<p class="note">&#0;n</p>'
+    ).encode()
+    # A browser shows U+FFFD for &#xD800; and &#0; (WHATWG HTML, 13.2.5.80); in JSON they are left
+    # out.
+    links.append(
+        m.good("/c/surrogate", body, "surrogate", title="S\ufffdT", told="xyz", note="\ufffdn")
+    )
     body = product("long", "Long", more=f'<p class="note">{"n" * 300_000}</p>').encode()
     links.append(m.good("/c/long", body, "long", title="Long", note="n" * 100_000))
     body = product("bigint", "Big", more='<p class="stock">99999999999999999999</p>').encode()
@@ -270,7 +329,12 @@ def trouble(m: Maker, links: list[str]) -> None:
     m.shop.serve("/r/new", fine("moved"))
     links.append("/r/old")
     bad("/r/elsewhere", redirect("http://elsewhere.example/x"), "dead", "off_site")
-    bad("/r/metadata", redirect("http://169.254.169.254/latest/meta-data/"), "dead", "forbidden_address")
+    bad(
+        "/r/metadata",
+        redirect("http://169.254.169.254/latest/meta-data/"),
+        "dead",
+        "forbidden_address",
+    )
     bad("/r/private", redirect("http://10.0.0.1/admin"), "dead", "off_site")
     bad("/r/file", redirect("file:///etc/passwd"), "dead", "malformed")
     bad("/r/self", redirect("/r/self"), "dead", "redirect_loop")
@@ -293,9 +357,19 @@ def trouble(m: Maker, links: list[str]) -> None:
     bad("/h/reset", reset, "dead", "unreachable")
     bad("/h/reset-in-body", reset_in_body, "dead", "unreachable")
     bad("/h/garbage", garbage, "dead", "malformed")
-    bad("/h/not-gzip", Answer(b"<h1>plain</h1>", headers=("Content-Encoding: gzip",)), "dead", "malformed")
+    bad(
+        "/h/not-gzip",
+        Answer(b"<h1>plain</h1>", headers=("Content-Encoding: gzip",)),
+        "dead",
+        "malformed",
+    )
     bad("/h/empty", b"", "invalid", "not_extracted")
-    bad("/h/pdf", Answer(b"%PDF-1.7\n\xff\xfe\0\1\2" * 50, kind="application/pdf"), "invalid", "not_extracted")
+    bad(
+        "/h/pdf",
+        Answer(b"%PDF-1.7\n\xff\xfe\0\1\2" * 50, kind="application/pdf"),
+        "invalid",
+        "not_extracted",
+    )
     bad("/h/no-price", product("x", "No price", None).encode(), "invalid", "not_extracted")
     bad("/h/no-title", product("x", None).encode(), "invalid", "not_extracted")
     bad("/h/no-id", product("", "No id").encode(), "invalid", "not_extracted")
@@ -323,7 +397,9 @@ def traps(m: Maker) -> None:
         hrefs = [f"/trap/{day}/{n}" for n in range(3)]
         for href in hrefs:
             m.shop.serve(href, product(href, "Trap").encode())
-        m.shop.serve(f"/trap?day={day}", listing(hrefs, f'<a class="next" href="?day={day + 1}">next</a>'))
+        m.shop.serve(
+            f"/trap?day={day}", listing(hrefs, f'<a class="next" href="?day={day + 1}">next</a>')
+        )
     m.define(
         start=m.shop.url("/trap?day=1"),
         limits={"attempts": 2, "listings": TRAP_LISTINGS, "products": TRAP_PRODUCTS},
@@ -332,7 +408,9 @@ def traps(m: Maker) -> None:
     )
 
 
-def numbered(m: Maker, pages: dict[str, Any], count: int, text: str, empty: bool = False, last_next: str = "") -> None:
+def numbered(
+    m: Maker, pages: dict[str, Any], count: int, text: str, empty: bool = False, last_next: str = ""
+) -> None:
     """A listing of `count` pages with two products each, whose pages are found the given way."""
     prefix = f"/{m.name}"
     for number in range(1, count + 1):
@@ -340,25 +418,38 @@ def numbered(m: Maker, pages: dict[str, Any], count: int, text: str, empty: bool
         for id_ in ids:
             m.good(f"{prefix}/{id_}", product(id_, "Good").encode(), id_, title="Good")
         following = f"?page={number + 1}" if number < count else last_next
-        more = f'<p class="count">{text}</p>' + (f'<a class="next" href="{following}">' if following else "")
+        more = f'<p class="count">{text}</p>' + (
+            f'<a class="next" href="{following}">' if following else ""
+        )
         m.listing(f"{prefix}?page={number}", listing([f"{prefix}/{id_}" for id_ in ids], more))
     if empty:
         m.listing(f"{prefix}?page={count + 1}", listing([]))
-    m.define(start=m.shop.url(f"{prefix}?page=1"), listing={"products": "a.p", **pages}, product=BY_ID)
+    m.define(
+        start=m.shop.url(f"{prefix}?page=1"), listing={"products": "a.p", **pages}, product=BY_ID
+    )
 
 
 def sitemaps(m: Maker) -> None:
-    """robots.txt -> index -> gzip children, one of them broken, one not there; on a port of its own."""
+    """robots.txt -> index -> gzip children, one of them broken, one not there; on a port of its
+    own."""
     children = []
     for child in range(3):
         urls = []
         for number in range(child * SITEMAP_URLS // 3, (child + 1) * SITEMAP_URLS // 3):
             body = product(str(number), "Mapped").encode()
-            urls.append(m.shop.url(m.good(f"/m/{number}", body, str(number), title="Mapped"), m.port))
-        xml = "".join(f"<url><loc>{url}</loc></url>" for url in [*urls, m.shop.url("/about", m.port)])
-        body = gzip.compress(f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{xml}</urlset>'.encode())
+            urls.append(
+                m.shop.url(m.good(f"/m/{number}", body, str(number), title="Mapped"), m.port)
+            )
+        xml = "".join(
+            f"<url><loc>{url}</loc></url>" for url in [*urls, m.shop.url("/about", m.port)]
+        )
+        body = gzip.compress(
+            f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{xml}</urlset>'.encode()
+        )
         children.append(m.listing(f"/map{child}.xml.gz", Answer(body, kind="application/gzip")))
-    last = m.shop.url(m.good("/m/last", product("last", "Mapped").encode(), "last", title="Mapped"), m.port)
+    last = m.shop.url(
+        m.good("/m/last", product("last", "Mapped").encode(), "last", title="Mapped"), m.port
+    )
     noise = base64.b64encode(random.Random(7).randbytes(5000)).decode()
     cut = gzip.compress(f"<urlset><url><loc>{last}</loc></url><!-- {noise} --></urlset>".encode())
     children.append(m.listing("/cut.xml.gz", Answer(cut[:3000])))
@@ -366,8 +457,12 @@ def sitemaps(m: Maker) -> None:
     children.append(m.listing("/nothing.xml", Answer(b"", 404), "gone", "not_found"))
     children.append("http://elsewhere.example/sitemap.xml")
     entries = "".join(f"<sitemap><loc>{url}</loc></sitemap>" for url in children)
-    index = m.listing("/index.xml", Answer(f"<sitemapindex>{entries}</sitemapindex>".encode(), kind="text/xml"))
-    robots = m.listing("/robots.txt", Answer(f"User-agent: *\nSitemap: {index}\n".encode(), kind="text/plain"))
+    index = m.listing(
+        "/index.xml", Answer(f"<sitemapindex>{entries}</sitemapindex>".encode(), kind="text/xml")
+    )
+    robots = m.listing(
+        "/robots.txt", Answer(f"User-agent: *\nSitemap: {index}\n".encode(), kind="text/plain")
+    )
     m.define(sitemap={"url": robots, "products": "/m/"}, product=BY_ID)
 
 
@@ -384,19 +479,36 @@ def jsonld(m: Maker) -> None:
         return m.shop.url(m.good(f"/ld/{id_}", page(sku, written, price), id_, name=name, **prices))
 
     urls = [
-        good("12345678901234567890123", "12345678901234567890123", "Line\nbreak", "Line break", "19.90", "19.90"),
+        good(
+            "12345678901234567890123",
+            "12345678901234567890123",
+            "Line\nbreak",
+            "Line break",
+            "19.90",
+            "19.90",
+        ),
         good("B-7", '"B-7"', "lone \\ud800 half \\u0000", "lone half", '"1299.00"', "1299.00"),
         good("C", '"C"', "&amp; \\ud83d\\ude00", "&amp; 😀", "5", "5"),
     ]
-    urls.append(m.shop.url(m.page("/ld/none", page('""', "No sku", "1"), "invalid", "not_extracted")))
-    items = json.dumps({"@type": "ItemList", "itemListElement": [{"@type": "ListItem", "url": url} for url in urls]})
+    urls.append(
+        m.shop.url(m.page("/ld/none", page('""', "No sku", "1"), "invalid", "not_extracted"))
+    )
+    items = json.dumps(
+        {
+            "@type": "ItemList",
+            "itemListElement": [{"@type": "ListItem", "url": url} for url in urls],
+        }
+    )
     m.listing("/ld", f'<script type="application/ld+json">{items}</script>'.encode())
     m.define(
         start=m.shop.url("/ld"),
         listing={"products": {"jsonld": "ItemList.itemListElement.url"}},
         product={
             "id": {"jsonld": "sku"},
-            "fields": {"name": {"jsonld": "name"}, "price": {"jsonld": "offers.price", "type": "price"}},
+            "fields": {
+                "name": {"jsonld": "name"},
+                "price": {"jsonld": "offers.price", "type": "price"},
+            },
         },
     )
 
@@ -427,8 +539,13 @@ def functions(m: Maker) -> None:
 
 def slow(m: Maker) -> None:
     """robots.txt asks for a crawl delay; on a port of its own."""
-    m.shop.serve("/robots.txt", Answer(f"User-agent: *\nCrawl-delay: {CRAWL_DELAY_S}\n".encode()), m.port)
-    hrefs = [m.good(f"/{n}", product(str(n), "Slow").encode(), str(n), title="Slow") for n in range(SLOW_PAGES)]
+    m.shop.serve(
+        "/robots.txt", Answer(f"User-agent: *\nCrawl-delay: {CRAWL_DELAY_S}\n".encode()), m.port
+    )
+    hrefs = [
+        m.good(f"/{n}", product(str(n), "Slow").encode(), str(n), title="Slow")
+        for n in range(SLOW_PAGES)
+    ]
     m.define(start=m.listing("/", listing(hrefs)), listing={"products": "a.p"}, product=BY_ID)
 
 
@@ -440,7 +557,9 @@ def guarded(m: Maker) -> None:
 
 
 @pytest.fixture
-def crawled(run: Commands, engine: sa.Engine, environment: Settings, tmp_path: Path) -> Iterator[Crawled]:
+def crawled(
+    run: Commands, engine: sa.Engine, environment: Settings, tmp_path: Path
+) -> Iterator[Crawled]:
     """All the sites, crawled."""
     (tmp_path / "odd_functions.py").write_text(FUNCTIONS)
     folder = environment.sites_dir
@@ -464,7 +583,11 @@ def crawled(run: Commands, engine: sa.Engine, environment: Settings, tmp_path: P
             "jsonld": jsonld,
             "functions": functions,
         }
-        own_port: dict[str, Callable[[Maker], None]] = {"slow": slow, "sitemaps": sitemaps, "guarded": guarded}
+        own_port: dict[str, Callable[[Maker], None]] = {
+            "slow": slow,
+            "sitemaps": sitemaps,
+            "guarded": guarded,
+        }
         makers = {name: Maker(shop, folder, name) for name in sites}
         makers |= {name: Maker(shop, folder, name, port) for port, name in enumerate(own_port, 1)}
         for name, maker in makers.items():
@@ -477,14 +600,26 @@ def crawled(run: Commands, engine: sa.Engine, environment: Settings, tmp_path: P
 
         def ended() -> bool:
             with engine.connect() as connection:
-                active = sa.text("SELECT count(*) FROM crawls WHERE status IN ('planned', 'running')")
+                active = sa.text(
+                    "SELECT count(*) FROM crawls WHERE status IN ('planned', 'running')"
+                )
                 return connection.execute(active).scalar() == 0
 
         until(ended, 240, every_s=0.25)
         yield Crawled(shop, {name: maker.expected for name, maker in makers.items()}, engine)
 
 
-EVERY = ["odd", "perpage", "until", "nextonly", "jsonld", "functions", "slow", "sitemaps", "guarded"]
+EVERY = [
+    "odd",
+    "perpage",
+    "until",
+    "nextonly",
+    "jsonld",
+    "functions",
+    "slow",
+    "sitemaps",
+    "guarded",
+]
 
 
 def test_odd_shops(crawled: Crawled, run: Commands, subtests: pytest.Subtests) -> None:
@@ -536,7 +671,11 @@ def one_id_on_two_pages_is_one_product(crawled: Crawled) -> None:
 
 def limits_hold_in_a_trap(crawled: Crawled) -> None:
     crawl = crawled.crawl("traps")
-    assert (crawl["status"], crawl["discovery_total"], crawl["product_total"]) == ("completed", 30, 40)
+    assert (crawl["status"], crawl["discovery_total"], crawl["product_total"]) == (
+        "completed",
+        30,
+        40,
+    )
     assert crawl["links_cut"] > 0 and "limits" in crawl["note"]
     assert len(crawled.products("traps")) == TRAP_PRODUCTS
     assert_counted(crawled.engine, crawl)
@@ -549,7 +688,14 @@ def only_what_may_be_asked_is_asked(crawled: Crawled) -> None:
     assert asked.count("/p/plain") == asked.count("/p/tracked") == asked.count("/p/session") == 1
     assert asked.count("/robots.txt") == 1
     assert not any("sid=" in target.lower() or "utm_" in target for target in asked)
-    for target, times in (("/e/404", 1), ("/e/403", 1), ("/e/500", 4), ("/h/empty", 2), ("/r/20/8", 1), ("/r/20/9", 0)):
+    for target, times in (
+        ("/e/404", 1),
+        ("/e/403", 1),
+        ("/e/500", 4),
+        ("/h/empty", 2),
+        ("/r/20/8", 1),
+        ("/r/20/9", 0),
+    ):
         assert asked.count(target) == times, target
 
 

@@ -19,16 +19,20 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper import celeryconfig, embedded, migrations
-from scraper.beat import WAITING_MAX
+from scraper import celeryconfig
 from scraper.domain import Message
+from scraper.embedded import servers
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
+from scraper.runtime.beat import WAITING_MAX
 from scraper.settings import Settings
-from scraper.stores.database import make_engine
 from tests.acceptance.commands import Commands, commands, until
 
 Process = subprocess.Popen[str]
 
-STALE = Message("fetch_products", "datacenter", {"lease_id": "00000000-0000-0000-0000-000000000000"})
+STALE = Message(
+    "fetch_products", "datacenter", {"lease_id": "00000000-0000-0000-0000-000000000000"}
+)
 
 
 @pytest.fixture
@@ -37,12 +41,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
     monkeypatch.setenv("SCRAPER_HOME", str(tmp_path / "own"))
     monkeypatch.setenv("SCRAPER_SITES", str(tmp_path / "sites"))
     settings = Settings()
-    embedded.up(settings)
+    servers.up(settings)
     engine = make_engine(settings.postgres_url)
     migrations.upgrade(engine)
     engine.dispose()
     yield settings
-    embedded.down(settings)
+    servers.down(settings)
 
 
 @pytest.fixture
@@ -69,7 +73,9 @@ def assert_quiet(run: Commands, process: Process) -> None:
     log = run.log(process)
     assert "Traceback" not in log, log
     events = Counter(
-        line.partition('"event"')[2].partition('", "')[0] for line in log.splitlines() if '"event"' in line
+        line.partition('"event"')[2].partition('", "')[0]
+        for line in log.splitlines()
+        if '"event"' in line
     )
     others = {event: times for event, times in events.items() if "batch done" not in event}
     assert all(times <= 6 for times in others.values()), others
@@ -91,8 +97,8 @@ def until_a_step_hangs(engine: sa.Engine) -> None:
 
 
 def test_servers_that_are_killed_and_come_back(own: Settings, own_run: Commands) -> None:
-    """Both in turn, Redis emptied as well: one line when it goes, one when it is back, and work goes on. PostgreSQL does not
-    come back a second time: all end with code 3."""
+    """Both in turn, Redis emptied as well: one line when it goes, one when it is back, and work
+    goes on. PostgreSQL does not come back a second time: all end with code 3."""
     run = own_run
     run.env |= {"SCRAPER_AWAY_S": "10", "SCRAPER_STOP_S": "1"}
     coordinator, worker = run.coordinator(), run.worker("datacenter", "-c", "2")
@@ -103,10 +109,11 @@ def test_servers_that_are_killed_and_come_back(own: Settings, own_run: Commands)
     with locked(own.postgres_url), redis.Redis.from_url(own.valkey_url) as client:
         for _ in range(8):
             send(own, STALE)
-        until(lambda: client.hlen("unacked") >= 2, 30)  # messages whose tasks have not begun
-        embedded.kill(own, "valkey")
+        # messages whose tasks have not begun
+        until(lambda: client.hlen("unacked") >= 2, 30)
+        servers.kill(own, "valkey")
         until(lambda: all(said(run, each, "Redis is away") for each in (coordinator, worker)), 30)
-    embedded.up(own)
+    servers.up(own)
     with redis.Redis.from_url(own.valkey_url) as client:
         until(lambda: all(said(run, each, "Redis is back") for each in (coordinator, worker)), 60)
         for message in (STALE, Message("finish", "coordinator", {"crawl_id": 0})):
@@ -114,9 +121,9 @@ def test_servers_that_are_killed_and_come_back(own: Settings, own_run: Commands)
             until(lambda queue=message.queue: not client.exists(queue), 60)
     assert beat.is_running()
 
-    embedded.kill(own, "postgres")
+    servers.kill(own, "postgres")
     until(lambda: said(run, coordinator, "PostgreSQL is away"), 30)
-    embedded.up(own)
+    servers.up(own)
     until(lambda: said(run, coordinator, "PostgreSQL is back"), 60)
     assert coordinator.poll() is None and worker.poll() is None
     assert said(run, worker, "Redis is away") == 1 and said(run, coordinator, "Redis is away") in (
@@ -126,7 +133,7 @@ def test_servers_that_are_killed_and_come_back(own: Settings, own_run: Commands)
     for process in (coordinator, worker):
         assert_quiet(run, process)
 
-    embedded.kill(own, "postgres")
+    servers.kill(own, "postgres")
     send(own, STALE)
     for process in (coordinator, worker):
         assert process.wait(60) == 3, run.log(process)
@@ -136,7 +143,8 @@ def test_servers_that_are_killed_and_come_back(own: Settings, own_run: Commands)
 
 
 def send(settings: Settings, message: Message) -> None:
-    """As `scraper.sending.send` does, to this broker, from a process whose app is of another one."""
+    """As `scraper.runtime.send.send` does, to this broker, from a process whose app is of another
+    one."""
     from celery import Celery
 
     with Celery(broker=settings.celery_broker_url, set_as_current=False) as app:
@@ -198,7 +206,8 @@ def test_too_large_a_process_starts_anew(run: Commands) -> None:
     assert said(run, coordinator, "grown too large") == 1
     until(lambda: not beat.is_running(), 10)
     assert beat_of(coordinator).pid != beat.pid
-    assert psutil.Process(coordinator.pid).num_fds() <= open_files + 8  # connections it has only later in its life
+    # connections it has only later in its life
+    assert psutil.Process(coordinator.pid).num_fds() <= open_files + 8
     assert run.end(coordinator) == 0
     assert "Traceback" not in run.log(coordinator)
 

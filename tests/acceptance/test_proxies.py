@@ -1,4 +1,5 @@
-"""Real workers through real proxies: what the shop saw, what the commands say, and that no secret is anywhere."""
+"""Real workers through real proxies: what the shop saw, what the commands say, and that no secret
+is anywhere."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ import pytest
 import redis
 import sqlalchemy as sa
 
+from scraper.proxies.health import PREFIX
 from scraper.settings import Settings
-from scraper.stores.proxies import PREFIX
 from tests.acceptance.commands import Commands, until
 from tests.making import rows
 from tests.proxies import DIRECT, SECRET, Field, TestProxy
@@ -47,25 +48,39 @@ def crawl(environment: Settings, run: Commands, engine: sa.Engine) -> Opened:
 
 
 def ended(engine: sa.Engine, timeout_s: float = 60) -> None:
-    until(lambda: not rows(engine, "SELECT FROM crawls WHERE status IN ('planned', 'running')"), timeout_s)
-    assert rows(engine, "SELECT status, dead, invalid FROM crawls ORDER BY id DESC LIMIT 1") == [("completed", 0, 0)]
+    until(
+        lambda: not rows(engine, "SELECT FROM crawls WHERE status IN ('planned', 'running')"),
+        timeout_s,
+    )
+    assert rows(engine, "SELECT status, dead, invalid FROM crawls ORDER BY id DESC LIMIT 1") == [
+        ("completed", 0, 0)
+    ]
 
 
 def no_secret_anywhere(run: Commands, engine: sa.Engine, settings: Settings, *texts: str) -> None:
     """Not in a log line, a table, a Redis key or value, nor on a command line."""
     tables = rows(engine, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-    found = [str(row) for (table,) in tables for row in rows(engine, f"SELECT t::text FROM {table} t")]
+    found = [
+        str(row) for (table,) in tables for row in rows(engine, f"SELECT t::text FROM {table} t")
+    ]
     with redis.Redis.from_url(settings.valkey_url) as client:
         found += [repr(key) + repr(client.dump(key)) for key in client.scan_iter()]
-    found += [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    found += [
+        " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])
+    ]
     for text in [run.logs(whole=True), *texts, *found]:
         assert SECRET not in text
 
 
 def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
-    run: Commands, crawl: Opened, listed: Callable[[str], Path], engine: sa.Engine, environment: Settings
+    run: Commands,
+    crawl: Opened,
+    listed: Callable[[str], Path],
+    engine: sa.Engine,
+    environment: Settings,
 ) -> None:
-    """Two workers, proxies dead, banned and slow; robots.txt, sitemap, redirects and all at the rate of the site."""
+    """Two workers, proxies dead, banned and slow; robots.txt, sitemap, redirects and all at the
+    rate of the site."""
     good, slow = [TestProxy(n) for n in (1, 2)], TestProxy(3, "socks5", mode="slow")
     banned, dead = TestProxy(4), TestProxy(5, "socks5", mode="closed")
     with Field(*good, slow, banned, dead, products=120) as field:
@@ -80,14 +95,19 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
         peers = field.peers()
         assert DIRECT not in peers
         assert set(peers) == {proxy.address for proxy in [*good, slow, banned]}
-        assert peers[banned.address] <= 16, "each of two workers has to find out with what is under way, no more"
+        assert peers[banned.address] <= 16, (
+            "each of two workers has to find out with what is under way, no more"
+        )
         assert peers[slow.address] < min(peers[proxy.address] for proxy in good)
-        assert rows(engine, "SELECT sum(host_attempts), count(*) FILTER (WHERE attempts > 1) FROM pages") == [(0, 0)]
+        assert rows(
+            engine, "SELECT sum(host_attempts), count(*) FILTER (WHERE attempts > 1) FROM pages"
+        ) == [(0, 0)]
         times = sorted(hit.at for hit in field.hits)
         window = max(sum(at <= t < at + 1 for t in times) for at in times)
         assert window <= 40, "the host's budget holds for all proxies together"
 
-        def told_all() -> list[dict[str, Any]]:  # workers tell what they saw every two seconds
+        # workers tell what they saw every two seconds
+        def told_all() -> list[dict[str, Any]]:
             found = run.json("proxies")
             return found if sum(one["requests"] for one in found) >= 122 else []
 
@@ -95,12 +115,20 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
         by_id = {one["id"]: one for one in told}
         assert len(by_id) == 5
         states = sorted(one["state"] for one in told)
-        assert states.count("free") == 3 and states.count("quarantine") == 1 and states.count("dead") == 1
+        assert (
+            states.count("free") == 3
+            and states.count("quarantine") == 1
+            and states.count("dead") == 1
+        )
         (resting,) = [one for one in told if one["state"] == "quarantine"]
-        assert [(h["host"], h["why"]) for h in resting["hosts"]] == [(f"127.0.0.1:{field.port}", "blocked")]
+        assert [(h["host"], h["why"]) for h in resting["hosts"]] == [
+            (f"127.0.0.1:{field.port}", "blocked")
+        ]
         table = run.scraper("proxies").stdout
         at_host = run.scraper("proxies", "--host", f"127.0.0.1:{field.port}").stdout
-        assert "(blocked, " in table and "dead (unusable, " in table and len(at_host.splitlines()) == 6
+        assert (
+            "(blocked, " in table and "dead (unusable, " in table and len(at_host.splitlines()) == 6
+        )
         assert run.scraper("proxies", "--host", "nowhere.example", code=2).stderr
         no_secret_anywhere(run, engine, environment, table, at_host, str(told))
         for worker in workers:
@@ -108,7 +136,11 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
 
 
 def test_pages_wait_without_a_proxy_and_go_on_when_the_list_has_one(
-    run: Commands, crawl: Opened, listed: Callable[[str], Path], engine: sa.Engine, environment: Settings
+    run: Commands,
+    crawl: Opened,
+    listed: Callable[[str], Path],
+    engine: sa.Engine,
+    environment: Settings,
 ) -> None:
     one = TestProxy(1)
     with Field(one, products=30) as field:
@@ -117,23 +149,36 @@ def test_pages_wait_without_a_proxy_and_go_on_when_the_list_has_one(
         run.until_ready(run.worker("datacenter"))
         crawl(field, "{pool: residential, requests: 10}", "user_agent: browser\n")
         waiting = "SELECT DISTINCT last_outcome, error, attempts, host_attempts FROM pages"
-        until(lambda: rows(engine, waiting) == [("no_proxy", "no residential proxy is on the list", 0, 0)], 20)
+        until(
+            lambda: (
+                rows(engine, waiting) == [("no_proxy", "no residential proxy is on the list", 0, 0)]
+            ),
+            20,
+        )
         assert field.hits == []
         listed(field.lines("class=residential"))
-        time.sleep(2.5)  # the list is looked at every two seconds
-        with engine.begin() as connection:  # the wait's end, without waiting for it
+        # the list is looked at every two seconds
+        time.sleep(2.5)
+        # the wait's end, without waiting for it
+        with engine.begin() as connection:
             connection.execute(sa.text("UPDATE pages SET not_before = now()"))
         ended(engine)
         assert set(field.peers()) == {one.address}
         assert any("cookie" in hit.headers for hit in field.hits)
-        assert {hit.headers["user-agent"].partition(" ")[0] for hit in field.hits} == {"Mozilla/5.0"}
+        assert {hit.headers["user-agent"].partition(" ")[0] for hit in field.hits} == {
+            "Mozilla/5.0"
+        }
         assert not any("scraper" in hit.headers["user-agent"] for hit in field.hits)
         no_secret_anywhere(run, engine, environment)
         with redis.Redis.from_url(environment.valkey_url) as client:
-            assert until(lambda: list(client.scan_iter(match=f"{PREFIX}*")), 10), "told every two seconds"
+            assert until(lambda: list(client.scan_iter(match=f"{PREFIX}*")), 10), (
+                "told every two seconds"
+            )
 
 
-def test_the_list_is_checked(run: Commands, listed: Callable[[str], Path], environment: Settings) -> None:
+def test_the_list_is_checked(
+    run: Commands, listed: Callable[[str], Path], environment: Settings
+) -> None:
     with Field(TestProxy(1), TestProxy(2, "socks5"), TestProxy(3, mode="closed")) as field:
         assert "PROXY_LIST" in run.scraper("proxies", "check", code=2).stderr
         path = listed(field.lines("class=residential region=eu", field.proxies[:2]))
@@ -144,7 +189,10 @@ def test_the_list_is_checked(run: Commands, listed: Callable[[str], Path], envir
         assert "chmod 600" in run.scraper("proxies", "check").stderr
         listed(field.lines())
         failed = run.scraper("proxies", "check", "--connect", code=1)
-        assert "1 of 3 proxies do not answer" in failed.stderr and "no connection to it" in failed.stderr
+        assert (
+            "1 of 3 proxies do not answer" in failed.stderr
+            and "no connection to it" in failed.stderr
+        )
         listed(field.lines() + f"http://user:{SECRET}@h:1 class=rezidential\n{SECRET}\n")
         wrong = run.scraper("proxies", "check", code=2)
         assert [line.split(": ")[1 if number == 0 else 0] for number, line in enumerate(wrong.stderr.splitlines())] == [
@@ -159,11 +207,15 @@ def test_the_list_is_checked(run: Commands, listed: Callable[[str], Path], envir
 def test_blocked_pages_go_to_the_workers_above(
     run: Commands, crawl: Opened, listed: Callable[[str], Path], engine: sa.Engine
 ) -> None:
-    """The shop bans every datacenter proxy; workers of two queues, and at first none that a blocked page could go to."""
+    """The shop bans every datacenter proxy; workers of two queues, and at first none that a blocked
+    page could go to."""
     cheap, dear = [TestProxy(n) for n in range(1, 5)], [TestProxy(11), TestProxy(12, "socks5")]
     with Field(*cheap, *dear, products=60) as field:
         field.banned = {proxy.address for proxy in cheap}
-        listed(field.lines("class=datacenter", cheap) + field.lines("class=residential region=eu", dear))
+        listed(
+            field.lines("class=datacenter", cheap)
+            + field.lines("class=residential region=eu", dear)
+        )
         run.coordinator()
         run.until_ready(run.worker("datacenter"))
         crawl(field, "datacenter", "escalate: [residential, browser]\n")
@@ -176,9 +228,15 @@ def test_blocked_pages_go_to_the_workers_above(
         assert rows(engine, "SELECT sum(host_attempts), max(attempts) FROM pages") == [(0, 1)]
         peers = field.peers("/p/")
         assert DIRECT not in field.peers()
-        assert sum(peers[proxy.address] for proxy in cheap) <= 33, "three pages, and what was under way, by three each"
+        assert sum(peers[proxy.address] for proxy in cheap) <= 33, (
+            "three pages, and what was under way, by three each"
+        )
         (host,) = run.json("host", "list", f"127.0.0.1:{field.port}")
         (route,) = host["routes"]
-        assert (route["site"], route["start"], route["level"]) == ("shop", "datacenter", "residential")
+        assert (route["site"], route["start"], route["level"]) == (
+            "shop",
+            "datacenter",
+            "residential",
+        )
         assert 0 < route["probe_s"] <= 600
         assert "residential for shop" in run.scraper("host", "list").stdout

@@ -1,7 +1,9 @@
-"""README's "Your own shop in five minutes" and its SQL, typed as they stand there, in an empty folder.
+"""README's "Your own shop in five minutes" and its SQL, typed as they stand there, in an empty
+folder.
 
-The folder gets a link to the virtual environment and nothing else; the servers are the embedded ones that the README
-itself starts. Only the sample shop's port is another one, and its catalogue smaller.
+The folder gets a link to the virtual environment and nothing else; the servers are the embedded
+ones that the README itself starts. Only the sample shop's port is another one, and its catalogue
+smaller.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from scraper.settings import Settings
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 PORT = "8800"
-BLOCK = re.compile(r"(?:^<!-- (?P<mark>.*?) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S)
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>.*?) -->\n)?^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S
+)
 RUN_S = 150.0
 
 
@@ -32,7 +36,8 @@ def section(heading: str) -> str:
 
 
 def blocks(heading: str) -> list[tuple[str, str, str]]:
-    """(mark, language, text) of each code block of a section; the mark is the HTML comment right before it."""
+    """(mark, language, text) of each code block of a section; the mark is the HTML comment right
+    before it."""
     return [(m["mark"] or "", m["language"], m["text"]) for m in BLOCK.finditer(section(heading))]
 
 
@@ -49,7 +54,9 @@ class Reader:
             probe.bind(("127.0.0.1", 0))
             self.port = str(probe.getsockname()[1])
         self.settings = Settings(home=folder / ".scraper")
-        self.env = {name: value for name, value in os.environ.items() if not name.startswith("SCRAPER_")}
+        self.env = {
+            name: value for name, value in os.environ.items() if not name.startswith("SCRAPER_")
+        }
         self.shop: subprocess.Popen[bytes] | None = None
         (folder / ".venv").symlink_to(sys.prefix, target_is_directory=True)
         (folder / "sites").mkdir()
@@ -58,7 +65,11 @@ class Reader:
         *before, command = self.typed(text).strip().splitlines()
         script = "\n".join([*before, f"exec {command} --products 200"])
         self.shop = subprocess.Popen(
-            ["bash", "-ec", script], cwd=self.folder, env=self.env, stdout=subprocess.PIPE, start_new_session=True
+            ["bash", "-ec", script],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
         )
         assert self.shop.stdout is not None
         assert self.shop.stdout.readline().startswith(b"listening on ")
@@ -92,7 +103,13 @@ class Reader:
         if self.shop is not None:
             self.shop.terminate()
             self.shop.communicate()
-        subprocess.run([".venv/bin/scraper", "down"], cwd=self.folder, env=self.env, check=False, capture_output=True)
+        subprocess.run(
+            [".venv/bin/scraper", "down"],
+            cwd=self.folder,
+            env=self.env,
+            check=False,
+            capture_output=True,
+        )
 
 
 @pytest.fixture
@@ -109,19 +126,30 @@ def test_the_five_minutes_and_the_queries(reader: Reader) -> None:
             case "shop", "sh":
                 reader.open_shop(text)
             case "definition", "yaml":
-                (reader.folder / mark.partition(": ")[2]).write_text(reader.typed(text), encoding="utf-8")
+                (reader.folder / mark.partition(": ")[2]).write_text(
+                    reader.typed(text), encoding="utf-8"
+                )
             case "run", "sh":
-                if printed:  # the second block is typed in the shell of the first
+                # the second block is typed in the shell of the first
+                if printed:
                     text = ". .venv/bin/activate\n" + text
                 printed.append(reader.run(text))
             case _:
-                pytest.fail(f"a block that this test does not know how to use: {mark!r}, {language}")
+                pytest.fail(
+                    f"a block that this test does not know how to use: {mark!r}, {language}"
+                )
     first, second = printed
     assert "no errors" in first and "200 new" in first
     assert "younger" in section("Your own shop in five minutes")
-    assert "were not asked again" in second, "the crawl without --refetch leaves fresh products alone"
+    assert "were not asked again" in second, (
+        "the crawl without --refetch leaves fresh products alone"
+    )
     assert re.search(r"[1-9]\d* changed", second), "the one with --refetch finds changes"
-    assert (reader.folder / "export-sample.csv").read_text(encoding="utf-8").startswith("id,url,name,price,")
+    assert (
+        (reader.folder / "export-sample.csv")
+        .read_text(encoding="utf-8")
+        .startswith("id,url,name,price,")
+    )
 
     reader.run(". .venv/bin/activate\nscraper up")
     answers = ask(reader.settings)

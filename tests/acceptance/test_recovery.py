@@ -1,5 +1,5 @@
-"""What a crawl survives: a killed worker, an emptied broker, a worker told to stop, a rolling restart, a pause. The products
-are the truth every time, and the counters are the pages table's."""
+"""What a crawl survives: a killed worker, an emptied broker, a worker told to stop, a rolling
+restart, a pause. The products are the truth every time, and the counters are the pages table's."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper import progress
 from scraper.settings import Settings
+from scraper.views import progress
 from tests.acceptance.commands import Commands, assert_counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_demo_shop import as_truth
@@ -41,7 +41,10 @@ class Crawl:
 
         def fetched() -> bool:
             assert self.worker.poll() is None, self.run.logs()
-            return sum(target.startswith("/p/") for _, target, _ in self.shop.log()) >= PRODUCTS * share
+            return (
+                sum(target.startswith("/p/") for _, target, _ in self.shop.log())
+                >= PRODUCTS * share
+            )
 
         until(fetched, 60)
         assert self.progress()["status"] == "running", "too late to disturb it"
@@ -56,7 +59,9 @@ class Crawl:
         return progress.as_json(progress.read_one(self.engine, self.id))
 
     def until_completed(self, timeout_s: float = 60) -> None:
-        until(lambda: self.progress()["status"] not in ("planned", "running"), timeout_s, every_s=0.2)
+        until(
+            lambda: self.progress()["status"] not in ("planned", "running"), timeout_s, every_s=0.2
+        )
         assert self.progress()["status"] == "completed", self.progress()
 
     def assert_exact(self) -> None:
@@ -65,7 +70,10 @@ class Crawl:
         assert crawl["dead"] == crawl["invalid"] == crawl["dropped"] == 0
         assert_counted(self.engine, crawl)
         lines = self.run.scraper("export", "demo").stdout.splitlines()
-        rows = {row["id"]: as_truth(row) for row in (json.loads(line, parse_float=Decimal) for line in lines)}
+        rows = {
+            row["id"]: as_truth(row)
+            for row in (json.loads(line, parse_float=Decimal) for line in lines)
+        }
         assert rows == self.shop.truth()
 
     def rows(self, query: str) -> list[tuple[object, ...]]:
@@ -74,7 +82,9 @@ class Crawl:
 
 
 @pytest.fixture
-def crawl(run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop], tmp_path: Path) -> Crawl:
+def crawl(
+    run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop], tmp_path: Path
+) -> Crawl:
     return Crawl(run, engine, sample_shop(*SHOP, changes=SLOWER))
 
 
@@ -88,11 +98,14 @@ def test_a_killed_worker(crawl: Crawl) -> None:
     crawl.assert_exact()
     products = [target for _, target, _ in crawl.shop.log() if target.startswith("/p/")]
     assert 0 <= len(products) - len(set(products)) <= held, "only what was under way is asked again"
-    assert crawl.rows("SELECT count(*) FROM pages WHERE losses > 0") == [(0,)], "no page is suspected any more"
+    assert crawl.rows("SELECT count(*) FROM pages WHERE losses > 0") == [(0,)], (
+        "no page is suspected any more"
+    )
 
 
 def test_an_emptied_broker(crawl: Crawl, valkey_url: str) -> None:
-    """Twice: messages, budgets and cached robots.txt are gone. (FLUSHDB: other tests share the server.)"""
+    """Twice: messages, budgets and cached robots.txt are gone. (FLUSHDB: other tests share the
+    server.)"""
     with redis.Redis.from_url(valkey_url) as client:
         for share in (0.2, 0.6):
             crawl.until_fetched(share)
@@ -133,7 +146,9 @@ def test_a_rolling_restart(crawl: Crawl) -> None:
     crawl.assert_exact()
     asked = [target for _, target, _ in crawl.shop.log()]
     assert len(asked) == len(set(asked))
-    assert crawl.rows("SELECT count(*) FROM pages WHERE last_outcome = 'worker_lost' OR losses > 0") == [(0,)]
+    assert crawl.rows(
+        "SELECT count(*) FROM pages WHERE last_outcome = 'worker_lost' OR losses > 0"
+    ) == [(0,)]
 
 
 def test_a_pause(crawl: Crawl) -> None:
@@ -144,7 +159,9 @@ def test_a_pause(crawl: Crawl) -> None:
     until(crawl.quiet, 15, every_s=1.5)
     assert crawl.progress()["phase"] == "paused"
     assert "# paused sites  demo\n" in crawl.run.scraper("status").stdout
-    until(lambda: crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)], 15)
+    until(
+        lambda: crawl.rows("SELECT count(*) FROM leases WHERE started_at IS NOT NULL") == [(0,)], 15
+    )
     assert "resume" in crawl.run.scraper("crawl", "demo", code=1).stderr
     assert crawl.run.scraper("sites", "pause", "demo").stdout == "demo: was paused already\n"
     assert crawl.run.scraper("sites", "resume", "demo").stdout == "demo: resumed\n"

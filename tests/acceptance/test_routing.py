@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from scraper.policy.urls import host_of
+from scraper.frontier import pages
+from scraper.frontier.pages import Room
+from scraper.rules.urls import host_of
 from scraper.settings import Settings
 from scraper.sites import loader
-from scraper.stores import frontier
-from scraper.stores.frontier import Room
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_processes import said
@@ -41,12 +41,16 @@ def test_a_regions_worker_serves_its_region_and_any(
 
 LOW, HIGH = 4, 16
 LOW_PAGES = 24_000
-NONE_SUCH = 1_000_000  # no product's number: they are not found, and not redirected
-HOLDERS = 3  # hosts without a rate: each may have 8 batches out, and together they fill all places and all room
+# no product's number: they are not found, and not redirected
+NONE_SUCH = 1_000_000
+# hosts without a rate: each may have 8 batches out, and together they fill all places and all room
+HOLDERS = 3
 PACED = {"rate: unlimited": "rate: 4/s", "concurrency: 16": "concurrency: 4"}
 
 
-def backlog(engine: sa.Engine, shops: list[SampleShop], settings: Settings) -> list[tuple[int, int]]:
+def backlog(
+    engine: sa.Engine, shops: list[SampleShop], settings: Settings
+) -> list[tuple[int, int]]:
     """Low-priority pages on all shops, due now; their crawls."""
     crawls = []
     for shop in shops:
@@ -71,15 +75,20 @@ def asked(shops: list[SampleShop], since: float) -> list[tuple[float, str]]:
 def test_what_is_urgent_is_fetched_next(
     any_broker: Settings, run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop]
 ) -> None:
-    """All 8 places of the only worker are taken by batches of low priority, 8 more wait, and 20,000 pages: of those that
-    no worker had yet when a page of high priority came, none goes before it. Neither on a host of its own nor on theirs,
-    paced or not."""
+    """All 8 places of the only worker are taken by batches of low priority, 8 more wait, and 20,000
+    pages: of those that no worker had yet when a page of high priority came, none goes before it.
+    Neither on a host of its own nor on theirs, paced or not."""
     options = ("--products", "20", "--latency-ms", "400")
     one_queue = {"queue: residential": "queue: datacenter"}
     low = [sample_shop(*options, name=f"low{n}") for n in range(HOLDERS)]
     low.append(sample_shop(*options, name="paced", changes=PACED))
     crawls = backlog(engine, low, any_broker)
-    urgent = sample_shop("--products", "20", changes=one_queue | {"priority: normal": "priority: high"}, name="urgent")
+    urgent = sample_shop(
+        "--products",
+        "20",
+        changes=one_queue | {"priority: normal": "priority: high"},
+        name="urgent",
+    )
     run.coordinator()
     run.worker("datacenter")
 
@@ -94,10 +103,14 @@ def test_what_is_urgent_is_fetched_next(
         connection.execute(
             sa.text("SELECT pg_advisory_xact_lock(hashtext('scraper.dispatch'))")
         )  # nothing is leased now
-        frontier.add(connection, added, [Room(crawl_id, LOW_PAGES, LOW_PAGES) for _, crawl_id in crawls])
+        pages.add(
+            connection, added, [Room(crawl_id, LOW_PAGES, LOW_PAGES) for _, crawl_id in crawls]
+        )
         query = "SELECT url FROM pages JOIN leased_pages ON page_id = id"
         under_way = set(connection.execute(sa.text(query)).scalars())
-        since = connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")).scalar_one()
+        since = connection.execute(
+            sa.text("SELECT extract(epoch FROM clock_timestamp())::float8")
+        ).scalar_one()
     everywhere = [*low, urgent]
     wanted = {page.url for page in added}
     until(lambda: wanted <= {url for _, url in asked(everywhere, since)}, 60)
@@ -105,14 +118,20 @@ def test_what_is_urgent_is_fetched_next(
     for at, url in requests:
         if url in wanted:
             before = [other for earlier, other in requests if earlier < at and other not in wanted]
-            print(f"{at - since:.2f} s until the urgent page was asked for, after {len(before)} others: {url}")
+            print(
+                f"{at - since:.2f} s until the urgent page was asked for, after {len(before)} others: {url}"
+            )
             strangers = set(before) - under_way
             assert not strangers, strangers
             here = [other for other in before if host_of(other) == host_of(url)]
             held = [other for other in under_way if host_of(other) == host_of(url)]
-            assert len(here) <= len(held) / 2, "of its own host's pages those that had their turn, not all that wait"
+            assert len(here) <= len(held) / 2, (
+                "of its own host's pages those that had their turn, not all that wait"
+            )
 
     run.scraper("crawl", "urgent")
     until(lambda: rows(engine, STATUS.format("urgent")) == [("completed",)], 60)
-    due = rows(engine, f"SELECT count(*) FROM pages WHERE status = 'due' AND priority = {LOW}")[0][0]
+    due = rows(engine, f"SELECT count(*) FROM pages WHERE status = 'due' AND priority = {LOW}")[0][
+        0
+    ]
     assert int(str(due)) > LOW_PAGES / 2

@@ -1,4 +1,5 @@
-"""A shop that changes its markup, as an operator lives through it: real servers, a coordinator, a worker, a webhook, mail."""
+"""A shop that changes its markup, as an operator lives through it: real servers, a coordinator, a
+worker, a webhook, mail."""
 
 from __future__ import annotations
 
@@ -47,21 +48,32 @@ class Shop:
         self.server.serve("/all", listing([f"/p/{number}" for number in numbers]))
         for number in numbers:
             more = price.format(f"{number + 1}.90 €") + f'<p class="brand">brand {number % 7}</p>'
-            self.server.serve(f"/p/{number}", product(str(number), f"thing {number}", None, more).encode())
+            self.server.serve(
+                f"/p/{number}", product(str(number), f"thing {number}", None, more).encode()
+            )
 
     def stored(self) -> dict[str, tuple[str, str]]:
         query = "SELECT external_id, data ->> 'price' AS price, data ->> 'price_currency' AS currency FROM products"
         with self.engine.connect() as connection:
-            return {row.external_id: (row.price, row.currency) for row in connection.execute(sa.text(query))}
+            return {
+                row.external_id: (row.price, row.currency)
+                for row in connection.execute(sa.text(query))
+            }
 
     def delisted(self) -> int:
         with self.engine.connect() as connection:
-            query = sa.text("SELECT count(*) FROM products WHERE delisted_at IS NOT NULL OR missed_crawls > 0")
+            query = sa.text(
+                "SELECT count(*) FROM products WHERE delisted_at IS NOT NULL OR missed_crawls > 0"
+            )
             return int(connection.execute(query).scalar_one())
 
     def alerts_left(self) -> int:
         with self.engine.connect() as connection:
-            return int(connection.execute(sa.text("SELECT count(*) FROM alerts WHERE done_at IS NULL")).scalar_one())
+            return int(
+                connection.execute(
+                    sa.text("SELECT count(*) FROM alerts WHERE done_at IS NULL")
+                ).scalar_one()
+            )
 
 
 ALL = {str(number): (f"{number + 1}.90", "EUR") for number in range(PRODUCTS)}
@@ -109,19 +121,35 @@ def test_a_selector_breaks_and_is_mended(
     (where, message), (to, subject, text) = webhook.got[0], mailbox.got[0]
     assert where == f"/hooks/{TOKEN}" and to == "people@shop.example"
     assert message["title"] == subject == f"shop: crawl {number} is suspect"
-    assert [one["field"] for one in message["reasons"]] == ["price"] and f"scraper report {number}" in text
+    assert [one["field"] for one in message["reasons"]] == [
+        "price"
+    ] and f"scraper report {number}" in text
 
     shown = run.scraper("report", str(number), code=5)
-    assert "SUSPECT" in shown.stdout and "price: found on 0 of 40 product pages (0%), usually on 100%" in shown.stdout
-    assert "selector: css '.price'" in shown.stdout and f"page: {shop.server.url('/p/')}" in shown.stdout
-    assert '<div class="cost"><b>' in shown.stdout and f"scraper report {number} --accept" in shown.stdout
+    assert (
+        "SUSPECT" in shown.stdout
+        and "price: found on 0 of 40 product pages (0%), usually on 100%" in shown.stdout
+    )
+    assert (
+        "selector: css '.price'" in shown.stdout
+        and f"page: {shop.server.url('/p/')}" in shown.stdout
+    )
+    assert (
+        '<div class="cost"><b>' in shown.stdout
+        and f"scraper report {number} --accept" in shown.stdout
+    )
     assert "is suspect" in shown.stderr
     report: dict[str, Any] = run.json("report", "shop", code=5)
     price = next(one for one in report["fields"] if one["field"] == "price")
-    assert price["breach"] == "fill" and price["kept"] == price["records"] == 40 and price["fill"] == 0
+    assert (
+        price["breach"] == "fill" and price["kept"] == price["records"] == 40 and price["fill"] == 0
+    )
     assert price["selector"] == "css '.price'" and len(price["examples"]) == 3
     for example in price["examples"]:
-        assert example["url"].startswith(shop.server.url("/p/")) and example["known"] in example["excerpt"]
+        assert (
+            example["url"].startswith(shop.server.url("/p/"))
+            and example["known"] in example["excerpt"]
+        )
 
     # The selector is mended, and everything is well again.
     shop.define(price=".cost")
@@ -148,12 +176,19 @@ def test_a_required_field_breaks_and_the_shop_has_changed_for_good(
     failed = run.crawl(engine, "shop", code=4)
     assert failed["status"] == "failed" and failed["suspect"] and shop.stored() == ALL
     until(lambda: shop.alerts_left() == 0, 60)
-    assert [message["title"] for _, message in webhook.got] == [f"shop: crawl {failed['id']} failed"]
+    assert [message["title"] for _, message in webhook.got] == [
+        f"shop: crawl {failed['id']} failed"
+    ]
     assert len(mailbox.got) == 1
     shown = run.scraper("report", str(failed["id"]), code=5).stdout
-    assert "price: found on 0 of 60 product pages" in shown and "selector: css '.price'" in shown and "<i>" in shown
+    assert (
+        "price: found on 0 of 60 product pages" in shown
+        and "selector: css '.price'" in shown
+        and "<i>" in shown
+    )
 
-    # It shows no prices any more: the definition no longer wants them, and a person takes that as the new usual.
+    # It shows no prices any more: the definition no longer wants them, and a person takes that as
+    # the new usual.
     shop.define()
     suspect = run.crawl(engine, "shop", code=5)
     assert shop.stored() == ALL
@@ -162,7 +197,9 @@ def test_a_required_field_breaks_and_the_shop_has_changed_for_good(
     assert not run.crawl(engine, "shop")["suspect"]
 
 
-def test_what_a_person_may_type_wrongly(run: Commands, shop: Shop, engine: sa.Engine, tmp_path: Path) -> None:
+def test_what_a_person_may_type_wrongly(
+    run: Commands, shop: Shop, engine: sa.Engine, tmp_path: Path
+) -> None:
     assert "there is no crawl 4711" in run.scraper("report", "4711", code=2).stderr
     assert "'nowhere' is no site" in run.scraper("report", "nowhere", code=2).stderr
     assert "SCRAPER_ALERTS names no file" in run.scraper("alerts", "test", code=2).stderr
@@ -173,7 +210,9 @@ def test_what_a_person_may_type_wrongly(run: Commands, shop: Shop, engine: sa.En
     text = DEFINITION.format(start="https://a.example/", price=".p", required="")
     (shop.folder / "shop.yaml").write_text(f"{text}quality:\n  fill: 150%\n")
     checked = run.scraper("sites", "check", code=2)
-    assert "shop.yaml:15: quality.fill: '150%' is no share (mend: " in checked.stdout + checked.stderr
+    assert (
+        "shop.yaml:15: quality.fill: '150%' is no share (mend: " in checked.stdout + checked.stderr
+    )
 
 
 def test_alerts_are_tested_by_hand(run: Commands, told: tuple[Webhook, Mailbox, Path]) -> None:
@@ -185,4 +224,7 @@ def test_alerts_are_tested_by_hand(run: Commands, told: tuple[Webhook, Mailbox, 
     webhook.status = 503
     refused = run.scraper("alerts", "test", code=1, env=env)
     assert "2\thttp\tnot reached" in refused.stdout and "1 of 2 recipients" in refused.stderr
-    assert TOKEN not in refused.stdout + refused.stderr and PASSWORD not in refused.stdout + refused.stderr
+    assert (
+        TOKEN not in refused.stdout + refused.stderr
+        and PASSWORD not in refused.stdout + refused.stderr
+    )

@@ -1,4 +1,5 @@
-"""`scraper status` and `scraper watch` as they are typed: on a terminal of some size, and into a pipe."""
+"""`scraper status` and `scraper watch` as they are typed: on a terminal of some size, and into a
+pipe."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ class Terminal:
         self._mine, its = pty.openpty()
         fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
         environment = {**run.environ(), "TERM": "xterm-256color"}
-        for name in ("COLUMNS", "LINES"):  # which would count for more than the terminal's size
+        # which would count for more than the terminal's size
+        for name in ("COLUMNS", "LINES"):
             environment.pop(name, None)
         self.process = subprocess.Popen(
             [BIN / "scraper", *words],
@@ -97,41 +99,73 @@ def standing(engine: sa.Engine) -> tuple[int, int]:
     return crawl
 
 
-def test_status_says_how_things_stand(run: Commands, engine: sa.Engine, standing: tuple[int, int]) -> None:
+def test_status_says_how_things_stand(
+    run: Commands, engine: sa.Engine, standing: tuple[int, int]
+) -> None:
     told = run.json("status")
-    (crawl,), (queue,), (dead,), (error,) = told["crawls"], told["queues"], told["dead"], told["errors"]
-    assert (crawl["total"], crawl["done"], crawl["failed"], crawl["phase"]) == (43, 3, 3, "fetching")
+    (crawl,), (queue,), (dead,), (error,) = (
+        told["crawls"],
+        told["queues"],
+        told["dead"],
+        told["errors"],
+    )
+    assert (crawl["total"], crawl["done"], crawl["failed"], crawl["phase"]) == (
+        43,
+        3,
+        3,
+        "fetching",
+    )
     assert (crawl["recent_per_s"], crawl["left_s"], crawl["left"]) == (0, None, "–"), (
         "nothing has moved: nobody can say"
     )
     assert (queue["queue"], queue["due"], queue["workers"]) == ("datacenter", 40, 0)
     assert (dead["site"], dead["status"], dead["pages"]) == ("shop", "dead", 3)
-    assert (error["blame"], error["outcome"], error["pages"], error["host"]) == ("page", "refused", 3, "bad.example")
+    assert (error["blame"], error["outcome"], error["pages"], error["host"]) == (
+        "page",
+        "refused",
+        3,
+        "bad.example",
+    )
     assert (told["workers"], told["hosts"], told["paused"], told["away"]) == ([], [], [], {})
     plain = run.scraper("status").stdout
-    assert "# crawls  1 running" in plain and "\tfetching\t" in plain and "nobody" in plain and "\x1b" not in plain
+    assert (
+        "# crawls  1 running" in plain
+        and "\tfetching\t" in plain
+        and "nobody" in plain
+        and "\x1b" not in plain
+    )
     assert run.json("status", "nobody")["crawls"] == []
 
 
-def test_status_sees_workers_and_says_when_the_broker_is_away(run: Commands, standing: tuple[int, int]) -> None:
+def test_status_sees_workers_and_says_when_the_broker_is_away(
+    run: Commands, standing: tuple[int, int]
+) -> None:
     worker = run.worker("residential")
     run.until_ready(worker)
     (found,) = until(lambda: run.json("status")["workers"], 20)
     assert (found["queues"], found["state"]) == (["residential"], "idle")
     assert run.end(worker) == 0
-    told = json.loads(run.scraper("status", "--json", env={"REDIS_URL": "redis://:s3cret@127.0.0.1:9/0"}).stdout)
+    told = json.loads(
+        run.scraper("status", "--json", env={"REDIS_URL": "redis://:s3cret@127.0.0.1:9/0"}).stdout
+    )
     assert told["away"].keys() == {"redis", "broker"} and "s3cret" not in str(told)
     assert len(told["crawls"]) == 1 and told["queues"][0]["workers"] is None
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 12), (10, 3)])
-def test_status_fits_the_terminal(run: Commands, standing: tuple[int, int], width: int, height: int) -> None:
+def test_status_fits_the_terminal(
+    run: Commands, standing: tuple[int, int], width: int, height: int
+) -> None:
     with terminal(run, width, height, "status") as found:
         assert found.ended() == 0
         lines = found.text().splitlines()
     assert "Traceback" not in "\n".join(lines)
     if width >= 40:
-        assert max(map(len, lines)) <= width and len(lines) <= max(height, 20) and any("shop" in line for line in lines)
+        assert (
+            max(map(len, lines)) <= width
+            and len(lines) <= max(height, 20)
+            and any("shop" in line for line in lines)
+        )
 
 
 @pytest.mark.parametrize("end", ["Ctrl-C", "SIGTERM"])
@@ -147,7 +181,10 @@ def test_watch_is_live_and_leaves_a_clean_terminal(
         else:
             found.process.terminate()
         assert found.ended() == (0 if end == "Ctrl-C" else 128 + signal.SIGTERM)
-        assert found.out.rindex(LEAVES_SCREEN) > found.out.rindex(b"crawls") and SHOWS_CURSOR in found.out
+        assert (
+            found.out.rindex(LEAVES_SCREEN) > found.out.rindex(b"crawls")
+            and SHOWS_CURSOR in found.out
+        )
         assert "Traceback" not in found.text()
 
 
@@ -160,7 +197,9 @@ def test_watch_goes_on_while_the_database_is_away(
         engine.dispose()
         with admin(servers) as connection:
             connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-            connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+            )
             until(lambda: "PostgreSQL does not answer" in found.text(), 20)
             connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
         add(engine, [new_page(standing, url) for url in urls(7, "more.example")])
@@ -170,7 +209,9 @@ def test_watch_goes_on_while_the_database_is_away(
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_watch_without_a_terminal_writes_lines(run: Commands, standing: tuple[int, int], as_json: bool) -> None:
+def test_watch_without_a_terminal_writes_lines(
+    run: Commands, standing: tuple[int, int], as_json: bool
+) -> None:
     process = run.start("scraper", "watch", *(["--json", "--every", "0.2"] if as_json else []))
     until(lambda: run.log(process).count("shop") >= 2 and run.log(process).count("\n") >= 2, 30)
     assert run.end(process, signal.SIGINT) == 0
@@ -178,6 +219,8 @@ def test_watch_without_a_terminal_writes_lines(run: Commands, standing: tuple[in
     assert "\x1b" not in log and "Traceback" not in log
     if as_json:
         told = [json.loads(line) for line in log.splitlines()]
-        assert all(each["crawls"][0]["total"] == 43 and each["at"] for each in told) and len(told) >= 2
+        assert (
+            all(each["crawls"][0]["total"] == 43 and each["at"] for each in told) and len(told) >= 2
+        )
     else:
         assert "shop: fetching, 3/43 pages" in log and "queue datacenter: 40 due" in log

@@ -1,4 +1,5 @@
-"""Crawls in this process: a real worker, a real database and real proxies, its messages handed over by the test."""
+"""Crawls in this process: a real worker, a real database and real proxies, its messages handed over
+by the test."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from scraper import plan
 from scraper import settings as settings_module
+from scraper.coordinator import plan
+from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites import loader
-from scraper.stores import sites
 from tests.integration.test_worker import Broker
 from tests.proxies import Field
 
@@ -20,7 +21,9 @@ Start = Callable[..., Broker]
 
 
 @pytest.fixture
-def start(engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+def start(
+    engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Start]:
     """Opens a crawl of the field's shop, with a worker that has the list of its proxies."""
     brokers = []
 

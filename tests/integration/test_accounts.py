@@ -1,4 +1,5 @@
-"""Who pays for a try, as it is written in the database, and what is kept of an answer that could not be used."""
+"""Who pays for a try, as it is written in the database, and what is kept of an answer that could
+not be used."""
 
 from __future__ import annotations
 
@@ -9,21 +10,36 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from scraper.dispatch import dispatch
+from scraper.coordinator.dispatch import dispatch
 from scraper.domain import Blame, Outcome, Settled, Status, Verdict
-from scraper.fetch.headers import headers_dict
-from scraper.policy.breaker import HostDown
-from scraper.policy.verdict import HOST_PATIENCE, RetryPolicy, judge
-from scraper.scrape import HEAD_CHARS, HEAD_FIELDS, _head
+from scraper.frontier import crawls
+from scraper.http.headers import headers_dict
+from scraper.rules.circuit_breaker import HostDown
+from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
 from scraper.settings import Settings
-from scraper.stores import crawls
-from scraper.stores.settle import SettledPage
-from scraper.worker import Worker
-from tests.making import OK, a_site, add, claimed, lease_all, new_page, open_crawl, rows, settled, store, urls
+from scraper.settle.transaction import SettledPage
+from scraper.worker.pipeline import HEAD_CHARS, HEAD_FIELDS, _head
+from scraper.worker.process import Worker
+from tests.making import (
+    OK,
+    a_site,
+    add,
+    claimed,
+    lease_all,
+    new_page,
+    open_crawl,
+    rows,
+    settled,
+    store,
+    urls,
+)
 from tests.odd_shop import Answer, OddShop, Page, at_first, product
 
-OUTCOMES = [o for o in Outcome if o is not Outcome.FRESH]  # which never comes from a worker
-WAITS = [o for o in Outcome if o.blame is Blame.HOST and o not in (Outcome.THROTTLED, Outcome.HOST_DOWN)]
+# which never comes from a worker
+OUTCOMES = [o for o in Outcome if o is not Outcome.FRESH]
+WAITS = [
+    o for o in Outcome if o.blame is Blame.HOST and o not in (Outcome.THROTTLED, Outcome.HOST_DOWN)
+]
 
 
 @pytest.fixture
@@ -46,7 +62,8 @@ def accounts(engine: sa.Engine) -> tuple[object, ...]:
     return rows(engine, "SELECT attempts, host_attempts FROM pages")[0]
 
 
-# --- accounts --------------------------------------------------------------------------------------------------------
+# --- accounts
+# --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("outcome", OUTCOMES)
@@ -58,12 +75,21 @@ def test_each_outcome_is_charged_to_its_account_alone(
     tried(engine, crawl, outcome, judge(outcome, 0, RetryPolicy(), random.Random(1)))
     tries = 1 if outcome.tried else 0
     assert accounts(engine) == ((0, tries) if outcome.blame is Blame.HOST else (tries, 0))
-    assert rows(engine, "SELECT fetches FROM crawls") == [(tries,)], "what was not tried is no fetch"
+    assert rows(engine, "SELECT fetches FROM crawls") == [(tries,)], (
+        "what was not tried is no fetch"
+    )
 
 
-def test_a_page_whose_host_is_hopeless_is_dead_untried(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_page_whose_host_is_hopeless_is_dead_untried(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
-    tried(engine, crawl, Outcome.HOST_DOWN, judge(Outcome.HOST_DOWN, 0, RetryPolicy(), random.Random(1)))
+    tried(
+        engine,
+        crawl,
+        Outcome.HOST_DOWN,
+        judge(Outcome.HOST_DOWN, 0, RetryPolicy(), random.Random(1)),
+    )
     assert rows(engine, "SELECT status, last_outcome, attempts, host_attempts FROM pages") == [
         ("dead", "host_down", 0, 0)
     ]
@@ -80,7 +106,9 @@ def test_while_the_host_is_down_neither_account_is_charged(
         down = HostDown(4.0)
         tried(engine, crawl, outcome, judge(outcome, 0, RetryPolicy(), random.Random(1), down=down))
     assert accounts(engine) == (0, 0)
-    assert rows(engine, "SELECT status, not_before > now() + interval '3 seconds' FROM pages") == [("due", True)]
+    assert rows(engine, "SELECT status, not_before > now() + interval '3 seconds' FROM pages") == [
+        ("due", True)
+    ]
     assert rows(engine, "SELECT fetches, retries FROM crawls") == [(20, 20)]
 
 
@@ -93,7 +121,12 @@ def test_when_it_is_down_for_longer_its_account_alone_is_charged(
     for number in range(limit):
         assert rows(engine, "SELECT status FROM pages") == [("due",)]
         down = HostDown(4.0, charged=True)
-        tried(engine, crawl, outcome, judge(outcome, number, RetryPolicy(), random.Random(1), down=down))
+        tried(
+            engine,
+            crawl,
+            outcome,
+            judge(outcome, number, RetryPolicy(), random.Random(1), down=down),
+        )
     assert accounts(engine) == (0, limit)
     assert rows(engine, "SELECT status, last_outcome FROM pages") == [("dead", outcome)]
 
@@ -129,7 +162,9 @@ def test_the_next_crawl_opens_new_accounts(engine: sa.Engine, crawl: tuple[int, 
     lease = claimed(engine, batch)
     assert lease is not None
     dead = Verdict(Status.DEAD, 0.0, charged=True)
-    last = Settled(lease.pages[0].id, crawl[1], batch.id, Outcome.REFUSED, dead, 403, "no", "<h1>no", head)
+    last = Settled(
+        lease.pages[0].id, crawl[1], batch.id, Outcome.REFUSED, dead, 403, "no", "<h1>no", head
+    )
     store(engine, crawl, [SettledPage(last)])
     query = "SELECT attempts, host_attempts, error, excerpt, response_head FROM pages"
     assert rows(engine, query) == [(2, 2, "no", "<h1>no", head)]
@@ -140,9 +175,14 @@ def test_the_next_crawl_opens_new_accounts(engine: sa.Engine, crawl: tuple[int, 
     assert rows(engine, query) == [(0, 0, None, None, None)]
 
 
-def test_a_good_answer_leaves_nothing_of_a_bad_one(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_good_answer_leaves_nothing_of_a_bad_one(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
-    for verdict, head in ((Verdict(Status.DUE, 0.0, charged=True), {"server": "nginx"}), (OK, None)):
+    for verdict, head in (
+        (Verdict(Status.DUE, 0.0, charged=True), {"server": "nginx"}),
+        (OK, None),
+    ):
         (batch,) = lease_all(engine, "shop.example")
         lease = claimed(engine, batch)
         assert lease is not None
@@ -154,7 +194,9 @@ def test_a_good_answer_leaves_nothing_of_a_bad_one(engine: sa.Engine, crawl: tup
 LAST_TRY = "SELECT last_outcome, http_status, error, excerpt, response_head FROM pages"
 
 
-def test_a_deferral_leaves_what_is_known_of_the_last_real_try(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_deferral_leaves_what_is_known_of_the_last_real_try(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
     back, again = Verdict(Status.DUE, 0.0, charged=False), Verdict(Status.DUE, 0.0, charged=True)
     head = {"server": "nginx"}
@@ -168,11 +210,31 @@ def test_a_deferral_leaves_what_is_known_of_the_last_real_try(engine: sa.Engine,
             ("server_error", 500, "it failed", "<h1>", head),
         ),
         (Outcome.DEFERRED, back, nothing, ("server_error", 500, "it failed", "<h1>", head)),
-        (Outcome.DEFERRED, back, (200, "x", "y", {"z": "z"}), ("server_error", 500, "it failed", "<h1>", head)),
-        (Outcome.TIMEOUT, again, (None, "no answer", None, None), ("timeout", None, "no answer", None, None)),
-        (Outcome.NO_PROXY, back, (None, "all rest", None, None), ("no_proxy", None, "all rest", None, None)),
+        (
+            Outcome.DEFERRED,
+            back,
+            (200, "x", "y", {"z": "z"}),
+            ("server_error", 500, "it failed", "<h1>", head),
+        ),
+        (
+            Outcome.TIMEOUT,
+            again,
+            (None, "no answer", None, None),
+            ("timeout", None, "no answer", None, None),
+        ),
+        (
+            Outcome.NO_PROXY,
+            back,
+            (None, "all rest", None, None),
+            ("no_proxy", None, "all rest", None, None),
+        ),
         (Outcome.DEFERRED, back, nothing, ("no_proxy", None, "all rest", None, None)),
-        (Outcome.TIMEOUT, again, (None, "no answer", None, None), ("timeout", None, "no answer", None, None)),
+        (
+            Outcome.TIMEOUT,
+            again,
+            (None, "no answer", None, None),
+            ("timeout", None, "no answer", None, None),
+        ),
         (Outcome.DEFERRED, back, nothing, ("timeout", None, "no answer", None, None)),
         (Outcome.FETCHED, OK, (200, None, None, None), ("fetched", 200, None, None, None)),
     ]:
@@ -187,10 +249,20 @@ def test_a_deferral_leaves_what_is_known_of_the_last_real_try(engine: sa.Engine,
 
 
 def _fields(one: Settled) -> tuple[object, ...]:
-    return (one.page_id, one.crawl_id, one.lease_id, one.outcome, one.verdict, one.http_status, "x", "y")
+    return (
+        one.page_id,
+        one.crawl_id,
+        one.lease_id,
+        one.outcome,
+        one.verdict,
+        one.http_status,
+        "x",
+        "y",
+    )
 
 
-# --- heads -----------------------------------------------------------------------------------------------------------
+# --- heads
+# -----------------------------------------------------------------------------------------------------------
 
 SECRET = "4f1d9c-the-visitors-identity"
 
@@ -198,9 +270,17 @@ SECRET = "4f1d9c-the-visitors-identity"
 @pytest.mark.parametrize(
     ("answer", "status", "outcome"),
     [
-        (Answer(b"<h1>no", 403, headers=(f"Set-Cookie: session={SECRET}; Path=/", "Server: nginx")), "dead", "refused"),
         (
-            Answer(b"<h1>oops", 500, headers=(f"Set-Cookie: a={SECRET}", f"Set-Cookie: b={SECRET}")),
+            Answer(
+                b"<h1>no", 403, headers=(f"Set-Cookie: session={SECRET}; Path=/", "Server: nginx")
+            ),
+            "dead",
+            "refused",
+        ),
+        (
+            Answer(
+                b"<h1>oops", 500, headers=(f"Set-Cookie: a={SECRET}", f"Set-Cookie: b={SECRET}")
+            ),
             "due",
             "server_error",
         ),
@@ -211,7 +291,11 @@ SECRET = "4f1d9c-the-visitors-identity"
         ),
         (Answer(b"<h1>no", 404, headers=("Server: nginx",)), "gone", "not_found"),
         (Answer(b"<h1>slow", 429, headers=("Retry-After: 30",)), "due", "throttled"),
-        (Answer(b"x", 403, headers=("X-Long: " + "a" * 5000, *(f"X-{n}: b" for n in range(90)))), "dead", "refused"),
+        (
+            Answer(b"x", 403, headers=("X-Long: " + "a" * 5000, *(f"X-{n}: b" for n in range(90)))),
+            "dead",
+            "refused",
+        ),
     ],
 )
 def test_the_head_of_an_answer_that_is_no_use_is_kept_without_secrets(
@@ -231,7 +315,9 @@ def test_the_head_of_an_answer_that_is_no_use_is_kept_without_secrets(
     "page",
     [
         Answer(product("x", "A").encode(), headers=("Server: nginx",)),
-        at_first(Answer(b"<p>challenge", headers=("Server: bot-wall",)), product("x", "A").encode()),
+        at_first(
+            Answer(b"<p>challenge", headers=("Server: bot-wall",)), product("x", "A").encode()
+        ),
     ],
     ids=["at once", "at the second try"],
 )
@@ -239,11 +325,15 @@ def test_a_good_page_keeps_no_head(engine: sa.Engine, environment: Settings, pag
     assert fetched(engine, environment, page, tries=2) == [("ok", "fetched", None, None)]
 
 
-def fetched(engine: sa.Engine, settings: Settings, page: object, tries: int = 1) -> list[tuple[object, ...]]:
+def fetched(
+    engine: sa.Engine, settings: Settings, page: object, tries: int = 1
+) -> list[tuple[object, ...]]:
     """What the database has of a page that a worker tried."""
     with OddShop() as shop:
         url = shop.serve("/p", page)  # type: ignore[arg-type]
-        site = a_site(start=shop.url("/"), allow_private=True, robots="ignore", rate="unlimited", revisit="0s")
+        site = a_site(
+            start=shop.url("/"), allow_private=True, robots="ignore", rate="unlimited", revisit="0s"
+        )
         crawl = open_crawl(engine, site)
         add(engine, [new_page(crawl, url)])
         worker = Worker(settings, lambda _: None)
@@ -251,7 +341,9 @@ def fetched(engine: sa.Engine, settings: Settings, page: object, tries: int = 1)
             with engine.begin() as connection:
                 connection.execute(sa.text("UPDATE pages SET not_before = now()"))
             for message in dispatch(engine, settings, lambda _: 0):
-                work = threading.Thread(target=worker.work, args=(UUID(message.kwargs["lease_id"]),), daemon=True)
+                work = threading.Thread(
+                    target=worker.work, args=(UUID(message.kwargs["lease_id"]),), daemon=True
+                )
                 work.start()
                 work.join(30)
         worker.close()
@@ -260,9 +352,16 @@ def fetched(engine: sa.Engine, settings: Settings, page: object, tries: int = 1)
 
 @pytest.mark.parametrize("status", [200, 403, 404, 429, 500, 503])
 @pytest.mark.parametrize("name", ["Set-Cookie", "set-cookie", "SET-COOKIE"])
-def test_no_cookie_is_ever_stored(engine: sa.Engine, environment: Settings, name: str, status: int) -> None:
-    """Whatever the answer: it is a visitor's identity, and nobody needs it to see why a page failed."""
-    answer = Answer(b"<p>no", status, headers=(f"{name}: id={SECRET}; Path=/", "Server: nginx", f"{name}: b={SECRET}"))
+def test_no_cookie_is_ever_stored(
+    engine: sa.Engine, environment: Settings, name: str, status: int
+) -> None:
+    """Whatever the answer: it is a visitor's identity, and nobody needs it to see why a page
+    failed."""
+    answer = Answer(
+        b"<p>no",
+        status,
+        headers=(f"{name}: id={SECRET}; Path=/", "Server: nginx", f"{name}: b={SECRET}"),
+    )
     fetched(engine, environment, answer)
     ((whole,),) = rows(engine, "SELECT to_jsonb(p) FROM pages p")
     assert SECRET not in str(whole)
@@ -276,7 +375,10 @@ def test_headers_are_read_without_cookies(name: bytes) -> None:
 
 
 def test_a_head_that_postgresql_would_reject_is_mended() -> None:
-    assert _head(_Answered({"x": "a\x00b\ud800", "y" * 500: "z" * 500})) == {"x": "ab?", "y" * 200: "z" * 200}  # type: ignore[arg-type]
+    assert _head(_Answered({"x": "a\x00b\ud800", "y" * 500: "z" * 500})) == {
+        "x": "ab?",
+        "y" * 200: "z" * 200,
+    }  # type: ignore[arg-type]
 
 
 class _Answered:

@@ -1,4 +1,5 @@
-"""Alerts: one a crawl to each recipient, tried again by later ticks, and never a word of where they live."""
+"""Alerts: one a crawl to each recipient, tried again by later ticks, and never a word of where they
+live."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ import pytest
 import sqlalchemy as sa
 from structlog.testing import capture_logs
 
-from scraper import alert as alert_module
-from scraper import notify
-from scraper.alert import alert
 from scraper.errors import ConfigError
-from scraper.notify import Notice
+from scraper.quality import alerts as alert_module
+from scraper.quality import notify
+from scraper.quality.alerts import alert
+from scraper.quality.notify import Notice
 from scraper.settings import Settings
 from tests import making
 from tests.integration.test_quality import Crawl, crawled, good, shop, without
@@ -38,7 +39,9 @@ def now_again(engine: sa.Engine) -> None:
 
 
 def row(engine: sa.Engine) -> tuple[object, ...]:
-    return making.rows(engine, "SELECT attempts, delivered, done_at IS NOT NULL, error FROM alerts")[0]
+    return making.rows(
+        engine, "SELECT attempts, delivered, done_at IS NOT NULL, error FROM alerts"
+    )[0]
 
 
 def test_everybody_is_told_once(engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]) -> None:
@@ -83,24 +86,33 @@ def test_who_could_not_be_reached_is_told_later_and_nobody_twice(
     assert len(webhook.got) == len(mailbox.got) == 1 and row(engine)[2:] == (True, None)
 
 
-def test_it_is_given_up_after_its_tries(engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]) -> None:
+def test_it_is_given_up_after_its_tries(
+    engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
+) -> None:
     webhook, mailbox, path = told
     suspect(engine)
     webhook.status = 404
     for _ in range(12):
         alert(engine, Settings(alerts=path))
         now_again(engine)
-    assert row(engine) == (10, ["line 3 (mailto)"], True, "not reached: line 2 (http)") and len(mailbox.got) == 1
+    assert (
+        row(engine) == (10, ["line 3 (mailto)"], True, "not reached: line 2 (http)")
+        and len(mailbox.got) == 1
+    )
 
 
-def test_a_recipient_that_hangs_does_not_keep_the_others(told: tuple[Webhook, Mailbox, Path]) -> None:
+def test_a_recipient_that_hangs_does_not_keep_the_others(
+    told: tuple[Webhook, Mailbox, Path],
+) -> None:
     webhook, mailbox, path = told
     webhook.hangs.set()
     done = notify.send(Notice("a title", "a text", {}), notify.recipients(path), timeout_s=3)
     assert [one.kind for one in done] == ["mailto"] and len(mailbox.got) == 1
 
 
-def test_two_coordinators_send_one_alert(engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]) -> None:
+def test_two_coordinators_send_one_alert(
+    engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
+) -> None:
     webhook, mailbox, path = told
     suspect(engine)
     making.at_once([lambda: alert(engine, Settings(alerts=path)) and None] * 3)
@@ -120,10 +132,16 @@ def test_no_address_is_stored_logged_or_shown(
     caplog.set_level("DEBUG")
     with capture_logs() as logs:
         alert(engine, Settings(alerts=path))
-    tables = making.rows(engine, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
-    dumped = json.dumps([making.rows(engine, f'SELECT * FROM "{name}"') for (name,) in tables], default=str)
+    tables = making.rows(
+        engine, "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+    )
+    dumped = json.dumps(
+        [making.rows(engine, f'SELECT * FROM "{name}"') for (name,) in tables], default=str
+    )
     captured = capfd.readouterr()
-    everywhere = f"{logs} {dumped} {captured.out} {captured.err} {caplog.text} {notify.recipients(path)}"
+    everywhere = (
+        f"{logs} {dumped} {captured.out} {captured.err} {caplog.text} {notify.recipients(path)}"
+    )
     assert row(engine)[3] == "not reached: line 2 (http), line 3 (mailto)"
     for secret in (TOKEN, PASSWORD, "127.0.0.1", "people@"):
         assert secret not in everywhere
@@ -132,7 +150,9 @@ def test_no_address_is_stored_logged_or_shown(
 def test_a_wrong_list_is_said_once_and_tells_nobody(engine: sa.Engine, tmp_path: Path) -> None:
     alert_module._complained.clear()
     path = tmp_path / "alerts.txt"
-    path.write_text("https://hooks.shop.example/secret-one\nmailbox secret-two\n\nfoo://secret-three\n")
+    path.write_text(
+        "https://hooks.shop.example/secret-one\nmailbox secret-two\n\nfoo://secret-three\n"
+    )
     suspect(engine)
     with capture_logs() as logs:
         alert(engine, Settings(alerts=path))
@@ -147,7 +167,9 @@ def test_a_wrong_list_is_said_once_and_tells_nobody(engine: sa.Engine, tmp_path:
         notify.recipients(tmp_path / "none.txt")
 
 
-def test_a_crawl_that_failed_is_told_of(engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]) -> None:
+def test_a_crawl_that_failed_is_told_of(
+    engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
+) -> None:
     webhook, _, path = told
     crawl = crawled(engine, shop(), range(5), lambda number: None)
     alert(engine, Settings(alerts=path))
@@ -156,7 +178,9 @@ def test_a_crawl_that_failed_is_told_of(engine: sa.Engine, told: tuple[Webhook, 
     assert "not one of 5 product pages was good" in message["note"]
 
 
-def test_what_is_a_day_old_is_told_to_nobody(engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]) -> None:
+def test_what_is_a_day_old_is_told_to_nobody(
+    engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]
+) -> None:
     webhook, _, path = told
     suspect(engine)
     with engine.begin() as connection:

@@ -1,4 +1,5 @@
-"""A worker's archive against a real PostgreSQL, a folder and a bucket: fenced, bounded, never in the way; retention."""
+"""A worker's archive against a real PostgreSQL, a folder and a bucket: fenced, bounded, never in
+the way; retention."""
 
 from __future__ import annotations
 
@@ -10,20 +11,31 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper import archive as archive_module
-from scraper.archive import Archive, Spool, confirm
-from scraper.archived import read_all
+from scraper.archive import rows as store
+from scraper.archive import spool as archive_module
+from scraper.archive.objects import place
+from scraper.archive.reader import read_all
+from scraper.archive.rows import Spooled
+from scraper.archive.spool import Archive, Spool, confirm
+from scraper.coordinator.prune import prune
 from scraper.domain import Fetched, Kind, LeasedPage
-from scraper.prune import prune
+from scraper.frontier import sites
 from scraper.settings import Settings
+from scraper.settle.transaction import CrawlLimits, SettledPage, settle
 from scraper.sites.archive import ArchiveUse
 from scraper.sites.definition import Site
-from scraper.stores import archive as store
-from scraper.stores import sites
-from scraper.stores.archive import Spooled
-from scraper.stores.objects import place
-from scraper.stores.settle import CrawlLimits, SettledPage, settle
-from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, rows, settled, urls, with_product
+from tests.making import (
+    a_site,
+    add,
+    claimed,
+    lease_all,
+    new_page,
+    open_crawl,
+    rows,
+    settled,
+    urls,
+    with_product,
+)
 
 LIMITS = CrawlLimits(1000, 1000)
 HEADERS = {"content-type": "text/html; charset=utf-8"}
@@ -49,15 +61,25 @@ class Shop:
     def body(self, page: LeasedPage) -> bytes:
         return f"<h1>{page.url}</h1>".encode()
 
-    async def put_aside(self, spool: Spool, page: LeasedPage, body: bytes | None = None) -> Spooled | None:
+    async def put_aside(
+        self, spool: Spool, page: LeasedPage, body: bytes | None = None
+    ) -> Spooled | None:
         use = self.site.archive
         assert use is not None
-        fetched = Fetched(page.url + "?seen", 200, HEADERS, self.body(page) if body is None else body)
+        fetched = Fetched(
+            page.url + "?seen", 200, HEADERS, self.body(page) if body is None else body
+        )
         return await self.archive.add(spool, page, fetched, self.crawl[0], use)
 
-    def settle(self, lease: Any, page: LeasedPage, spooled: Spooled | None, title: str = "thing") -> int:
-        one = with_product(settled(page.id, self.crawl, lease.id), self.crawl, str(page.id), {"title": title})
-        one = SettledPage(one.settled, products=one.products, content_hash=one.content_hash, spooled=spooled)
+    def settle(
+        self, lease: Any, page: LeasedPage, spooled: Spooled | None, title: str = "thing"
+    ) -> int:
+        one = with_product(
+            settled(page.id, self.crawl, lease.id), self.crawl, str(page.id), {"title": title}
+        )
+        one = SettledPage(
+            one.settled, products=one.products, content_hash=one.content_hash, spooled=spooled
+        )
         with self.engine.begin() as connection:
             stored = settle(connection, [one], {self.crawl[1]: LIMITS})
         confirm(stored)
@@ -91,18 +113,28 @@ def shop(engine: sa.Engine, settings: Settings) -> Shop:
     return Shop(engine, settings, a_site(archive=True))
 
 
-def test_a_batch_is_one_segment_and_its_rows_read_each_page(shop: Shop, tmp_path: Path, engine: sa.Engine) -> None:
+def test_a_batch_is_one_segment_and_its_rows_read_each_page(
+    shop: Shop, tmp_path: Path, engine: sa.Engine
+) -> None:
     shop.batch()
     (listed,) = place(str(tmp_path / "kept"), "test").listed()
     assert listed.key.endswith(".warc.gz")
-    assert rows(engine, "SELECT pages, bytes, stored_at IS NOT NULL FROM archive_segments") == [(3, listed.size, True)]
+    assert rows(engine, "SELECT pages, bytes, stored_at IS NOT NULL FROM archive_segments") == [
+        (3, listed.size, True)
+    ]
     for found in shop.found():
-        assert found.answer is not None and found.answer.body == f"<h1>{found.row['url']}</h1>".encode()
+        assert (
+            found.answer is not None
+            and found.answer.body == f"<h1>{found.row['url']}</h1>".encode()
+        )
         assert found.row["final_url"] == found.answer.url == found.row["url"] + "?seen"
     assert rows(engine, "SELECT FROM archived_pages a JOIN pages p ON p.id = a.page_id AND p.fetched_at = a.fetched_at"
                         " AND p.content_hash = a.content_hash") == [(), (), ()]  # fmt: skip
     path = tmp_path / "kept" / listed.key
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    assert (
+        stat.S_IMODE(path.stat().st_mode) == 0o600
+        and stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    )
     assert (shop.archive.stored, shop.archive.lost) == (3, 0)
 
 
@@ -114,10 +146,14 @@ def test_a_page_whose_lease_was_lost_is_not_archived(shop: Shop, engine: sa.Engi
         with engine.begin() as connection:
             query = "UPDATE leases SET page_ids = array_replace(page_ids, :id, 0)"
             connection.execute(sa.text(query), {"id": lease.pages[1].id})
-        held = [shop.settle(lease, page, each) for page, each in zip(lease.pages, spooled, strict=True)]
+        held = [
+            shop.settle(lease, page, each) for page, each in zip(lease.pages, spooled, strict=True)
+        ]
         assert held == [1, 0, 1]
         await shop.archive.finish(spool)
-        assert [row[0] for row in rows(engine, "SELECT page_id FROM archived_pages ORDER BY start")] == [
+        assert [
+            row[0] for row in rows(engine, "SELECT page_id FROM archived_pages ORDER BY start")
+        ] == [
             lease.pages[0].id,
             lease.pages[2].id,
         ]
@@ -145,7 +181,9 @@ def test_bodies_wait_in_a_file_once_they_are_many(
         bodies = {page.id: bytes([65 + number]) * 900 for number, page in enumerate(lease.pages)}
         spooled = [await shop.put_aside(spool, page, bodies[page.id]) for page in lease.pages]
         assert spool.waiting_bytes == 900 and spool._file is not None
-        assert list(folder.iterdir()) == [], "it has no name, so nothing of it is left by a killed process"
+        assert list(folder.iterdir()) == [], (
+            "it has no name, so nothing of it is left by a killed process"
+        )
         for page, each in zip(lease.pages, spooled, strict=True):
             shop.settle(lease, page, each)
         await shop.archive.finish(spool)
@@ -172,15 +210,20 @@ def test_a_place_that_fails_costs_its_pages_and_is_left_in_peace_for_a_while(
     assert (shop.archive.stored, shop.archive.lost, len(shop.found())) == (3, 6, 3)
 
 
-def test_a_segment_that_was_swept_meanwhile_gets_no_rows(shop: Shop, engine: sa.Engine, tmp_path: Path) -> None:
+def test_a_segment_that_was_swept_meanwhile_gets_no_rows(
+    shop: Shop, engine: sa.Engine, tmp_path: Path
+) -> None:
     put = archive_module.Archive._database
     calls = []
 
     def late(self: Archive, work: Any) -> Any:
         calls.append(work)
-        if len(calls) == 2:  # between the file and its rows, a day goes by
+        # between the file and its rows, a day goes by
+        if len(calls) == 2:
             with engine.begin() as connection:
-                connection.execute(sa.text("UPDATE archive_segments SET created_at = now() - interval '2 days'"))
+                connection.execute(
+                    sa.text("UPDATE archive_segments SET created_at = now() - interval '2 days'")
+                )
             prune(engine)
         return put(self, work)
 
@@ -188,7 +231,11 @@ def test_a_segment_that_was_swept_meanwhile_gets_no_rows(shop: Shop, engine: sa.
         patch.setattr(archive_module.Archive, "_database", late)
         shop.batch()
     assert len(calls) == 2 and shop.archive.lost == 3
-    assert rows(engine, "SELECT FROM archived_pages") == rows(engine, "SELECT FROM archive_segments") == []
+    assert (
+        rows(engine, "SELECT FROM archived_pages")
+        == rows(engine, "SELECT FROM archive_segments")
+        == []
+    )
     assert list(place(str(tmp_path / "kept"), "test").listed()) == []
 
 
@@ -197,13 +244,16 @@ def test_storing_a_segment_once_more_does_nothing(shop: Shop, engine: sa.Engine)
     (segment_id,) = rows(engine, "SELECT id FROM archive_segments")[0]
     with engine.begin() as connection:
         assert store.store(connection, segment_id, 1, [])  # type: ignore[arg-type]
-    assert rows(engine, "SELECT count(*), max(pages) FROM archived_pages, archive_segments") == [(3, 3)]
+    assert rows(engine, "SELECT count(*), max(pages) FROM archived_pages, archive_segments") == [
+        (3, 3)
+    ]
 
 
 def test_nowhere_to_keep_pages_is_said_once(
     engine: sa.Engine, environment: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shop = Shop(engine, environment, a_site(archive=True))  # a PostgreSQL of one's own, and no SCRAPER_ARCHIVE
+    # a PostgreSQL of one's own, and no SCRAPER_ARCHIVE
+    shop = Shop(engine, environment, a_site(archive=True))
     assert shop.archive.spool() is shop.archive.spool() is None and shop.archive.lost == 2
     assert capsys.readouterr().out.count("SCRAPER_ARCHIVE, a folder that all workers") == 1
     embedded = environment.model_copy(update={"database_url": None})
@@ -221,7 +271,9 @@ def test_what_is_too_old_goes_with_its_file_and_nothing_else(
     engine: sa.Engine, settings: Settings, where: str, request: pytest.FixtureRequest
 ) -> None:
     if where == "bucket":
-        settings = settings.model_copy(update={"archive": request.getfixturevalue("bucket") + "/raw"})
+        settings = settings.model_copy(
+            update={"archive": request.getfixturevalue("bucket") + "/raw"}
+        )
     kept = place(settings.archive or "", "test")
     shop = Shop(engine, settings, a_site(archive={"keep": "7d"}))
     shop.batch()
@@ -229,7 +281,8 @@ def test_what_is_too_old_goes_with_its_file_and_nothing_else(
     assert (prune(engine).pages, len(list(kept.listed()))) == (0, 1)
     shop.again()
     shop.batch()
-    with engine.begin() as connection:  # one page of the older segment is too old
+    # one page of the older segment is too old
+    with engine.begin() as connection:
         query = "UPDATE archived_pages SET fetched_at = now() - interval '8 days' WHERE (segment_id, start) IN ("
         query += "SELECT segment_id, start FROM archived_pages ORDER BY 1, 2 LIMIT 1)"
         connection.execute(sa.text(query))
@@ -254,12 +307,18 @@ def test_a_site_that_archives_nothing_any_more_keeps_what_it_has_as_it_said_last
     assert (prune(engine).pages, rows(engine, "SELECT FROM archive_segments")) == (3, [])
 
 
-def test_files_that_cannot_be_deleted_are_tried_again(shop: Shop, engine: sa.Engine, tmp_path: Path) -> None:
+def test_files_that_cannot_be_deleted_are_tried_again(
+    shop: Shop, engine: sa.Engine, tmp_path: Path
+) -> None:
     shop.batch()
     age(engine, 40)
-    (tmp_path / "kept").rename(tmp_path / "elsewhere")  # as on a machine that does not have the folder
+    # as on a machine that does not have the folder
+    (tmp_path / "kept").rename(tmp_path / "elsewhere")
     done = prune(engine)
-    assert (done.pages, done.segments) == (3, 0) and "there is no such folder here" in done.problems[0]
+    assert (done.pages, done.segments) == (
+        3,
+        0,
+    ) and "there is no such folder here" in done.problems[0]
     (tmp_path / "elsewhere").rename(tmp_path / "kept")
     assert (prune(engine).segments, list((tmp_path / "kept").iterdir())) == (1, [])
 

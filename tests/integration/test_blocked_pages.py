@@ -1,4 +1,5 @@
-"""Blocked pages in whole crawls: which proxies and which workers asked for them is read from the shop's own log."""
+"""Blocked pages in whole crawls: which proxies and which workers asked for them is read from the
+shop's own log."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ import redis.asyncio as aredis
 import sqlalchemy as sa
 
 from scraper.domain import ProxySignal
-from scraper.policy import escalation, proxies
-from scraper.policy.escalation import HOST_PAGES, PAGE_TRIES
-from scraper.stores import host_routes
-from scraper.stores.host_routes import RouteKey, RouteNews
-from scraper.stores.proxies import ProxyHealth
+from scraper.frontier import host_tiers
+from scraper.frontier.host_tiers import RouteKey, RouteNews
+from scraper.proxies.health import ProxyHealth
+from scraper.rules import escalation, proxies
+from scraper.rules.escalation import HOST_PAGES, PAGE_TRIES
 from tests.integration.conftest import Start
 from tests.making import rows
 from tests.proxies import DIRECT, Field, TestProxy
@@ -44,9 +45,13 @@ def routes(engine: sa.Engine) -> list[Any]:
 
 
 def complete(engine: sa.Engine, products: int) -> None:
-    assert rows(engine, "SELECT status, dead, invalid FROM crawls ORDER BY id DESC LIMIT 1") == [("completed", 0, 0)]
+    assert rows(engine, "SELECT status, dead, invalid FROM crawls ORDER BY id DESC LIMIT 1") == [
+        ("completed", 0, 0)
+    ]
     assert rows(engine, "SELECT count(*) FROM products") == [(products,)]
-    assert rows(engine, "SELECT sum(host_attempts), max(attempts) FROM pages") == [(0, 1)], "nobody is charged"
+    assert rows(engine, "SELECT sum(host_attempts), max(attempts) FROM pages") == [(0, 1)], (
+        "nobody is charged"
+    )
 
 
 def ban_by_status(field: Field, peers: set[str]) -> None:
@@ -83,7 +88,9 @@ def test_where_all_that_would_do_are_banned_nobody_asks_and_the_reason_is_kept(
     cheap, dear = two_classes()
     with Field(*cheap, *dear, products=20) as field:
         text = listed(field, cheap, dear)
-        asyncio.run(_ban(valkey_url, f"127.0.0.1:{field.port}", field.lines("class=datacenter", cheap)))
+        asyncio.run(
+            _ban(valkey_url, f"127.0.0.1:{field.port}", field.lines("class=datacenter", cheap))
+        )
         start(field, text, "datacenter", "escalate: residential\n").run()
         complete(engine, 20)
         assert routes(engine) == [("datacenter", "residential", "proxies-banned")]
@@ -100,7 +107,8 @@ async def _ban(valkey_url: str, host: str, text: str) -> None:
 def test_the_host_comes_down_again_by_probes(
     start: Start, engine: sa.Engine, valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Banned in the first crawl, not any more in the second: one page after the other tries the cheap way first."""
+    """Banned in the first crawl, not any more in the second: one page after the other tries the
+    cheap way first."""
     monkeypatch.setattr(escalation, "PROBE_NEXT_S", 0.0)
     cheap, dear = two_classes()
     with Field(*cheap, *dear, products=120) as field:
@@ -110,18 +118,22 @@ def test_the_host_comes_down_again_by_probes(
         assert routes(engine)[0][1] == "residential"
         field.banned = set()
         field.hits.clear()
-        with redis.Redis.from_url(valkey_url) as client:  # the proxies' own quarantines are over
+        # the proxies' own quarantines are over
+        with redis.Redis.from_url(valkey_url) as client:
             client.flushdb()
         with engine.begin() as connection:
             connection.execute(sa.text("UPDATE host_routes SET probe_at = now()"))
-        for _ in range(4):  # a process looks with each batch, and when it prolongs its leases
+        # a process looks with each batch, and when it prolongs its leases
+        for _ in range(4):
             start(field, listed(field, cheap, dear), "datacenter", more).run()
             complete(engine, 120)
             if [level for _, level, _ in routes(engine)] in ([], ["datacenter"]):
                 break
         else:
             pytest.fail(f"still at {routes(engine)}")
-        by_class = [hit.peer in addresses(cheap) for hit in field.hits if hit.target.startswith("/p/")]
+        by_class = [
+            hit.peer in addresses(cheap) for hit in field.hits if hit.target.startswith("/p/")
+        ]
         assert by_class.count(True) >= 3 and not by_class[0]
 
 
@@ -139,12 +151,15 @@ def test_a_probe_that_is_blocked_costs_its_page_nothing(start: Start, engine: sa
         wasted = [hit for hit in field.hits if hit.peer in addresses(cheap)]
         assert len({hit.target for hit in wasted} - {"/robots.txt"}) <= 1, "one page is the probe"
         ((every_s, waits),) = rows(
-            engine, "SELECT probe_every_s, probe_at > now() + interval '15 minutes' FROM host_routes"
+            engine,
+            "SELECT probe_every_s, probe_at > now() + interval '15 minutes' FROM host_routes",
         )
         assert every_s == 2 * escalation.PROBE_FIRST_S and waits
 
 
-def test_one_page_that_is_forbidden_to_everybody_moves_nobody_else(start: Start, engine: sa.Engine) -> None:
+def test_one_page_that_is_forbidden_to_everybody_moves_nobody_else(
+    start: Start, engine: sa.Engine
+) -> None:
     cheap, dear = two_classes()
     with Field(*cheap, *dear, products=40) as field:
         more = "escalate: residential\n"
@@ -152,32 +167,42 @@ def test_one_page_that_is_forbidden_to_everybody_moves_nobody_else(start: Start,
         field.forbidden = {"/p/3"}
         broker.run()
         assert rows(engine, "SELECT status, dead FROM crawls") == [("completed", 1)]
-        assert rows(engine, "SELECT url LIKE '%/p/3', last_outcome FROM pages WHERE status = 'dead'") == [
-            (True, "refused")
-        ]
-        assert {hit.target for hit in field.hits if hit.peer in addresses(dear)} <= {"/p/3", "/robots.txt"}
+        assert rows(
+            engine, "SELECT url LIKE '%/p/3', last_outcome FROM pages WHERE status = 'dead'"
+        ) == [(True, "refused")]
+        assert {hit.target for hit in field.hits if hit.peer in addresses(dear)} <= {
+            "/p/3",
+            "/robots.txt",
+        }
         assert [level for _, level, _ in routes(engine)] in ([], ["datacenter"])
 
 
-def test_without_proxies_a_blocked_page_goes_to_other_workers(start: Start, engine: sa.Engine) -> None:
-    """The shop cannot tell the workers of this test apart: it lets a page through at the sixth time."""
+def test_without_proxies_a_blocked_page_goes_to_other_workers(
+    start: Start, engine: sa.Engine
+) -> None:
+    """The shop cannot tell the workers of this test apart: it lets a page through at the sixth
+    time."""
     with Field(products=12) as field:
         field.stubborn = {"/p/5": 5}
         broker = start(field, "", "none", "escalate: [residential, browser]\n")
         broker.run()
         complete(engine, 12)
         assert len([hit for hit in field.hits if hit.target == "/p/5"]) == 6
-        assert rows(engine, "SELECT queue, level FROM pages WHERE url LIKE '%/p/5'") == [("browser", "browser")]
-        assert rows(engine, "SELECT DISTINCT queue FROM pages WHERE url NOT LIKE '%/p/5'") == [("datacenter",)]
+        assert rows(engine, "SELECT queue, level FROM pages WHERE url LIKE '%/p/5'") == [
+            ("browser", "browser")
+        ]
+        assert rows(engine, "SELECT DISTINCT queue FROM pages WHERE url NOT LIKE '%/p/5'") == [
+            ("datacenter",)
+        ]
 
 
 def test_without_another_way_it_is_dead_in_the_end(start: Start, engine: sa.Engine) -> None:
     with Field(products=6) as field:
         field.stubborn = {"/p/5": 100}
         start(field, "", "none").run()
-        assert rows(engine, "SELECT last_outcome, host_attempts, error FROM pages WHERE status = 'dead'") == [
-            ("blocked", 4, "blocked (cloudflare-page): Cloudflare, known by its page")
-        ]
+        assert rows(
+            engine, "SELECT last_outcome, host_attempts, error FROM pages WHERE status = 'dead'"
+        ) == [("blocked", 4, "blocked (cloudflare-page): Cloudflare, known by its page")]
         assert len([hit for hit in field.hits if hit.target == "/p/5"]) == 5
         assert rows(engine, "SELECT count(*) FROM products") == [(5,)]
 
@@ -195,7 +220,11 @@ def test_what_lacks_what_it_used_to_have_is_looked_at_through_another_proxy(
         start(field, field.lines()).run()
         complete(engine, 30)
         assert rows(engine, "SELECT external_id, data FROM products ORDER BY 1") == before
-        starved = [hit.target for hit in field.hits if hit.peer == cheap[0].address and hit.target.startswith("/p/")]
+        starved = [
+            hit.target
+            for hit in field.hits
+            if hit.peer == cheap[0].address and hit.target.startswith("/p/")
+        ]
         again = [hit.target for hit in field.hits if hit.peer != cheap[0].address]
         assert starved and set(starved) <= set(again)
 
@@ -208,10 +237,12 @@ def test_a_redesign_is_no_block(start: Start, engine: sa.Engine) -> None:
         start(field, listed(field, cheap, dear), "datacenter", more).run()
         field.starved = addresses(cheap) | addresses(dear)
         start(field, listed(field, cheap, dear), "datacenter", more).run()
-        assert rows(engine, "SELECT last_outcome, count(*) FROM pages WHERE kind = 'product' GROUP BY 1") == [
-            ("not_extracted", 10)
-        ]
-        assert not {hit.peer for hit in field.hits} & addresses(dear), "no suspicion takes a whole host up"
+        assert rows(
+            engine, "SELECT last_outcome, count(*) FROM pages WHERE kind = 'product' GROUP BY 1"
+        ) == [("not_extracted", 10)]
+        assert not {hit.peer for hit in field.hits} & addresses(dear), (
+            "no suspicion takes a whole host up"
+        )
         assert routes(engine) == []
 
 
@@ -225,19 +256,24 @@ def test_the_sites_own_marker(start: Start, engine: sa.Engine) -> None:
         assert [level for _, level, _ in routes(engine)] == ["residential"]
 
 
-# --- the rows ---------------------------------------------------------------------------------------------------------
+# --- the rows
+# ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def key(engine: sa.Engine) -> RouteKey:
     with engine.begin() as connection:
         site_id = connection.execute(
-            sa.text("INSERT INTO sites (name, definition, definition_hash) VALUES ('s', '{}', '') RETURNING id")
+            sa.text(
+                "INSERT INTO sites (name, definition, definition_hash) VALUES ('s', '{}', '') RETURNING id"
+            )
         ).scalar_one()
     return RouteKey(site_id, "shop.example", "datacenter")
 
 
-def blocked(key: RouteKey, page: int, level: str = "datacenter", *, probe: bool = False) -> RouteNews:
+def blocked(
+    key: RouteKey, page: int, level: str = "datacenter", *, probe: bool = False
+) -> RouteNews:
     return RouteNews(key, STEPS, level, page, "status-403", probe)
 
 
@@ -247,7 +283,7 @@ def good(key: RouteKey, level: str = "datacenter", *, probe: bool = False) -> Ro
 
 def tell(engine: sa.Engine, *news: RouteNews) -> None:
     with engine.begin() as connection:
-        host_routes.tell(connection, news)
+        host_tiers.tell(connection, news)
 
 
 def test_a_host_that_serves_its_pages_has_no_row(engine: sa.Engine, key: RouteKey) -> None:
@@ -270,7 +306,7 @@ def test_one_process_alone_sends_a_probe(engine: sa.Engine, key: RouteKey) -> No
 
     def begin(_: int) -> bool:
         with engine.begin() as connection:
-            return host_routes.begin_probe(connection, key, STEPS)
+            return host_tiers.begin_probe(connection, key, STEPS)
 
     assert not begin(0), "ten minutes from now"
     with engine.begin() as connection:
@@ -282,9 +318,13 @@ def test_one_process_alone_sends_a_probe(engine: sa.Engine, key: RouteKey) -> No
 def test_what_is_stored_is_what_was_meant(engine: sa.Engine, key: RouteKey) -> None:
     tell(engine, *(blocked(key, page) for page in (1, 2, 3)), blocked(key, 4, "residential"))
     with engine.begin() as connection:
-        found, now = host_routes.read(connection)
+        found, now = host_tiers.read(connection)
         route = found[key]
-        assert (route.level, route.blocked_pages, route.probe_every_s) == ("residential", (4,), 600.0)
+        assert (route.level, route.blocked_pages, route.probe_every_s) == (
+            "residential",
+            (4,),
+            600.0,
+        )
         assert route.probe_at is not None and 590 < route.probe_at - now <= 600
         assert abs(now - route.changed_at) < 30
 
@@ -294,7 +334,9 @@ def test_no_direct_request_in_any_of_it(start: Start, engine: sa.Engine) -> None
     cheap, dear = two_classes()
     with Field(*cheap, *dear, products=10) as field:
         field.banned = addresses(cheap) | addresses(dear)
-        start(field, listed(field, cheap, dear), "datacenter", "escalate: residential\n").run(rounds=12)
+        start(field, listed(field, cheap, dear), "datacenter", "escalate: residential\n").run(
+            rounds=12
+        )
         assert DIRECT not in field.peers()
         times = [hit.at for hit in field.hits]
         assert all(b >= a for a, b in pairwise(times))

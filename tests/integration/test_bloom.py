@@ -1,4 +1,5 @@
-"""The Bloom filters on a real Valkey: nothing is forgotten too early, everything in time, and they are seldom wrong."""
+"""The Bloom filters on a real Valkey: nothing is forgotten too early, everything in time, and they
+are seldom wrong."""
 
 from __future__ import annotations
 
@@ -13,8 +14,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis.exceptions import RedisError
 
-from scraper.policy.bloom import FIRST, Form, Part, false_positives
-from scraper.stores.bloom import AT_ONCE, PREFIX, Filter, Filters
+from scraper.dedup.bloom import (
+    AT_ONCE,
+    PREFIX,
+    Filter,
+    Filters,
+)
+from scraper.dedup.sizing import (
+    FIRST,
+    Form,
+    Part,
+    false_positives,
+)
 from tests.aging import age_filters
 
 LIFE_S = 7 * 86_400.0
@@ -74,7 +85,8 @@ def share_known(filters: Filters, one: Filter, asked: list[UUID]) -> float:
 def test_what_was_added_is_known(
     filters: Filters, valkey_url: str, groups: list[list[UUID]], capacity: int, ages: list[float]
 ) -> None:
-    """However small it was made, and however much time passes between: up to a half of it, which is the least."""
+    """However small it was made, and however much time passes between: up to a half of it, which is
+    the least."""
     one = a_filter(capacity)
     for group, age in zip(groups, [*ages, *[0.0] * len(groups)], strict=False):
         filters.add(one, group)
@@ -98,12 +110,15 @@ def test_a_full_filter_is_as_small_and_as_seldom_wrong_as_promised(filters: Filt
     filters.add(one, prints("old", 100_000))
     state = filters.state(one)
     assert state.false_positives < 0.0005 and state.urls > 99_900
-    assert state.memory_bytes / 100_000 < 2.7  # in shards of 64 KB; at 10 million 1.99, see docs/benchmarks.md
+    # in shards of 64 KB; at 10 million 1.99, see docs/benchmarks.md
+    assert state.memory_bytes / 100_000 < 2.7
     assert share_known(filters, one, prints("new", 100_000)) < 0.001
     assert all(filters.known(one, prints("old", 100_000))[0])
 
 
-def test_two_full_generations_are_wrong_less_than_once_in_a_thousand(filters: Filters, valkey_url: str) -> None:
+def test_two_full_generations_are_wrong_less_than_once_in_a_thousand(
+    filters: Filters, valkey_url: str
+) -> None:
     """The most there can be: each as full as it was made to be."""
     one = a_filter(60_000)
     for number in range(3):
@@ -124,10 +139,13 @@ def test_past_its_capacity_it_grows_and_stays_right(filters: Filters, form: Form
     assert {part.form for part in state.parts} == {form}, "no shard was full before its part"
     assert all(filters.known(one, prints("old", 400_000, 0)[::7])[0])
     assert share_known(filters, one, prints("new", 60_000)) < 0.0015
-    assert state.memory_bytes / state.urls < 7  # the last part is as large as all before it, and may be nearly empty
+    # the last part is as large as all before it, and may be nearly empty
+    assert state.memory_bytes / state.urls < 7
 
 
-def test_the_next_generation_is_made_for_what_the_last_one_had_to_hold(filters: Filters, valkey_url: str) -> None:
+def test_the_next_generation_is_made_for_what_the_last_one_had_to_hold(
+    filters: Filters, valkey_url: str
+) -> None:
     one = a_filter(1000)
     filters.add(one, prints("old", 300_000))
     age_filters(valkey_url, LIFE_S)
@@ -146,7 +164,9 @@ def test_a_second_generation_is_made_for_the_rest(filters: Filters, valkey_url: 
     assert second.parts[0].capacity <= first.parts[0].capacity / 2
 
 
-def test_it_is_forgotten_when_its_time_is_over(filters: Filters, valkey_url: str, client: redis.Redis) -> None:
+def test_it_is_forgotten_when_its_time_is_over(
+    filters: Filters, valkey_url: str, client: redis.Redis
+) -> None:
     one = a_filter()
     early, late = prints("early", 500), prints("late", 500)
     filters.add(one, early)
@@ -159,8 +179,12 @@ def test_it_is_forgotten_when_its_time_is_over(filters: Filters, valkey_url: str
     assert share_known(filters, one, early) < 0.01 and all(filters.known(one, late)[0])
     before = filters.state(one).keys
     filters.add(one, prints("new", 10))
-    assert filters.state(one).keys <= before, "the keys of a forgotten generation are deleted with the next"
-    assert all(client.pttl(key) > 0 for key in client.scan_iter(match=f"{PREFIX}*")), "all expire by themselves"
+    assert filters.state(one).keys <= before, (
+        "the keys of a forgotten generation are deleted with the next"
+    )
+    assert all(client.pttl(key) > 0 for key in client.scan_iter(match=f"{PREFIX}*")), (
+        "all expire by themselves"
+    )
 
 
 def test_a_shorter_life_counts_at_once(filters: Filters, valkey_url: str) -> None:
@@ -168,10 +192,14 @@ def test_a_shorter_life_counts_at_once(filters: Filters, valkey_url: str) -> Non
     filters.add(one, prints("old", 50))
     age_filters(valkey_url, 2 * 86_400)
     shorter = Filter(one.site_id, one.id, 86_400.0, one.capacity)
-    assert not any(filters.known(shorter, prints("old", 50))[0]) and all(filters.known(one, prints("old", 50))[0])
+    assert not any(filters.known(shorter, prints("old", 50))[0]) and all(
+        filters.known(one, prints("old", 50))[0]
+    )
 
 
-def test_what_one_generation_mistakes_the_next_one_does_not(filters: Filters, valkey_url: str) -> None:
+def test_what_one_generation_mistakes_the_next_one_does_not(
+    filters: Filters, valkey_url: str
+) -> None:
     """The same URLs, again and again: a wrong answer must not last for good."""
     one = a_filter(1000)
     old, new = prints("old", 32_000), prints("new", 100_000)
@@ -189,10 +217,16 @@ def test_filters_of_other_ids_and_sites_are_apart(filters: Filters) -> None:
         filters.add(each, prints(str(each.id), 20))
     assert not any(filters.known(one, prints(str(other.id), 20))[0])
     assert filters.forget(1, but=one.id) == filters.state(elsewhere).keys
-    assert filters.state(other).urls == 0 and filters.state(one).urls == 20 and filters.state(elsewhere).urls == 20
+    assert (
+        filters.state(other).urls == 0
+        and filters.state(one).urls == 20
+        and filters.state(elsewhere).urls == 20
+    )
 
 
-def test_a_lost_shard_is_forgotten_and_breaks_nothing(filters: Filters, client: redis.Redis) -> None:
+def test_a_lost_shard_is_forgotten_and_breaks_nothing(
+    filters: Filters, client: redis.Redis
+) -> None:
     one = a_filter(300_000)
     old = prints("old", 5000)
     filters.add(one, old)
@@ -202,13 +236,16 @@ def test_a_lost_shard_is_forgotten_and_breaks_nothing(filters: Filters, client: 
     assert 0.5 < share < 1
     filters.add(one, old)
     assert share_known(filters, one, old) == 1
-    client.delete(one.key)  # its list of generations, and not its bits
+    # its list of generations, and not its bits
+    client.delete(one.key)
     assert share_known(filters, one, old) == 0
     filters.add(one, old)
     assert share_known(filters, one, old) == 1
 
 
-def test_it_is_made_of_what_the_server_has(filters: Filters, client: redis.Redis, form: Form) -> None:
+def test_it_is_made_of_what_the_server_has(
+    filters: Filters, client: redis.Redis, form: Form
+) -> None:
     one = a_filter(300_000)
     filters.add(one, prints("old", 5000))
     assert forms(filters, one) == [form]
@@ -217,7 +254,8 @@ def test_it_is_made_of_what_the_server_has(filters: Filters, client: redis.Redis
 
 
 def test_a_module_that_is_gone_counts_as_forgotten(filters: Filters, client: redis.Redis) -> None:
-    """Nothing is refused for that, and bitmaps follow. With a module, its filters are not what they should be."""
+    """Nothing is refused for that, and bitmaps follow. With a module, its filters are not what they
+    should be."""
     one = a_filter()
     old, new = prints("old", 500), prints("new", 500)
     filters.add(one, old)
@@ -243,11 +281,15 @@ def test_bitmaps_live_on_when_the_server_gets_a_module(
     assert forms(filters, one) == [Form.BITMAP] and share_known(filters, one, early) == 1
     age_filters(valkey_url, LIFE_S / 2)
     filters.add(one, late)
-    assert forms(filters, one) == [Form.BITMAP, form] and share_known(filters, one, [*early, *late]) == 1
+    assert (
+        forms(filters, one) == [Form.BITMAP, form]
+        and share_known(filters, one, [*early, *late]) == 1
+    )
 
 
 def test_a_modules_filter_that_is_full_is_followed_by_bitmaps(bloom_url: str) -> None:
-    """Shards fill evenly enough for that never to be, unless the list of generations is older than they are."""
+    """Shards fill evenly enough for that never to be, unless the list of generations is older than
+    they are."""
     one = a_filter()
     with redis.Redis.from_url(bloom_url) as client:
         filters = Filters(client)
@@ -268,7 +310,10 @@ def test_a_module_takes_as_much_as_a_bitmap(bloom_url: str) -> None:
         for shard in client.scan_iter(match=f"{one.key}:*"):
             info = client.execute_command("BF.INFO", shard)
             told = dict(zip(info[::2], info[1::2], strict=True)) if isinstance(info, list) else info
-            told = {bytes(key).lower() if isinstance(key, bytes) else key: value for key, value in told.items()}
+            told = {
+                bytes(key).lower() if isinstance(key, bytes) else key: value
+                for key, value in told.items()
+            }
             assert told[b"capacity"] == int(part.shard_bytes * 8 / FIRST.reserved)
             assert part.shard_bytes - 256 < told[b"size"] < part.shard_bytes + 512
 

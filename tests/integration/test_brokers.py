@@ -1,4 +1,5 @@
-"""The same promises of Redis and RabbitMQ: what is sent is counted, ordered, and comes out as it went in."""
+"""The same promises of Redis and RabbitMQ: what is sent is counted, ordered, and comes out as it
+went in."""
 
 from __future__ import annotations
 
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 from kombu import pools
 
-from scraper import away, celeryconfig, servers
+from scraper import celeryconfig
 from scraper import settings as settings_module
-from scraper.away import broker_away
 from scraper.domain import Message
 from scraper.errors import ConfigError, ServerUnavailableError
+from scraper.infra import outages, servers
+from scraper.infra.outages import broker_away
 from scraper.settings import Settings
 from tests import rabbitmq
 from tests.conftest import need_rabbitmq
@@ -62,8 +64,9 @@ def batch(priority: int, queue: str = "residential.eu", lease: str = LEASE) -> M
 
 
 def test_the_most_urgent_message_comes_first(broker: Settings) -> None:
-    """Each of the ten priorities is told apart; equal ones come in the order in which they were sent."""
-    from scraper.sending import send
+    """Each of the ten priorities is told apart; equal ones come in the order in which they were
+    sent."""
+    from scraper.runtime.send import send
 
     levels = [3, 0, 9, 5, 1, 8, 2, 7, 4, 6]
     send([batch(level * 2, lease=f"{level}-{n}") for n in range(2) for level in levels])
@@ -72,7 +75,7 @@ def test_the_most_urgent_message_comes_first(broker: Settings) -> None:
 
 
 def test_depth_counts_what_waits(broker: Settings) -> None:
-    from scraper.sending import depth, send
+    from scraper.runtime.send import depth, send
 
     assert depth("residential") == 0, "a queue that does not exist yet"
     send([batch(10, "residential") for _ in range(5)])
@@ -81,18 +84,28 @@ def test_depth_counts_what_waits(broker: Settings) -> None:
 
 
 def test_messages_are_json_and_name_no_exchange(broker: Settings) -> None:
-    from scraper.sending import send
+    from scraper.runtime.send import send
 
-    send([Message("finish", "coordinator", {"crawl_id": 7}), Message("dispatch", "coordinator", expires_s=5.0)])
+    send(
+        [
+            Message("finish", "coordinator", {"crawl_id": 7}),
+            Message("dispatch", "coordinator", expires_s=5.0),
+        ]
+    )
     first, second = taken("coordinator")
-    assert first.delivery_info["exchange"] == "" and first.delivery_info["routing_key"] == "coordinator"
-    assert first.content_type == "application/json" and first.headers["task"] == "scraper.tasks.finish"
+    assert (
+        first.delivery_info["exchange"] == ""
+        and first.delivery_info["routing_key"] == "coordinator"
+    )
+    assert (
+        first.content_type == "application/json" and first.headers["task"] == "scraper.tasks.finish"
+    )
     assert first.headers["expires"] is None and second.headers["expires"] is not None
 
 
 def test_what_nobody_answers_is_away(broker: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     from scraper.celery import app
-    from scraper.sending import depth, send
+    from scraper.runtime.send import depth, send
 
     scheme = "amqp" if broker.broker_is_amqp else "redis"
     app.conf.broker_url = f"{scheme}://ann:s3cret@127.0.0.1:1//"
@@ -106,12 +119,19 @@ def test_what_nobody_answers_is_away(broker: Settings, monkeypatch: pytest.Monke
 
 def test_a_broker_that_answers_is_reachable(any_broker: Settings) -> None:
     servers.require_reachable(any_broker)
-    assert away.broker().address == servers.masked(any_broker.broker_url or any_broker.valkey_url)
+    assert outages.broker().address == servers.masked(
+        any_broker.broker_url or any_broker.valkey_url
+    )
 
 
-@pytest.mark.parametrize("change", [("s3cret", "wr0ng"), ("/t", "/nowhere")], ids=["password", "virtual host"])
+@pytest.mark.parametrize(
+    "change", [("s3cret", "wr0ng"), ("/t", "/nowhere")], ids=["password", "virtual host"]
+)
 def test_a_broker_that_refuses_us(
-    environment: Settings, rabbitmq_url: str, monkeypatch: pytest.MonkeyPatch, change: tuple[str, str]
+    environment: Settings,
+    rabbitmq_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    change: tuple[str, str],
 ) -> None:
     monkeypatch.setenv("BROKER_URL", rabbitmq_url.replace(*change))
     settings_module.load.cache_clear()
@@ -127,7 +147,9 @@ def test_a_broker_that_refuses_us(
     [["-m", "scraper.cli", "up"], ["-m", "celery", "-A", "scraper", "worker", "-P", "solo"]],
     ids=["up", "worker"],
 )
-def test_a_broker_of_its_own_that_is_not_there(environment: Settings, scheme: str, command: list[str]) -> None:
+def test_a_broker_of_its_own_that_is_not_there(
+    environment: Settings, scheme: str, command: list[str]
+) -> None:
     done = subprocess.run(
         [sys.executable, *command],
         env={**os.environ, "BROKER_URL": f"{scheme}://ann:s3cret@127.0.0.1:1/0"},
@@ -149,7 +171,9 @@ def test_an_empty_address_is_none(environment: Settings, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("url", ["http://host", "amqp://one//;amqp://two//", "memory://"])
-def test_other_brokers_are_refused(environment: Settings, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_other_brokers_are_refused(
+    environment: Settings, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     monkeypatch.setenv("BROKER_URL", url)
     settings_module.load.cache_clear()
     with pytest.raises(ConfigError, match="BROKER_URL"):
@@ -191,5 +215,7 @@ def test_amqps_verifies_the_certificate(
     assert tls_node.tls is not None
     monkeypatch.setenv("SSL_CERT_FILE", str(tls_node.tls))
     servers.require_reachable(settings_module.load())
-    done = subprocess.run([sys.executable, "-c", SEND], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SEND], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.stdout == "1\n", done.stderr

@@ -1,4 +1,5 @@
-"""Chromium against a server that misbehaves, on 127.0.0.1: bounds, guard, crashes, and what is left behind."""
+"""Chromium against a server that misbehaves, on 127.0.0.1: bounds, guard, crashes, and what is left
+behind."""
 
 from __future__ import annotations
 
@@ -18,15 +19,15 @@ from typing import Any
 import psutil
 import pytest
 
+from scraper.browser.permits import Turns
+from scraper.browser.pool import Browsers
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
-from scraper.fetch.browser import Browsers
-from scraper.fetch.browser_turns import Turns
-from scraper.fetch.cookies import AccountJar, CookieJar
-from scraper.fetch.http import FetchPolicy
-from scraper.fetch.identity import Identity
-from scraper.fetch.via import Via
-from scraper.policy.proxies import Proxy
+from scraper.http.account_session import Identity
+from scraper.http.cookies import AccountJar, CookieJar
+from scraper.http.fetcher import FetchPolicy
+from scraper.http.proxy_route import Via
+from scraper.rules.proxies import Proxy
 from scraper.settings import Settings
 from scraper.sites.browser import Rendering
 from tests.browser import need_chromium
@@ -50,7 +51,9 @@ def shop() -> Iterator[JsShop]:
 
 @asynccontextmanager
 async def browsers(**options: Any) -> AsyncIterator[Browsers]:
-    found = Browsers(Settings(**options.pop("settings", {})), pages=options.pop("pages", 2), **options)
+    found = Browsers(
+        Settings(**options.pop("settings", {})), pages=options.pop("pages", 2), **options
+    )
     try:
         yield found
     finally:
@@ -86,7 +89,9 @@ async def failed(work: Awaitable[Fetched]) -> tuple[Outcome, str]:
     ("/all", {"click": "button.more"}), ("/endless", {"scroll": 30}),
     ("/all", {"script": "while (!document.querySelector('button.more').hidden) await load();"}),
 ])  # fmt: skip
-def test_everything_that_a_listing_has_is_brought(shop: JsShop, path: str, rendering: dict[str, Any]) -> None:
+def test_everything_that_a_listing_has_is_brought(
+    shop: JsShop, path: str, rendering: dict[str, Any]
+) -> None:
     page = using(lambda b: b.fetch(shop.url(path), POLICY, Rendering.model_validate(rendering)))
     assert page.status == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
     assert page.body.count(b'class="p"') == len(shop.truth)
@@ -95,7 +100,9 @@ def test_everything_that_a_listing_has_is_brought(shop: JsShop, path: str, rende
 
 def test_answers_are_captured_and_what_is_no_html_is_given_as_it_is(shop: JsShop) -> None:
     async def case(b: Browsers) -> None:
-        page = await b.fetch(shop.url("/p/3"), POLICY, Rendering(responses={"api": "/api/product/"}))
+        page = await b.fetch(
+            shop.url("/p/3"), POLICY, Rendering(responses={"api": "/api/product/"})
+        )
         assert "Thing nº 3".encode() in page.body and b"3.90" in page.captured["api"][0]
         page = await b.fetch(shop.url("/api/product/3"), POLICY, QUICK)
         assert page.body.startswith(b"{") and page.headers["content-type"] == "application/json"
@@ -131,23 +138,34 @@ def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(shop: JsShop) -
     async def case(b: Browsers) -> None:
         turns = Turns(before_hop, before_sub)
         page = await b.fetch(shop.url("/r1"), POLICY, QUICK, turns=turns)
-        assert page.url == shop.url("/p/1") and page.redirects == 2 and "Thing nº 1".encode() in page.body
+        assert (
+            page.url == shop.url("/p/1")
+            and page.redirects == 2
+            and "Thing nº 1".encode() in page.body
+        )
         assert hops == [shop.url("/r2"), shop.url("/p/1")] and subs == [shop.url("/api/product/1")]
-        page = await b.fetch(shop.url("/js"), POLICY, Rendering(wait_for=".price:not(:empty)"), turns=turns)
+        page = await b.fetch(
+            shop.url("/js"), POLICY, Rendering(wait_for=".price:not(:empty)"), turns=turns
+        )
         assert page.url == shop.url("/p/2") and hops[2:] == [shop.url("/p/2")]
         for path in ("/circle", "/again"):
-            assert (await failed(b.fetch(shop.url(path), POLICY, QUICK)))[0] is Outcome.REDIRECT_LOOP
+            assert (await failed(b.fetch(shop.url(path), POLICY, QUICK)))[
+                0
+            ] is Outcome.REDIRECT_LOOP
         own = replace(POLICY, allowed=lambda host: host.startswith("127.0.0.1"))
         assert (await failed(b.fetch(shop.url("/away"), own, QUICK)))[0] is Outcome.OFF_SITE
         asked = len(shop.asked_for("/r2"))
         outcome, _ = await failed(b.fetch(shop.url("/r1"), POLICY, QUICK, turns=Turns(refused)))
-        assert outcome is Outcome.ROBOTS_DISALLOWED and len(shop.asked_for("/r2")) == asked, "it was never sent"
+        assert outcome is Outcome.ROBOTS_DISALLOWED and len(shop.asked_for("/r2")) == asked, (
+            "it was never sent"
+        )
 
     using(case)
 
 
 def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop) -> None:
-    """By address, by a name that leads there, by a name that is rebound, by frame, image, WebSocket and WebRTC."""
+    """By address, by a name that leads there, by a name that is rebound, by frame, image, WebSocket
+    and WebRTC."""
     inside = socket.create_server(("127.0.0.1", 0))
     came: list[Any] = []
 
@@ -176,10 +194,12 @@ def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop) -> None:
         "</script>"
     )  # fmt: skip
 
-    resolver = FakeResolver(["93.184.216.34"], ["127.0.0.1"])  # public at the first look, and then not
+    # public at the first look, and then not
+    resolver = FakeResolver(["93.184.216.34"], ["127.0.0.1"])
 
     async def case(b: Browsers) -> None:
-        b._proxy._names[False]._ttl_s = 0.0  # each look-up is one of its own
+        # each look-up is one of its own
+        b._proxy._names[False]._ttl_s = 0.0
         async with b.page(GUARDED, Rendering(block=("font",)), turns=Turns(paid=False)) as page:
             await page.set_content(f"<body>{evil}</body>")
             await asyncio.sleep(2)
@@ -221,19 +241,26 @@ def test_the_loopback_proxy_serves_nobody_but_its_pages(shop: JsShop) -> None:
     (Answer(b"PK", kind="application/zip", headers=("Content-Disposition: attachment; filename=a.zip",)),
      Outcome.MALFORMED, "saved"),
 ])  # fmt: skip
-def test_what_is_without_bounds_is_bounded(shop: JsShop, page: Any, outcome: Outcome, words: str) -> None:
+def test_what_is_without_bounds_is_bounded(
+    shop: JsShop, page: Any, outcome: Outcome, words: str
+) -> None:
     url = shop.serve("/bad", page)
 
     async def case(b: Browsers) -> None:
         found, text = await failed(b.fetch(url, replace(POLICY, page_timeout_s=4), QUICK))
         assert found is outcome and words in text, (found, text)
-        assert (await b.fetch(shop.url("/p/1"), POLICY, QUICK)).status == 200, "the next page is well"
+        assert (await b.fetch(shop.url("/p/1"), POLICY, QUICK)).status == 200, (
+            "the next page is well"
+        )
 
     using(case)
 
 
 def test_dialogs_and_windows_do_not_stop_a_page(shop: JsShop) -> None:
-    shop.serve("/talks", b"<script>alert(1); confirm(2); prompt(3); open('/p/1'); document.title = 'done'</script>")
+    shop.serve(
+        "/talks",
+        b"<script>alert(1); confirm(2); prompt(3); open('/p/1'); document.title = 'done'</script>",
+    )
     count = len(shop.asked_for("/p/1"))
     page = using(lambda b: b.fetch(shop.url("/talks"), POLICY, QUICK))
     assert b"<title>done</title>" in page.body
@@ -268,12 +295,16 @@ def test_a_ready_page_for_code_of_ones_own_is_bounded_too(shop: JsShop) -> None:
 def test_a_page_whose_renderer_dies_is_free_at_first_and_charged_in_the_end(shop: JsShop) -> None:
     async def crashed(b: Browsers, url: str) -> None:
         async with b.slot(asyncio.get_running_loop().time() + 5, 7):
-            work = asyncio.ensure_future(b.fetch(url, POLICY, Rendering(wait_for=".never"), page_id=7))
+            work = asyncio.ensure_future(
+                b.fetch(url, POLICY, Rendering(wait_for=".never"), page_id=7)
+            )
             while not (visits := [v for r in b._all for v in r.visits if v.main is not None]):
                 await asyncio.sleep(0.02)
             page = visits[0].page
             session = await page.context.new_cdp_session(page)
-            asyncio.ensure_future(session.send("Page.crash")).add_done_callback(lambda done: done.exception())
+            asyncio.ensure_future(session.send("Page.crash")).add_done_callback(
+                lambda done: done.exception()
+            )
             await work
 
     async def case(b: Browsers) -> None:
@@ -290,11 +321,13 @@ def test_a_page_whose_renderer_dies_is_free_at_first_and_charged_in_the_end(shop
 def test_a_browser_that_is_killed_or_hangs_is_replaced_and_its_pages_are_not_charged(
     shop: JsShop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("scraper.fetch.browser.ANSWER_S", 2.0)
+    monkeypatch.setattr("scraper.browser.pool.ANSWER_S", 2.0)
 
     async def case(b: Browsers) -> None:
         for number in (signal.SIGKILL, signal.SIGSTOP):
-            work = asyncio.ensure_future(b.fetch(shop.url("/p/1"), POLICY, Rendering(wait_for=".never", wait="15s")))
+            work = asyncio.ensure_future(
+                b.fetch(shop.url("/p/1"), POLICY, Rendering(wait_for=".never", wait="15s"))
+            )
             while not any(v.main is not None for r in b._all for v in r.visits):
                 await asyncio.sleep(0.02)
             os.kill(next(iter(b._all)).root, number)
@@ -306,7 +339,12 @@ def test_a_browser_that_is_killed_or_hangs_is_replaced_and_its_pages_are_not_cha
 
 
 def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -> None:
-    shop.serve("/login", Answer(b"<script>document.cookie = 'js=1'</script>", headers=("Set-Cookie: who=me; Path=/",)))
+    shop.serve(
+        "/login",
+        Answer(
+            b"<script>document.cookie = 'js=1'</script>", headers=("Set-Cookie: who=me; Path=/",)
+        ),
+    )
     shop.serve("/who", b"<script>document.title = document.cookie</script>")
 
     async def case(b: Browsers) -> None:
@@ -358,19 +396,27 @@ def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str) -> None
             with pytest.raises(RuntimeError, match="without one"):
                 await b.fetch(f"{field.url}/p/1", replace(POLICY, proxied=True), QUICK)
             proxy.user = "wrong"
-            outcome, text = await failed(b.fetch(f"{field.url}/p/2", replace(POLICY, proxied=True), QUICK, via=via))
-            assert outcome is Outcome.PROXY_FAILED and "login" in text and proxy.password not in text
+            outcome, text = await failed(
+                b.fetch(f"{field.url}/p/2", replace(POLICY, proxied=True), QUICK, via=via)
+            )
+            assert (
+                outcome is Outcome.PROXY_FAILED and "login" in text and proxy.password not in text
+            )
 
         using(case)
         assert set(field.peers()) == {proxy.address}
 
 
 def _proxy(proxy: TestProxy) -> Proxy:
-    return Proxy("p1", proxy.scheme, "127.0.0.1", proxy.port, f"{proxy.user}{proxy.number}", proxy.password)
+    return Proxy(
+        "p1", proxy.scheme, "127.0.0.1", proxy.port, f"{proxy.user}{proxy.number}", proxy.password
+    )
 
 
 def test_stealth_is_off_unless_asked_for(shop: JsShop) -> None:
-    shop.serve("/me", b"<script>document.title = navigator.webdriver + ' ' + navigator.userAgent</script>")
+    shop.serve(
+        "/me", b"<script>document.title = navigator.webdriver + ' ' + navigator.userAgent</script>"
+    )
 
     async def case(b: Browsers) -> None:
         plain = await b.fetch(shop.url("/me"), POLICY, QUICK)
@@ -384,7 +430,10 @@ def test_stealth_is_off_unless_asked_for(shop: JsShop) -> None:
 def test_a_function_of_the_sites_own_prepares_each_context(
     shop: JsShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop.serve("/me", b"<script>document.title = navigator.hardwareConcurrency + ' ' + window.mark</script>")
+    shop.serve(
+        "/me",
+        b"<script>document.title = navigator.hardwareConcurrency + ' ' + window.mark</script>",
+    )
     (tmp_path / "plugged.py").write_text(
         "async def setup(context):\n"
         "    await context.add_init_script(\"Object.defineProperty(Navigator.prototype, 'hardwareConcurrency', \"\n"
@@ -395,11 +444,15 @@ def test_a_function_of_the_sites_own_prepares_each_context(
     monkeypatch.syspath_prepend(str(tmp_path))
 
     async def case(b: Browsers) -> None:
-        plugged = await b.fetch(shop.url("/me"), POLICY, Rendering(wait="2s", setup="plugged:setup"))
+        plugged = await b.fetch(
+            shop.url("/me"), POLICY, Rendering(wait="2s", setup="plugged:setup")
+        )
         assert b"77 plugged" in plugged.body
         for name, told in (("broken", "no such plug-in"), ("absent", "has no function 'absent'")):
             with pytest.raises(FetchError, match=told) as failed:
-                await b.fetch(shop.url("/me"), POLICY, Rendering(wait="2s", setup=f"plugged:{name}"))
+                await b.fetch(
+                    shop.url("/me"), POLICY, Rendering(wait="2s", setup=f"plugged:{name}")
+                )
             assert failed.value.outcome is Outcome.FUNCTION_FAILED
         assert b"plugged" not in (await b.fetch(shop.url("/me"), POLICY, QUICK)).body
 
@@ -407,7 +460,8 @@ def test_a_function_of_the_sites_own_prepares_each_context(
 
 
 def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
-    """What everybody's browser has is there, written by nobody: the document, its scripts and its frames see the same."""
+    """What everybody's browser has is there, written by nobody: the document, its scripts and its
+    frames see the same."""
     need_chromium()
     with Heard() as shop:
         shop.serve(
@@ -428,7 +482,9 @@ def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
         )
 
         async def case(b: Browsers) -> dict[str, Any]:
-            page = await b.fetch(shop.url("/me"), replace(POLICY, region="de"), Rendering(wait="5s", stealth=True))
+            page = await b.fetch(
+                shop.url("/me"), replace(POLICY, region="de"), Rendering(wait="5s", stealth=True)
+            )
             found: dict[str, Any] = json.loads(
                 unescape(page.body.decode().partition("<title>")[2].partition("</title>")[0])
             )
@@ -436,16 +492,23 @@ def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
 
         told = using(case)
         assert told["webdriver"] == [False, False] and told["own"] == []
-        assert told["agent"][0] == told["agent"][1] and "Headless" not in "".join([*told["agent"], *told["brands"]])
+        assert told["agent"][0] == told["agent"][1] and "Headless" not in "".join(
+            [*told["agent"], *told["brands"]]
+        )
         assert told["system"] in told["platform"] and told["system"] in told["agent"][0]
         assert told["languages"] == ["de-DE", "de", "en"] and told["locale"] == "de-DE"
         assert told["chrome"] == "object" and told["plugins"] > 0
-        assert (told["asks"], told["may"]) == ("default", "prompt"), "headless browsers of old had denied, and prompt"
+        assert (told["asks"], told["may"]) == ("default", "prompt"), (
+            "headless browsers of old had denied, and prompt"
+        )
         assert all("[native code]" in text for text in told["getters"])
         heads = {head["path"]: head for head in shop.heads}
         for path in ("/me", "/xhr"):
             assert heads[path]["accept-language"] == "de-DE,de;q=0.9,en;q=0.8"
-            assert heads[path]["user-agent"] == told["agent"][0] and "Headless" not in heads[path]["sec-ch-ua"]
+            assert (
+                heads[path]["user-agent"] == told["agent"][0]
+                and "Headless" not in heads[path]["sec-ch-ua"]
+            )
 
 
 def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
@@ -453,7 +516,9 @@ def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
         await asyncio.sleep(60)
 
     policy: FetchPolicy = replace(POLICY, page_timeout_s=3)
-    outcome, text = using(lambda b: failed(b.fetch(shop.url("/p/1"), policy, QUICK, turns=Turns(None, never))))
+    outcome, text = using(
+        lambda b: failed(b.fetch(shop.url("/p/1"), policy, QUICK, turns=Turns(None, never)))
+    )
     assert outcome is Outcome.TIMEOUT and "rate is too low" in text
 
 

@@ -1,4 +1,5 @@
-"""A browser that grows larger than it may: pages on loopback that fill real memory, and what becomes of them and of others.
+"""A browser that grows larger than it may: pages on loopback that fill real memory, and what
+becomes of them and of others.
 
 A browser with small pages has 370 to 500 MB.
 """
@@ -13,16 +14,17 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from scraper.browser.pool import Browsers, _Running
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError
-from scraper.fetch.browser import Browsers, _Running
 from scraper.sites.browser import Rendering
 from tests.browser import need_chromium
 from tests.integration.test_browser import POLICY, QUICK, failed, using
 from tests.js_shop import HungryShop
 
 LIMIT_MB = 800
-LARGE_MB, FAR_TOO_LARGE_MB = 550, 1250  # above the limit, and below half as much again; above that
+# above the limit, and below half as much again; above that
+LARGE_MB, FAR_TOO_LARGE_MB = 550, 1250
 UNTIL_DONE = Rendering(wait_for=".done", wait="60s")
 PATIENT = replace(POLICY, page_timeout_s=60)
 
@@ -46,7 +48,9 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def fetched(b: Browsers, page_id: int, url: str, rendering: Rendering = UNTIL_DONE) -> Fetched:
+async def fetched(
+    b: Browsers, page_id: int, url: str, rendering: Rendering = UNTIL_DONE
+) -> Fetched:
     async with b.slot(asyncio.get_running_loop().time() + 60, page_id):
         return await b.fetch(url, PATIENT, rendering, page_id=page_id)
 
@@ -57,21 +61,31 @@ def ended(running: _Running) -> bool:
     return True
 
 
-def test_a_browser_that_has_grown_too_large_is_replaced_and_its_pages_end_first(shop: HungryShop) -> None:
+def test_a_browser_that_has_grown_too_large_is_replaced_and_its_pages_end_first(
+    shop: HungryShop,
+) -> None:
     large, small = shop.hungry("large", LARGE_MB), shop.hungry("small", 0)
 
     async def case(b: Browsers) -> None:
-        pages = [asyncio.ensure_future(fetched(b, at, url)) for at, url in enumerate((large, small), 1)]
+        pages = [
+            asyncio.ensure_future(fetched(b, at, url)) for at, url in enumerate((large, small), 1)
+        ]
         await opened(shop, "large", "small")
         (old,) = b._all
         await until(lambda: old.retired)
         page = await fetched(b, 3, shop.url("/p/1"), QUICK)
         assert page.status == 200 and "Thing nº 1".encode() in page.body
         (new,) = b._all - {old}
-        assert not new.retired and not ended(old) and not any(page.done() for page in pages), "they are open meanwhile"
+        assert not new.retired and not ended(old) and not any(page.done() for page in pages), (
+            "they are open meanwhile"
+        )
         shop.done.set()
         for page, name in zip(await asyncio.gather(*pages), ("large", "small"), strict=True):
-            assert page.status == 200 and f"<h1>{name}</h1>".encode() in page.body and b'class="done"' in page.body
+            assert (
+                page.status == 200
+                and f"<h1>{name}</h1>".encode() in page.body
+                and b'class="done"' in page.body
+            )
         await until(lambda: ended(old))
         page = await fetched(b, 4, shop.url("/p/2"), QUICK)
         assert "Thing nº 2".encode() in page.body and b._all == {new}, "and the new one stays"
@@ -79,14 +93,20 @@ def test_a_browser_that_has_grown_too_large_is_replaced_and_its_pages_end_first(
     using(case, pages=3, settings={"browser_memory_max_mb": LIMIT_MB})
 
 
-def test_one_far_too_large_is_killed_and_only_the_page_that_fills_it_is_charged(shop: HungryShop) -> None:
+def test_one_far_too_large_is_killed_and_only_the_page_that_fills_it_is_charged(
+    shop: HungryShop,
+) -> None:
     hungry, small = shop.hungry("hungry", FAR_TOO_LARGE_MB), shop.hungry("small", 0)
 
     async def case(b: Browsers) -> None:
-        pages = [asyncio.ensure_future(fetched(b, at, url)) for at, url in enumerate((hungry, small), 1)]
+        pages = [
+            asyncio.ensure_future(fetched(b, at, url)) for at, url in enumerate((hungry, small), 1)
+        ]
         await opened(shop, "small")
         (old,) = b._all
-        assert [type(each) for each in await asyncio.gather(*pages, return_exceptions=True)] == [DeferredError] * 2
+        assert [type(each) for each in await asyncio.gather(*pages, return_exceptions=True)] == [
+            DeferredError
+        ] * 2
         await until(lambda: ended(old))
         shop.done.set()
         page = await fetched(b, 2, small)
@@ -95,7 +115,10 @@ def test_one_far_too_large_is_killed_and_only_the_page_that_fills_it_is_charged(
         with pytest.raises(DeferredError):
             await fetched(b, 1, hungry)
         outcome, text = await failed(fetched(b, 1, hungry))
-        assert outcome is Outcome.CRASHED and "again and again, at last with no other page open" in text, text
+        assert (
+            outcome is Outcome.CRASHED
+            and "again and again, at last with no other page open" in text
+        ), text
         assert (await fetched(b, 3, shop.url("/p/1"), QUICK)).status == 200
 
     using(case, pages=2, settings={"browser_memory_max_mb": LIMIT_MB})

@@ -1,4 +1,5 @@
-"""The feed on a real PostgreSQL: each change once and in order, whatever commits late, is rolled back, or is forgotten."""
+"""The feed on a real PostgreSQL: each change once and in order, whatever commits late, is rolled
+back, or is forgotten."""
 
 from __future__ import annotations
 
@@ -11,17 +12,29 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper import changes, reap
-from scraper.changes import Change, Reader
+from scraper.coordinator import reap
 from scraper.domain import Outcome, Settled, Status, Verdict
 from scraper.errors import CursorError, NotFoundError, ScraperError
+from scraper.feed import reader as changes
+from scraper.feed import store as store
+from scraper.feed.reader import Change, Reader
+from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.stores import changes as store
-from scraper.stores import judgement
-from scraper.stores.database import make_engine
-from scraper.stores.settle import SettledPage
+from scraper.settle import crawl_quality
+from scraper.settle.transaction import SettledPage
 from tests.integration.test_products import A, B, Shop
-from tests.making import a_site, add, at_once, claimed, lease_all, new_page, open_crawl, rows, settled, with_product
+from tests.making import (
+    a_site,
+    add,
+    at_once,
+    claimed,
+    lease_all,
+    new_page,
+    open_crawl,
+    rows,
+    settled,
+    with_product,
+)
 from tests.making import store as settle
 
 PUT_ALL = "INSERT INTO changes (site_id, product_id, crawl_id, version, event) VALUES (1, {product}, 1, 1, 'new')"
@@ -32,7 +45,9 @@ def shop(engine: sa.Engine) -> Shop:
     return Shop(engine)
 
 
-def told(engine: sa.Engine, since: changes.Since = 0, site: str | None = None) -> list[tuple[str, str, int]]:
+def told(
+    engine: sa.Engine, since: changes.Since = 0, site: str | None = None
+) -> list[tuple[str, str, int]]:
     return [(one.event, one.id, one.version) for one in changes.read(engine, since, site=site)]
 
 
@@ -50,12 +65,21 @@ def test_new_changed_delisted_and_relisted(shop: Shop) -> None:
         ("new", "7", 1), ("changed", "7", 2), ("new", "8", 1), ("delisted", "7", 2), ("relisted", "7", 2),
     ]  # fmt: skip
     new, changed, _, delisted, relisted = found
-    assert new.data == {"title": "A", "price": Decimal("9.90"), "gone": 1} and new.changed == () and new.before == {}
+    assert (
+        new.data == {"title": "A", "price": Decimal("9.90"), "gone": 1}
+        and new.changed == ()
+        and new.before == {}
+    )
     assert changed.changed == ("extra", "gone", "price")
     assert changed.before == {"extra": None, "gone": 1, "price": Decimal("9.90")}
     assert str(changed.data["price"]) == "8.50", "every digit"
-    assert delisted.data == relisted.data == changed.data and delisted.changed == relisted.changed == ()
-    assert [one.crawl for one in found] == [1, 2, 3, 4, 5] and {one.site for one in found} == {"shop"}
+    assert (
+        delisted.data == relisted.data == changed.data
+        and delisted.changed == relisted.changed == ()
+    )
+    assert [one.crawl for one in found] == [1, 2, 3, 4, 5] and {one.site for one in found} == {
+        "shop"
+    }
     assert [one.cursor for one in found] == sorted({one.cursor for one in found})
     assert all(one.at.tzinfo is not None for one in found)
 
@@ -73,7 +97,9 @@ def test_the_hours_guard_and_a_page_that_moves_write_no_change(shop: Shop) -> No
     shop.once(title="A")
     shop.once(url=B, title="A")
     shop.once(url=B, title="A")
-    assert rows(shop.engine, "SELECT pg.url FROM products p JOIN pages pg ON pg.id = p.page_id") == [(B,)]
+    assert rows(
+        shop.engine, "SELECT pg.url FROM products p JOIN pages pg ON pg.id = p.page_id"
+    ) == [(B,)]
     assert told(shop.engine) == [("new", "7", 1)]
 
 
@@ -93,7 +119,8 @@ def test_listed_again_with_another_content_is_one_change(shop: Shop) -> None:
 
 
 def test_listed_again_by_a_page_that_gave_nothing_new(shop: Shop) -> None:
-    """A 304, or an age below the revisit age: the product is not written, only its page is there again."""
+    """A 304, or an age below the revisit age: the product is not written, only its page is there
+    again."""
     shop.once(price=10)
     for _ in range(2):
         shop.once(external_id="8", url=B)
@@ -101,15 +128,19 @@ def test_listed_again_by_a_page_that_gave_nothing_new(shop: Shop) -> None:
     page_id, lease_id = pages[A]
     verdict = Verdict(Status.UNCHANGED, 0.0, True)
     settle(
-        shop.engine, shop.crawl, [SettledPage(Settled(page_id, shop.crawl[1], lease_id, Outcome.NOT_MODIFIED, verdict))]
+        shop.engine,
+        shop.crawl,
+        [SettledPage(Settled(page_id, shop.crawl[1], lease_id, Outcome.NOT_MODIFIED, verdict))],
     )
     shop.end()
     assert told(shop.engine)[-1] == ("relisted", "7", 1)
 
 
-def test_a_crawl_that_is_not_whole_or_suspect_delists_nothing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crawl_that_is_not_whole_or_suspect_delists_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.once(title="A")
-    monkeypatch.setattr(judgement, "judge", lambda *_: True)
+    monkeypatch.setattr(crawl_quality, "judge", lambda *_: True)
     for _ in range(3):
         shop.once(external_id="8", url=B)
     assert told(shop.engine) == [("new", "7", 1), ("new", "8", 1)]
@@ -163,7 +194,10 @@ def products(shop: Shop) -> list[int]:
     pages = shop.begin(*urls)
     for number, url in enumerate(urls):
         shop.give(pages[url], str(number), title=url)
-    return [int(str(row[0])) for row in rows(shop.engine, "SELECT id FROM products ORDER BY external_id")]
+    return [
+        int(str(row[0]))
+        for row in rows(shop.engine, "SELECT id FROM products ORDER BY external_id")
+    ]
 
 
 def put(connection: sa.Connection, product: int) -> None:
@@ -198,9 +232,13 @@ def until_quiet(reader: Reader) -> list[Change]:
 
 
 def test_who_commits_late_is_not_passed_over(
-    engine: sa.Engine, products: list[int], two: tuple[sa.Connection, sa.Connection], reader_of: Callable[..., Reader]
+    engine: sa.Engine,
+    products: list[int],
+    two: tuple[sa.Connection, sa.Connection],
+    reader_of: Callable[..., Reader],
 ) -> None:
-    """The lower positions become visible last. `WHERE id > cursor` would lose them, which is shown too."""
+    """The lower positions become visible last. `WHERE id > cursor` would lose them, which is shown
+    too."""
     reader = reader_of()
     until_quiet(reader)
     late, early = two
@@ -213,12 +251,20 @@ def test_who_commits_late_is_not_passed_over(
     assert [reader.next() for _ in range(20)] == [[]] * 20 and reader.waits
     late.commit()
     assert ids(until_quiet(reader)) == ["0", "1", "2"]
-    lost = rows(engine, f"SELECT count(*) FROM changes WHERE id < {seen_so_far} AND product_id = {products[0]}")
-    assert lost == [(2,)], "one of its own first, and the one that a naive reader would have passed over"
+    lost = rows(
+        engine,
+        f"SELECT count(*) FROM changes WHERE id < {seen_so_far} AND product_id = {products[0]}",
+    )
+    assert lost == [(2,)], (
+        "one of its own first, and the one that a naive reader would have passed over"
+    )
 
 
 def test_what_is_decided_is_read_while_another_transaction_is_open(
-    engine: sa.Engine, products: list[int], two: tuple[sa.Connection, sa.Connection], reader_of: Callable[..., Reader]
+    engine: sa.Engine,
+    products: list[int],
+    two: tuple[sa.Connection, sa.Connection],
+    reader_of: Callable[..., Reader],
 ) -> None:
     reader = reader_of()
     until_quiet(reader)
@@ -227,13 +273,18 @@ def test_what_is_decided_is_read_while_another_transaction_is_open(
     assert reader.next() == [] and reader.waits  # waits for the first
     put(second, products[1])
     first.commit()
-    assert ids(reader.next()) == ["0"], "the second one began later, and does not hold up what was asked for before"
+    assert ids(reader.next()) == ["0"], (
+        "the second one began later, and does not hold up what was asked for before"
+    )
     second.commit()
     assert ids(until_quiet(reader)) == ["1"]
 
 
 def test_a_transaction_that_is_rolled_back_leaves_a_gap_and_nothing_else(
-    engine: sa.Engine, products: list[int], two: tuple[sa.Connection, sa.Connection], reader_of: Callable[..., Reader]
+    engine: sa.Engine,
+    products: list[int],
+    two: tuple[sa.Connection, sa.Connection],
+    reader_of: Callable[..., Reader],
 ) -> None:
     reader = reader_of()
     until_quiet(reader)
@@ -250,16 +301,20 @@ def test_a_transaction_that_is_rolled_back_leaves_a_gap_and_nothing_else(
 def test_foreign_transactions_hold_nothing_up(
     engine: sa.Engine, products: list[int], two: tuple[sa.Connection, sa.Connection]
 ) -> None:
-    """A backup, a report, a long write to another table: the oldest transaction there is, and none of the feed's business."""
+    """A backup, a report, a long write to another table: the oldest transaction there is, and none
+    of the feed's business."""
     backup, migration = two
-    backup.execution_options(isolation_level="REPEATABLE READ").execute(sa.text("SELECT count(*) FROM changes"))
+    backup.execution_options(isolation_level="REPEATABLE READ").execute(
+        sa.text("SELECT count(*) FROM changes")
+    )
     migration.execute(sa.text("CREATE TABLE elsewhere AS SELECT 1 AS one"))
     migration.execute(sa.text("SELECT count(*) FROM changes"))
     with engine.begin() as connection:
         put(connection, products[3])
     assert ids(list(changes.read(engine, 0)))[-1] == "3"
     held = rows(
-        engine, "SELECT pg_snapshot_xmin(pg_current_snapshot()) <= max(CAST(CAST(xmin AS text) AS xid8)) FROM changes"
+        engine,
+        "SELECT pg_snapshot_xmin(pg_current_snapshot()) <= max(CAST(CAST(xmin AS text) AS xid8)) FROM changes",
     )
     assert held == [(True,)], "by the oldest transaction, the change would not be there yet"
 
@@ -269,7 +324,9 @@ def test_who_holds_it_up_is_named(
 ) -> None:
     put(two[0], products[0])
     process = two[0].execute(sa.text("SELECT pg_backend_pid()")).scalar()
-    with pytest.raises(ScraperError, match=rf"process {process} of 'scraper'.*pg_terminate_backend\({process}\)"):
+    with pytest.raises(
+        ScraperError, match=rf"process {process} of 'scraper'.*pg_terminate_backend\({process}\)"
+    ):
         store.now(engine, patience_s=0.05)
 
 
@@ -309,7 +366,9 @@ def test_many_writers_and_three_readers(
 
     seen: list[list[tuple[str, int]]] = [[], [], []]
     readers = [reader_of(start, rows=7) for _ in seen]
-    threads = [threading.Thread(target=read, args=each) for each in zip(readers, seen, sleeps, strict=True)]
+    threads = [
+        threading.Thread(target=read, args=each) for each in zip(readers, seen, sleeps, strict=True)
+    ]
     for thread in threads:
         thread.start()
     at_once([lambda n=n: writer(n) for n in range(4)])  # type: ignore[misc]
@@ -350,13 +409,19 @@ def test_forgotten_from_the_oldest_on(engine: sa.Engine, shop: Shop, environment
         for position in positions[:4]:
             age = sa.text("UPDATE changes SET at = now() - interval '31 days' WHERE id = :id")
             connection.execute(age, {"id": position})
-    with engine.begin() as connection:  # a younger one among the old ones: what comes after it stays as well
-        connection.execute(sa.text("UPDATE changes SET at = now() WHERE id = :id"), {"id": positions[2]})
+    # a younger one among the old ones: what comes after it stays as well
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE changes SET at = now() WHERE id = :id"), {"id": positions[2]}
+        )
     reap.reap(engine, environment)
     assert [one.cursor for one in changes.read(engine, "oldest")] == positions[2:]
     assert [one.cursor for one in changes.read(engine, positions[1])] == positions[2:]
     for gone in (0, positions[0]):
-        with pytest.raises(CursorError, match=rf"what came after cursor {gone}: it begins at {positions[1]} .*whole"):
+        with pytest.raises(
+            CursorError,
+            match=rf"what came after cursor {gone}: it begins at {positions[1]} .*whole",
+        ):
             list(changes.read(engine, gone))
     with pytest.raises(CursorError, match="does not reach back"):
         list(changes.read(engine, datetime.now(UTC) - timedelta(days=40)))
@@ -366,7 +431,9 @@ def test_forgotten_from_the_oldest_on(engine: sa.Engine, shop: Shop, environment
     assert rows(engine, "SELECT count(*) FROM changes") == [(4,)]
 
 
-def test_trimming_is_bounded(engine: sa.Engine, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trimming_is_bounded(
+    engine: sa.Engine, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.once(title="A")
     old = "INSERT INTO changes (site_id, product_id, crawl_id, version, event, at) SELECT 1, 1, 1, 1, 'new', "
     with engine.begin() as connection:
@@ -424,7 +491,8 @@ def test_databases_that_had_products_before(engine: sa.Engine, shop: Shop) -> No
 def test_a_view_and_what_follows_it_are_everything_once(
     engine: sa.Engine, products: list[int], two: tuple[sa.Connection, sa.Connection]
 ) -> None:
-    """A transaction that has written, and one that is about to: the view is after the one and before the other."""
+    """A transaction that has written, and one that is about to: the view is after the one and
+    before the other."""
     writing, later = two
     put(writing, products[0])
     taken = threading.Event()
@@ -436,12 +504,16 @@ def test_a_view_and_what_follows_it_are_everything_once(
             query = sa.text("SELECT count(*) FROM changes")
             assert view.cursor is not None
             late.wait(30)
-            found.append((view.cursor, view.exact, int(view.connection.execute(query).scalar_one())))
+            found.append(
+                (view.cursor, view.exact, int(view.connection.execute(query).scalar_one()))
+            )
 
     late = threading.Event()
     thread = threading.Thread(target=take)
     thread.start()
-    assert not taken.wait(0.4), "while a transaction is open that has written to the feed there is no such moment"
+    assert not taken.wait(0.4), (
+        "while a transaction is open that has written to the feed there is no such moment"
+    )
     writing.commit()
     assert taken.wait(30)
     put(later, products[1])
@@ -465,7 +537,10 @@ def test_a_view_does_not_stop_writers(
 
 
 def test_a_view_without_a_moment_of_rest_is_a_little_early(
-    engine: sa.Engine, products: list[int], two: tuple[sa.Connection, sa.Connection], monkeypatch: pytest.MonkeyPatch
+    engine: sa.Engine,
+    products: list[int],
+    two: tuple[sa.Connection, sa.Connection],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(store, "LOCK_TRIES", 2)
     monkeypatch.setattr(store, "LOCK_MS", 20)
@@ -492,7 +567,9 @@ def test_a_view_without_a_moment_of_rest_is_a_little_early(
     }
 
 
-def test_a_role_that_may_only_read_still_exports(engine: sa.Engine, database: str, products: list[int]) -> None:
+def test_a_role_that_may_only_read_still_exports(
+    engine: sa.Engine, database: str, products: list[int]
+) -> None:
     role = f"reader_{database.rpartition('/')[2].partition('?')[0]}"
     with engine.begin() as connection:
         connection.execute(sa.text(f"CREATE ROLE {role} LOGIN"))

@@ -18,14 +18,18 @@ from scraper.settings import Settings
 from tests.integration.test_products import Shop
 from tests.making import rows
 
-# `scraper.cli.changes` is a module, and in `scraper.cli.main` a command of that name
-changes, products = import_module("scraper.cli.changes"), import_module("scraper.cli.products")
+# `scraper.cli.data.changes` is a module, and in `scraper.cli.main` a command of that name
+changes, products = (
+    import_module("scraper.cli.data.changes"),
+    import_module("scraper.cli.data.products"),
+)
 Run = Callable[..., Result]
 
 
 @pytest.fixture
 def run(environment: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
-    for module in (changes, products):  # a process that ends lets its connections go; this one does not end
+    # a process that ends lets its connections go; this one does not end
+    for module in (changes, products):
         monkeypatch.setattr(module, "open_engine", lambda: engine)
 
     def command(*words: str, code: int = 0) -> Result:
@@ -66,7 +70,9 @@ def change(shop: Shop, count: int = 1) -> None:
 
 def test_once_limited_and_from_somewhere(run: Run, shop: Shop) -> None:
     every = records(run("changes"))
-    assert [one["cursor"] for one in every] == stored(shop) and {one["event"] for one in every} == {"new"}
+    assert [one["cursor"] for one in every] == stored(shop) and {one["event"] for one in every} == {
+        "new"
+    }
     assert list(every[0]) == [
         "cursor", "event", "site", "id", "url", "version", "crawl", "at", "changed", "before", "data"
     ]  # fmt: skip
@@ -85,10 +91,15 @@ def test_a_consumer_goes_on_where_it_was(run: Run, shop: Shop) -> None:
     assert records(run("changes", "--consumer", "one", "--limit", "3")) == every[:3]
     assert records(run("changes", "--consumer", "one")) == every[3:]
     assert run("changes", "--consumer", "one").stdout == ""
-    assert records(run("changes", "shop", "--consumer", "one")) == every, "of one site it is another place"
+    assert records(run("changes", "shop", "--consumer", "one")) == every, (
+        "of one site it is another place"
+    )
     change(shop, 2)
     assert len(records(run("changes", "--consumer", "one"))) == 2
-    assert records(run("changes", "--consumer", "one", "--since", str(every[3]["cursor"])))[0] == every[4], "set back"
+    assert (
+        records(run("changes", "--consumer", "one", "--since", str(every[3]["cursor"])))[0]
+        == every[4]
+    ), "set back"
     listed = json.loads(run("consumers", "--json").stdout)
     assert [(one["name"], one["site"], one["behind"], one["expired"]) for one in listed] == [
         ("one", None, 0, False), ("one", "shop", 2, False)
@@ -96,8 +107,10 @@ def test_a_consumer_goes_on_where_it_was(run: Run, shop: Shop) -> None:
     assert "one\tshop\t" in run("consumers").stdout
 
 
-def test_lines_that_were_not_written_are_not_noted(run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    from scraper.commands import changes as showing
+def test_lines_that_were_not_written_are_not_noted(
+    run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from scraper.cli.data import changes_command as showing
 
     def broken(*_: object) -> None:
         raise BrokenPipeError
@@ -110,7 +123,9 @@ def test_lines_that_were_not_written_are_not_noted(run: Run, shop: Shop, monkeyp
 
 def test_more_than_a_batch(run: Run, shop: Shop) -> None:
     change(shop, 2500)
-    assert [one["cursor"] for one in records(run("changes", "shop", "--consumer", "one"))] == stored(shop)
+    assert [
+        one["cursor"] for one in records(run("changes", "shop", "--consumer", "one"))
+    ] == stored(shop)
     assert len(records(run("changes", "--limit", "1700"))) == 1700
 
 
@@ -118,17 +133,36 @@ def test_what_is_forgotten_is_exit_code_6(run: Run, shop: Shop, tmp_path: Path) 
     first, *_ = stored(shop)
     run("changes", "shop", "--consumer", "late", "--limit", "1")
     with shop.engine.begin() as connection:
-        connection.execute(sa.text("DELETE FROM changes WHERE id IN (SELECT id FROM changes ORDER BY id LIMIT 3)"))
-        connection.execute(sa.text("UPDATE feed SET trimmed = (SELECT min(id) - 1 FROM changes), trimmed_at = now()"))
+        connection.execute(
+            sa.text("DELETE FROM changes WHERE id IN (SELECT id FROM changes ORDER BY id LIMIT 3)")
+        )
+        connection.execute(
+            sa.text(
+                "UPDATE feed SET trimmed = (SELECT min(id) - 1 FROM changes), trimmed_at = now()"
+            )
+        )
     for words in (("--since", "1"), ("--consumer", "late"), ("--consumer", "new")):
         errors = run("changes", "shop", *words, code=6).stderr
-        assert "has forgotten what came after cursor" in errors and "`scraper export`" in errors.replace("\n", " ")
+        assert (
+            "has forgotten what came after cursor" in errors
+            and "`scraper export`" in errors.replace("\n", " ")
+        )
     (late,) = json.loads(run("consumers", "--json").stdout)
-    assert (late["name"], late["site"], late["cursor"], late["expired"]) == ("late", "shop", first, True)
+    assert (late["name"], late["site"], late["cursor"], late["expired"]) == (
+        "late",
+        "shop",
+        first,
+        True,
+    )
     out = str(tmp_path / "all.jsonl")
     told = json.loads(run("export", "shop", "-o", out, "--consumer", "late", "--json").stdout)
     assert (told["products"], told["exact"], told["since"]) == (5, True, None)
     change(shop)
-    assert [one["event"] for one in records(run("changes", "shop", "--consumer", "late"))] == ["relisted"]
+    assert [one["event"] for one in records(run("changes", "shop", "--consumer", "late"))] == [
+        "relisted"
+    ]
     run("consumers", "--forget", "late")
-    assert json.loads(run("consumers", "--json").stdout) == [] and run("consumers", "--forget", "late", code=2).stderr
+    assert (
+        json.loads(run("consumers", "--json").stdout) == []
+        and run("consumers", "--forget", "late", code=2).stderr
+    )

@@ -1,4 +1,5 @@
-"""The Crawls tab by HTTP: a real Flower, behind its login, over a real PostgreSQL that may go away and come back."""
+"""The Crawls tab by HTTP: a real Flower, behind its login, over a real PostgreSQL that may go away
+and come back."""
 
 from __future__ import annotations
 
@@ -17,15 +18,22 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.domain import Outcome
+from scraper.frontier import sites
 from scraper.settings import Settings
-from scraper.stores import sites
 from tests.acceptance.commands import BIN, ROOT, Commands, commands, until
 from tests.conftest import admin
 from tests.flower import Flower
 from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
-GETS = ["/crawls", "/crawls/1", "/api/crawls", "/api/crawls/1", "/crawls/assets/crawls.js", "/metrics"]
+GETS = [
+    "/crawls",
+    "/crawls/1",
+    "/api/crawls",
+    "/api/crawls/1",
+    "/crawls/assets/crawls.js",
+    "/metrics",
+]
 ACTIONS = ["stop", "pause", "resume", "replay"]
 
 
@@ -40,7 +48,14 @@ def crawl(engine: sa.Engine) -> tuple[int, int]:
     """A running crawl with two dead pages, an invalid one and one that is due."""
     found = open_crawl(engine, a_site(schedule="0 6 * * *", timezone="Europe/Berlin"))
     give_up(engine, found, urls(2), Outcome.REFUSED, error=EVIL, excerpt=EVIL)
-    give_up(engine, found, ["https://other.example/1"], Outcome.NOT_EXTRACTED, error="title is missing", excerpt=EVIL)
+    give_up(
+        engine,
+        found,
+        ["https://other.example/1"],
+        Outcome.NOT_EXTRACTED,
+        error="title is missing",
+        excerpt=EVIL,
+    )
     add(engine, [new_page(found, "https://shop.example/due")])
     return found
 
@@ -50,7 +65,9 @@ def flower(run: Commands, environment: Settings, crawl: tuple[int, int]) -> Flow
     return Flower(run, environment)
 
 
-def test_nothing_is_shown_and_nothing_done_without_the_login(flower: Flower, engine: sa.Engine) -> None:
+def test_nothing_is_shown_and_nothing_done_without_the_login(
+    flower: Flower, engine: sa.Engine
+) -> None:
     for auth in (None, ("admin", "wrong"), ("somebody", flower.login[1])):
         for path in GETS:
             answer = flower.get(path, auth=auth)
@@ -60,7 +77,10 @@ def test_nothing_is_shown_and_nothing_done_without_the_login(flower: Flower, eng
             answer = httpx.post(f"{flower.url}/api/crawls/1/{action}", auth=auth)  # type: ignore[arg-type]
             assert answer.status_code == 401
         for method in ("PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"):
-            assert httpx.request(method, f"{flower.url}/api/crawls", auth=auth).status_code in (401, 405)  # type: ignore[arg-type]
+            assert httpx.request(method, f"{flower.url}/api/crawls", auth=auth).status_code in (
+                401,
+                405,
+            )  # type: ignore[arg-type]
     assert rows(engine, "SELECT status FROM crawls") == [("running",)]
     health = flower.get("/healthcheck", auth=None)
     assert (health.status_code, health.text) == (200, "OK"), "says that it lives, and no more"
@@ -73,18 +93,24 @@ def test_flowers_metrics_by_the_setting(
 ) -> None:
     run.env["SCRAPER_FLOWER_METRICS"] = said
     flower = Flower(run, environment)
-    assert [flower.get("/metrics", auth=None).status_code, flower.get("/metrics").status_code] == [without, within]
+    assert [flower.get("/metrics", auth=None).status_code, flower.get("/metrics").status_code] == [
+        without,
+        within,
+    ]
 
 
 def test_an_action_needs_the_token_and_the_same_origin(flower: Flower, engine: sa.Engine) -> None:
     path = "/api/crawls/1/stop"
     refused = [
         flower.post(path, token=False),
-        flower.post(path, token=False, **{"X-XSRFToken": "2|00000000|00000000000000000000000000000000|0"}),
+        flower.post(
+            path, token=False, **{"X-XSRFToken": "2|00000000|00000000000000000000000000000000|0"}
+        ),
         flower.post(path, Origin="https://evil.example"),
         flower.post(path, **{"Sec-Fetch-Site": "cross-site"}),
         flower.post(path, **{"Sec-Fetch-Site": "same-site"}),
-        httpx.post(f"{flower.url}{path}", auth=flower.login, data={"a": "b"}),  # as a form on another site would
+        # as a form on another site would
+        httpx.post(f"{flower.url}{path}", auth=flower.login, data={"a": "b"}),
     ]
     assert [answer.status_code for answer in refused] == [403] * len(refused)
     assert rows(engine, "SELECT status FROM crawls") == [("running",)]
@@ -96,13 +122,20 @@ def test_an_action_needs_the_token_and_the_same_origin(flower: Flower, engine: s
 def test_a_crawl_is_stopped_once_and_it_is_logged(flower: Flower, engine: sa.Engine) -> None:
     answer = flower.post("/api/crawls/1/stop", Origin=flower.url)
     assert (answer.status_code, answer.json()) == (200, {"message": "Crawl 1 is stopped."})
-    assert rows(engine, "SELECT status, note, dropped FROM crawls") == [("stopped", "stopped by admin in Flower", 1)]
+    assert rows(engine, "SELECT status, note, dropped FROM crawls") == [
+        ("stopped", "stopped by admin in Flower", 1)
+    ]
     again = flower.post("/api/crawls/1/stop")
     assert again.status_code == 409 and "is not running: it is stopped" in again.json()["error"]
-    missing = [flower.post(f"/api/crawls/{number}/stop").status_code for number in (2, 9_999_999_999_999_999_999)]
+    missing = [
+        flower.post(f"/api/crawls/{number}/stop").status_code
+        for number in (2, 9_999_999_999_999_999_999)
+    ]
     assert missing == [404, 404]
     logged = [json.loads(line) for line in flower.log().splitlines() if "in Flower" in line]
-    said = [(line["event"], line["action"], line["crawl"], line["by"], line["ip"]) for line in logged]
+    said = [
+        (line["event"], line["action"], line["crawl"], line["by"], line["ip"]) for line in logged
+    ]
     assert said[:2] == [
         ("done in Flower", "stop", 1, "admin", "127.0.0.1"),
         ("refused in Flower", "stop", 1, "admin", "127.0.0.1"),
@@ -137,7 +170,9 @@ def test_dead_pages_are_replayed_one_by_reason_or_all(flower: Flower, engine: sa
     assert again.status_code == 404 and "any more" in again.json()["error"]
     assert flower.post("/api/crawls/1/replay", {"reason": "not_extracted"}).status_code == 200
     assert rows(engine, "SELECT dead, invalid FROM crawls") == [(1, 0)]
-    assert flower.post("/api/crawls/1/replay").json() == {"message": "1 page is tried again, in crawl 1."}
+    assert flower.post("/api/crawls/1/replay").json() == {
+        "message": "1 page is tried again, in crawl 1."
+    }
     assert flower.json("/api/crawls/1")["dead"] == []
     for body in ({"page": "1"}, {"pages": 1}, {"reason": "luck"}, []):
         assert flower.post("/api/crawls/1/replay", body or {"x": 1}).status_code == 400
@@ -164,16 +199,23 @@ def test_what_is_answered_and_with_which_headers(flower: Flower) -> None:
     for path in GETS[:5]:
         headers = flower.get(path).headers
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"], path
-        assert headers["X-Frame-Options"] == "DENY" and headers["X-Content-Type-Options"] == "nosniff"
+        assert (
+            headers["X-Frame-Options"] == "DENY" and headers["X-Content-Type-Options"] == "nosniff"
+        )
         assert "Access-Control-Allow-Origin" not in headers
     assert flower.get("/api/crawls/1").headers["Content-Type"] == "application/json; charset=utf-8"
     for path in ("/crawls", "/crawls/1"):
         text = flower.get(path).text
-        assert "onerror" not in text and "alert(" not in text, "nothing of a shop's is in the page itself"
+        assert "onerror" not in text and "alert(" not in text, (
+            "nothing of a shop's is in the page itself"
+        )
         for address in re.findall(r'(?:src|href)="(/[^"]+)"', text):
             assert flower.get(address.removeprefix(flower.prefix)).status_code == 200, address
     assert flower.json("/api/crawls/1")["dead"][0]["excerpt"] == EVIL
-    assert flower.get("/crawls").text.count(">Crawls</a>") == 1 and ">Crawls</a>" in flower.get("/workers").text
+    assert (
+        flower.get("/crawls").text.count(">Crawls</a>") == 1
+        and ">Crawls</a>" in flower.get("/workers").text
+    )
     missing = [
         "/crawls/2",
         "/api/crawls/2",
@@ -191,7 +233,13 @@ def test_the_numbers_are_postgresqls(flower: Flower, engine: sa.Engine) -> None:
     listed, found = flower.json("/api/crawls"), flower.json("/api/crawls/1")
     (row,) = rows(engine, "SELECT dead, invalid, product_total, product_done, fetches FROM crawls")
     for crawl in (listed["crawls"][0], found["crawl"]):
-        assert tuple(crawl[name] for name in ("dead", "invalid", "product_total", "product_done", "fetches")) == row
+        assert (
+            tuple(
+                crawl[name]
+                for name in ("dead", "invalid", "product_total", "product_done", "fetches")
+            )
+            == row
+        )
         assert crawl["phase"] == "fetching" and crawl["left"] == "–"
     (scheduled,) = listed["scheduled"]
     assert scheduled["site"] == "shop" and scheduled["next_slot"][14:19] == "00:00"
@@ -228,7 +276,9 @@ def test_postgresql_goes_away_and_comes_back(
     link.unlink()
     with admin(servers) as connection:
         name = sa.engine.make_url(url).database
-        connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name]
+        )
     for path in ("/crawls", "/crawls/1"):
         answer = until(lambda path=path: (a := flower.get(path)).status_code == 503 and a, 10)  # type: ignore[misc]
         assert "PostgreSQL does not answer" in answer.text and ">Workers</a>" in answer.text
@@ -241,7 +291,9 @@ def test_postgresql_goes_away_and_comes_back(
     assert "Traceback" not in flower.log()
 
 
-def test_a_database_without_tables_is_said(run: Commands, environment: Settings, empty_database: str) -> None:
+def test_a_database_without_tables_is_said(
+    run: Commands, environment: Settings, empty_database: str
+) -> None:
     run.env["DATABASE_URL"] = empty_database
     flower = Flower(run, environment)
     answer = flower.get("/api/crawls")
@@ -264,7 +316,9 @@ def test_many_who_look_at_once_are_one_question(flower: Flower, engine: sa.Engin
     for thread in threads:
         thread.join()
     assert len(found) == 20 and all(json.loads(text)["crawls"][0]["id"] == 1 for text in found)
-    busy = rows(engine, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")[0][0]
+    busy = rows(engine, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")[
+        0
+    ][0]
     assert isinstance(busy, int) and busy <= 8
 
 
@@ -272,11 +326,19 @@ def on_a_terminal(run: Commands, *words: str) -> str:
     """What a command prints where its output is a terminal."""
     terminal, end = pty.openpty()
     try:
-        subprocess.run([BIN / words[0], *words[1:]], cwd=ROOT, env=run.environ(), stdout=end, check=True, timeout=60)
+        subprocess.run(
+            [BIN / words[0], *words[1:]],
+            cwd=ROOT,
+            env=run.environ(),
+            stdout=end,
+            check=True,
+            timeout=60,
+        )
     finally:
         os.close(end)
     told = b""
-    with suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as file:  # Linux says EIO at its end
+    # Linux says EIO at its end
+    with suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as file:
         while chunk := file.read(4096):
             told += chunk
     return told.decode()
@@ -289,4 +351,8 @@ def test_up_shows_a_made_password_on_a_terminal_alone(run: Commands, environment
     assert f"log in as admin, password {made}" in on_a_terminal(run, "scraper", "up")
     run.env["SCRAPER_FLOWER_PASSWORD"] = "from-the-environment"
     told = on_a_terminal(run, "scraper", "up")
-    assert "password in SCRAPER_FLOWER_PASSWORD" in told and "from-the-environment" not in told and made not in told
+    assert (
+        "password in SCRAPER_FLOWER_PASSWORD" in told
+        and "from-the-environment" not in told
+        and made not in told
+    )

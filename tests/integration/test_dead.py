@@ -1,5 +1,5 @@
-"""Dead and invalid pages on a real PostgreSQL: found, replayed through the frontier's front door, dropped; and what two
-replays, a crawl's end and a worker do to each other meanwhile."""
+"""Dead and invalid pages on a real PostgreSQL: found, replayed through the frontier's front door,
+dropped; and what two replays, a crawl's end and a worker do to each other meanwhile."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from datetime import datetime
 import pytest
 import sqlalchemy as sa
 
-from scraper import dead
-from scraper.cli.dead import UNUSABLE
-from scraper.dead import Dropped, Replayed
-from scraper.discover import discover, dispatch_message
+from scraper.cli.crawl.dead import UNUSABLE
+from scraper.coordinator.discover import discover, dispatch_message
+from scraper.coordinator.finish import finish
+from scraper.coordinator.plan import open_now, plan
+from scraper.dead_letters import replay
+from scraper.dead_letters import store as store
+from scraper.dead_letters.replay import Dropped, Replayed
+from scraper.dead_letters.store import Selection
 from scraper.domain import Kind, Outcome, Status
-from scraper.finish import finish
-from scraper.plan import open_now, plan
-from scraper.policy.verdict import RetryPolicy, judge
+from scraper.frontier import crawls, sites
+from scraper.infra.database import make_engine
+from scraper.rules.verdict import RetryPolicy, judge
 from scraper.settings import Settings
-from scraper.stores import crawls, sites
-from scraper.stores import dead as store
-from scraper.stores.database import make_engine
-from scraper.stores.dead import Selection
-from scraper.stores.settle import SettledPage
+from scraper.settle.transaction import SettledPage
 from tests.acceptance.commands import counted
 from tests.making import (
     a_site,
@@ -49,7 +49,9 @@ Crawl = tuple[int, int]
 
 def end(engine: sa.Engine, crawl: Crawl) -> None:
     finish(engine, crawl[1])
-    assert rows(engine, f"SELECT status IN ('completed', 'failed') FROM crawls WHERE id = {crawl[1]}") == [(True,)]
+    assert rows(
+        engine, f"SELECT status IN ('completed', 'failed') FROM crawls WHERE id = {crawl[1]}"
+    ) == [(True,)]
 
 
 def ended_crawl(engine: sa.Engine, count: int, **more: object) -> Crawl:
@@ -75,7 +77,9 @@ def settle_all(engine: sa.Engine, crawl: Crawl, host: str = "shop.example") -> i
     for batch in lease_all(engine, host, 10_000):
         lease = claimed(engine, batch)
         assert lease is not None
-        done += keep(engine, crawl, [SettledPage(settled(page.id, crawl, lease.id)) for page in lease.pages]).held
+        done += keep(
+            engine, crawl, [SettledPage(settled(page.id, crawl, lease.id)) for page in lease.pages]
+        ).held
     return done
 
 
@@ -95,7 +99,8 @@ def other(database: str) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def many(engine: sa.Engine) -> sa.Engine:
-    """Two sites: "shop" with two refused and one invalid page, "late" with one page that timed out two days ago."""
+    """Two sites: "shop" with two refused and one invalid page, "late" with one page that timed out
+    two days ago."""
     shop = open_crawl(engine, a_site())
     give_up(engine, shop, urls(2))
     give_up(engine, shop, ["https://m.shop.example/x"], Outcome.NOT_EXTRACTED)
@@ -105,7 +110,9 @@ def many(engine: sa.Engine) -> sa.Engine:
     give_up(engine, late, urls(1, "late.example"), Outcome.TIMEOUT)
     with engine.begin() as connection:
         connection.execute(
-            sa.text("UPDATE pages SET settled_at = now() - interval '2 days' WHERE host = 'late.example'")
+            sa.text(
+                "UPDATE pages SET settled_at = now() - interval '2 days' WHERE host = 'late.example'"
+            )
         )
     return engine
 
@@ -164,7 +171,9 @@ def test_what_a_page_may_be_dead_or_invalid_for() -> None:
     import random
 
     last = {o: judge(o, 99, RetryPolicy(), random.Random(1)).status for o in Outcome}
-    assert {o for o, status in last.items() if status in (Status.DEAD, Status.INVALID)} == set(UNUSABLE)
+    assert {o for o, status in last.items() if status in (Status.DEAD, Status.INVALID)} == set(
+        UNUSABLE
+    )
 
 
 # --- replayed into a crawl of their own
@@ -173,41 +182,52 @@ def test_what_a_page_may_be_dead_or_invalid_for() -> None:
 def test_a_replay_opens_a_crawl_of_its_own(engine: sa.Engine) -> None:
     first = ended_crawl(engine, 3)
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(queue="residential", region="eu", priority="high", rate="2/s")])
-    done, messages = dead.replay(engine, SHOP)
+        sites.sync(
+            connection, [a_site(queue="residential", region="eu", priority="high", rate="2/s")]
+        )
+    done, messages = replay.replay(engine, SHOP)
     second = (first[0], first[1] + 1)
     assert done == [Replayed("shop", 3, second[1], opened=True)]
     assert messages == [dispatch_message()]
     query = "SELECT trigger, status, rate_per_s, product_total, product_done, started_at IS NOT NULL FROM crawls"
-    assert rows(engine, f"{query} WHERE id = {second[1]}") == [("replay", "running", 2.0, 3, 0, True)]
-    found = rows(engine, "SELECT DISTINCT queue, priority, status, attempts, depth, error, excerpt FROM pages")
+    assert rows(engine, f"{query} WHERE id = {second[1]}") == [
+        ("replay", "running", 2.0, 3, 0, True)
+    ]
+    found = rows(
+        engine,
+        "SELECT DISTINCT queue, priority, status, attempts, depth, error, excerpt FROM pages",
+    )
     assert found == [("residential.eu", 16, "due", 0, 1, None, None)]
     assert_counters(engine, second[1])
-    assert rows(engine, f"SELECT dead FROM crawls WHERE id = {first[1]}") == [(3,)], "it ended with them dead"
+    assert rows(engine, f"SELECT dead FROM crawls WHERE id = {first[1]}") == [(3,)], (
+        "it ended with them dead"
+    )
 
 
 def test_a_replayed_page_ends_its_crawl(engine: sa.Engine) -> None:
     first = ended_crawl(engine, 2)
-    dead.replay(engine, SHOP)
+    replay.replay(engine, SHOP)
     replayed = (first[0], first[1] + 1)
     assert settle_all(engine, replayed) == 2
     finish(engine, replayed[1])
-    assert rows(engine, f"SELECT status, ok, dead FROM crawls WHERE id = {replayed[1]}") == [("completed", 2, 0)]
+    assert rows(engine, f"SELECT status, ok, dead FROM crawls WHERE id = {replayed[1]}") == [
+        ("completed", 2, 0)
+    ]
     assert_counters(engine, replayed[1])
 
 
 def test_a_replay_is_idempotent(engine: sa.Engine) -> None:
     ended_crawl(engine, 3)
-    dead.replay(engine, SHOP)
+    replay.replay(engine, SHOP)
     before = rows(engine, "SELECT * FROM crawls ORDER BY id")
-    assert dead.replay(engine, SHOP) == ([], [])
+    assert replay.replay(engine, SHOP) == ([], [])
     assert rows(engine, "SELECT * FROM crawls ORDER BY id") == before
 
 
 def test_nothing_to_replay_opens_no_crawl(engine: sa.Engine) -> None:
     ended_crawl(engine, 1)
     for nothing in (Selection(reason="timeout"), Selection(ids=()), Selection(site="nowhere")):
-        assert dead.replay(engine, nothing) == ([], []) == (dead.outlook(engine, nothing), [])
+        assert replay.replay(engine, nothing) == ([], []) == (replay.outlook(engine, nothing), [])
     assert rows(engine, "SELECT count(*) FROM crawls") == [(1,)]
 
 
@@ -217,20 +237,25 @@ def test_pages_that_were_taken_up_between_the_look_and_the_replay(engine: sa.Eng
     site = store.SitePages(1, "shop", 2)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE pages SET status = 'ok'"))
-    assert dead._replay_site(engine, site, SHOP) == Replayed("shop", 0)
+    assert replay._replay_site(engine, site, SHOP) == Replayed("shop", 0)
     assert rows(engine, "SELECT count(*) FROM crawls") == [(1,)]
 
 
 def test_a_product_that_was_good_an_hour_ago_is_asked_all_the_same(engine: sa.Engine) -> None:
-    """The revisit age is for pages that are good; the replay's own crawl keeps it for those that a listing leads to."""
+    """The revisit age is for pages that are good; the replay's own crawl keeps it for those that a
+    listing leads to."""
     crawl = open_crawl(engine, a_site(revisit="7d"))
     add(engine, [new_page(crawl, url) for url in urls(2)])
     settle_all(engine, crawl)
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE pages SET status = 'dead', last_outcome = 'refused' WHERE url LIKE '%/p/0'"))
+        connection.execute(
+            sa.text(
+                "UPDATE pages SET status = 'dead', last_outcome = 'refused' WHERE url LIKE '%/p/0'"
+            )
+        )
         connection.execute(sa.text("UPDATE crawls SET ok = 1, dead = 1"))
     end(engine, crawl)
-    dead.replay(engine, SHOP)
+    replay.replay(engine, SHOP)
     replayed = (crawl[0], crawl[1] + 1)
     assert statuses(engine) == {"due": 1, "ok": 1}
     add(engine, [new_page(replayed, url) for url in urls(2)])
@@ -241,9 +266,16 @@ def test_a_product_that_was_good_an_hour_ago_is_asked_all_the_same(engine: sa.En
 def test_a_listing_is_replayed_as_a_listing(engine: sa.Engine) -> None:
     crawl = open_crawl(engine, a_site())
     give_up(engine, crawl, ["https://shop.example/l/7"], Outcome.TIMEOUT, Kind.LISTING, depth=4)
-    give_up(engine, crawl, ["https://shop.example/sitemap.xml"], Outcome.MALFORMED, Kind.SITEMAP, depth=0)
+    give_up(
+        engine,
+        crawl,
+        ["https://shop.example/sitemap.xml"],
+        Outcome.MALFORMED,
+        Kind.SITEMAP,
+        depth=0,
+    )
     end(engine, crawl)
-    dead.replay(engine, SHOP)
+    replay.replay(engine, SHOP)
     replayed = (crawl[0], crawl[1] + 1)
     assert rows(engine, "SELECT kind, depth, priority, status FROM pages ORDER BY kind") == [
         ("listing", 4, 11, "due"),
@@ -254,7 +286,9 @@ def test_a_listing_is_replayed_as_a_listing(engine: sa.Engine) -> None:
         lease = claimed(engine, batch)
         assert lease is not None and batch.kind is Kind.LISTING
         links = [new_page(replayed, url) for url in urls(3)]
-        pages = [SettledPage(settled(page.id, replayed, lease.id), links=links) for page in lease.pages]
+        pages = [
+            SettledPage(settled(page.id, replayed, lease.id), links=links) for page in lease.pages
+        ]
         keep(engine, replayed, pages)
     assert statuses(engine) == {"ok": 2, "due": 3}
     assert settle_all(engine, replayed) == 3
@@ -269,9 +303,11 @@ def test_a_replay_delists_nothing_and_skips_no_slot(engine: sa.Engine) -> None:
     end(engine, crawl)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET scheduled_since = now() - interval '1 day'"))
-    dead.replay(engine, SHOP)
+    replay.replay(engine, SHOP)
     assert plan(engine) == []
-    assert rows(engine, "SELECT trigger, status FROM crawls WHERE id > 1") == [("replay", "running")]
+    assert rows(engine, "SELECT trigger, status FROM crawls WHERE id > 1") == [
+        ("replay", "running")
+    ]
     replayed = (crawl[0], crawl[1] + 1)
     settle_all(engine, replayed)
     end(engine, replayed)
@@ -282,7 +318,7 @@ def test_a_site_that_is_not_defined_any_more(engine: sa.Engine) -> None:
     ended_crawl(engine, 1)
     with engine.begin() as connection:
         assert sites.retire_all_but(connection, []) == ["shop"]
-    done, _ = dead.replay(engine, SHOP)
+    done, _ = replay.replay(engine, SHOP)
     assert [one.pages for one in done] == [1]
     assert len(lease_all(engine, "shop.example")) == 1
 
@@ -292,8 +328,11 @@ def test_several_sites_have_a_crawl_each(engine: sa.Engine) -> None:
         crawl = open_crawl(engine, a_site(name))
         give_up(engine, crawl, urls(2, f"{name}.example"))
         end(engine, crawl)
-    done, messages = dead.replay(engine, Selection())
-    assert [(one.site, one.pages, one.crawl_id, one.opened) for one in done] == [("a", 2, 3, True), ("b", 2, 4, True)]
+    done, messages = replay.replay(engine, Selection())
+    assert [(one.site, one.pages, one.crawl_id, one.opened) for one in done] == [
+        ("a", 2, 3, True),
+        ("b", 2, 4, True),
+    ]
     assert len(messages) == 1
     assert_counters(engine, 3, 4)
 
@@ -306,13 +345,13 @@ def test_a_running_crawl_takes_its_own_dead_pages_up_again(engine: sa.Engine) ->
     give_up(engine, crawl, urls(3))
     give_up(engine, crawl, ["https://shop.example/l"], Outcome.NOT_EXTRACTED, Kind.LISTING)
     assert_counters(engine, crawl[1])
-    done, messages = dead.replay(engine, SHOP)
+    done, messages = replay.replay(engine, SHOP)
     assert (done, len(messages)) == ([Replayed("shop", 4, crawl[1])], 1)
-    assert rows(engine, "SELECT product_total, product_done, discovery_done, dead, invalid FROM crawls") == [
-        (3, 0, 0, 0, 0)
-    ]
+    assert rows(
+        engine, "SELECT product_total, product_done, discovery_done, dead, invalid FROM crawls"
+    ) == [(3, 0, 0, 0, 0)]
     assert_counters(engine, crawl[1])
-    assert dead.replay(engine, SHOP) == ([], [])
+    assert replay.replay(engine, SHOP) == ([], [])
     settle_all(engine, crawl)
     assert_counters(engine, crawl[1])
     end(engine, crawl)
@@ -323,7 +362,7 @@ def test_a_running_crawl_takes_an_earlier_ones_up(engine: sa.Engine) -> None:
     second = open_crawl(engine, a_site())
     give_up(engine, second, urls(1))
     add(engine, [new_page(second, "https://shop.example/new")])
-    done, _ = dead.replay(engine, SHOP)
+    done, _ = replay.replay(engine, SHOP)
     assert done == [Replayed("shop", 3, second[1])]
     assert statuses(engine) == {"due": 4}
     assert_counters(engine, second[1])
@@ -332,7 +371,7 @@ def test_a_running_crawl_takes_an_earlier_ones_up(engine: sa.Engine) -> None:
 
 def test_limits_of_the_definition_do_not_hold_up_a_replay(engine: sa.Engine) -> None:
     ended_crawl(engine, 5, limits={"products": 2})
-    done, _ = dead.replay(engine, SHOP)
+    done, _ = replay.replay(engine, SHOP)
     assert done[0].pages == 5
     assert rows(engine, "SELECT links_cut FROM crawls") == [(0,), (0,)]
 
@@ -342,7 +381,11 @@ def test_a_crawl_that_keeps_an_older_definition_is_said_so(engine: sa.Engine) ->
     give_up(engine, crawl, urls(1))
     with engine.begin() as connection:
         sites.sync(connection, [a_site(queue="residential")])
-    assert dead.outlook(engine, SHOP) == [Replayed("shop", 1, crawl[1], outdated=True)] == dead.replay(engine, SHOP)[0]
+    assert (
+        replay.outlook(engine, SHOP)
+        == [Replayed("shop", 1, crawl[1], outdated=True)]
+        == replay.replay(engine, SHOP)[0]
+    )
     assert rows(engine, "SELECT queue FROM pages") == [("datacenter",)], "as the rest of its crawl"
 
 
@@ -355,24 +398,26 @@ def test_a_paused_site_refuses_and_the_others_do_not_wait_for_it(engine: sa.Engi
     give_up(engine, crawl, urls(1, "other.example"))
     with engine.begin() as connection:
         sites.pause(connection, "shop")
-    looked = dead.outlook(engine, Selection())
-    done, messages = dead.replay(engine, Selection())
+    looked = replay.outlook(engine, Selection())
+    done, messages = replay.replay(engine, Selection())
     assert looked == done and len(messages) == 1
     assert [(one.site, one.pages) for one in done] == [("other", 1), ("shop", 0)]
     assert done[1].refused and "scraper sites resume shop" in done[1].refused
     with engine.begin() as connection:
         sites.resume(connection, "shop")
-    assert dead.replay(engine, SHOP)[0][0].pages == 1
+    assert replay.replay(engine, SHOP)[0][0].pages == 1
 
 
 def test_a_crawl_that_is_about_to_begin_is_waited_for(engine: sa.Engine) -> None:
     ended_crawl(engine, 1)
     opened = open_now(engine, "shop")
-    (refused,), messages = dead.replay(engine, SHOP)
+    (refused,), messages = replay.replay(engine, SHOP)
     assert (refused.pages, messages) == (0, [])
-    assert refused.refused and f"crawl {opened.crawl_id} of shop is about to begin" in refused.refused
+    assert (
+        refused.refused and f"crawl {opened.crawl_id} of shop is about to begin" in refused.refused
+    )
     discover(engine, Settings(), opened.crawl_id)
-    ((done,), _) = dead.replay(engine, SHOP)
+    ((done,), _) = replay.replay(engine, SHOP)
     assert (done.pages, done.crawl_id) == (1, opened.crawl_id)
     assert_counters(engine, opened.crawl_id)
 
@@ -381,7 +426,7 @@ def test_a_stored_definition_that_is_not_valid_any_more(engine: sa.Engine) -> No
     ended_crawl(engine, 1)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET definition = '{}'"))
-    for done in (dead.outlook(engine, SHOP), dead.replay(engine, SHOP)[0]):
+    for done in (replay.outlook(engine, SHOP), replay.replay(engine, SHOP)[0]):
         assert done[0].pages == 0 and "not valid any more" in str(done[0].refused)
     assert rows(engine, "SELECT count(*) FROM crawls") == [(1,)]
 
@@ -389,12 +434,14 @@ def test_a_stored_definition_that_is_not_valid_any_more(engine: sa.Engine) -> No
 # --- many pages, and others at it
 
 
-def test_many_pages_go_into_one_crawl_in_batches(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_pages_go_into_one_crawl_in_batches(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Workers settle each batch before the next is in: the crawl does not end in between."""
-    monkeypatch.setattr(dead, "BATCH", 10)
+    monkeypatch.setattr(replay, "BATCH", 10)
     first = ended_crawl(engine, 35)
     replayed = (first[0], first[1] + 1)
-    take, ends = dead._take, []
+    take, ends = replay._take, []
 
     def watched(*args: object) -> object:
         if args[-1] is not None:
@@ -407,8 +454,8 @@ def test_many_pages_go_into_one_crawl_in_batches(engine: sa.Engine, monkeypatch:
             ends.append(1)
         return take(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(dead, "_take", watched)
-    done, _ = dead.replay(engine, SHOP)
+    monkeypatch.setattr(replay, "_take", watched)
+    done, _ = replay.replay(engine, SHOP)
     assert (done, len(ends)) == ([Replayed("shop", 35, replayed[1], opened=True)], 3)
     assert_counters(engine, replayed[1])
     settle_all(engine, replayed)
@@ -416,8 +463,10 @@ def test_many_pages_go_into_one_crawl_in_batches(engine: sa.Engine, monkeypatch:
     assert rows(engine, f"SELECT ok FROM crawls WHERE id = {replayed[1]}") == [(35,)]
 
 
-def test_a_crawl_that_is_stopped_between_two_batches(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead, "BATCH", 10)
+def test_a_crawl_that_is_stopped_between_two_batches(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "BATCH", 10)
     first = ended_crawl(engine, 25)
     hold = crawls.hold
 
@@ -427,19 +476,21 @@ def test_a_crawl_that_is_stopped_between_two_batches(engine: sa.Engine, monkeypa
         return hold(connection, ids)
 
     monkeypatch.setattr(crawls, "hold", stopped_before)
-    ((done,), messages) = dead.replay(engine, SHOP)
+    ((done,), messages) = replay.replay(engine, SHOP)
     assert (done.pages, done.crawl_id, len(messages)) == (10, first[1] + 1, 1)
     assert done.refused and "was ended while" in done.refused
     monkeypatch.undo()
     assert statuses(engine) == {"dead": 15, "dropped": 10}
     assert_counters(engine, first[1] + 1)
-    assert dead.replay(engine, SHOP)[0][0].pages == 15
+    assert replay.replay(engine, SHOP)[0][0].pages == 15
 
 
-def test_a_page_that_dies_again_at_once_is_replayed_once(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead, "BATCH", 5)
+def test_a_page_that_dies_again_at_once_is_replayed_once(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "BATCH", 5)
     first = ended_crawl(engine, 12)
-    take = dead._take
+    take = replay._take
 
     def dies(*args: object) -> object:
         taken = take(*args)  # type: ignore[arg-type]
@@ -447,8 +498,8 @@ def test_a_page_that_dies_again_at_once_is_replayed_once(engine: sa.Engine, monk
             connection.execute(sa.text("UPDATE pages SET status = 'dead' WHERE status = 'due'"))
         return taken
 
-    monkeypatch.setattr(dead, "_take", dies)
-    ((done,), _) = dead.replay(engine, SHOP)
+    monkeypatch.setattr(replay, "_take", dies)
+    ((done,), _) = replay.replay(engine, SHOP)
     assert (done.pages, done.crawl_id) == (12, first[1] + 1)
 
 
@@ -457,7 +508,7 @@ def test_two_replays_at_once(
     engine: sa.Engine, other: sa.Engine, running: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each page once, one crawl, and its counters are right."""
-    monkeypatch.setattr(dead, "BATCH", 20)
+    monkeypatch.setattr(replay, "BATCH", 20)
     crawl = open_crawl(engine, a_site())
     give_up(engine, crawl, urls(200))
     if not running:
@@ -465,7 +516,7 @@ def test_two_replays_at_once(
     done: list[Replayed] = []
 
     def replayer(own: sa.Engine) -> Callable[[], None]:
-        return lambda: done.extend(dead.replay(own, SHOP)[0])
+        return lambda: done.extend(replay.replay(own, SHOP)[0])
 
     at_once([replayer(engine), replayer(other), replayer(engine)])
     assert sum(one.pages for one in done) == 200
@@ -484,12 +535,17 @@ def test_a_replay_against_the_end_of_the_crawl(engine: sa.Engine, other: sa.Engi
         give_up(engine, crawl, urls(3, f"s{number}.example"))
         only = Selection(site=f"s{number}")
         at_once(
-            [lambda only=only: dead.replay(engine, only) and None, lambda id_=crawl[1]: finish(other, id_) and None]
+            [
+                lambda only=only: replay.replay(engine, only) and None,
+                lambda id_=crawl[1]: finish(other, id_) and None,
+            ]
         )  # type: ignore[misc]
     query = """SELECT count(*) FROM pages p JOIN crawls c ON c.id = p.crawl_id
                 WHERE NOT (p.status = 'due' AND c.status = 'running')"""
     assert rows(engine, query) == [(0,)]
-    assert_counters(engine, *(int(str(id_)) for (id_,) in rows(engine, "SELECT DISTINCT crawl_id FROM pages")))
+    assert_counters(
+        engine, *(int(str(id_)) for (id_,) in rows(engine, "SELECT DISTINCT crawl_id FROM pages"))
+    )
 
 
 def test_a_replay_while_workers_find_the_same_pages(engine: sa.Engine, other: sa.Engine) -> None:
@@ -502,7 +558,7 @@ def test_a_replay_while_workers_find_the_same_pages(engine: sa.Engine, other: sa
         for start in range(0, 300, 25):
             add(other, links[start : start + 25])
 
-    at_once([find, lambda: dead.replay(engine, SHOP) and None])
+    at_once([find, lambda: replay.replay(engine, SHOP) and None])
     assert statuses(engine) == {"due": 300}
     assert rows(engine, f"SELECT product_total FROM crawls WHERE id = {second[1]}") == [(300,)]
     assert_counters(engine, second[1])
@@ -513,13 +569,13 @@ def test_a_replay_while_workers_find_the_same_pages(engine: sa.Engine, other: sa
 
 def test_dropped_pages_are_found_again_by_the_next_crawl(engine: sa.Engine) -> None:
     crawl = ended_crawl(engine, 3)
-    assert dead.to_drop(engine, SHOP) == [Dropped("shop", 3)]
+    assert replay.to_drop(engine, SHOP) == [Dropped("shop", 3)]
     assert statuses(engine) == {"dead": 3}
-    assert dead.drop(engine, SHOP) == [Dropped("shop", 3)]
-    assert dead.drop(engine, SHOP) == [] == dead.to_drop(engine, SHOP)
+    assert replay.drop(engine, SHOP) == [Dropped("shop", 3)]
+    assert replay.drop(engine, SHOP) == [] == replay.to_drop(engine, SHOP)
     assert statuses(engine) == {"dropped": 3}
     assert_counters(engine, crawl[1])
-    assert dead.replay(engine, SHOP) == ([], [])
+    assert replay.replay(engine, SHOP) == ([], [])
     second = open_crawl(engine, a_site())
     add(engine, [new_page(second, url) for url in urls(3)])
     assert statuses(engine) == {"due": 3}
@@ -531,27 +587,31 @@ def test_drop_counts_for_the_crawl_that_a_page_belongs_to(engine: sa.Engine) -> 
     give_up(engine, second, urls(1))
     give_up(engine, second, ["https://shop.example/l"], Outcome.NOT_EXTRACTED, Kind.LISTING)
     add(engine, [new_page(second, "https://shop.example/open")])
-    assert dead.drop(engine, Selection(status="invalid")) == [Dropped("shop", 1)]
+    assert replay.drop(engine, Selection(status="invalid")) == [Dropped("shop", 1)]
     assert_counters(engine, second[1])
-    assert dead.drop(engine, SHOP) == [Dropped("shop", 3)]
+    assert replay.drop(engine, SHOP) == [Dropped("shop", 3)]
     query = "SELECT dead, invalid, dropped, status FROM crawls ORDER BY id"
     assert rows(engine, query) == [(1, 0, 2, "failed"), (0, 0, 2, "running")]
     assert_counters(engine, second[1])
     assert first[1] < second[1]
 
 
-def test_two_drops_and_a_replay_at_once(engine: sa.Engine, other: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead, "BATCH", 20)
+def test_two_drops_and_a_replay_at_once(
+    engine: sa.Engine, other: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "BATCH", 20)
     crawl = open_crawl(engine, a_site())
     give_up(engine, crawl, urls(200))
     replayed: list[Replayed] = []
     dropped: list[Dropped] = []
     at_once([
-        lambda: replayed.extend(dead.replay(engine, SHOP)[0]),
-        lambda: dropped.extend(dead.drop(other, SHOP)),
-        lambda: dropped.extend(dead.drop(engine, SHOP)),
+        lambda: replayed.extend(replay.replay(engine, SHOP)[0]),
+        lambda: dropped.extend(replay.drop(other, SHOP)),
+        lambda: dropped.extend(replay.drop(engine, SHOP)),
     ])  # fmt: skip
     due, gone = sum(one.pages for one in replayed), sum(one.pages for one in dropped)
     assert due + gone == 200
-    assert statuses(engine) == {name: count for name, count in (("due", due), ("dropped", gone)) if count}
+    assert statuses(engine) == {
+        name: count for name, count in (("due", due), ("dropped", gone)) if count
+    }
     assert_counters(engine, crawl[1])

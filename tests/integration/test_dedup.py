@@ -1,4 +1,5 @@
-"""`dedup: bloom` in whole crawls, in one process: real PostgreSQL, Valkey and worker; the messages are handed over here."""
+"""`dedup: bloom` in whole crawls, in one process: real PostgreSQL, Valkey and worker; the messages
+are handed over here."""
 
 from __future__ import annotations
 
@@ -10,16 +11,17 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper import dedup as step
-from scraper import plan, reap
+from scraper.coordinator import plan, reap
+from scraper.dedup import filters as dedup
+from scraper.dedup.bloom import PREFIX, Filters
+from scraper.dedup.sizing import Form
 from scraper.domain import Kind, Message
-from scraper.policy.bloom import Form
-from scraper.policy.urls import fingerprint
+from scraper.frontier import sites
+from scraper.rules.urls import fingerprint
 from scraper.settings import Settings
+from scraper.settle import remembered_links as step
+from scraper.settle.transaction import SettledPage
 from scraper.sites import loader
-from scraper.stores import dedup, sites
-from scraper.stores.bloom import PREFIX, Filters
-from scraper.stores.settle import SettledPage
 from tests.aging import age_filters
 from tests.integration.test_worker import Broker
 from tests.making import (
@@ -93,7 +95,9 @@ class Crawling:
         return sorted(int(target[3:]) for target in self.shop.asked() if target.startswith("/p/"))
 
     def known(self) -> list[int]:
-        return sorted(int(str(key)) for (key,) in rows(self.engine, "SELECT external_id FROM products"))
+        return sorted(
+            int(str(key)) for (key,) in rows(self.engine, "SELECT external_id FROM products")
+        )
 
 
 @pytest.fixture
@@ -119,7 +123,9 @@ def frontier(engine: sa.Engine) -> dict[Any, Any]:
     return dict(rows(engine, "SELECT status, count(*) FROM pages GROUP BY status"))  # type: ignore[arg-type]
 
 
-def test_finished_pages_leave_and_the_next_crawl_fetches_what_is_new(crawling: Crawling, engine: sa.Engine) -> None:
+def test_finished_pages_leave_and_the_next_crawl_fetches_what_is_new(
+    crawling: Crawling, engine: sa.Engine
+) -> None:
     crawling.sell(*range(40), second=(40, 41))
     assert crawling.crawl() == list(range(42))
     assert rows(engine, COUNTS) == [("completed", 2, 2, 42, 42, 44, 0, 0, 0, 42)]
@@ -129,13 +135,19 @@ def test_finished_pages_leave_and_the_next_crawl_fetches_what_is_new(crawling: C
     assert crawling.crawl() == [42]
     assert rows(engine, COUNTS) == [("completed", 2, 2, 1, 1, 3, 0, 0, 0, 1)]
     assert frontier(engine) == {}
-    assert rows(engine, "SELECT missed_crawls, delisted_at FROM products GROUP BY 1, 2") == [(0, None)]
+    assert rows(engine, "SELECT missed_crawls, delisted_at FROM products GROUP BY 1, 2") == [
+        (0, None)
+    ]
     judged = rows(engine, "SELECT suspect, products_listed FROM crawls ORDER BY id")
     assert [suspect for suspect, _ in judged] == [False, False]
-    assert all(abs(listed - truth) <= 2 for (_, listed), truth in zip(judged, (42, 43), strict=True)), "about"
+    assert all(
+        abs(listed - truth) <= 2 for (_, listed), truth in zip(judged, (42, 43), strict=True)
+    ), "about"
 
 
-def test_after_its_time_a_page_is_fetched_again_and_its_product_goes_on(crawling: Crawling, engine: sa.Engine) -> None:
+def test_after_its_time_a_page_is_fetched_again_and_its_product_goes_on(
+    crawling: Crawling, engine: sa.Engine
+) -> None:
     crawling.sell(*range(10))
     crawling.crawl()
     age_filters(crawling.settings.valkey_url, 6.9 * DAY_S)
@@ -159,7 +171,8 @@ def test_an_emptied_redis_loses_no_page(crawling: Crawling, engine: sa.Engine) -
     crawling.deliver = emptied
     assert set(crawling.crawl()) == set(range(90))
     ((status, *_, done, total),) = rows(
-        engine, "SELECT status, product_done + discovery_done, product_total + discovery_total FROM crawls"
+        engine,
+        "SELECT status, product_done + discovery_done, product_total + discovery_total FROM crawls",
     )
     assert status == "completed" and done == total
     assert crawling.known() == list(range(90)) and frontier(engine) == {}
@@ -175,12 +188,16 @@ def test_without_redis_pages_stay_rows_and_leave_later(
     """The filter alone is away: no request is lost, none is made twice, and the crawl goes on."""
     crawling.sell(*range(20), second=(20,))
     with monkeypatch.context() as patch:
-        patch.setattr(step, "connect", lambda url: redis.Redis(unix_socket_path="/nonexistent.sock"))
+        patch.setattr(
+            step, "connect", lambda url: redis.Redis(unix_socket_path="/nonexistent.sock")
+        )
         assert crawling.crawl() == list(range(21))
         assert frontier(engine) == {"ok": 23}
         assert rows(engine, "SELECT cleared_at FROM crawls") == [(None,)]
     reap.reap(engine, crawling.settings)
-    assert frontier(engine) == {} and rows(engine, "SELECT count(*) FROM crawls WHERE cleared_at IS NULL") == [(0,)]
+    assert frontier(engine) == {} and rows(
+        engine, "SELECT count(*) FROM crawls WHERE cleared_at IS NULL"
+    ) == [(0,)]
     worker = crawling.broker.worker
     worker._dedup.close()
     worker._dedup = worker._settler._dedup = step.Dedup(crawling.settings)
@@ -212,15 +229,22 @@ def test_a_site_that_was_exact_takes_its_rows_along(crawling: Crawling, engine: 
     crawling.define("exact")
     crawling.sell(*range(6))
     assert crawling.crawl() == list(range(6)) and frontier(engine) == {"ok": 8}
-    with engine.begin() as connection:  # three days ago, and four
+    # three days ago, and four
+    with engine.begin() as connection:
         connection.execute(
-            sa.text("UPDATE pages SET fetched_at = fetched_at - interval '3 days' WHERE url LIKE '%/p/1'")
+            sa.text(
+                "UPDATE pages SET fetched_at = fetched_at - interval '3 days' WHERE url LIKE '%/p/1'"
+            )
         )
         connection.execute(
-            sa.text("UPDATE pages SET fetched_at = fetched_at - interval '4 days' WHERE url LIKE '%/p/2'")
+            sa.text(
+                "UPDATE pages SET fetched_at = fetched_at - interval '4 days' WHERE url LIKE '%/p/2'"
+            )
         )
         connection.execute(
-            sa.text("UPDATE pages SET fetched_at = fetched_at - interval '8 days' WHERE url LIKE '%/p/3'")
+            sa.text(
+                "UPDATE pages SET fetched_at = fetched_at - interval '8 days' WHERE url LIKE '%/p/3'"
+            )
         )
     crawling.define("bloom")
     assert crawling.crawl() == [3]
@@ -230,7 +254,9 @@ def test_a_site_that_was_exact_takes_its_rows_along(crawling: Crawling, engine: 
     assert crawling.crawl() == [0, 1, 3, 4, 5], "and back: fetched once more"
 
 
-def test_a_product_that_is_no_longer_listed_is_delisted_after_two_lives(crawling: Crawling, engine: sa.Engine) -> None:
+def test_a_product_that_is_no_longer_listed_is_delisted_after_two_lives(
+    crawling: Crawling, engine: sa.Engine
+) -> None:
     crawling.sell(1, 2)
     crawling.crawl()
     crawling.sell(1)
@@ -245,15 +271,21 @@ def test_a_product_that_is_no_longer_listed_is_delisted_after_two_lives(crawling
     crawling.crawl()
     assert rows(engine, delisted) == [("2", 1)]
     crawling.crawl()
-    assert rows(engine, "SELECT external_id FROM products WHERE delisted_at IS NOT NULL") == [("2",)]
+    assert rows(engine, "SELECT external_id FROM products WHERE delisted_at IS NOT NULL") == [
+        ("2",)
+    ]
     told = "SELECT p.external_id FROM changes c JOIN products p ON p.id = c.product_id WHERE c.event = 'delisted'"
     assert rows(engine, told) == [("2",)]
     crawling.sell(1, 2)
     assert crawling.crawl() == [2]
-    assert rows(engine, "SELECT count(*) FROM products WHERE delisted_at IS NULL AND missed_crawls = 0") == [(2,)]
+    assert rows(
+        engine, "SELECT count(*) FROM products WHERE delisted_at IS NULL AND missed_crawls = 0"
+    ) == [(2,)]
 
 
-def test_listings_that_name_far_fewer_products_make_a_crawl_suspect(crawling: Crawling, engine: sa.Engine) -> None:
+def test_listings_that_name_far_fewer_products_make_a_crawl_suspect(
+    crawling: Crawling, engine: sa.Engine
+) -> None:
     """Though hardly anything is fetched in either: what the listings name is counted."""
     crawling.sell(*range(80))
     for _ in range(4):
@@ -264,7 +296,8 @@ def test_listings_that_name_far_fewer_products_make_a_crawl_suspect(crawling: Cr
 
 
 def test_gone_and_dead_pages(crawling: Crawling, engine: sa.Engine) -> None:
-    """Neither is remembered: a gone page is asked again by the next crawl, a dead one stays in the frontier."""
+    """Neither is remembered: a gone page is asked again by the next crawl, a dead one stays in the
+    frontier."""
     from tests.odd_shop import Answer
 
     crawling.sell(*range(4))
@@ -272,7 +305,9 @@ def test_gone_and_dead_pages(crawling: Crawling, engine: sa.Engine) -> None:
     crawling.shop.serve("/p/2", Answer(b"no", 410 - 7))
     crawling.crawl()
     assert rows(engine, "SELECT status, url FROM pages") == [("dead", crawling.shop.url("/p/2"))]
-    assert rows(engine, "SELECT ok, gone, dead, product_total, product_done FROM crawls") == [(4, 1, 1, 4, 4)]
+    assert rows(engine, "SELECT ok, gone, dead, product_total, product_done FROM crawls") == [
+        (4, 1, 1, 4, 4)
+    ]
     assert crawling.crawl() == [1, 2]
     assert rows(engine, "SELECT status FROM crawls ORDER BY id") == [("completed",)] * 2, (
         "the others are known to be good"
@@ -307,7 +342,9 @@ def settle_all(engine: sa.Engine, crawl: tuple[int, int], pages: int = 100) -> l
         lease = claimed(engine, batch)
         assert lease is not None
         group = [
-            SettledPage(settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url))
+            SettledPage(
+                settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url)
+            )
             for page in lease.pages
         ]
         finished += store(engine, crawl, group).finished
@@ -339,18 +376,25 @@ def test_a_crash_before_the_verdict_is_committed_remembers_nothing(
         connection.execute(sa.text("DELETE FROM leases"))
     one = a_filter(engine, crawl)
     group = [
-        SettledPage(settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url))
+        SettledPage(
+            settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url)
+        )
         for page in lease.pages
     ]
     assert store(engine, crawl, group).finished == []
 
 
-def test_a_page_that_was_taken_up_again_stays(engine: sa.Engine, environment: Settings, crawl: tuple[int, int]) -> None:
-    """Remembered, and the worker dies; the next crawl has the page when the old worker's deletion comes late."""
+def test_a_page_that_was_taken_up_again_stays(
+    engine: sa.Engine, environment: Settings, crawl: tuple[int, int]
+) -> None:
+    """Remembered, and the worker dies; the next crawl has the page when the old worker's deletion
+    comes late."""
     add(engine, [new_page(crawl, url) for url in urls(4)])
     finished = settle_all(engine, crawl)
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE pages SET status = 'due' WHERE id <= :id"), {"id": finished[1].page_id})
+        connection.execute(
+            sa.text("UPDATE pages SET status = 'due' WHERE id <= :id"), {"id": finished[1].page_id}
+        )
     worker = step.Dedup(environment)
     worker.leave(engine, finished)
     worker.close()
@@ -390,13 +434,17 @@ def test_links_that_are_remembered_are_left_out_and_others_kept(
     worker = step.Dedup(environment)
     page = SettledPage(settled(1, crawl, UUID(int=1)), links=links, filter=one)
     (asked,) = worker.new_links([page])
-    assert [link.url for link in asked.links] == [*new, old[0] + "?list"], "listings are read in every crawl"
+    assert [link.url for link in asked.links] == [*new, old[0] + "?list"], (
+        "listings are read in every crawl"
+    )
     exact = SettledPage(settled(1, crawl, UUID(int=1)), links=links)
     assert worker.new_links([exact]) == [exact]
     worker.close()
 
 
-def test_dead_pages_stay_for_a_replay(engine: sa.Engine, environment: Settings, crawl: tuple[int, int]) -> None:
+def test_dead_pages_stay_for_a_replay(
+    engine: sa.Engine, environment: Settings, crawl: tuple[int, int]
+) -> None:
     give_up(engine, crawl, urls(2))
     end(engine, crawl)
     step.clear(engine, environment)
@@ -414,12 +462,22 @@ def test_a_page_that_shares_an_id_takes_over_only_when_it_is_due(
         (batch,) = lease_all(engine, "shop.example")
         lease = claimed(engine, batch)
         assert lease is not None
-        page = with_product(settled(lease.pages[0].id, crawl, lease.id, OK), crawl, "7", {"title": title})
+        page = with_product(
+            settled(lease.pages[0].id, crawl, lease.id, OK), crawl, "7", {"title": title}
+        )
         product = page.products[0]
         page = SettledPage(
             page.settled,
             products=[
-                type(product)(product.site_id, "7", product.page_id, crawl[1], url, product.data, product.content_hash)
+                type(product)(
+                    product.site_id,
+                    "7",
+                    product.page_id,
+                    crawl[1],
+                    url,
+                    product.data,
+                    product.content_hash,
+                )
             ],
             filter=one,
             fingerprint=fingerprint(url),
@@ -444,5 +502,6 @@ def test_a_page_that_shares_an_id_takes_over_only_when_it_is_due(
 def end(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     with engine.begin() as connection:
         connection.execute(
-            sa.text("UPDATE crawls SET status = 'completed', finished_at = now() WHERE id = :id"), {"id": crawl[1]}
+            sa.text("UPDATE crawls SET status = 'completed', finished_at = now() WHERE id = :id"),
+            {"id": crawl[1]},
         )

@@ -21,7 +21,16 @@ SIZE = 120
 
 class Served:
     def __init__(self, *options: str) -> None:
-        argv = [sys.executable, "-m", "scraper.demo", "--port", "0", "--products", str(SIZE), *options]
+        argv = [
+            sys.executable,
+            "-m",
+            "scraper.demo",
+            "--port",
+            "0",
+            "--products",
+            str(SIZE),
+            *options,
+        ]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -97,13 +106,17 @@ def test_a_renamed_product_redirects(shop: httpx.Client) -> None:
 
 def test_sitemaps_and_robots(shop: httpx.Client) -> None:
     robots = shop.get("/robots.txt").text
-    assert "Disallow: /basket\nDisallow: /search\n" in robots and "crawl-delay" not in robots.lower()
+    assert (
+        "Disallow: /basket\nDisallow: /search\n" in robots and "crawl-delay" not in robots.lower()
+    )
     index = re.findall(r"Sitemap: (\S+)", robots)[0]
     children = etree.fromstring(shop.get(index).content).xpath("//*[local-name()='loc']/text()")
     found = [
         url
         for child in children
-        for url in etree.fromstring(gzip.decompress(shop.get(child).content)).xpath("//*[local-name()='loc']/text()")
+        for url in etree.fromstring(gzip.decompress(shop.get(child).content)).xpath(
+            "//*[local-name()='loc']/text()"
+        )
     ]
     assert {url for url in found if "/p/" in url} == {record["url"] for record in truth(shop)}
 
@@ -163,16 +176,26 @@ def test_a_hanging_page_answers_the_second_time(shop: httpx.Client) -> None:
     assert shop.get(url).status_code == 200
 
 
-@pytest.mark.parametrize(("outage", "status"), [("500", 500), ("503", 503), ("reset", 0), ("hang", 0)])
+@pytest.mark.parametrize(
+    ("outage", "status"), [("500", 500), ("503", 503), ("reset", 0), ("hang", 0)]
+)
 def test_an_outage_hits_every_page_and_ends(shop: httpx.Client, outage: str, status: int) -> None:
-    paths = ["/", "/all?page=1", "/robots.txt", "/sitemap.xml", urlsplit(str(truth(shop)[0]["url"])).path]
+    paths = [
+        "/",
+        "/all?page=1",
+        "/robots.txt",
+        "/sitemap.xml",
+        urlsplit(str(truth(shop)[0]["url"])).path,
+    ]
     shop.post("/_control/options", json={"outage": outage}).raise_for_status()
     for path in paths:
         try:
             assert shop.get(path, timeout=0.2).status_code == status
         except (httpx.ReadError, httpx.RemoteProtocolError, httpx.ReadTimeout):
             assert status == 0
-    assert [(target, found) for _, target, found in shop.get("/_control/log").json()] == [(p, status) for p in paths]
+    assert [(target, found) for _, target, found in shop.get("/_control/log").json()] == [
+        (p, status) for p in paths
+    ]
     assert shop.post("/_control/options", json={"outage": None}).json()["outage"] is None
     assert [shop.get(path).status_code for path in paths] == [200] * len(paths)
 

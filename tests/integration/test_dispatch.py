@@ -1,4 +1,5 @@
-"""From a crawl's first pages to its end on a real PostgreSQL: discover, dispatch, reap, finish. No broker, no worker."""
+"""From a crawl's first pages to its end on a real PostgreSQL: discover, dispatch, reap, finish. No
+broker, no worker."""
 
 from __future__ import annotations
 
@@ -11,18 +12,26 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.discover import discover, dispatch_message
-from scraper.dispatch import BATCHES_AHEAD, FEEDS_MAX, ROUNDS, TOP_UP, allowance, dispatch, next_batch
+from scraper.coordinator.discover import discover, dispatch_message
+from scraper.coordinator.dispatch import (
+    BATCHES_AHEAD,
+    FEEDS_MAX,
+    ROUNDS,
+    TOP_UP,
+    allowance,
+    dispatch,
+    next_batch,
+)
+from scraper.coordinator.finish import finish, finish_message
+from scraper.coordinator.plan import open_now
+from scraper.coordinator.reap import reap
 from scraper.domain import Kind, Message, Outcome, Settled, Status, Verdict
-from scraper.finish import finish, finish_message
-from scraper.plan import open_now
-from scraper.reap import reap
+from scraper.frontier import crawls, leases, sites
+from scraper.frontier.control import hear
+from scraper.frontier.due import LOSSES_MAX
+from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.stores import crawls, leases, sites
-from scraper.stores.database import make_engine
-from scraper.stores.due import LOSSES_MAX
-from scraper.stores.heard import hear
-from scraper.stores.settle import SettledPage
+from scraper.settle.transaction import SettledPage
 from tests.making import (
     OK,
     a_site,
@@ -70,14 +79,21 @@ def take(engine: sa.Engine, lease_ids: list[UUID]) -> None:
             assert leases.claim(connection, lease_id, "test", 60) is not None
 
 
-def shop(engine: sa.Engine, name: str, pages: int, *, priority: int = 10, **more: object) -> tuple[int, int]:
+def shop(
+    engine: sa.Engine, name: str, pages: int, *, priority: int = 10, **more: object
+) -> tuple[int, int]:
     """A running crawl with pages due on its own host."""
     crawl = open_crawl(engine, a_site(name, **({"rate": "unlimited"} | more)))
-    add(engine, [new_page(crawl, url, priority=priority) for url in urls(pages, f"{name}.example")], room=1_000_000)
+    add(
+        engine,
+        [new_page(crawl, url, priority=priority) for url in urls(pages, f"{name}.example")],
+        room=1_000_000,
+    )
     return crawl
 
 
-# --- discover --------------------------------------------------------------------------------------------------------
+# --- discover
+# --------------------------------------------------------------------------------------------------------
 
 
 def opened(engine: sa.Engine, **more: object) -> int:
@@ -98,8 +114,12 @@ def test_discover_adds_start_pages_and_sitemaps_once(engine: sa.Engine) -> None:
     assert discover(engine, SETTINGS, crawl_id) == [dispatch_message()]
     assert discover(engine, SETTINGS, crawl_id) == []
     found = rows(engine, "SELECT kind, queue, depth, status FROM pages ORDER BY kind")
-    assert found == [("listing", "residential.eu", 0, "due")] * 2 + [("sitemap", "residential.eu", 0, "due")]
-    assert rows(engine, "SELECT status, discovery_total, product_total FROM crawls") == [("running", 3, 0)]
+    assert found == [("listing", "residential.eu", 0, "due")] * 2 + [
+        ("sitemap", "residential.eu", 0, "due")
+    ]
+    assert rows(engine, "SELECT status, discovery_total, product_total FROM crawls") == [
+        ("running", 3, 0)
+    ]
 
 
 def test_two_discoveries_at_once_start_one_crawl(engine: sa.Engine) -> None:
@@ -127,11 +147,14 @@ def test_a_definition_that_is_not_valid_any_more_fails_its_crawl(engine: sa.Engi
     assert (status, "not valid" in str(note)) == ("failed", True)
 
 
-# --- dispatch: budgets -----------------------------------------------------------------------------------------------
+# --- dispatch: budgets
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("rate", "pages"), [("2/s", 12), ("30/m", 3), ("1/m", 1)])
-def test_a_host_gets_what_its_rate_lets_through_within_the_horizon(engine: sa.Engine, rate: str, pages: int) -> None:
+def test_a_host_gets_what_its_rate_lets_through_within_the_horizon(
+    engine: sa.Engine, rate: str, pages: int
+) -> None:
     shop(engine, "slow", 200, rate=rate)
     assert [hosts_of(engine, lease_id) for lease_id in send(engine)] == [{"slow.example": pages}]
     assert send(engine) == []
@@ -156,11 +179,14 @@ def silent_for(engine: sa.Engine, lease_id: UUID, seconds: float) -> None:
     """Its worker has not prolonged it for so long."""
     with engine.begin() as connection:
         query = "UPDATE leases SET until = now() + (:lease_s - :seconds) * interval '1 second' WHERE id = :id"
-        connection.execute(sa.text(query), {"id": lease_id, "lease_s": SETTINGS.lease_s, "seconds": seconds})
+        connection.execute(
+            sa.text(query), {"id": lease_id, "lease_s": SETTINGS.lease_s, "seconds": seconds}
+        )
 
 
 def test_a_host_does_not_wait_for_a_worker_that_is_probably_dead(engine: sa.Engine) -> None:
-    """Its pages come back when its lease runs out; until then the host's other pages have its budget."""
+    """Its pages come back when its lease runs out; until then the host's other pages have its
+    budget."""
     shop(engine, "slow", 200, rate="2/s")
     (lease_id,) = send(engine)
     take(engine, [lease_id])
@@ -168,14 +194,19 @@ def test_a_host_does_not_wait_for_a_worker_that_is_probably_dead(engine: sa.Engi
     assert send(engine) == []
     silent_for(engine, lease_id, leases.SILENT_S + 1)
     assert [hosts_of(engine, more) for more in send(engine)] == [{"slow.example": 12}]
-    assert leased(engine) == {"slow.example": 24}, "what it holds is its own until its lease runs out"
+    assert leased(engine) == {"slow.example": 24}, (
+        "what it holds is its own until its lease runs out"
+    )
     assert send(engine) == []
 
 
 def test_a_host_on_two_queues_has_one_budget(engine: sa.Engine) -> None:
     crawl = shop(engine, "slow", 100, rate="2/s")
     listings = [f"https://slow.example/l/{n}" for n in range(100)]
-    add(engine, [new_page(crawl, url, Kind.LISTING, queue="residential", priority=11) for url in listings])
+    add(
+        engine,
+        [new_page(crawl, url, Kind.LISTING, queue="residential", priority=11) for url in listings],
+    )
     send(engine)
     assert leased(engine) == {"slow.example": 12}
 
@@ -189,7 +220,8 @@ def test_pages_that_wait_for_their_time_are_not_sent(engine: sa.Engine) -> None:
     assert leased(engine) == {"shop.example": 8}
 
 
-# --- dispatch: batches -----------------------------------------------------------------------------------------------
+# --- dispatch: batches
+# -----------------------------------------------------------------------------------------------
 
 
 def test_many_hosts_share_one_message(engine: sa.Engine) -> None:
@@ -224,12 +256,17 @@ def test_the_most_urgent_pages_go_first_whatever_their_host(engine: sa.Engine) -
 def test_unclaimed_low_priority_takes_no_room_from_high(engine: sa.Engine) -> None:
     for n in range(3):
         shop(engine, f"low{n}", 1000, priority=4)
-    assert len(send(engine)) == BATCHES_AHEAD - 1  # one lease may make two batches
+    # one lease may make two batches
+    assert len(send(engine)) == BATCHES_AHEAD - 1
     normal = shop(engine, "normal", 1000)
-    assert [message.priority for message in dispatch(engine, SETTINGS, empty)] == [10] * (BATCHES_AHEAD - 1)
+    assert [message.priority for message in dispatch(engine, SETTINGS, empty)] == [10] * (
+        BATCHES_AHEAD - 1
+    )
     add(engine, [new_page(normal, "https://high.example/", priority=16)])
     (urgent,) = dispatch(engine, SETTINGS, empty)
-    assert urgent.priority == 16 and hosts_of(engine, UUID(urgent.kwargs["lease_id"])) == {"high.example": 1}
+    assert urgent.priority == 16 and hosts_of(engine, UUID(urgent.kwargs["lease_id"])) == {
+        "high.example": 1
+    }
     assert send(engine) == []
 
 
@@ -243,7 +280,9 @@ def test_pages_of_low_priority_that_are_out_take_nothing_of_their_hosts_budget_f
     assert leased(engine) == {"shop.example": low}
     add(engine, [new_page(crawl, f"https://shop.example/deals/{n}", priority=16) for n in range(3)])
     (urgent,) = dispatch(engine, SETTINGS, empty)
-    assert urgent.priority == 16 and hosts_of(engine, UUID(urgent.kwargs["lease_id"])) == {"shop.example": 3}
+    assert urgent.priority == 16 and hosts_of(engine, UUID(urgent.kwargs["lease_id"])) == {
+        "shop.example": 3
+    }
     take(engine, [UUID(urgent.kwargs["lease_id"])])
     assert send(engine) == [], "pages of low priority get no more than they had"
 
@@ -299,7 +338,9 @@ def claimed_pages(engine: sa.Engine, lease_id: UUID) -> int:
 
 @given(
     st.dictionaries(
-        st.integers(0, 3), st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 300), min_size=1), max_size=4
+        st.integers(0, 3),
+        st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 300), min_size=1),
+        max_size=4,
     ),
     st.integers(1, 120),
     st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 500)),
@@ -315,14 +356,18 @@ def test_a_batch_is_full_urgent_first_and_even(
     assert sum(hosts.total() for hosts in due.values()) == total - batch.total()
     taken = {priority: Counter(hosts) - due[priority] for priority, hosts in pages.items()}
     for priority, hosts in pages.items():
-        if due[priority]:  # something of it is left: nothing less urgent was taken
+        # something of it is left: nothing less urgent was taken
+        if due[priority]:
             assert not any(taken[lower] for lower in pages if lower < priority)
             waits = [taken[priority][host] for host in due[priority]]
-            if len(hosts) <= size and not any(taken[higher] for higher in pages if higher > priority):
+            if len(hosts) <= size and not any(
+                taken[higher] for higher in pages if higher > priority
+            ):
                 assert min(waits) + 1 >= max(taken[priority].values(), default=0)
 
 
-# --- dispatch: queues ------------------------------------------------------------------------------------------------
+# --- dispatch: queues
+# ------------------------------------------------------------------------------------------------
 
 
 def test_queues_are_kept_shallow(engine: sa.Engine) -> None:
@@ -330,7 +375,13 @@ def test_queues_are_kept_shallow(engine: sa.Engine) -> None:
     shop(engine, "large", 3000)
     for n in range(8):
         crawl = shop(engine, f"mixed{n}", 300)
-        add(engine, [new_page(crawl, f"https://mixed{n}.example/l/{i}", Kind.LISTING, priority=11) for i in range(200)])
+        add(
+            engine,
+            [
+                new_page(crawl, f"https://mixed{n}.example/l/{i}", Kind.LISTING, priority=11)
+                for i in range(200)
+            ],
+        )
     sent: list[UUID] = []
     for _ in range(3):
         sent += send(engine)
@@ -383,7 +434,9 @@ def engines(database: str) -> Iterator[list[sa.Engine]]:
         engine.dispose()
 
 
-def test_dispatchers_at_once_never_lease_twice_nor_over_budget(engine: sa.Engine, engines: list[sa.Engine]) -> None:
+def test_dispatchers_at_once_never_lease_twice_nor_over_budget(
+    engine: sa.Engine, engines: list[sa.Engine]
+) -> None:
     """Invariant 10."""
     shop(engine, "large", 2000)
     for n in range(20):
@@ -392,7 +445,9 @@ def test_dispatchers_at_once_never_lease_twice_nor_over_budget(engine: sa.Engine
     at_once([lambda own=own: sent.extend(send(own)) for own in engines])  # type: ignore[misc]
     assert len(sent) == len(set(sent)) <= BATCHES_AHEAD
     written = dict(rows(engine, "SELECT id, pages FROM leases"))  # type: ignore[arg-type]
-    found = dict(rows(engine, "SELECT lease_id, count(DISTINCT page_id) FROM leased_pages GROUP BY 1"))  # type: ignore[arg-type]
+    found = dict(
+        rows(engine, "SELECT lease_id, count(DISTINCT page_id) FROM leased_pages GROUP BY 1")
+    )  # type: ignore[arg-type]
     assert set(written) == set(sent)
     assert written == found
     assert rows(engine, "SELECT count(*) - count(DISTINCT page_id) FROM leased_pages") == [(0,)]
@@ -419,12 +474,19 @@ def test_a_queue_may_hold_more_for_several_workers_that_are_busy_with_it(engine:
 
 def test_a_host_without_a_rate_is_topped_up_by_several_batches_at_once() -> None:
     full, batch = ROUNDS * SETTINGS.batch_pages, SETTINGS.batch_pages
-    assert allowance(None, 0, SETTINGS) == full and allowance(None, 0, SETTINGS, workers=3) == 3 * full
+    assert (
+        allowance(None, 0, SETTINGS) == full and allowance(None, 0, SETTINGS, workers=3) == 3 * full
+    )
     assert allowance(None, full - TOP_UP * batch, SETTINGS) == TOP_UP * batch
-    assert allowance(None, full - TOP_UP * batch + 1, SETTINGS) == allowance(None, 2 * full, SETTINGS) == 0
+    assert (
+        allowance(None, full - TOP_UP * batch + 1, SETTINGS)
+        == allowance(None, 2 * full, SETTINGS)
+        == 0
+    )
 
 
-# --- reap ------------------------------------------------------------------------------------------------------------
+# --- reap
+# ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -434,7 +496,10 @@ def crawl(engine: sa.Engine) -> tuple[int, int]:
 
 def test_expired_leases_return_and_others_stay(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     add(engine, [new_page(crawl, url) for url in urls(6)])
-    expired, living = lease_all(engine, "shop.example", 3)[0], lease_all(engine, "shop.example", 3)[0]
+    expired, living = (
+        lease_all(engine, "shop.example", 3)[0],
+        lease_all(engine, "shop.example", 3)[0],
+    )
     expire(engine, expired.id)
     assert reap(engine, SETTINGS) == [dispatch_message()]
     assert standing(engine) == {"due": 3, "leased": 3}
@@ -452,7 +517,9 @@ def test_reapers_at_once_take_back_once(engine: sa.Engine, crawl: tuple[int, int
     assert rows(engine, "SELECT DISTINCT status, losses FROM pages") == [("due", 1)]
 
 
-def test_a_crawl_whose_last_page_kills_its_workers_ends(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_crawl_whose_last_page_kills_its_workers_ends(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     add(engine, [new_page(crawl, urls(1)[0])])
     for _ in range(LOSSES_MAX):
         (sent,) = dispatch(engine, SETTINGS, empty)
@@ -465,7 +532,9 @@ def test_a_crawl_whose_last_page_kills_its_workers_ends(engine: sa.Engine, crawl
     assert rows(engine, "SELECT status, dead, product_done FROM crawls") == [("failed", 1, 1)]
 
 
-def test_a_drained_crawl_whose_finish_was_lost_is_found(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_drained_crawl_whose_finish_was_lost_is_found(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     """Invariant 1."""
     settle_all(engine, crawl, dict.fromkeys(urls(2), OK))
     assert reap(engine, SETTINGS) == reap(engine, SETTINGS) == [finish_message(crawl[1])]
@@ -473,11 +542,16 @@ def test_a_drained_crawl_whose_finish_was_lost_is_found(engine: sa.Engine, crawl
     assert reap(engine, SETTINGS) == []
 
 
-# --- finish ----------------------------------------------------------------------------------------------------------
+# --- finish
+# ----------------------------------------------------------------------------------------------------------
 
 
 def settle_all(
-    engine: sa.Engine, crawl: tuple[int, int], verdicts: dict[str, Verdict], kind: Kind = Kind.PRODUCT, depth: int = 1
+    engine: sa.Engine,
+    crawl: tuple[int, int],
+    verdicts: dict[str, Verdict],
+    kind: Kind = Kind.PRODUCT,
+    depth: int = 1,
 ) -> None:
     add(engine, [new_page(crawl, url, kind, depth=depth) for url in verdicts])
     (batch,) = lease_all(engine, "shop.example")
@@ -501,20 +575,31 @@ def test_a_crawl_with_an_open_page_does_not_end(engine: sa.Engine, crawl: tuple[
     assert ended(engine, crawl) == ("running", None)
 
 
-def test_a_good_crawl_is_completed_without_a_note(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_good_crawl_is_completed_without_a_note(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     settle_all(engine, crawl, dict.fromkeys(urls(3), OK))
     assert ended(engine, crawl) == ("completed", None)
     assert ended(engine, crawl) == ("completed", None)
 
 
-def test_dead_and_gone_products_are_noted_not_failed(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_dead_and_gone_products_are_noted_not_failed(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     good, dead, gone, invalid = urls(4)
-    verdicts = {good: OK, dead: DEAD, gone: Verdict(Status.GONE, 0, True), invalid: Verdict(Status.INVALID, 0, True)}
+    verdicts = {
+        good: OK,
+        dead: DEAD,
+        gone: Verdict(Status.GONE, 0, True),
+        invalid: Verdict(Status.INVALID, 0, True),
+    }
     settle_all(engine, crawl, verdicts)
     assert ended(engine, crawl) == ("completed", "1 pages dead and 1 invalid")
 
 
-def test_a_crawl_that_could_read_nothing_failed_and_says_why(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_crawl_that_could_read_nothing_failed_and_says_why(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     settle_all(engine, crawl, {"https://shop.example/": DEAD}, Kind.LISTING, depth=0)
     status, note = ended(engine, crawl)
     assert status == "failed"
@@ -524,7 +609,10 @@ def test_a_crawl_that_could_read_nothing_failed_and_says_why(engine: sa.Engine, 
 def test_a_crawl_without_one_good_product_failed(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     settle_all(engine, crawl, {"https://shop.example/": OK}, Kind.LISTING, depth=0)
     settle_all(engine, crawl, dict.fromkeys(urls(3), Verdict(Status.INVALID, 0.0, True)))
-    assert ended(engine, crawl) == ("failed", "0 pages dead and 3 invalid; not one of 3 product pages was good")
+    assert ended(engine, crawl) == (
+        "failed",
+        "0 pages dead and 3 invalid; not one of 3 product pages was good",
+    )
 
 
 def test_a_start_page_that_is_gone_is_an_unread_listing_a_later_one_not(
@@ -539,7 +627,9 @@ def test_a_start_page_that_is_gone_is_an_unread_listing_a_later_one_not(
     assert "1 listing pages could not be read, such as https://shop.example/" in str(note)
 
 
-def test_a_crawl_without_any_page_fails_with_a_note(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_crawl_without_any_page_fails_with_a_note(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     assert ended(engine, crawl) == ("failed", "no page could be read")
 
 

@@ -15,8 +15,9 @@ import psycopg
 import pytest
 import redis
 
-from scraper import embedded, servers
+from scraper.embedded import servers as embedded
 from scraper.errors import ServerUnavailableError
+from scraper.infra import servers
 from scraper.settings import Settings
 
 SERVERS = ["postgres", "valkey"]
@@ -73,7 +74,10 @@ def pids(settings: Settings) -> dict[str, int | None]:
 def test_up_starts_both_and_a_second_up_changes_nothing(settings: Settings) -> None:
     before = pids(settings)
     assert all(before.values())
-    assert [(state.name, state.running) for state in embedded.up(settings)] == [("postgres", True), ("valkey", True)]
+    assert [(state.name, state.running) for state in embedded.up(settings)] == [
+        ("postgres", True),
+        ("valkey", True),
+    ]
     assert pids(settings) == before
     servers.require_reachable(settings)
 
@@ -88,7 +92,12 @@ def test_they_listen_on_private_sockets_only(settings: Settings) -> None:
     assert row == ("", "on", "UTC", "off", "UTF8")
     client = redis.Redis.from_url(settings.valkey_url, decode_responses=True)
     options = client.config_get("port", "save", "appendonly", "maxmemory-policy")
-    assert options == {"port": "0", "save": "", "appendonly": "no", "maxmemory-policy": "noeviction"}
+    assert options == {
+        "port": "0",
+        "save": "",
+        "appendonly": "no",
+        "maxmemory-policy": "noeviction",
+    }
     client.close()
 
 
@@ -98,7 +107,9 @@ def test_root_gives_its_uid_up(settings: Settings) -> None:
         assert Path(f"/proc/{pid}").stat().st_uid != 0
 
 
-def test_no_variable_of_ours_reaches_them(home: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+def test_no_variable_of_ours_reaches_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
     embedded.down(settings)
     monkeypatch.setenv("SCRAPER_FLOWER_PASSWORD", "tell-nobody")
     monkeypatch.setenv("PGPORT", "1")
@@ -123,7 +134,9 @@ def test_data_survives_down_and_up(settings: Settings) -> None:
 def test_a_killed_one_comes_back_and_the_other_is_left_alone(settings: Settings, name: str) -> None:
     before = pids(settings)
     embedded.kill(settings, name)
-    assert {state.name: state.running for state in embedded.status(settings)} == {n: n != name for n in SERVERS}
+    assert {state.name: state.running for state in embedded.status(settings)} == {
+        n: n != name for n in SERVERS
+    }
     with pytest.raises(ServerUnavailableError, match="scraper up"):
         servers.require_reachable(settings)
     embedded.up(settings)
@@ -152,7 +165,9 @@ def test_a_pid_file_that_names_a_stranger_harms_nobody(settings: Settings, name:
         path = settings.home_dir / name
         text = path.read_text() if path.exists() else "0\n"
         path.write_text("\n".join([str(stranger.pid), *text.split("\n")[1:]]))
-        assert not next(state for state in embedded.status(settings) if state.name == server).running
+        assert not next(
+            state for state in embedded.status(settings) if state.name == server
+        ).running
         embedded.up(settings)
         servers.require_reachable(settings)
         embedded.down(settings)
@@ -238,7 +253,9 @@ def test_missing_wheels_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         embedded.up(settings_at(tmp_path))
 
 
-def test_servers_of_the_users_own_are_not_ours_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_of_the_users_own_are_not_ours_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://ann:s3cret@127.0.0.1:1/shop")
     monkeypatch.setenv("REDIS_URL", "redis://:s3cret@127.0.0.1:1/0")
     settings = settings_at(tmp_path / "home")
@@ -251,7 +268,12 @@ def test_servers_of_the_users_own_are_not_ours_to_start(tmp_path: Path, monkeypa
         with pytest.raises(ServerUnavailableError) as caught:
             require(settings)
         message = str(caught.value)
-        assert address in message and variable in message and "s3cret" not in message and "scraper up" not in message
+        assert (
+            address in message
+            and variable in message
+            and "s3cret" not in message
+            and "scraper up" not in message
+        )
 
 
 @pytest.mark.parametrize(
@@ -259,7 +281,10 @@ def test_servers_of_the_users_own_are_not_ours_to_start(tmp_path: Path, monkeypa
     [
         ("redis://localhost:6379/0", "redis://localhost:6379/0"),
         ("redis://:p%40ss@h/0", "redis://:***@h/0"),
-        ("postgresql://a:b@c:1/d?sslmode=require&password=x", "postgresql://a:***@c:1/d?sslmode=require&password=***"),
+        (
+            "postgresql://a:b@c:1/d?sslmode=require&password=x",
+            "postgresql://a:***@c:1/d?sslmode=require&password=***",
+        ),
         ("redis://u:p@[bad/0", "redis://***"),
     ],
 )

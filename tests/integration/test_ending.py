@@ -1,4 +1,5 @@
-"""Crawls that are stopped, that stand still, or replay dead pages: how they end, and what their leases do."""
+"""Crawls that are stopped, that stand still, or replay dead pages: how they end, and what their
+leases do."""
 
 from __future__ import annotations
 
@@ -11,17 +12,17 @@ from uuid import UUID, uuid4
 import pytest
 import sqlalchemy as sa
 
-from scraper.dispatch import dispatch
+from scraper.coordinator.dispatch import dispatch
+from scraper.coordinator.finish import finish, finish_message
+from scraper.coordinator.plan import plan
+from scraper.coordinator.reap import reap
 from scraper.domain import CrawlStatus, Kind, Outcome, Settled, Status, Verdict
-from scraper.finish import finish, finish_message
-from scraper.plan import plan
-from scraper.reap import reap
+from scraper.frontier import crawls, leases, sites
+from scraper.frontier.control import hear
+from scraper.frontier.crawls import DELISTED_AFTER, REPLAY
+from scraper.infra.database import retried
 from scraper.settings import Settings
-from scraper.stores import crawls, leases, sites
-from scraper.stores.crawls import DELISTED_AFTER, REPLAY
-from scraper.stores.database import retried
-from scraper.stores.heard import hear
-from scraper.stores.settle import SettledPage
+from scraper.settle.transaction import SettledPage
 from tests.making import (
     AGAIN,
     OK,
@@ -65,28 +66,38 @@ def stop(engine: sa.Engine, crawl: tuple[int, int]) -> bool:
         return crawls.stop(connection, crawl[1], "by hand")
 
 
-# --- stopped ---------------------------------------------------------------------------------------------------------
+# --- stopped
+# ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_leases_of_a_stopped_crawl_are_gone_at_once(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_the_leases_of_a_stopped_crawl_are_gone_at_once(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     """Claimed or not: its messages claim nothing, its workers' leases cannot be prolonged."""
     add(engine, [new_page(crawl, url) for url in urls(20)])
-    claimed_one, waiting = lease_all(engine, "shop.example", 10)[0], lease_all(engine, "shop.example", 10)[0]
+    claimed_one, waiting = (
+        lease_all(engine, "shop.example", 10)[0],
+        lease_all(engine, "shop.example", 10)[0],
+    )
     assert claimed(engine, claimed_one) is not None
     assert stop(engine, crawl)
     assert rows(engine, "SELECT FROM leases") == []
     assert claimed(engine, waiting) is None
     with engine.begin() as connection:
         assert leases.extend(connection, [claimed_one.id, waiting.id], 60) == set()
-        assert hear(connection, (), "datacenter").batches == 0, "nothing keeps the queue from being filled"
+        assert hear(connection, (), "datacenter").batches == 0, (
+            "nothing keeps the queue from being filled"
+        )
     assert rows(engine, "SELECT DISTINCT status FROM pages") == [("dropped",)]
-    assert rows(engine, "SELECT status, note, dropped, product_done, product_total FROM crawls") == [
-        ("stopped", "by hand", 20, 20, 20)
-    ]
+    assert rows(
+        engine, "SELECT status, note, dropped, product_done, product_total FROM crawls"
+    ) == [("stopped", "by hand", 20, 20, 20)]
     assert reap(engine, SETTINGS) == []
 
 
-def test_a_lease_with_another_crawls_pages_lives_on_with_those(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_lease_with_another_crawls_pages_lives_on_with_those(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     add(engine, [new_page(crawl, url) for url in urls(5)])
     other = open_crawl(engine, a_site("other", rate="unlimited"))
     add(engine, [new_page(other, url) for url in urls(5, "other.example")])
@@ -115,7 +126,9 @@ def test_a_worker_in_the_middle_of_a_stopped_crawl_stores_the_others_pages_only(
         assert hear(connection, [crawl[1], other[1]]).running == {other[1]}
     for page in lease.pages:
         of = crawl if page.crawl_id == crawl[1] else other
-        kept = store(engine, of, [with_product(settled(page.id, of, lease_id), of, "7", {"title": "A"})])
+        kept = store(
+            engine, of, [with_product(settled(page.id, of, lease_id), of, "7", {"title": "A"})]
+        )
         assert kept.held == (of is other)
     assert rows(engine, "SELECT site_id FROM products") == [(other[0],)]
 
@@ -124,15 +137,22 @@ def test_a_crawl_that_is_stopped_while_its_workers_settle_counts_every_page_once
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(40)])
-    works = [lambda: retried(lambda: stop(engine, crawl)) and None]  # as both sides do: one may lose a deadlock
+    # as both sides do: one may lose a deadlock
+    works = [lambda: retried(lambda: stop(engine, crawl)) and None]
     for _ in range(3):
         (batch,) = lease_all(engine, "shop.example", 10)
         lease = claimed(engine, batch)
         assert lease is not None
         pages = [SettledPage(settled(page.id, crawl, batch.id)) for page in lease.pages]
-        works.append(lambda pages=pages: [retried(partial(store, engine, crawl, [p])) for p in pages] and None)  # type: ignore[misc]
+        works.append(
+            lambda pages=pages: (
+                [retried(partial(store, engine, crawl, [p])) for p in pages] and None
+            )
+        )  # type: ignore[misc]
     at_once(works)
-    ((status, ok, dropped, done),) = rows(engine, "SELECT status, ok, dropped, product_done FROM crawls")
+    ((status, ok, dropped, done),) = rows(
+        engine, "SELECT status, ok, dropped, product_done FROM crawls"
+    )
     found = dict(rows(engine, "SELECT status, count(*) FROM pages GROUP BY 1"))  # type: ignore[arg-type]
     assert (status, done, ok, dropped) == ("stopped", 40, found.get("ok", 0), found["dropped"])
     assert rows(engine, "SELECT FROM leases") == []
@@ -156,34 +176,48 @@ def test_a_page_that_is_leased_while_its_crawl_is_stopped_leaves_no_lease(
         (batch,) = lease_some(dispatching, "shop.example", 3)
         thread.start()
         assert stopping.wait(30)
-        while rows(engine, f"SELECT FROM pg_stat_activity WHERE pid = {pid[0]} AND wait_event_type = 'Lock'") == []:
+        while (
+            rows(
+                engine,
+                f"SELECT FROM pg_stat_activity WHERE pid = {pid[0]} AND wait_event_type = 'Lock'",
+            )
+            == []
+        ):
             assert thread.is_alive(), "it has not waited"
     thread.join(30)
     assert not thread.is_alive()
     assert rows(engine, "SELECT FROM leases") == []
     assert rows(engine, "SELECT DISTINCT status FROM pages") == [("dropped",)]
     assert claimed(engine, batch) is None
-    assert rows(engine, "SELECT status, dropped, product_done, product_total FROM crawls") == [("stopped", 5, 5, 5)]
+    assert rows(engine, "SELECT status, dropped, product_done, product_total FROM crawls") == [
+        ("stopped", 5, 5, 5)
+    ]
 
 
 def test_a_crawl_that_is_stopped_while_its_pages_are_leased_leaves_none(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(40)])
-    leases = [lambda: retried(lambda: lease_all(engine, "shop.example", 10)) and None for _ in range(4)]
+    leases = [
+        lambda: retried(lambda: lease_all(engine, "shop.example", 10)) and None for _ in range(4)
+    ]
     at_once([*leases, lambda: retried(lambda: stop(engine, crawl)) and None])
     assert rows(engine, "SELECT FROM leases") == []
     assert rows(engine, "SELECT DISTINCT status FROM pages") == [("dropped",)]
     assert rows(engine, "SELECT dropped FROM crawls") == [(40,)]
 
 
-# --- standing still --------------------------------------------------------------------------------------------------
+# --- standing still
+# --------------------------------------------------------------------------------------------------
 
 
 def minute(engine: sa.Engine, minutes: float = 1.01) -> None:
     """Time passes: what is on record is that much longer ago."""
     back = f"- {minutes} * interval '1 minute'"
-    sql(engine, f"UPDATE crawls SET watched_at = watched_at {back}, progressed_at = progressed_at {back}")
+    sql(
+        engine,
+        f"UPDATE crawls SET watched_at = watched_at {back}, progressed_at = progressed_at {back}",
+    )
 
 
 def looked(engine: sa.Engine, times: int) -> None:
@@ -202,16 +236,23 @@ def test_a_crawl_in_which_nothing_happens_ends_and_says_what_it_waited_for(
     add(engine, [new_page(crawl, url, queue="residential.eu") for url in urls(7)])
     add(engine, [new_page(crawl, url) for url in urls(2, "cdn.example")])
     looked(engine, LOOKS)
-    assert state(engine, crawl) == ("running", LOOKS - 1), "the first look saw the pages that were added"
+    assert state(engine, crawl) == ("running", LOOKS - 1), (
+        "the first look saw the pages that were added"
+    )
     minute(engine)
     reap(engine, SETTINGS)
     ((status, note, dropped, done, total),) = rows(
         engine, "SELECT status, note, dropped, product_done, product_total FROM crawls"
     )
     assert (status, dropped, done, total) == ("failed", 9, 9, 9)
-    assert note == "nothing happened for 3 minutes: 7 pages of shop.example wait on queue residential.eu, never tried"
+    assert (
+        note
+        == "nothing happened for 3 minutes: 7 pages of shop.example wait on queue residential.eu, never tried"
+    )
     assert rows(engine, "SELECT DISTINCT status FROM pages") == [("dropped",)]
-    assert rows(engine, "SELECT finished_at IS NOT NULL, products_delisted FROM crawls") == [(True, 0)]
+    assert rows(engine, "SELECT finished_at IS NOT NULL, products_delisted FROM crawls") == [
+        (True, 0)
+    ]
     assert finish(engine, crawl[1]) == []
     assert open_crawl(engine, a_site(rate="unlimited")) is not None
 
@@ -221,7 +262,11 @@ def test_the_note_says_how_the_last_try_ended(engine: sa.Engine, crawl: tuple[in
     (lease_id,) = dispatched(engine)
     lease = claimed(engine, lease_id)
     assert lease is not None
-    store(engine, crawl, [SettledPage(settled(page.id, crawl, lease_id, AGAIN)) for page in lease.pages])
+    store(
+        engine,
+        crawl,
+        [SettledPage(settled(page.id, crawl, lease_id, AGAIN)) for page in lease.pages],
+    )
     sql(engine, "UPDATE pages SET not_before = now() + interval '1 day'")
     looked(engine, LOOKS + 1)
     ((note,),) = rows(engine, "SELECT note FROM crawls")
@@ -244,7 +289,11 @@ def a_page_is_tried(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     lease = claimed(engine, lease_id)
     assert lease is not None
     first, *others = lease.pages
-    store(engine, crawl, [SettledPage(settled(first.id, crawl, lease_id, Verdict(Status.DUE, 0.0, charged=False)))])
+    store(
+        engine,
+        crawl,
+        [SettledPage(settled(first.id, crawl, lease_id, Verdict(Status.DUE, 0.0, charged=False)))],
+    )
     back = Verdict(Status.DUE, 0.0, charged=False)
     late = [Settled(page.id, crawl[1], lease_id, Outcome.DEFERRED, back) for page in others]
     store(engine, crawl, [SettledPage(page) for page in late])
@@ -255,7 +304,9 @@ def a_page_is_added(engine: sa.Engine, crawl: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("happens", [a_page_is_tried, a_page_is_added])
-def test_progress_begins_the_count_anew(engine: sa.Engine, crawl: tuple[int, int], happens: Happening) -> None:
+def test_progress_begins_the_count_anew(
+    engine: sa.Engine, crawl: tuple[int, int], happens: Happening
+) -> None:
     add(engine, [new_page(crawl, url) for url in urls(3)])
     for _ in range(3):
         looked(engine, LOOKS)
@@ -292,9 +343,14 @@ def only_proxies_are_met(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     a_page_is_handed_back(engine, crawl, [Outcome.PROXY_FAILED, Outcome.NO_PROXY])
 
 
-@pytest.mark.parametrize("happens", [nothing, a_message_is_not_read, a_page_is_handed_back, only_proxies_are_met])
-def test_what_is_no_progress_does_not(engine: sa.Engine, crawl: tuple[int, int], happens: Happening) -> None:
-    """Messages that go round and round, and pages that are handed back, bring a crawl no nearer to its end."""
+@pytest.mark.parametrize(
+    "happens", [nothing, a_message_is_not_read, a_page_is_handed_back, only_proxies_are_met]
+)
+def test_what_is_no_progress_does_not(
+    engine: sa.Engine, crawl: tuple[int, int], happens: Happening
+) -> None:
+    """Messages that go round and round, and pages that are handed back, bring a crawl no nearer to
+    its end."""
     add(engine, [new_page(crawl, url) for url in urls(3)])
     for _ in range(LOOKS + 1):
         happens(engine, crawl)
@@ -302,7 +358,9 @@ def test_what_is_no_progress_does_not(engine: sa.Engine, crawl: tuple[int, int],
     assert state(engine, crawl)[0] == "failed"
 
 
-def test_a_minute_counts_once_for_many_coordinators(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_minute_counts_once_for_many_coordinators(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     add(engine, [new_page(crawl, url) for url in urls(3)])
     looked(engine, 1)
     for expected in (1, 2):
@@ -312,7 +370,9 @@ def test_a_minute_counts_once_for_many_coordinators(engine: sa.Engine, crawl: tu
         assert state(engine, crawl) == ("running", expected)
 
 
-def test_an_installation_that_was_down_ends_none_of_its_crawls(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_an_installation_that_was_down_ends_none_of_its_crawls(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     """Nobody has watched for a month: that is one look, not a month's."""
     add(engine, [new_page(crawl, url) for url in urls(3)])
     minute(engine, 43_200)
@@ -351,7 +411,8 @@ def test_a_crawl_that_stands_still_with_nothing_open_is_finished_not_failed(
     assert state(engine, crawl)[0] == "completed"
 
 
-# --- how long leases live --------------------------------------------------------------------------------------------
+# --- how long leases live
+# --------------------------------------------------------------------------------------------
 
 
 def left_s(engine: sa.Engine) -> float:
@@ -359,7 +420,9 @@ def left_s(engine: sa.Engine) -> float:
     return float(str(seconds))
 
 
-@pytest.mark.parametrize(("lease_s", "unclaimed"), [(45.0, leases.CLAIM_S), (600.0, leases.CLAIM_S), (5.0, 5.0)])
+@pytest.mark.parametrize(
+    ("lease_s", "unclaimed"), [(45.0, leases.CLAIM_S), (600.0, leases.CLAIM_S), (5.0, 5.0)]
+)
 def test_a_lease_nobody_claims_goes_back_soon_and_a_claimed_one_has_its_time(
     engine: sa.Engine, crawl: tuple[int, int], lease_s: float, unclaimed: float
 ) -> None:
@@ -369,7 +432,9 @@ def test_a_lease_nobody_claims_goes_back_soon_and_a_claimed_one_has_its_time(
     assert message.expires_s == unclaimed, "its message is worth no more than the lease"
     assert unclaimed - 3 <= left_s(engine) <= unclaimed
     with engine.begin() as connection:
-        assert leases.claim(connection, UUID(message.kwargs["lease_id"]), "test", lease_s) is not None
+        assert (
+            leases.claim(connection, UUID(message.kwargs["lease_id"]), "test", lease_s) is not None
+        )
     assert lease_s - 3 <= left_s(engine) <= lease_s
     with engine.begin() as connection:
         leases.extend(connection, [UUID(message.kwargs["lease_id"])], lease_s + 100)
@@ -393,9 +458,12 @@ def postmaster(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 @pytest.mark.parametrize(
     ("started_ago_s", "claimed_ago_s", "back"),
     [
-        (leases.SETTLE_IN_S - 5, 60, False),  # its worker has not had the time to prolong it
-        (leases.SETTLE_IN_S + 1, 60, True),  # it has had, and did not
-        (leases.SETTLE_IN_S - 5, 2, True),  # claimed since the start: PostgreSQL was there all the time
+        # its worker has not had the time to prolong it
+        (leases.SETTLE_IN_S - 5, 60, False),
+        # it has had, and did not
+        (leases.SETTLE_IN_S + 1, 60, True),
+        # claimed since the start: PostgreSQL was there all the time
+        (leases.SETTLE_IN_S - 5, 2, True),
         (3600, 60, True),
     ],
 )
@@ -434,7 +502,9 @@ def test_an_unclaimed_lease_gets_no_such_moment(
     assert rows(engine, "SELECT status, losses FROM pages") == [("due", 0)]
 
 
-def test_whoever_is_first_has_a_lease_that_ran_out(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_whoever_is_first_has_a_lease_that_ran_out(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     """Its worker and the reaper at the same moment: one of them gets it, never both."""
     add(engine, [new_page(crawl, url) for url in urls(30)])
     ids = []
@@ -450,13 +520,16 @@ def test_whoever_is_first_has_a_lease_that_ran_out(engine: sa.Engine, crawl: tup
             with engine.begin() as connection:
                 kept.update(leases.extend(connection, [lease_id], 60))
 
-    at_once([prolong, lambda: reap(engine, SETTINGS) and None, lambda: reap(engine, SETTINGS) and None])
+    at_once(
+        [prolong, lambda: reap(engine, SETTINGS) and None, lambda: reap(engine, SETTINGS) and None]
+    )
     held = {lease_id for (lease_id,) in rows(engine, "SELECT lease_id FROM leased_pages")}
     assert held == kept
     assert len(rows(engine, "SELECT FROM pages WHERE losses = 1")) == 30 - len(kept)
 
 
-# --- replays ---------------------------------------------------------------------------------------------------------
+# --- replays
+# ---------------------------------------------------------------------------------------------------------
 
 
 def replay(engine: sa.Engine, site_name: str = "shop") -> tuple[int, int]:
@@ -476,13 +549,15 @@ def test_a_slot_waits_for_a_replay_and_is_opened_after_it(engine: sa.Engine) -> 
     crawl = replay(engine)
     for _ in range(3):
         assert plan(engine) == []
-    assert rows(engine, "SELECT trigger, status FROM crawls") == [("replay", "running")], "not skipped"
+    assert rows(engine, "SELECT trigger, status FROM crawls") == [("replay", "running")], (
+        "not skipped"
+    )
     with engine.begin() as connection:
         crawls.end(connection, crawl[1], CrawlStatus.COMPLETED, None)
     assert len(plan(engine)) == 1
-    assert rows(engine, "SELECT trigger, status, slot = date_trunc('hour', now()) FROM crawls ORDER BY id")[1:] == [
-        ("schedule", "planned", True)
-    ]
+    assert rows(
+        engine, "SELECT trigger, status, slot = date_trunc('hour', now()) FROM crawls ORDER BY id"
+    )[1:] == [("schedule", "planned", True)]
 
 
 @pytest.mark.parametrize("trigger", ["manual", REPLAY])
@@ -495,7 +570,11 @@ def test_a_replay_delists_nothing(engine: sa.Engine, trigger: str) -> None:
     lease = claimed(engine, lease_id)
     assert lease is not None
     for page in lease.pages:
-        store(engine, first, [with_product(settled(page.id, first, lease_id), first, page.url, {"title": page.url})])
+        store(
+            engine,
+            first,
+            [with_product(settled(page.id, first, lease_id), first, page.url, {"title": page.url})],
+        )
     finish(engine, first[1])
     for _ in range(DELISTED_AFTER):
         again = replay(engine) if trigger == REPLAY else open_crawl(engine, site)
@@ -503,10 +582,15 @@ def test_a_replay_delists_nothing(engine: sa.Engine, trigger: str) -> None:
         (lease_id,) = dispatched(engine)
         lease = claimed(engine, lease_id)
         assert lease is not None
-        store(engine, again, [SettledPage(settled(page.id, again, lease_id, OK)) for page in lease.pages])
+        store(
+            engine,
+            again,
+            [SettledPage(settled(page.id, again, lease_id, OK)) for page in lease.pages],
+        )
         finish(engine, again[1])
     ((status, delisted),) = rows(
-        engine, "SELECT min(status), sum(products_delisted) FROM crawls WHERE id > 1 HAVING count(*) = 2"
+        engine,
+        "SELECT min(status), sum(products_delisted) FROM crawls WHERE id > 1 HAVING count(*) = 2",
     )
     assert (status, delisted) == ("completed", 0 if trigger == REPLAY else 1)
     ((missed,),) = rows(engine, "SELECT max(missed_crawls) FROM products")

@@ -1,4 +1,5 @@
-"""Exports to files and to S3: what is written is what PostgreSQL has, with its types, and from one moment."""
+"""Exports to files and to S3: what is written is what PostgreSQL has, with its types, and from one
+moment."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
-from scraper import changes
-from scraper.commands import export as exporting
-from scraper.commands import parquet
+from scraper.archive import objects
+from scraper.cli.data import export as exporting
+from scraper.cli.data import parquet
 from scraper.errors import BusyError, ConfigError, CursorError, ObjectsError, ScraperError
-from scraper.stores import consumers, objects
+from scraper.feed import consumers, reader
 from tests.integration.test_products import A, B, Shop
 from tests.making import a_site, rows
 
@@ -58,7 +59,9 @@ def shop(engine: sa.Engine) -> Shop:
     return shop
 
 
-def exported(engine: sa.Engine, path: Path, form: exporting.Form = "parquet", **more: Any) -> exporting.Exported:
+def exported(
+    engine: sa.Engine, path: Path, form: exporting.Form = "parquet", **more: Any
+) -> exporting.Exported:
     return exporting.export(engine, "shop", form, str(path), **{"delisted": False, **more})
 
 
@@ -78,14 +81,27 @@ def test_types_follow_from_the_definition(engine: sa.Engine, shop: Shop, tmp_pat
         "at": datetime(2025, 11, 21, 10, 30), "seen": datetime(2025, 11, 21, 8, 30, tzinfo=UTC), "_misfits": None,
     }  # fmt: skip
     assert {name: good[name] for name in expected} == expected
-    assert good["first_seen_at"] == rows(engine, "SELECT first_seen_at FROM products WHERE external_id = 'good'")[0][0]
-    assert (odd["title"], odd["old"], odd["older"], odd["since"]) == ("7", '{"a":[1]}', "text", date(2025, 11, 21))
-    assert [odd[name] for name in ("price", "stock", "sold", "at", "seen", "tags", "sizes")] == [None] * 7
+    assert (
+        good["first_seen_at"]
+        == rows(engine, "SELECT first_seen_at FROM products WHERE external_id = 'good'")[0][0]
+    )
+    assert (odd["title"], odd["old"], odd["older"], odd["since"]) == (
+        "7",
+        '{"a":[1]}',
+        "text",
+        date(2025, 11, 21),
+    )
+    assert [odd[name] for name in ("price", "stock", "sold", "at", "seen", "tags", "sizes")] == [
+        None
+    ] * 7
     kept = ("price", "stock", "sold", "since", "at", "seen", "tags", "sizes")
     assert json.loads(odd["_misfits"]) == {name: ODD[name] for name in kept}, "nothing is lost"
     about = json.loads(table.schema.metadata[b"scraper"])
     assert (about["site"], about["cursor"], about["since"]) == ("shop", done.cursor, None)
-    assert pq.ParquetFile(tmp_path / "shop.parquet").metadata.row_group(0).column(0).compression == "ZSTD"
+    assert (
+        pq.ParquetFile(tmp_path / "shop.parquet").metadata.row_group(0).column(0).compression
+        == "ZSTD"
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,10 +147,14 @@ def many(engine: sa.Engine, count: int) -> None:
 def test_an_empty_catalogue_has_all_columns(engine: sa.Engine, shop: Shop, tmp_path: Path) -> None:
     done = exported(engine, tmp_path / "none.parquet", since="now")
     table = pq.read_table(tmp_path / "none.parquet")
-    assert done.products == table.num_rows == 0 and {"price", "sizes", "_misfits"} <= set(table.column_names)
+    assert done.products == table.num_rows == 0 and {"price", "sizes", "_misfits"} <= set(
+        table.column_names
+    )
 
 
-def test_without_its_extra(engine: sa.Engine, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_extra(
+    engine: sa.Engine, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install 'scraper\[parquet\]'"):
         exported(engine, tmp_path / "a.parquet")
@@ -147,11 +167,17 @@ def test_parquet_wants_a_file(engine: sa.Engine, shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
-def test_to_s3(engine: sa.Engine, shop: Shop, bucket: str, tmp_path: Path, form: exporting.Form) -> None:
+def test_to_s3(
+    engine: sa.Engine, shop: Shop, bucket: str, tmp_path: Path, form: exporting.Form
+) -> None:
     local = tmp_path / "here"
     exported(engine, local, form)
     done = exporting.export(engine, "shop", form, f"{bucket}/daily/shop.{form}", delisted=False)
-    body = boto3.client("s3").get_object(Bucket=bucket.removeprefix("s3://"), Key=f"daily/shop.{form}")["Body"].read()
+    body = (
+        boto3.client("s3")
+        .get_object(Bucket=bucket.removeprefix("s3://"), Key=f"daily/shop.{form}")["Body"]
+        .read()
+    )
     assert done.products == 2
     if form == "parquet":
         assert pq.read_table(io.BytesIO(body)).equals(pq.read_table(local))
@@ -159,7 +185,9 @@ def test_to_s3(engine: sa.Engine, shop: Shop, bucket: str, tmp_path: Path, form:
         assert body == local.read_bytes()
 
 
-def test_to_s3_in_parts(engine: sa.Engine, shop: Shop, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_to_s3_in_parts(
+    engine: sa.Engine, shop: Shop, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     many(engine, 30_000)
     monkeypatch.setattr(objects, "SINGLE_PUT_MAX", 1_000_000)
     exporting.export(engine, "shop", "jsonl", f"{bucket}/shop.jsonl", delisted=False)
@@ -193,7 +221,9 @@ def lines(path: Path) -> dict[str, Any]:
     return {row["id"]: row for row in map(json.loads, path.read_text().splitlines())}
 
 
-def test_since_a_cursor_what_has_changed_the_delisted_too(engine: sa.Engine, shop: Shop, tmp_path: Path) -> None:
+def test_since_a_cursor_what_has_changed_the_delisted_too(
+    engine: sa.Engine, shop: Shop, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     first = exported(engine, out, "jsonl")
     for _ in range(2):
@@ -207,7 +237,9 @@ def test_since_a_cursor_what_has_changed_the_delisted_too(engine: sa.Engine, sho
         exported(engine, out, "jsonl", since=10_000)
 
 
-def test_a_consumer_goes_on_where_its_export_ends(engine: sa.Engine, shop: Shop, tmp_path: Path) -> None:
+def test_a_consumer_goes_on_where_its_export_ends(
+    engine: sa.Engine, shop: Shop, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     one = exported(engine, out, "jsonl", since="last", consumer="lake")
     assert (one.since, one.products) == (None, 2), "the first time all of it"
@@ -216,7 +248,10 @@ def test_a_consumer_goes_on_where_its_export_ends(engine: sa.Engine, shop: Shop,
     assert (two.since, two.products, list(lines(out))) == (one.cursor, 1, ["good"])
     with engine.connect() as connection:
         assert consumers.position(connection, "lake", "shop") == two.cursor
-    with consumers.held(engine, "lake", "shop"), pytest.raises(BusyError, match="another process reads as consumer"):
+    with (
+        consumers.held(engine, "lake", "shop"),
+        pytest.raises(BusyError, match="another process reads as consumer"),
+    ):
         exported(engine, out, "jsonl", consumer="lake")
     with pytest.raises(ConfigError, match="--consumer"):
         exported(engine, out, "jsonl", since="last")
@@ -225,7 +260,8 @@ def test_a_consumer_goes_on_where_its_export_ends(engine: sa.Engine, shop: Shop,
 def test_an_export_and_what_follows_its_cursor_are_the_truth(
     engine: sa.Engine, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A product that changes while the export is being written is in the feed after its cursor, and not in the file."""
+    """A product that changes while the export is being written is in the feed after its cursor, and
+    not in the file."""
     write = exporting.write_jsonl
 
     def slowly(*given: Any) -> int:
@@ -235,7 +271,7 @@ def test_an_export_and_what_follows_its_cursor_are_the_truth(
     monkeypatch.setattr(exporting, "write_jsonl", slowly)
     done = exported(engine, tmp_path / "out", "jsonl")
     assert lines(tmp_path / "out")["good"]["stock"] == 3
-    (change,) = changes.read(engine, done.cursor or 0)
+    (change,) = reader.read(engine, done.cursor or 0)
     assert (change.id, change.changed, change.data["stock"]) == ("good", ("stock",), 99)
 
 
@@ -243,5 +279,8 @@ def test_only_one_advances_a_consumer(engine: sa.Engine, shop: Shop) -> None:
     with engine.begin() as connection:
         consumers.put(connection, "one", None, 1)
         consumers.advance(connection, "one", None, 1, 2)
-    with pytest.raises(BusyError, match="read on, set back or forgotten"), engine.begin() as connection:
+    with (
+        pytest.raises(BusyError, match="read on, set back or forgotten"),
+        engine.begin() as connection,
+    ):
         consumers.advance(connection, "one", None, 1, 3)

@@ -9,12 +9,13 @@ import redis.asyncio as aredis
 import sqlalchemy as sa
 from prometheus_client import Metric
 
-from scraper.exporter import postgres
-from scraper.exporter.postgres import Postgres
-from scraper.exporter.redis import RedisState
-from scraper.policy.logins import Trouble
-from scraper.stores import archive, consumers
-from scraper.stores.logins import LoginStore
+from scraper.accounts.policy import Trouble
+from scraper.accounts.store import LoginStore
+from scraper.archive import rows as archive
+from scraper.feed import consumers
+from scraper.metrics import postgres
+from scraper.metrics.postgres import Postgres
+from scraper.metrics.redis import RedisState
 from tests.making import a_site, open_crawl, rows
 
 Values = dict[tuple[str, ...], float]
@@ -28,7 +29,8 @@ def values(metrics: list[Metric], name: str) -> Values:
 
 @pytest.fixture
 def feed(engine: sa.Engine) -> list[int]:
-    """Positions of six changes, made an hour apart, the last just now: five of the site `shop`, then one of `other`."""
+    """Positions of six changes, made an hour apart, the last just now: five of the site `shop`,
+    then one of `other`."""
     shop, other = (open_crawl(engine, a_site(name))[0] for name in ("shop", "other"))
     change = """INSERT INTO changes (site_id, product_id, crawl_id, version, event, at)
                 VALUES (:site, 1, 1, 1, 'new', now() - make_interval(hours => :ago))"""
@@ -52,8 +54,17 @@ def test_consumers(engine: sa.Engine, feed: list[int], monkeypatch: pytest.Monke
     assert values(found, "scraper_consumer_behind_changes") == {
         ("done", ""): 0, ("gone", "nosuch"): 0, ("lake", ""): 5, ("lake", "shop"): 3, ("mail", "other"): 1,
     }  # fmt: skip
-    hours = {key: age // 3600 for key, age in values(found, "scraper_consumer_position_age_seconds").items()}
-    assert hours == {("done", ""): 0, ("gone", "nosuch"): 4, ("lake", ""): 4, ("lake", "shop"): 3, ("mail", "other"): 2}
+    hours = {
+        key: age // 3600
+        for key, age in values(found, "scraper_consumer_position_age_seconds").items()
+    }
+    assert hours == {
+        ("done", ""): 0,
+        ("gone", "nosuch"): 4,
+        ("lake", ""): 4,
+        ("lake", "shop"): 3,
+        ("mail", "other"): 2,
+    }
     assert values(found, "scraper_consumer_position_age_seconds")["done", ""] == 0
     assert set(values(found, "scraper_consumer_expired").values()) == {0}
 
@@ -71,11 +82,17 @@ def test_consumers(engine: sa.Engine, feed: list[int], monkeypatch: pytest.Monke
 def test_segments_that_nobody_finishes(engine: sa.Engine) -> None:
     source = Postgres(engine, 60)
     with engine.begin() as connection:
-        begun, stored, doomed, _young = (archive.announce(connection, "/x", f"k{n}", "gzip") for n in range(4))
+        begun, stored, doomed, _young = (
+            archive.announce(connection, "/x", f"k{n}", "gzip") for n in range(4)
+        )
         assert archive.store(connection, stored, 100, [])
-        old = sa.text("UPDATE archive_segments SET created_at = now() - interval '1 hour' WHERE id = ANY (:ids)")
+        old = sa.text(
+            "UPDATE archive_segments SET created_at = now() - interval '1 hour' WHERE id = ANY (:ids)"
+        )
         connection.execute(old, {"ids": [begun, stored, doomed]})
-        connection.execute(sa.text("UPDATE archive_segments SET doomed_at = now() WHERE id = :id"), {"id": doomed})
+        connection.execute(
+            sa.text("UPDATE archive_segments SET doomed_at = now() WHERE id = :id"), {"id": doomed}
+        )
     assert values(source.read(), "scraper_archive_unfinished_segments") == {(): 1}
 
 
@@ -94,17 +111,23 @@ def test_accounts(valkey_url: str) -> None:
                 ("other", "ann"),
                 ("other", "joe"),
             ):
-                begun = await store.begin(site, account, "t", seen=0, lock_s=60, every_s=0, marks=["k:s"])
+                begun = await store.begin(
+                    site, account, "t", seen=0, lock_s=60, every_s=0, marks=["k:s"]
+                )
                 assert begun.said == "yours"
             await store.store("shop", "ann", "t", b"sealed", None, "k:s")
             await store.store("shop", "bob", "t", b"sealed", None, "k:s")
             await store.fail("shop", "eve", "t", Trouble.UNAVAILABLE, "503")
             for _ in range(2):
-                await store.begin("other", "ann", "t", seen=0, lock_s=60, every_s=0, marks=["k:s"], force=True)
+                await store.begin(
+                    "other", "ann", "t", seen=0, lock_s=60, every_s=0, marks=["k:s"], force=True
+                )
                 await store.fail("other", "ann", "t", Trouble.REJECTED, "wrong password")
 
     asyncio.run(work())
-    found = {key: count for key, count in values(source.read(), "scraper_accounts").items() if count}
+    found = {
+        key: count for key, count in values(source.read(), "scraper_accounts").items() if count
+    }
     assert found == {
         ("shop", "logged_in"): 2, ("shop", "resting"): 1, ("other", "quarantine"): 1, ("other", "logging_in"): 1,
     }  # fmt: skip

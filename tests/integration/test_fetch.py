@@ -14,11 +14,17 @@ from typing import Any
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from scraper.connect import guard
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import DeferredError, FetchError
-from scraper.fetch import guard
-from scraper.fetch.http import FetchPolicy, HttpFetcher
-from scraper.fetch.robots import NO_ANSWER, RobotsRules, Unavailable, fetch_robots, rules_from
+from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.politeness.robots import (
+    NO_ANSWER,
+    RobotsRules,
+    Unavailable,
+    fetch_robots,
+    rules_from,
+)
 from tests.hostile_server import HostileServer, answer, redirect, self_signed
 
 POLICY = FetchPolicy(
@@ -49,7 +55,9 @@ class FakeResolver(AbstractResolver):
         self.asked.append(host)
         addresses = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return [
-            ResolveResult(hostname=host, host=address, port=port, family=socket.AF_INET, proto=0, flags=0)
+            ResolveResult(
+                hostname=host, host=address, port=port, family=socket.AF_INET, proto=0, flags=0
+            )
             for address in addresses
         ]
 
@@ -58,7 +66,8 @@ class FakeResolver(AbstractResolver):
 
 
 class Http2Fetcher(HttpFetcher):
-    """Asks for HTTP/2 whatever the policy says, so that every page of an https host goes through libcurl."""
+    """Asks for HTTP/2 whatever the policy says, so that every page of an https host goes through
+    libcurl."""
 
     async def fetch(self, url: str, policy: FetchPolicy, **options: Any) -> Fetched:
         return await super().fetch(url, replace(policy, http2=True), **options)
@@ -83,7 +92,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLContex
 
 @pytest.fixture(autouse=True, params=["aiohttp", "libcurl"])
 def over(
-    request: pytest.FixtureRequest, certificate: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    certificate: tuple[ssl.SSLContext, Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     if request.param == "libcurl":
         monkeypatch.setattr(OVER, "fetcher", Http2Fetcher)
@@ -92,7 +103,9 @@ def over(
     return str(request.param)
 
 
-def with_server(test: Callable[[HostileServer, HttpFetcher], Awaitable[Any]], **options: Any) -> Any:
+def with_server(
+    test: Callable[[HostileServer, HttpFetcher], Awaitable[Any]], **options: Any
+) -> Any:
     async def run() -> Any:
         async with HostileServer(tls=OVER.tls) as server:
             fetcher = OVER.fetcher(**options)
@@ -160,14 +173,18 @@ def test_response_headers_are_plain_text() -> None:
 
 def test_request_headers_are_ours_with_the_sites_own() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
-        policy = replace(POLICY, headers={"accept-language": "de", "X-Shop": "1", "Accept-Encoding": "br"})
+        policy = replace(
+            POLICY, headers={"accept-language": "de", "X-Shop": "1", "Accept-Encoding": "br"}
+        )
         await fetcher.fetch(
             server.url("/ok"),
             policy,
             validators=Validators('"v1"', "Mon, 01 Jan 2024 00:00:00 GMT"),
             extra_headers={"X": "y"},
         )
-        await fetcher.fetch(server.url("/ok"), POLICY, validators=Validators('"é"', "a\r\nInjected: 1"))
+        await fetcher.fetch(
+            server.url("/ok"), POLICY, validators=Validators('"é"', "a\r\nInjected: 1")
+        )
         (_, first), (_, second) = server.requests
         assert first["user-agent"] == POLICY.user_agent
         assert first["accept-language"] == "de"
@@ -193,10 +210,14 @@ def test_not_modified_has_no_body() -> None:
 def test_validators_go_with_the_first_request_alone() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         fetched = await fetcher.fetch(
-            server.url("/to?u=/conditional"), POLICY, validators=Validators('"v1"', "Mon, 01 Jan 2024 00:00:00 GMT")
+            server.url("/to?u=/conditional"),
+            POLICY,
+            validators=Validators('"v1"', "Mon, 01 Jan 2024 00:00:00 GMT"),
         )
         assert (fetched.status, fetched.body, fetched.conditional) == (200, b"fresh", False)
-        sent = [{"if-none-match", "if-modified-since"} & set(headers) for _, headers in server.requests]
+        sent = [
+            {"if-none-match", "if-modified-since"} & set(headers) for _, headers in server.requests
+        ]
         assert sent == [{"if-none-match", "if-modified-since"}, set()]
 
     with_server(test)
@@ -246,7 +267,8 @@ def test_failures_are_named(path: str, outcome: Outcome) -> None:
 
 
 def test_bytes_beyond_the_length_are_never_taken_for_the_next_answer(over: str) -> None:
-    """aiohttp calls it malformed; libcurl, as browsers, takes what was announced and closes the connection."""
+    """aiohttp calls it malformed; libcurl, as browsers, takes what was announced and closes the
+    connection."""
 
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         if over == "aiohttp":
@@ -274,7 +296,8 @@ def test_a_stale_connection_is_replaced_without_a_word() -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         await fetcher.fetch(server.url("/once-then-close"), POLICY)
         assert (await fetcher.fetch(server.url("/ok"), POLICY)).status == 200
-        assert server.connections in (2, 3)  # libcurl has opened one when its repetition is stopped
+        # libcurl has opened one when its repetition is stopped
+        assert server.connections in (2, 3)
         assert server.paths() == ["/once-then-close", "/ok"]
 
     with_server(test)
@@ -443,7 +466,9 @@ def test_a_circle_ends_at_once() -> None:
     with_server(test)
 
 
-@pytest.mark.parametrize("status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"])
+@pytest.mark.parametrize(
+    "status", ["301 Moved", "302 Found", "303 See Other", "307 Temporary", "308 Permanent"]
+)
 def test_every_redirect_status(status: str) -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         server.extra = {"/r": redirect(b"/ok", status=status)}
@@ -496,7 +521,11 @@ def test_bad_locations_are_malformed(location: str) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/", "http://[::ffff:169.254.169.254]/"],
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[fd00:ec2::254]/",
+        "http://[::ffff:169.254.169.254]/",
+    ],
 )
 def test_metadata_is_refused_even_with_allow_private(target: str) -> None:
     error = failure(f"/to?u={target}")
@@ -505,13 +534,23 @@ def test_metadata_is_refused_even_with_allow_private(target: str) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    ["http://10.0.0.1/", "http://[::1]/", "http://169.254.169.254/", "http://0.0.0.0/", "http://[::ffff:127.0.0.1]/"],
+    [
+        "http://10.0.0.1/",
+        "http://[::1]/",
+        "http://169.254.169.254/",
+        "http://0.0.0.0/",
+        "http://[::ffff:127.0.0.1]/",
+    ],
 )
-def test_a_redirect_to_an_internal_address_is_refused(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_redirect_to_an_internal_address_is_refused(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """127.0.0.1 plays the public server here, everything else is judged as always."""
     real = guard.forbidden
     monkeypatch.setattr(
-        guard, "forbidden", lambda address, private: None if address == "127.0.0.1" else real(address, private)
+        guard,
+        "forbidden",
+        lambda address, private: None if address == "127.0.0.1" else real(address, private),
     )
     error = failure(f"/to?u={target}", GUARDED)
     assert error.outcome is Outcome.FORBIDDEN_ADDRESS
@@ -519,7 +558,15 @@ def test_a_redirect_to_an_internal_address_is_refused(target: str, monkeypatch: 
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0x7f.0.0.1", "0x7f000001", "LOCALHOST"],
+    [
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0x7f.0.0.1",
+        "0x7f000001",
+        "LOCALHOST",
+    ],
 )
 def test_internal_hosts_are_refused_by_every_spelling(host: str) -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
@@ -532,13 +579,27 @@ def test_internal_hosts_are_refused_by_every_spelling(host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["2130706433", "0177.0.0.1", "127.1", "127.0.0.1.", "0", "017700000001", "１２７.0.0.1", "localhost."]
+    "host",
+    [
+        "2130706433",
+        "0177.0.0.1",
+        "127.1",
+        "127.0.0.1.",
+        "0",
+        "017700000001",
+        "１２７.0.0.1",
+        "localhost.",
+    ],
 )
 def test_odd_hosts_lead_nowhere(host: str) -> None:
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
         with pytest.raises(FetchError) as caught:
             await fetcher.fetch(server.url("/ok", host), GUARDED)
-        assert caught.value.outcome in (Outcome.MALFORMED, Outcome.FORBIDDEN_ADDRESS, Outcome.UNREACHABLE)
+        assert caught.value.outcome in (
+            Outcome.MALFORMED,
+            Outcome.FORBIDDEN_ADDRESS,
+            Outcome.UNREACHABLE,
+        )
         assert server.connections == 0
 
     with_server(test)
@@ -548,7 +609,9 @@ def test_a_name_that_is_rebound_is_judged_anew(monkeypatch: pytest.MonkeyPatch) 
     """127.0.0.1 plays the public address of the first answer; the second answer is private."""
     real = guard.forbidden
     monkeypatch.setattr(
-        guard, "forbidden", lambda address, private: None if address == "127.0.0.1" else real(address, private)
+        guard,
+        "forbidden",
+        lambda address, private: None if address == "127.0.0.1" else real(address, private),
     )
     resolver = FakeResolver(["127.0.0.1"], ["10.0.0.1"])
 
@@ -556,7 +619,9 @@ def test_a_name_that_is_rebound_is_judged_anew(monkeypatch: pytest.MonkeyPatch) 
         server.extra = {"/bye": answer(b"ok", "200 OK", "Connection: close")}
         url = server.url("/bye", "shop.example")
         assert (await fetcher.fetch(url, GUARDED)).status == 200
-        with pytest.raises(FetchError, match=r"shop\.example.* leads to 10\.0\.0\.1, which is private") as caught:
+        with pytest.raises(
+            FetchError, match=r"shop\.example.* leads to 10\.0\.0\.1, which is private"
+        ) as caught:
             await fetcher.fetch(url, GUARDED)
         assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
         assert resolver.asked == ["shop.example", "shop.example"]
@@ -564,10 +629,14 @@ def test_a_name_that_is_rebound_is_judged_anew(monkeypatch: pytest.MonkeyPatch) 
     with_server(test, resolver=resolver, dns_ttl_s=0)
 
 
-def test_only_the_public_ones_of_several_addresses_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_public_ones_of_several_addresses_are_connected_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     real = guard.forbidden
     monkeypatch.setattr(
-        guard, "forbidden", lambda address, private: None if address == "127.0.0.1" else real(address, private)
+        guard,
+        "forbidden",
+        lambda address, private: None if address == "127.0.0.1" else real(address, private),
     )
 
     async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
@@ -648,12 +717,22 @@ def test_secrets_stay_with_their_host() -> None:
             "/other": redirect(server.url("/ok", "localhost").encode(), "Set-Cookie: a=1"),
         }
         policy = replace(
-            POLICY, headers={"Authorization": "Bearer x", "X-Api-Key": "k", "Cookie": "c=2", "Accept-Language": "de"}
+            POLICY,
+            headers={
+                "Authorization": "Bearer x",
+                "X-Api-Key": "k",
+                "Cookie": "c=2",
+                "Accept-Language": "de",
+            },
         )
         await fetcher.fetch(server.url("/same"), policy)
         await fetcher.fetch(server.url("/other"), policy)
         same, other = server.requests[1][1], server.requests[3][1]
-        assert (same["authorization"], same["x-api-key"], same["cookie"]) == ("Bearer x", "k", "c=2; a=1")
+        assert (same["authorization"], same["x-api-key"], same["cookie"]) == (
+            "Bearer x",
+            "k",
+            "c=2; a=1",
+        )
         assert not {"authorization", "x-api-key", "cookie"} & set(other)
         assert other["accept-language"] == "de"
 
@@ -685,7 +764,8 @@ def test_robots_is_fetched_and_means_something() -> None:
 
 def test_robots_may_redirect_to_other_hosts_but_five_times_at_the_most() -> None:
     status, body = robots(
-        {"/robots.txt": redirect(b"/r2"), "/r2": answer(b"moved")}, replace(POLICY, allowed=lambda _: False)
+        {"/robots.txt": redirect(b"/r2"), "/r2": answer(b"moved")},
+        replace(POLICY, allowed=lambda _: False),
     )
     assert (status, body) == (200, b"moved")
     status, body = robots({"/robots.txt": redirect(b"/count?n=9")})
@@ -700,7 +780,9 @@ def test_robots_that_is_too_long_is_cut() -> None:
     assert isinstance(rules, RobotsRules) and rules.allowed("http://h/b")
 
 
-@pytest.mark.parametrize("raw", [b"", b"garbage\r\n\r\n", answer(b"x", "200 OK", "Content-Encoding: br")])
+@pytest.mark.parametrize(
+    "raw", [b"", b"garbage\r\n\r\n", answer(b"x", "200 OK", "Content-Encoding: br")]
+)
 def test_robots_without_an_answer_is_unavailable(raw: bytes) -> None:
     status, body = robots({"/robots.txt": raw}, replace(POLICY, read_timeout_s=0.3))
     assert status == NO_ANSWER

@@ -1,4 +1,5 @@
-"""What operators say of hosts and see of them, on a real PostgreSQL and Valkey; and that dispatch and workers obey."""
+"""What operators say of hosts and see of them, on a real PostgreSQL and Valkey; and that dispatch
+and workers obey."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ import redis
 import redis.asyncio as aredis
 import sqlalchemy as sa
 
-from scraper.dispatch import dispatch
-from scraper.policy.budget import Budget, Override
+from scraper.coordinator.dispatch import dispatch
+from scraper.frontier import crawls, hosts
+from scraper.frontier.hosts import HostState
+from scraper.politeness.fleet_limiter import Throttle
+from scraper.rules.budget import Budget, Override
 from scraper.settings import Settings
-from scraper.stores import crawls, hosts
-from scraper.stores.hosts import HostState
-from scraper.stores.throttle import Throttle
 from tests.making import a_site, add, new_page, open_crawl, rows, urls
 
 SETTINGS = Settings(batch_pages=100, horizon_s=10)
@@ -56,7 +57,9 @@ def test_a_paused_host_gets_no_lease_and_others_do(engine: sa.Engine) -> None:
     shop(engine, "a", 5, rate="unlimited")
     shop(engine, "b", 5, rate="unlimited")
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE pages SET losses = 2 WHERE host = 'a.example' AND id % 2 = 0"))
+        connection.execute(
+            sa.text("UPDATE pages SET losses = 2 WHERE host = 'a.example' AND id % 2 = 0")
+        )
     assert pause(engine, "a.example") and not pause(engine, "a.example")
     assert leased(engine) == {"b.example": 5}
     assert pause(engine, "a.example", False) and not pause(engine, "a.example", False)
@@ -72,7 +75,9 @@ def test_a_crawl_that_waits_for_a_paused_host_does_not_stand_still(engine: sa.En
         pause(engine, "a.example", paused)
         with engine.begin() as connection:
             connection.execute(
-                sa.text("UPDATE crawls SET watched_at = now() - interval '2 minutes', progressed_at = '2020-01-01'")
+                sa.text(
+                    "UPDATE crawls SET watched_at = now() - interval '2 minutes', progressed_at = '2020-01-01'"
+                )
             )
             still = crawls.standing_still(connection, 1)
         assert still == ([] if paused else [crawl_id])
@@ -119,5 +124,11 @@ def test_what_is_shown_is_what_counts(engine: sa.Engine, valkey_url: str) -> Non
     assert (a.pace, a.pace_per_s, a.leased, a.due, a.sites) == (0.5, 1.0, 3, 0, ["a"])
     assert a.why == "429, Retry-After 30 s" and a.rests_s is not None and 25 < a.rests_s <= 30
     assert a.next_slot_s is not None and 0 < a.next_slot_s < 2
-    assert (b.rate_per_s, b.concurrency, b.paused, b.override, b.due) == (0.5, 7, True, {"rate": "30/m"}, 1)
+    assert (b.rate_per_s, b.concurrency, b.paused, b.override, b.due) == (
+        0.5,
+        7,
+        True,
+        {"rate": "30/m"},
+        1,
+    )
     assert (live.rate_per_s, live.in_flight, live.sites) == (None, 1, [])

@@ -1,4 +1,5 @@
-"""What a host sees of us over TLS: the handshake, HTTP/2's settings, the headers; and an HTTP/2 host that misbehaves."""
+"""What a host sees of us over TLS: the handshake, HTTP/2's settings, the headers; and an HTTP/2
+host that misbehaves."""
 
 from __future__ import annotations
 
@@ -18,14 +19,15 @@ import pytest
 from backports import zstd
 from curl_cffi.requests import AsyncSession
 
+from scraper.connect import guard
 from scraper.domain import Fetched, Outcome
 from scraper.errors import FetchError
-from scraper.fetch import guard, profiles
-from scraper.fetch.cookies import CookieJar
-from scraper.fetch.http import FetchPolicy, HttpFetcher
-from scraper.fetch.robots import fetch_robots
-from scraper.fetch.via import Via
-from scraper.policy import browsers, proxies
+from scraper.http.cookies import CookieJar
+from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.http.proxy_route import Via
+from scraper.impersonate import profiles
+from scraper.politeness.robots import fetch_robots
+from scraper.rules import browsers, proxies
 from tests.h2_server import H2Server, fingerprint, offered
 from tests.hostile_server import HostileServer, answer, self_signed
 from tests.integration.test_fetch import GUARDED, POLICY, FakeResolver
@@ -43,7 +45,9 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
     return context
 
 
-def visiting(tls: ssl.SSLContext, test: Callable[[H2Server, HttpFetcher], Awaitable[Any]], **options: Any) -> Any:
+def visiting(
+    tls: ssl.SSLContext, test: Callable[[H2Server, HttpFetcher], Awaitable[Any]], **options: Any
+) -> Any:
     async def run() -> Any:
         async with H2Server(tls) as server:
             fetcher = HttpFetcher(**options)
@@ -70,16 +74,25 @@ def failure(tls: ssl.SSLContext, path: str, policy: FetchPolicy = HTTP2) -> Fetc
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_browser_is_the_one_that_curl_cffi_knows(name: str, tls: ssl.SSLContext, tmp_path: Path) -> None:
-    """Handshake, HTTP/2 settings, pseudo-headers and headers: exactly curl_cffi's own for its newest profile."""
+def test_a_browser_is_the_one_that_curl_cffi_knows(
+    name: str, tls: ssl.SSLContext, tmp_path: Path
+) -> None:
+    """Handshake, HTTP/2 settings, pseudo-headers and headers: exactly curl_cffi's own for its
+    newest profile."""
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         async with AsyncSession() as session:
             await session.get(
-                server.url("/ok"), impersonate=profiles.target_of(name), verify=str(tmp_path / "cert.pem")
+                server.url("/ok"),
+                impersonate=profiles.target_of(name),
+                verify=str(tmp_path / "cert.pem"),
             )
         fetched = await fetcher.fetch(server.url("/ok"), replace(POLICY, impersonate=name))
-        assert (fetched.status, fetched.body, fetched.headers["x-a"]) == (200, b"<h1>fine</h1>", "1, 2")
+        assert (fetched.status, fetched.body, fetched.headers["x-a"]) == (
+            200,
+            b"<h1>fine</h1>",
+            "1, 2",
+        )
         await fetcher.fetch(server.url("/ok"), HTTP2)
         theirs, ours, neutral = map(fingerprint, server.hellos)
         assert theirs == ours != neutral
@@ -92,7 +105,8 @@ def test_a_browser_is_the_one_that_curl_cffi_knows(name: str, tls: ssl.SSLContex
 
 def test_aiohttp_looks_like_what_it_is(tls: ssl.SSLContext) -> None:
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
-        with pytest.raises(FetchError):  # it speaks no HTTP/2, and this server nothing else
+        # it speaks no HTTP/2, and this server nothing else
+        with pytest.raises(FetchError):
             await fetcher.fetch(server.url("/ok"), POLICY)
         for name in NAMES:
             await fetcher.fetch(server.url("/ok"), replace(POLICY, impersonate=name))
@@ -107,8 +121,12 @@ def test_aiohttp_looks_like_what_it_is(tls: ssl.SSLContext) -> None:
 def test_the_user_agent_belongs_to_the_handshake(name: str) -> None:
     target = profiles.target_of(name)
     version = "".join(char for char in target if char.isdigit())
-    agent = {key.lower(): value for key, value in profiles.headers_of(name, None, secure=True)}["user-agent"]
-    assert {"chrome": f"Chrome/{version}.", "firefox": f"Firefox/{version}.", "safari": "Safari/"}[name] in agent
+    agent = {key.lower(): value for key, value in profiles.headers_of(name, None, secure=True)}[
+        "user-agent"
+    ]
+    assert {"chrome": f"Chrome/{version}.", "firefox": f"Firefox/{version}.", "safari": "Safari/"}[
+        name
+    ] in agent
     plain = [key.lower() for key, _ in profiles.headers_of(name, "de", secure=False)]
     assert not [key for key in plain if key.startswith("sec-")] and "user-agent" in plain
 
@@ -121,7 +139,9 @@ def test_chromiums_brands_are_those_that_the_profile_sends() -> None:
 
 def test_a_sites_headers_go_over_the_browsers(tls: ssl.SSLContext) -> None:
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
-        policy = replace(CHROME, headers={"accept-language": "fr", "X-Shop": "1"}, region="de", cookies="shop")
+        policy = replace(
+            CHROME, headers={"accept-language": "fr", "X-Shop": "1"}, region="de", cookies="shop"
+        )
         await fetcher.fetch(server.url("/cookie"), policy)
         await fetcher.fetch(server.url("/ok"), policy)
         first, second = map(dict, server.requests)
@@ -174,10 +194,14 @@ def test_a_request_that_hangs_on_http1_holds_up_no_other(tls: ssl.SSLContext) ->
     async def run() -> None:
         async with HostileServer(tls=tls) as server:
             fetcher = HttpFetcher()
-            hanging = [asyncio.ensure_future(fetcher.fetch(server.url("/hang"), HTTP2)) for _ in range(3)]
+            hanging = [
+                asyncio.ensure_future(fetcher.fetch(server.url("/hang"), HTTP2)) for _ in range(3)
+            ]
             try:
                 async with asyncio.timeout(4):  # below the connect timeout
-                    await asyncio.gather(*(fetcher.fetch(server.url("/ok"), HTTP2) for _ in range(20)))
+                    await asyncio.gather(
+                        *(fetcher.fetch(server.url("/ok"), HTTP2) for _ in range(20))
+                    )
             finally:
                 for one in hanging:
                     one.cancel()
@@ -248,7 +272,9 @@ def test_a_response_has_at_most_so_many_headers(tls: ssl.SSLContext) -> None:
 
 
 @pytest.mark.parametrize("path", ["/refused", "/goaway"])
-def test_a_kept_connection_that_breaks_costs_one_request_more_at_the_most(path: str, tls: ssl.SSLContext) -> None:
+def test_a_kept_connection_that_breaks_costs_one_request_more_at_the_most(
+    path: str, tls: ssl.SSLContext
+) -> None:
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         await fetcher.fetch(server.url("/ok"), HTTP2)
         with pytest.raises(FetchError):
@@ -266,7 +292,9 @@ def test_a_kept_connection_that_breaks_costs_one_request_more_at_the_most(path: 
         ("/hang", {"page_timeout_s": 0.3}, "page timeout"),
     ],
 )
-def test_nothing_lasts_for_ever(path: str, limit: dict[str, float], says: str, tls: ssl.SSLContext) -> None:
+def test_nothing_lasts_for_ever(
+    path: str, limit: dict[str, float], says: str, tls: ssl.SSLContext
+) -> None:
     error = failure(tls, path, replace(HTTP2, **limit))  # type: ignore[arg-type]
     assert error.outcome is Outcome.TIMEOUT and says in str(error)
 
@@ -276,7 +304,10 @@ def test_one_stream_that_fails_leaves_the_others_alone(tls: ssl.SSLContext) -> N
         await fetcher.fetch(server.url("/ok"), HTTP2)
         slow = replace(HTTP2, read_timeout_s=0.3)
         got = await asyncio.gather(
-            *(fetcher.fetch(server.url(path), slow) for path in ("/hang", "/big2", "/reset", "/ok")),
+            *(
+                fetcher.fetch(server.url(path), slow)
+                for path in ("/hang", "/big2", "/reset", "/ok")
+            ),
             return_exceptions=True,
         )
         assert [isinstance(one, Fetched) for one in got] == [False, True, False, True]
@@ -296,7 +327,9 @@ def test_a_connection_with_a_broken_frame_is_not_used_again(tls: ssl.SSLContext)
     visiting(tls, test)
 
 
-def test_bodies_larger_than_any_buffer_arrive_whole_and_bombs_do_not_unpack_in_memory(tls: ssl.SSLContext) -> None:
+def test_bodies_larger_than_any_buffer_arrive_whole_and_bombs_do_not_unpack_in_memory(
+    tls: ssl.SSLContext,
+) -> None:
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         large = replace(HTTP2, wire_max_bytes=5_000_000, body_max_bytes=5_000_000)
         assert len((await fetcher.fetch(server.url("/big"), large)).body) == 3_000_000
@@ -314,11 +347,11 @@ def test_bodies_larger_than_any_buffer_arrive_whole_and_bombs_do_not_unpack_in_m
 
 def test_a_reader_that_rests_holds_the_sender_back(tls: ssl.SSLContext) -> None:
     """libcurl is told to pause: what is held is a few buffers, not the body."""
-    from scraper.fetch import curl
+    from scraper.impersonate import transport
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         most = 0
-        real = curl.Exchange.data
+        real = transport.Exchange.data
 
         async def slow(self: Any) -> bytes:
             nonlocal most
@@ -327,16 +360,18 @@ def test_a_reader_that_rests_holds_the_sender_back(tls: ssl.SSLContext) -> None:
             return await real(self)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(curl.Exchange, "data", slow)
+            patch.setattr(transport.Exchange, "data", slow)
             large = replace(HTTP2, wire_max_bytes=5_000_000, body_max_bytes=5_000_000)
             assert len((await fetcher.fetch(server.url("/big"), large)).body) == 3_000_000
-        assert 0 < most < 4 * curl.READ_BUFFER_BYTES
+        assert 0 < most < 4 * transport.READ_BUFFER_BYTES
 
     visiting(tls, test)
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd"])
-def test_what_browsers_unpack_is_unpacked_within_the_limits(coding: str, tls: ssl.SSLContext) -> None:
+def test_what_browsers_unpack_is_unpacked_within_the_limits(
+    coding: str, tls: ssl.SSLContext
+) -> None:
     pack = {"br": brotli.compress, "zstd": zstd.compress}[coding]
 
     async def run() -> None:
@@ -344,7 +379,9 @@ def test_what_browsers_unpack_is_unpacked_within_the_limits(coding: str, tls: ss
             server.extra = {
                 "/good": answer(pack(b"packed " * 1000), "200 OK", f"Content-Encoding: {coding}"),
                 "/bomb2": answer(pack(bytes(64_000_000)), "200 OK", f"Content-Encoding: {coding}"),
-                "/cut": answer(pack(b"packed " * 1000)[:-4], "200 OK", f"Content-Encoding: {coding}"),
+                "/cut": answer(
+                    pack(b"packed " * 1000)[:-4], "200 OK", f"Content-Encoding: {coding}"
+                ),
                 "/not": answer(b"<html>plain</html>", "200 OK", f"Content-Encoding: {coding}"),
             }
             fetcher = HttpFetcher()
@@ -370,15 +407,24 @@ def test_what_browsers_unpack_is_unpacked_within_the_limits(coding: str, tls: ss
 
 
 @pytest.mark.parametrize("policy", [HTTP2, CHROME], ids=["http2", "chrome"])
-def test_an_address_is_judged_again_where_it_is_connected_to(policy: FetchPolicy, tls: ssl.SSLContext) -> None:
-    """The names say a public address, libcurl ends at a private one: whatever the reason, no socket is opened."""
-    from scraper.fetch import curl
+def test_an_address_is_judged_again_where_it_is_connected_to(
+    policy: FetchPolicy, tls: ssl.SSLContext
+) -> None:
+    """The names say a public address, libcurl ends at a private one: whatever the reason, no socket
+    is opened."""
+    from scraper.impersonate import transport
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(curl, "_pin", lambda host, port, _: f"{host}:{port}:127.0.0.1".encode())
-            with pytest.raises(FetchError, match=r"leads to 127\.0\.0\.1, which is loopback") as caught:
-                await fetcher.fetch(server.url("/ok", "shop.example"), replace(policy, allow_private=False))
+            patch.setattr(
+                transport, "_pin", lambda host, port, _: f"{host}:{port}:127.0.0.1".encode()
+            )
+            with pytest.raises(
+                FetchError, match=r"leads to 127\.0\.0\.1, which is loopback"
+            ) as caught:
+                await fetcher.fetch(
+                    server.url("/ok", "shop.example"), replace(policy, allow_private=False)
+                )
             assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
         assert server.connections == 0 and server.hellos == []
 
@@ -386,13 +432,18 @@ def test_an_address_is_judged_again_where_it_is_connected_to(policy: FetchPolicy
 
 
 def test_a_kept_connection_is_judged_before_each_request(tls: ssl.SSLContext) -> None:
-    """A name that is rebound to a private address is refused even where a good connection is still open."""
+    """A name that is rebound to a private address is refused even where a good connection is still
+    open."""
     real = guard.forbidden
     resolver = FakeResolver(["127.0.0.1"], ["10.0.0.1"])
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(guard, "forbidden", lambda a, private: None if a == "127.0.0.1" else real(a, private))
+            patch.setattr(
+                guard,
+                "forbidden",
+                lambda a, private: None if a == "127.0.0.1" else real(a, private),
+            )
             guarded = replace(GUARDED, http2=True)
             assert (await fetcher.fetch(server.url("/ok", "shop.example"), guarded)).status == 200
             with pytest.raises(FetchError, match=r"10\.0\.0\.1") as caught:
@@ -421,7 +472,9 @@ def test_the_guard_holds_for_a_tls_host_behind_a_proxy(address: str, tls: ssl.SS
         assert proxy.asked == [] and proxy.connections == 0
 
 
-def test_the_environment_is_not_asked(tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_environment_is_not_asked(
+    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     with socket.socket() as bound:  # nobody listens there
         bound.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -437,8 +490,10 @@ def test_the_environment_is_not_asked(tls: ssl.SSLContext, monkeypatch: pytest.M
         visiting(tls, test)
 
 
-def test_the_certificates_are_those_of_the_other_transport(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from scraper.fetch.curl import ca_stores
+def test_the_certificates_are_those_of_the_other_transport(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from scraper.impersonate.transport import ca_stores
 
     paths = ssl.get_default_verify_paths()
     (tmp_path / "own.pem").write_text("")
@@ -448,7 +503,9 @@ def test_the_certificates_are_those_of_the_other_transport(monkeypatch: pytest.M
     (tmp_path / "empty").mkdir()
     monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: bare)
     assert ca_stores() == (certifi.where(), None)  # a slim image
-    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: bare._replace(capath=str(tmp_path)))
+    monkeypatch.setattr(
+        ssl, "get_default_verify_paths", lambda: bare._replace(capath=str(tmp_path))
+    )
     assert ca_stores() == (None, str(tmp_path))
     monkeypatch.undo()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
@@ -469,7 +526,12 @@ def test_cookies_are_kept_where_the_site_asks_and_stay_within_it(tls: ssl.SSLCon
         one, two = replace(HTTP2, cookies="one"), replace(HTTP2, cookies="two")
         for policy in (one, one, two, HTTP2):
             await fetcher.fetch(server.url("/cookie"), policy)
-        assert [dict(pairs).get("cookie") for pairs in server.requests] == [None, "visitor=1", None, None]
+        assert [dict(pairs).get("cookie") for pairs in server.requests] == [
+            None,
+            "visitor=1",
+            None,
+            None,
+        ]
 
     visiting(tls, test)
 
@@ -483,7 +545,7 @@ def test_without_the_extra_such_a_site_says_what_to_install_and_others_go_on(
     real = builtins.__import__
 
     def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith(("curl_cffi", "scraper.fetch.curl")):
+        if name.startswith(("curl_cffi", "scraper.impersonate.transport")):
             raise ImportError(name)
         return real(name, *rest, **more)
 
@@ -493,7 +555,9 @@ def test_without_the_extra_such_a_site_says_what_to_install_and_others_go_on(
             try:
                 monkeypatch.setattr(builtins, "__import__", without)
                 for policy in (HTTP2, CHROME):
-                    with pytest.raises(FetchError, match=r"pip install scraper\[impersonate\]") as caught:
+                    with pytest.raises(
+                        FetchError, match=r"pip install scraper\[impersonate\]"
+                    ) as caught:
                         await fetcher.fetch(server.url("/ok"), policy)
                     assert caught.value.outcome is Outcome.CRASHED
                 assert (await fetcher.fetch(server.url("/ok"), POLICY)).status == 200
@@ -509,13 +573,22 @@ def test_two_proxies_and_one_host_are_two_visitors(tls: ssl.SSLContext) -> None:
     one, two = TestProxy(1), TestProxy(2, "socks5")
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
-        ways = [Via(proxies.parse(f"{proxy.url} class=datacenter", "list")[0], CookieJar()) for proxy in (one, two)]
+        ways = [
+            Via(proxies.parse(f"{proxy.url} class=datacenter", "list")[0], CookieJar())
+            for proxy in (one, two)
+        ]
         policy = replace(CHROME, proxied=True)
         for via in (*ways, *ways):
             await fetcher.fetch(server.url("/cookie"), policy, via=via)
         assert server.connections == 2 and len({fingerprint(hello) for hello in server.hellos}) == 1
-        assert not any(b"\x00\x29" in hello[-40:] for hello in server.hellos)  # no ticket (pre_shared_key comes last)
-        assert [dict(pairs).get("cookie") for pairs in server.requests] == [None, None, "visitor=1", "visitor=1"]
+        # no ticket (pre_shared_key comes last)
+        assert not any(b"\x00\x29" in hello[-40:] for hello in server.hellos)
+        assert [dict(pairs).get("cookie") for pairs in server.requests] == [
+            None,
+            None,
+            "visitor=1",
+            "visitor=1",
+        ]
 
     with Field(one, two):
         visiting(tls, test)

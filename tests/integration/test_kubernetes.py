@@ -1,4 +1,5 @@
-"""The manifests are what Kubernetes and KEDA take, what they name exists, and KEDA's question is answered from the index."""
+"""The manifests are what Kubernetes and KEDA take, what they name exists, and KEDA's question is
+answered from the index."""
 
 from __future__ import annotations
 
@@ -59,7 +60,9 @@ def pods(resources: list[Resource]) -> dict[str, dict[str, Any]]:
 
 
 def ours(resources: list[Resource]) -> dict[str, dict[str, Any]]:
-    return {name: spec for name, spec in pods(resources).items() if name not in ("postgres", "redis")}
+    return {
+        name: spec for name, spec in pods(resources).items() if name not in ("postgres", "redis")
+    }
 
 
 @pytest.mark.parametrize("version", ["1.29", kubernetes_validate.latest_version()])
@@ -84,7 +87,9 @@ def test_kustomize_makes_the_same(example: Path, resources: list[Resource]) -> N
     kubectl = shutil.which("kubectl")
     if kubectl is None:
         pytest.skip("kubectl is not installed (Debian's is too old)")
-    done = subprocess.run([kubectl, "kustomize", example], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [kubectl, "kustomize", example], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
 
     def sorted_(all_: list[Resource]) -> list[Resource]:
@@ -100,20 +105,32 @@ def test_the_pods_are_restricted(resources: list[Resource]) -> None:
     """As the Pod Security Standard `restricted` wants it, and with a root that is read-only."""
     for name, spec in pods(resources).items():
         security = spec["securityContext"]
-        assert security["runAsNonRoot"] and security["runAsUser"] and security["seccompProfile"]["type"] in PROFILE, (
-            name
-        )
+        assert (
+            security["runAsNonRoot"]
+            and security["runAsUser"]
+            and security["seccompProfile"]["type"] in PROFILE
+        ), name
         assert spec["automountServiceAccountToken"] is False
         for container in spec["containers"]:
             own = container["securityContext"]
-            assert own["capabilities"] == {"drop": ["ALL"]} and own["allowPrivilegeEscalation"] is False
-            assert own["readOnlyRootFilesystem"] is True and container["resources"]["limits"]["memory"], name
-    assert pods(resources)["worker-browser"]["securityContext"]["seccompProfile"]["type"] == "Localhost"
+            assert (
+                own["capabilities"] == {"drop": ["ALL"]}
+                and own["allowPrivilegeEscalation"] is False
+            )
+            assert (
+                own["readOnlyRootFilesystem"] is True and container["resources"]["limits"]["memory"]
+            ), name
+    assert (
+        pods(resources)["worker-browser"]["securityContext"]["seccompProfile"]["type"]
+        == "Localhost"
+    )
 
 
 def test_what_they_name_exists(resources: list[Resource]) -> None:
     secrets, maps = named(resources, "Secret"), named(resources, "ConfigMap")
-    labels = [each["spec"]["template"]["metadata"]["labels"] for each in resources if pod_spec(each)]
+    labels = [
+        each["spec"]["template"]["metadata"]["labels"] for each in resources if pod_spec(each)
+    ]
 
     def chosen(selector: dict[str, str]) -> bool:
         return any(selector.items() <= each.items() for each in labels)
@@ -143,7 +160,9 @@ def test_what_they_name_exists(resources: list[Resource]) -> None:
         for each in named(resources, kind).values():
             selector = each["spec"]["selector"]
             assert chosen(selector.get("matchLabels", selector)), each["metadata"]
-    assert chosen({"app.kubernetes.io/part-of": "scraper"}) and chosen({"scraper/serves": "scraper"})
+    assert chosen({"app.kubernetes.io/part-of": "scraper"}) and chosen(
+        {"scraper/serves": "scraper"}
+    )
     for each in named(resources, "ScaledObject").values():
         assert each["spec"]["scaleTargetRef"]["name"] in named(resources, "Deployment")
         reference = each["spec"]["triggers"][0]["authenticationRef"]["name"]
@@ -161,17 +180,28 @@ def test_they_are_the_services_of_docker_compose(resources: list[Resource]) -> N
     for name, spec in ours(resources).items():
         (container,), service = spec["containers"], services[name]
         assert [str(word) for word in container["args"]] == service["command"], name
-        assert stages[service["build"]["target"]].user == f"{spec['securityContext']['runAsUser']}:10001"
+        assert (
+            stages[service["build"]["target"]].user
+            == f"{spec['securityContext']['runAsUser']}:10001"
+        )
         for each in container.get("env", []):
             assert each["name"].removesuffix("_FILE") in settings
         if "stop_grace_period" in service:
-            assert spec["terminationGracePeriodSeconds"] == compose.seconds(service["stop_grace_period"])
+            assert spec["terminationGracePeriodSeconds"] == compose.seconds(
+                service["stop_grace_period"]
+            )
         if "livenessProbe" not in container:
             assert name == "migrate"
         elif "exec" in container["livenessProbe"]:
             command = container["livenessProbe"]["exec"]["command"][-1]
             assert command == stages["app"].health.replace('"', "")
-    assert set(ours(resources)) == set(services) - {"postgres", "redis", "rabbitmq", "prometheus", "grafana"}
+    assert set(ours(resources)) == set(services) - {
+        "postgres",
+        "redis",
+        "rabbitmq",
+        "prometheus",
+        "grafana",
+    }
 
 
 def test_the_example_site_is_right() -> None:
@@ -181,7 +211,8 @@ def test_the_example_site_is_right() -> None:
 def queries(resources: list[Resource]) -> dict[str, str]:
     found = named(resources, "ScaledObject")
     return {
-        name.removeprefix("worker-"): each["spec"]["triggers"][0]["metadata"]["query"] for name, each in found.items()
+        name.removeprefix("worker-"): each["spec"]["triggers"][0]["metadata"]["query"]
+        for name, each in found.items()
     }
 
 
@@ -192,8 +223,9 @@ def test_each_queue_is_asked_the_same(resources: list[Resource]) -> None:
 
 
 def test_what_keda_counts(resources: list[Resource], engine: sa.Engine) -> None:
-    """Pages that are due, a thousand of a host at the most, and those that workers have; not another queue's, nor a paused
-    host's, nor later ones. With many pages it is answered from the index alone."""
+    """Pages that are due, a thousand of a host at the most, and those that workers have; not
+    another queue's, nor a paused host's, nor later ones. With many pages it is answered from the
+    index alone."""
     query = queries(resources)["residential"]
 
     def counted() -> int:
@@ -220,4 +252,6 @@ def test_what_keda_counts(resources: list[Resource], engine: sa.Engine) -> None:
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(sa.text("VACUUM ANALYZE pages"))
         plan = "\n".join(connection.execute(sa.text(f"EXPLAIN {query}")).scalars())
-    assert plan.count("Index Only Scan using pages_due_idx") >= 2 and "Seq Scan on pages" not in plan, plan
+    assert (
+        plan.count("Index Only Scan using pages_due_idx") >= 2 and "Seq Scan on pages" not in plan
+    ), plan

@@ -1,4 +1,5 @@
-"""The fleet's knowledge of accounts: who may log in, when, and what is over. Several clients at once, on Redis's clock."""
+"""The fleet's knowledge of accounts: who may log in, when, and what is over. Several clients at
+once, on Redis's clock."""
 
 from __future__ import annotations
 
@@ -10,14 +11,23 @@ import pytest
 import redis
 import redis.asyncio as aredis
 
+from scraper.accounts.policy import RULES, Trouble
+from scraper.accounts.store import (
+    LoginStore,
+    Standing,
+    forget,
+    key_of,
+    known_accounts,
+    read_now,
+)
 from scraper.errors import DeferredError
-from scraper.policy.logins import RULES, Trouble
-from scraper.stores.logins import LoginStore, Standing, forget, key_of, known_accounts, read_now
 
 MARKS = ["key1:secret"]
 
 
-def run(valkey_url: str, work: Callable[[list[LoginStore]], Awaitable[None]], clients: int = 1) -> None:
+def run(
+    valkey_url: str, work: Callable[[list[LoginStore]], Awaitable[None]], clients: int = 1
+) -> None:
     async def go() -> None:
         made = [aredis.Redis.from_url(valkey_url) for _ in range(clients)]
         try:
@@ -37,7 +47,9 @@ async def begun(
     marks: list[str] | None = None,
     **more: bool,
 ) -> Standing:
-    return await store.begin("shop", "ann", token, seen=seen, lock_s=5.0, every_s=every_s, marks=marks or MARKS, **more)
+    return await store.begin(
+        "shop", "ann", token, seen=seen, lock_s=5.0, every_s=every_s, marks=marks or MARKS, **more
+    )
 
 
 async def stored(store: LoginStore, seen: int = 0, lasts_s: float | None = None) -> int:
@@ -61,7 +73,8 @@ def test_a_hundred_who_ask_at_once_are_one_login(valkey_url: str) -> None:
         token = whose(valkey_url)
         first = (await stores[0].store("shop", "ann", token, b"s", None, MARKS[0])).generation
         assert first > 0
-        # All of them see that this one is over; those who come after the next login learn of that one.
+        # All of them see that this one is over; those who come after the next login learn of that
+        # one.
         assert Counter(await asyncio.gather(*map(ask, range(100)))) == {"yours": 1, "busy": 99}
         token = whose(valkey_url)
         second = (await stores[1].store("shop", "ann", token, b"s", None, MARKS[0])).generation
@@ -89,12 +102,18 @@ def test_failures_rest_and_two_refusals_are_a_quarantine(valkey_url: str) -> Non
         (store,) = stores
         await begun(store)
         first = await store.fail("shop", "ann", "t", Trouble.REJECTED, "no")
-        assert 59 < first.rest_s <= 60 and not first.quarantined and (await begun(store)).said == "resting"
+        assert (
+            59 < first.rest_s <= 60
+            and not first.quarantined
+            and (await begun(store)).said == "resting"
+        )
         await begun(store, force=True)
         await store.fail("shop", "ann", "t", Trouble.UNAVAILABLE, "away")
         await begun(store, force=True)
         second = await store.fail("shop", "ann", "t", Trouble.REJECTED, "no")
-        assert second.quarantined and second.rest_s > 20_000, "a fault of the host's between them forgives none"
+        assert second.quarantined and second.rest_s > 20_000, (
+            "a fault of the host's between them forgives none"
+        )
         await begun(store, force=True)
         well = await store.store("shop", "ann", "t", b"s", None, MARKS[0])
         assert not well.quarantined and well.rest_s == 0 and well.kind == ""
@@ -108,11 +127,17 @@ def test_another_secret_ends_a_quarantine_once_and_a_foreign_mark_does_not(valke
         for _ in range(2):
             await begun(store, force=True)
             await store.fail("shop", "ann", "t", Trouble.REJECTED, "no")
-        assert (await begun(store, marks=["key9:whatever"])).said == "resting", "of a key that we cannot compare"
-        assert (await begun(store, marks=["key2:x", *MARKS])).said == "resting", "the same, by the older of two keys"
+        assert (await begun(store, marks=["key9:whatever"])).said == "resting", (
+            "of a key that we cannot compare"
+        )
+        assert (await begun(store, marks=["key2:x", *MARKS])).said == "resting", (
+            "the same, by the older of two keys"
+        )
         assert (await begun(store, marks=["key1:another"])).said == "yours"
         await store.fail("shop", "ann", "t", Trouble.REJECTED, "no")
-        assert (await begun(store)).said == "resting", "two workers with different files do not take turns at it"
+        assert (await begun(store)).said == "resting", (
+            "two workers with different files do not take turns at it"
+        )
 
     run(valkey_url, work)
 
@@ -122,7 +147,9 @@ def test_useless_logins_are_counted_by_generation_and_proof_forgives_them(valkey
         (store,) = stores
         generation = await stored(store)
         for page in range(20):
-            times, ago_s, standing = await store.out("shop", "ann", generation, page, "out", certain=True)
+            times, ago_s, standing = await store.out(
+                "shop", "ann", generation, page, "out", certain=True
+            )
             assert (times, ago_s) == (1, None) and standing.kind == "useless"
         assert 9 < standing.rest_s <= 10, "twenty pages are one"
         times, ago_s, _ = await store.out("shop", "ann", generation, 3, "out", certain=True)
@@ -149,7 +176,9 @@ def test_cookies_are_written_by_who_has_read_the_last_ones(valkey_url: str) -> N
         assert (await store.save("shop", "ann", generation, 0, b"theirs")).said == "other"
         now = await store.read("shop", "ann")
         assert (
-            (now.sealed, now.revision) == (b"mine", 1) and now.expires_in_s is not None and 90 < now.expires_in_s <= 100
+            (now.sealed, now.revision) == (b"mine", 1)
+            and now.expires_in_s is not None
+            and 90 < now.expires_in_s <= 100
         )
 
     run(valkey_url, work)
@@ -164,7 +193,9 @@ def test_what_redis_lost_is_written_back_unless_it_was_meant(valkey_url: str) ->
             client.flushdb()
             back = await store.restore("shop", "ann", generation, b"kept", 0, MARKS[0], proven=True)
             assert back.said == "restored" and back.generation == generation and back.proven
-            assert (await store.restore("shop", "ann", generation, b"late", 0, MARKS[0], proven=True)).said == "other"
+            assert (
+                await store.restore("shop", "ann", generation, b"late", 0, MARKS[0], proven=True)
+            ).said == "other"
             assert known_accounts(client) == [("shop", "ann")] and forget(client, "shop", "ann")
             gone = await store.restore("shop", "ann", generation, b"kept", 0, MARKS[0], proven=True)
             assert gone.said == "forgotten" and read_now(client, "shop", "ann").generation == 0

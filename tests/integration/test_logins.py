@@ -1,4 +1,5 @@
-"""Crawls of a shop that shows prices to whoever is logged in: a real worker, a real database, a real shop."""
+"""Crawls of a shop that shows prices to whoever is logged in: a real worker, a real database, a
+real shop."""
 
 from __future__ import annotations
 
@@ -13,13 +14,14 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper import logins, plan
 from scraper import settings as settings_module
-from scraper.policy.logins import RULES, Rule, Trouble
+from scraper.accounts import sessions
+from scraper.accounts.policy import RULES, Rule, Trouble
+from scraper.accounts.store import forget, key_of, read_now
+from scraper.coordinator import plan
+from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites import loader
-from scraper.stores import sites
-from scraper.stores.logins import forget, key_of, read_now
 from tests.hostile_server import self_signed
 from tests.integration.test_worker import Broker
 from tests.login_shop import PASSWORD, SESSION, TOKEN, LoginShop
@@ -30,11 +32,15 @@ Start = Callable[..., Broker]
 
 
 @pytest.fixture
-def start(engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+def start(
+    engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Start]:
     """Opens a crawl of the shop, with a worker that has its accounts."""
     brokers = []
 
-    def begin(shop: LoginShop, definition: str | None = None, accounts: str | None = None, **env: str) -> Broker:
+    def begin(
+        shop: LoginShop, definition: str | None = None, accounts: str | None = None, **env: str
+    ) -> Broker:
         path = tmp_path / "accounts.yaml"
         path.write_text(accounts if accounts is not None else shop.accounts())
         path.chmod(0o600)
@@ -65,8 +71,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rests after failed logins are over soon; how many there may be stays."""
     for kind, rule in RULES.items():
         monkeypatch.setitem(RULES, kind, Rule((0.2,), rule.tries))
-    monkeypatch.setattr(logins, "AGAIN_S", 0.05)
-    monkeypatch.setattr(logins, "ASKED_EVERY_S", 0.3)
+    monkeypatch.setattr(sessions, "AGAIN_S", 0.05)
+    monkeypatch.setattr(sessions, "ASKED_EVERY_S", 0.3)
 
 
 def prices(engine: sa.Engine) -> dict[Any, Any]:
@@ -103,12 +109,16 @@ def over(engine: sa.Engine) -> bool:
     return not rows(engine, "SELECT FROM crawls WHERE status IN ('planned', 'running')")
 
 
-# --- one login an expiry ---------------------------------------------------------------------------------------------
+# --- one login an expiry
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("style", ["page", "redirect", "401"])
-def test_sessions_that_run_out_are_one_login_each(start: Start, engine: sa.Engine, style: str) -> None:
-    """However logged-out pages look: hundreds of pages, one login an expiry, and no page pays for it."""
+def test_sessions_that_run_out_are_one_login_each(
+    start: Start, engine: sa.Engine, style: str
+) -> None:
+    """However logged-out pages look: hundreds of pages, one login an expiry, and no page pays for
+    it."""
     with LoginShop(products=120, lasts=30, style=style) as shop:
         start(shop).run()
         assert prices(engine) == all_prices(shop)
@@ -118,17 +128,25 @@ def test_sessions_that_run_out_are_one_login_each(start: Start, engine: sa.Engin
         assert outcomes(engine) == {"fetched": 121}
 
 
-def test_a_token_goes_along_and_is_asked_for_again_once(start: Start, engine: sa.Engine, client: redis.Redis) -> None:
+def test_a_token_goes_along_and_is_asked_for_again_once(
+    start: Start, engine: sa.Engine, client: redis.Redis
+) -> None:
     with LoginShop(products=60, lasts=20) as shop:
         way = (
             f"  token: {{url: '{shop.url}/api/token', body: {{user: '{{username}}', pass: '{{password}}'}},\n"
             "    path: data.token, expires_path: data.expires_in}\n"
         )
-        start(shop, shop.definition(way).replace(f"start: {shop.url}/", f"start: {shop.url}/api/list")).run()
+        start(
+            shop, shop.definition(way).replace(f"start: {shop.url}/", f"start: {shop.url}/api/list")
+        ).run()
         assert prices(engine) == all_prices(shop)
         assert len(shop.logins) == shop.expired + 1 and shop.expired >= 3
         standing = read_now(client, "shop", "1")
-        assert standing.expires_in_s is not None and 3000 < standing.expires_in_s <= 3600 and standing.proven
+        assert (
+            standing.expires_in_s is not None
+            and 3000 < standing.expires_in_s <= 3600
+            and standing.proven
+        )
 
 
 def test_a_token_of_the_secrets_file_asks_for_nothing(start: Start, engine: sa.Engine) -> None:
@@ -145,13 +163,17 @@ def test_a_function_logs_in(start: Start, engine: sa.Engine, name: str, first: s
     with LoginShop(products=30, lasts=20) as shop:
         accounts = f"shop: {{username: ann@shop.example, password: {PASSWORD}, where: '{shop.url}/login'}}\n"
         way = f"  function: tests.login_functions:{name}\n  logged_out: {{css: 'form#login'}}\n"
-        definition = shop.definition(way).replace(f"start: {shop.url}/", f"start: {shop.url}{first}")
+        definition = shop.definition(way).replace(
+            f"start: {shop.url}/", f"start: {shop.url}{first}"
+        )
         start(shop, definition, accounts).run()
         assert prices(engine) == all_prices(shop)
         assert len(shop.logins) == shop.expired + 1 == 2
 
 
-def test_two_accounts_are_used_each_with_its_own_session(start: Start, engine: sa.Engine, client: redis.Redis) -> None:
+def test_two_accounts_are_used_each_with_its_own_session(
+    start: Start, engine: sa.Engine, client: redis.Redis
+) -> None:
     with LoginShop(products=60) as shop:
         users = ("ann@shop.example", "bob@shop.example")
         start(shop, shop.definition(more="user_agent: browser\n"), shop.accounts(*users)).run()
@@ -159,7 +181,9 @@ def test_two_accounts_are_used_each_with_its_own_session(start: Start, engine: s
         assert sorted(user for _, user in shop.logins) == sorted(users)
         served = {one.user: one.served for one in shop.sessions.values()}
         assert min(served.values()) >= 20
-        assert all(len(one.agents) == 1 for one in shop.sessions.values()), "an account is one browser"
+        assert all(len(one.agents) == 1 for one in shop.sessions.values()), (
+            "an account is one browser"
+        )
         assert {read_now(client, "shop", name).logins for name in ("1", "2")} == {1}
 
 
@@ -175,7 +199,8 @@ def test_an_account_that_cannot_log_in_leaves_the_work_to_the_other(
 def test_the_next_worker_goes_on_with_the_login_and_the_cookies_of_the_last(
     start: Start, engine: sa.Engine, client: redis.Redis
 ) -> None:
-    """A login outlives its process; what the site set on the way was written, at its end at the latest."""
+    """A login outlives its process; what the site set on the way was written, at its end at the
+    latest."""
     with LoginShop(products=30) as shop:
         first = start(shop)
         first.run()
@@ -183,14 +208,20 @@ def test_the_next_worker_goes_on_with_the_login_and_the_cookies_of_the_last(
         first.worker.close()
         first.worker.close = lambda: None  # type: ignore[method-assign]
         after = read_now(client, "shop", "1")
-        assert after.generation == before.generation and after.revision > 0 and after.sealed != before.sealed
+        assert (
+            after.generation == before.generation
+            and after.revision > 0
+            and after.sealed != before.sealed
+        )
         start(shop).run()
         assert len(shop.logins) == 1 and ended(engine) == ("completed", 0, 0)
         (session,) = shop.sessions.values()
         assert session.served == 1 + 2 * 31
 
 
-def test_redis_may_lose_its_memory_and_no_login_is_lost(start: Start, engine: sa.Engine, client: redis.Redis) -> None:
+def test_redis_may_lose_its_memory_and_no_login_is_lost(
+    start: Start, engine: sa.Engine, client: redis.Redis
+) -> None:
     with LoginShop(products=150) as shop:
         broker = start(shop)
         rounds(broker, 30, lambda: len(prices(engine)) > 0)
@@ -203,7 +234,9 @@ def test_redis_may_lose_its_memory_and_no_login_is_lost(start: Start, engine: sa
         assert prices(engine) == all_prices(shop) and len(shop.logins) == 1
 
 
-def test_a_forgotten_login_is_not_written_back(start: Start, engine: sa.Engine, client: redis.Redis) -> None:
+def test_a_forgotten_login_is_not_written_back(
+    start: Start, engine: sa.Engine, client: redis.Redis
+) -> None:
     with LoginShop(products=20) as shop:
         broker = start(shop)
         broker.run()
@@ -229,7 +262,8 @@ def test_a_login_sealed_with_another_key_counts_as_none(
         assert len(shop.logins) == 2, "the second key opens what it has sealed"
 
 
-# --- accounts that do not get in -------------------------------------------------------------------------------------
+# --- accounts that do not get in
+# -------------------------------------------------------------------------------------
 
 
 def test_a_wrong_password_is_tried_twice_and_the_crawl_says_so(
@@ -241,7 +275,9 @@ def test_a_wrong_password_is_tried_twice_and_the_crawl_says_so(
         rounds(broker, 30, lambda: over(engine))
         assert len(shop.refused) == 2 == RULES[Trouble.REJECTED].tries and shop.logins == []
         assert ended(engine) == ("failed", 1, 0)
-        ((outcome, status, error, attempts),) = rows(engine, "SELECT last_outcome, status, error, attempts FROM pages")
+        ((outcome, status, error, attempts),) = rows(
+            engine, "SELECT last_outcome, status, error, attempts FROM pages"
+        )
         assert (outcome, status, attempts) == ("login_failed", "dead", 0)
         assert "account ann: rejected" in str(error) and "wr0ng" not in str(error)
         assert "account ann: rejected" in str(rows(engine, "SELECT note FROM crawls")[0][0])
@@ -287,8 +323,14 @@ def test_a_host_that_is_down_is_waited_for_and_costs_no_quarantine(
     [
         ("  form: {{url: '{url}/robots.txt', fields: {{a: '{{username}}'}}}}\n", "no form"),
         ("  form: {{url: '{url}/login', fields: {{a: '{{pin}}'}}}}\n", "the account has no 'pin'"),
-        ("  form: {{url: '{url}/login', selector: 'form#no', fields: {{a: '{{username}}'}}}}\n", "no form#no"),
-        ("  token: {{url: '{url}/nowhere/1', body: {{a: '{{username}}'}}}}\n", "the answer is not JSON"),
+        (
+            "  form: {{url: '{url}/login', selector: 'form#no', fields: {{a: '{{username}}'}}}}\n",
+            "no form#no",
+        ),
+        (
+            "  token: {{url: '{url}/nowhere/1', body: {{a: '{{username}}'}}}}\n",
+            "the answer is not JSON",
+        ),
         ("  function: tests.login_functions:broken\n", "RuntimeError: what about ***?"),
         ("  function: tests.login_functions:missing\n", "has no function 'missing'"),
     ],
@@ -304,7 +346,9 @@ def test_a_definition_that_does_not_fit_is_told_so(
         assert read_now(client, "shop", "1").failures <= 3
 
 
-def test_without_a_file_or_an_account_pages_wait_and_say_so(start: Start, engine: sa.Engine) -> None:
+def test_without_a_file_or_an_account_pages_wait_and_say_so(
+    start: Start, engine: sa.Engine
+) -> None:
     with LoginShop(products=2) as shop:
         broker = start(shop, accounts="other: {token: abcdef}\n")
         rounds(broker, 20, lambda: "no_login" in outcomes(engine))
@@ -314,13 +358,15 @@ def test_without_a_file_or_an_account_pages_wait_and_say_so(start: Start, engine
         assert [one for one in shop.asked if "robots" not in one] == [], "never without"
 
 
-# --- pages that look logged out whatever one does --------------------------------------------------------------------
+# --- pages that look logged out whatever one does
+# --------------------------------------------------------------------
 
 
 def test_pages_that_are_never_there_pay_and_cause_no_storm(
     start: Start, engine: sa.Engine, client: redis.Redis, quick: None
 ) -> None:
-    """Two of sixty look logged out to everybody: they die of it; the login stands, and so do the others."""
+    """Two of sixty look logged out to everybody: they die of it; the login stands, and so do the
+    others."""
     with LoginShop(products=60) as shop:
         shop.always_out = {"/p/7", "/p/13"}
         rounds(start(shop), 60, lambda: over(engine))
@@ -331,7 +377,9 @@ def test_pages_that_are_never_there_pay_and_cause_no_storm(
         assert len(shop.logins) <= 5 and not read_now(client, "shop", "1").quarantined
 
 
-def test_a_page_that_is_out_while_others_are_well_throws_no_login_away(start: Start, engine: sa.Engine) -> None:
+def test_a_page_that_is_out_while_others_are_well_throws_no_login_away(
+    start: Start, engine: sa.Engine
+) -> None:
     with LoginShop(products=400) as shop:
         shop.always_out = {"/p/3"}
         broker = start(shop)
@@ -342,11 +390,18 @@ def test_a_page_that_is_out_while_others_are_well_throws_no_login_away(start: St
 def test_a_page_that_no_login_opens_costs_a_few(
     start: Start, engine: sa.Engine, client: redis.Redis, quick: None
 ) -> None:
-    """The marker stands on every page, say, and there is but one to begin with: no account is to blame for that."""
+    """The marker stands on every page, say, and there is but one to begin with: no account is to
+    blame for that."""
     with LoginShop(products=60) as shop:
-        rounds(start(shop, shop.definition().replace("{css: 'form#login'}", "logout")), 30, lambda: over(engine))
+        rounds(
+            start(shop, shop.definition().replace("{css: 'form#login'}", "logout")),
+            30,
+            lambda: over(engine),
+        )
         assert len(shop.logins) <= 5 and ended(engine) == ("failed", 1, 0)
-        assert "looks logged out (text 'logout')" in str(rows(engine, "SELECT note FROM crawls")[0][0])
+        assert "looks logged out (text 'logout')" in str(
+            rows(engine, "SELECT note FROM crawls")[0][0]
+        )
         assert not read_now(client, "shop", "1").quarantined
 
 
@@ -359,10 +414,14 @@ def test_a_login_that_opens_nothing_is_useless_and_not_tried_for_each_page(
         assert len(shop.logins) <= 6 and ended(engine) == ("failed", 60, 0)
         standing = read_now(client, "shop", "1")
         assert standing.quarantined and standing.kind == "useless"
-        assert "useless" in str(rows(engine, "SELECT error FROM pages WHERE last_outcome = 'login_failed'")[0][0])
+        assert "useless" in str(
+            rows(engine, "SELECT error FROM pages WHERE last_outcome = 'login_failed'")[0][0]
+        )
 
 
-def test_one_login_in_a_while_at_the_most(start: Start, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_login_in_a_while_at_the_most(
+    start: Start, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Sessions that end after five pages each: `every` bounds what that may come to."""
     with LoginShop(products=200, lasts=5) as shop:
         broker = start(shop, shop.definition(every="1s"))
@@ -372,21 +431,38 @@ def test_one_login_in_a_while_at_the_most(start: Start, engine: sa.Engine, monke
         assert len(times) >= 3 and min(b - a for a, b in pairwise(times)) > 0.8
 
 
-# --- secrets ---------------------------------------------------------------------------------------------------------
+# --- secrets
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_secret_is_in_the_database_in_redis_or_in_the_log(
-    start: Start, engine: sa.Engine, client: redis.Redis, capfd: pytest.CaptureFixture[str], quick: None
+    start: Start,
+    engine: sa.Engine,
+    client: redis.Redis,
+    capfd: pytest.CaptureFixture[str],
+    quick: None,
 ) -> None:
     with LoginShop(products=30, lasts=10) as shop:
         shop.always_out = {"/p/3"}
-        rounds(start(shop, accounts=shop.accounts("ann@shop.example", "bob@shop.example")), 60, lambda: over(engine))
+        rounds(
+            start(shop, accounts=shop.accounts("ann@shop.example", "bob@shop.example")),
+            60,
+            lambda: over(engine),
+        )
         tables = rows(engine, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        kept = "".join(str(row) for (table,) in tables for row in rows(engine, f"SELECT t::text FROM {table} t"))
+        kept = "".join(
+            str(row)
+            for (table,) in tables
+            for row in rows(engine, f"SELECT t::text FROM {table} t")
+        )
         inside = b"".join(key + (client.dump(key) or b"") for key in client.scan_iter())
         assert key_of("shop", "1").encode() in inside
         for secret in (PASSWORD, SESSION, TOKEN, "ann@shop.example"):
-            assert secret not in kept and secret.encode() not in inside and secret not in "".join(capfd.readouterr())
+            assert (
+                secret not in kept
+                and secret.encode() not in inside
+                and secret not in "".join(capfd.readouterr())
+            )
 
 
 def test_a_redirect_to_another_host_takes_nothing_along(start: Start, engine: sa.Engine) -> None:
@@ -397,7 +473,11 @@ def test_a_redirect_to_another_host_takes_nothing_along(start: Start, engine: sa
         start(shop, shop.definition(more=f"hosts: ['{host}']\n")).run()
         assert len(shop.foreign) >= 2
         heads = b"\r\n".join(shop.foreign).lower()
-        assert b"cookie:" not in heads and b"authorization" not in heads and SESSION.encode() not in heads
+        assert (
+            b"cookie:" not in heads
+            and b"authorization" not in heads
+            and SESSION.encode() not in heads
+        )
 
 
 def test_what_is_posted_is_not_sent_on(start: Start, engine: sa.Engine, quick: None) -> None:
@@ -419,10 +499,15 @@ def test_over_tls_whoever_is_imitated(
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
     with LoginShop(products=30, lasts=20, tls=tls) as shop:
         start(shop, shop.definition(more=more)).run()
-        assert prices(engine) == all_prices(shop) and len(shop.logins) == shop.expired + 1 == 2 and not shop.forged
+        assert (
+            prices(engine) == all_prices(shop)
+            and len(shop.logins) == shop.expired + 1 == 2
+            and not shop.forged
+        )
 
 
-# --- proxies ---------------------------------------------------------------------------------------------------------
+# --- proxies
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_account_stays_with_one_proxy_its_login_included(
@@ -440,5 +525,7 @@ def test_an_account_stays_with_one_proxy_its_login_included(
         by_user: dict[str, set[str]] = {}
         for session in shop.sessions.values():
             by_user.setdefault(session.user, set()).update(session.peers)
-        assert all(len(peers) == 1 for peers in by_user.values()) and "127.0.0.1" not in Counter(shop.peers)
+        assert all(len(peers) == 1 for peers in by_user.values()) and "127.0.0.1" not in Counter(
+            shop.peers
+        )
         assert len(shop.logins) == 2

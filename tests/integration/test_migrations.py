@@ -1,4 +1,5 @@
-"""Migrations on an empty database: there and back, equal to the models, and data survives the newest one."""
+"""Migrations on an empty database: there and back, equal to the models, and data survives the
+newest one."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from scraper import migrations
 from scraper.errors import ServerUnavailableError
-from scraper.stores.database import make_engine
-from scraper.stores.settle import SettledPage
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
+from scraper.settle.transaction import SettledPage
 from tests.making import (
     a_site,
     add,
@@ -45,7 +46,9 @@ def _upgrade(url: str) -> None:
     migrations.upgrade(make_engine(url))
 
 
-def test_two_at_once_migrate_once_and_again_does_nothing(empty: sa.Engine, empty_database: str) -> None:
+def test_two_at_once_migrate_once_and_again_does_nothing(
+    empty: sa.Engine, empty_database: str
+) -> None:
     """Two processes, for Alembic keeps one migration a process."""
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=_upgrade, args=(empty_database,)) for _ in range(2)]
@@ -76,7 +79,10 @@ def test_data_survives_the_newest_revisions(empty: sa.Engine, revision: str) -> 
     down(empty, revision)
     migrations.upgrade(empty)
     assert {table: rows(empty, f"SELECT count(*) FROM {table}") for table in TABLES} == before
-    assert rows(empty, "SELECT external_id, data ->> 'title', version FROM products ORDER BY 1") == products
+    assert (
+        rows(empty, "SELECT external_id, data ->> 'title', version FROM products ORDER BY 1")
+        == products
+    )
     assert rows(empty, "SELECT * FROM leased_pages ORDER BY page_id") == leased
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import boto3
 import pytest
 
+from scraper.archive import objects
+from scraper.archive.objects import Objects, place, place_of_file
 from scraper.errors import ConfigError, ObjectsError
-from scraper.stores import objects
-from scraper.stores.objects import Objects, place, place_of_file
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -51,7 +51,9 @@ def test_a_listing_has_keys_sizes_and_times_in_order(store: Objects, given: Path
     assert list(store.listed("none/")) == []
 
 
-def test_what_is_deleted_is_gone_and_deleting_it_again_is_no_error(store: Objects, given: Path) -> None:
+def test_what_is_deleted_is_gone_and_deleting_it_again_is_no_error(
+    store: Objects, given: Path
+) -> None:
     for key in ("a/1", "a/2", "b/1"):
         store.put(key, given)
     store.delete(["a/1", "b/1", "never/was"])
@@ -64,10 +66,14 @@ def test_what_is_deleted_is_gone_and_deleting_it_again_is_no_error(store: Object
 
 def test_a_place_that_is_not_there_is_named(bucket: str, given: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ObjectsError, match=r"cannot write k in .*/file/below: Not a directory") as error:
+    with pytest.raises(
+        ObjectsError, match=r"cannot write k in .*/file/below: Not a directory"
+    ) as error:
         place(str(tmp_path / "file" / "below"), "PLACE").put("k", given)
     assert not error.value.missing
-    with pytest.raises(ObjectsError, match="cannot write k in s3://no-such-bucket-here: NoSuchBucket") as error:
+    with pytest.raises(
+        ObjectsError, match="cannot write k in s3://no-such-bucket-here: NoSuchBucket"
+    ) as error:
         place("s3://no-such-bucket-here", "PLACE").put("k", given)
     assert not error.value.missing
 
@@ -77,7 +83,9 @@ def test_without_credentials_and_without_a_server_the_error_says_so(
 ) -> None:
     monkeypatch.setattr(objects, "TRIES", 1)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    with pytest.raises(ObjectsError, match=r"cannot write k in s3://t-\w+: Could not connect") as error:
+    with pytest.raises(
+        ObjectsError, match=r"cannot write k in s3://t-\w+: Could not connect"
+    ) as error:
         place(bucket, "PLACE").put("k", given)
     assert "secret" not in str(error.value) and "AKIATESTS" not in str(error.value)
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
@@ -86,15 +94,20 @@ def test_without_credentials_and_without_a_server_the_error_says_so(
         place(bucket, "PLACE").put("k", given)
 
 
-def test_what_is_large_goes_up_in_parts(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_large_goes_up_in_parts(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(objects, "SINGLE_PUT_MAX", 5_000_000)
     large = tmp_path / "large"
     large.write_bytes(bytes(range(256)) * 40_000)
     store = place(bucket, "PLACE")
     store.put("large", large)
-    assert store.read("large", 10_000_000, 4) == bytes(range(10_000_000 % 256, 10_000_000 % 256 + 4))
+    assert store.read("large", 10_000_000, 4) == bytes(
+        range(10_000_000 % 256, 10_000_000 % 256 + 4)
+    )
     found = boto3.client("s3").head_object(Bucket=bucket.removeprefix("s3://"), Key="large")
-    assert found["ContentLength"] == 10_240_000 and found["ETag"].rstrip('"').endswith("-2")  # two parts
+    # two parts
+    assert found["ContentLength"] == 10_240_000 and found["ETag"].rstrip('"').endswith("-2")
 
 
 def test_a_folder_is_for_its_owner_alone_and_has_no_halves(tmp_path: Path, given: Path) -> None:
@@ -110,7 +123,9 @@ def test_a_folder_is_for_its_owner_alone_and_has_no_halves(tmp_path: Path, given
     assert [each.key for each in store.listed()] == ["a/b"]
 
 
-def test_folders_that_are_emptied_meanwhile_do_not_fail_what_is_put(tmp_path: Path, given: Path) -> None:
+def test_folders_that_are_emptied_meanwhile_do_not_fail_what_is_put(
+    tmp_path: Path, given: Path
+) -> None:
     store = place(str(tmp_path / "kept"), "PLACE")
 
     def come_and_go(number: int) -> None:
@@ -123,15 +138,31 @@ def test_folders_that_are_emptied_meanwhile_do_not_fail_what_is_put(tmp_path: Pa
     assert list(store.listed()) == [] and not (tmp_path / "kept" / "day").exists()
 
 
-@pytest.mark.parametrize("key", ["", "/etc/passwd", "a/../../b", "..", "a//b", "a\\b", "a\nb", "a\x00", "x" * 1000])
+@pytest.mark.parametrize(
+    "key", ["", "/etc/passwd", "a/../../b", "..", "a//b", "a\\b", "a\nb", "a\x00", "x" * 1000]
+)
 def test_no_key_leads_out_of_its_place(store: Objects, given: Path, key: str) -> None:
-    for step in (lambda: store.put(key, given), lambda: store.read(key), lambda: store.delete([key])):
+    for step in (
+        lambda: store.put(key, given),
+        lambda: store.read(key),
+        lambda: store.delete([key]),
+    ):
         with pytest.raises(ValueError, match="not a key"):
             step()
 
 
 @pytest.mark.parametrize(
-    "where", ["", "  ", "gs://bucket", "s3://", "s3:///key", "s3://user:pass@bucket", "file://host/x", "file:///"]
+    "where",
+    [
+        "",
+        "  ",
+        "gs://bucket",
+        "s3://",
+        "s3:///key",
+        "s3://user:pass@bucket",
+        "file://host/x",
+        "file:///",
+    ],
 )
 def test_what_is_no_place_is_refused_without_showing_it(where: str) -> None:
     with pytest.raises(ConfigError, match="^PLACE: ") as error:
@@ -139,7 +170,9 @@ def test_what_is_no_place_is_refused_without_showing_it(where: str) -> None:
     assert "pass" not in str(error.value)
 
 
-def test_a_place_of_one_file(tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, given: Path) -> None:
+def test_a_place_of_one_file(
+    tmp_path: Path, bucket: str, monkeypatch: pytest.MonkeyPatch, given: Path
+) -> None:
     store, key = place_of_file(f"{bucket}/feeds/new/today.parquet", "PLACE")
     store.put(key, given)
     assert (store.where, key) == (f"{bucket}/feeds/new", "today.parquet")

@@ -1,5 +1,5 @@
-"""A paused site on a real PostgreSQL: nothing of it is leased, opened or made up; everybody else goes on. (What a worker
-does with a batch that is under way: test_worker_ends.)"""
+"""A paused site on a real PostgreSQL: nothing of it is leased, opened or made up; everybody else
+goes on. (What a worker does with a batch that is under way: test_worker_ends.)"""
 
 from __future__ import annotations
 
@@ -8,16 +8,29 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from scraper.discover import discover
-from scraper.dispatch import dispatch
+from scraper.coordinator.discover import discover
+from scraper.coordinator.dispatch import dispatch
+from scraper.coordinator.plan import open_now, plan
+from scraper.coordinator.reap import reap
 from scraper.errors import PausedError
-from scraper.plan import open_now, plan
-from scraper.reap import reap
+from scraper.frontier import crawls, sites
+from scraper.frontier.control import hear
 from scraper.settings import Settings
-from scraper.stores import crawls, sites
-from scraper.stores.heard import hear
-from scraper.stores.settle import SettledPage
-from tests.making import OK, a_site, add, at_once, claimed, expire, new_page, open_crawl, rows, settled, store, urls
+from scraper.settle.transaction import SettledPage
+from tests.making import (
+    OK,
+    a_site,
+    add,
+    at_once,
+    claimed,
+    expire,
+    new_page,
+    open_crawl,
+    rows,
+    settled,
+    store,
+    urls,
+)
 
 SETTINGS = Settings(batch_pages=100, horizon_s=10)
 HOURLY = "0 * * * *"
@@ -33,7 +46,9 @@ def leased(engine: sa.Engine) -> dict[str, int]:
     return dict(rows(engine, query))  # type: ignore[arg-type]
 
 
-def shop(engine: sa.Engine, name: str, pages: int = 10, host: str | None = None, **more: object) -> tuple[int, int]:
+def shop(
+    engine: sa.Engine, name: str, pages: int = 10, host: str | None = None, **more: object
+) -> tuple[int, int]:
     crawl = open_crawl(engine, a_site(name, rate="unlimited"))
     prefix = f"https://{host or f'{name}.example'}/{name}"
     add(engine, [new_page(crawl, f"{prefix}/{n}", **more) for n in range(pages)])
@@ -50,7 +65,8 @@ def resume(engine: sa.Engine, name: str = "shop") -> bool | None:
         return sites.resume(connection, name)
 
 
-# --- the switch ------------------------------------------------------------------------------------------------------
+# --- the switch
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_pausing_says_whether_it_changed_anything(engine: sa.Engine) -> None:
@@ -74,7 +90,8 @@ def test_a_changed_definition_does_not_end_a_pause(engine: sa.Engine) -> None:
     assert rows(engine, "SELECT paused FROM sites") == [(True,)]
 
 
-# --- pages -----------------------------------------------------------------------------------------------------------
+# --- pages
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_no_page_of_a_paused_site_is_leased_until_it_is_resumed(engine: sa.Engine) -> None:
@@ -105,9 +122,13 @@ def test_other_sites_go_on_on_the_same_host(engine: sa.Engine, queue: str) -> No
     assert leased(engine) == {"other": 10}
 
 
-@pytest.mark.parametrize("urgent", [8, 10, 12], ids=["paused less urgent", "both alike", "paused more urgent"])
+@pytest.mark.parametrize(
+    "urgent", [8, 10, 12], ids=["paused less urgent", "both alike", "paused more urgent"]
+)
 @pytest.mark.parametrize("rate", ["unlimited", "2/s"])
-def test_a_paused_site_holds_up_nobody_on_its_host_and_queue(engine: sa.Engine, urgent: int, rate: str) -> None:
+def test_a_paused_site_holds_up_nobody_on_its_host_and_queue(
+    engine: sa.Engine, urgent: int, rate: str
+) -> None:
     """Its pages are looked past, however urgent, and so is its rate."""
     shop(engine, "shop", 30, host="market.example", priority=urgent)
     other = open_crawl(engine, a_site("other", rate=rate))
@@ -156,7 +177,9 @@ def test_what_is_under_way_is_stored(engine: sa.Engine) -> None:
     assert lease is not None
     pause(engine)
     more = [new_page(crawl, url) for url in urls(3)]
-    stored = store(engine, crawl, [SettledPage(settled(lease.pages[0].id, crawl, lease_id, OK), links=more)])
+    stored = store(
+        engine, crawl, [SettledPage(settled(lease.pages[0].id, crawl, lease_id, OK), links=more)]
+    )
     assert (stored.held, stored.added) == (1, 3)
     assert dispatched(engine) == []
 
@@ -172,7 +195,8 @@ def test_a_crawl_that_is_paused_is_shown_as_paused_and_runs_on_later(engine: sa.
     assert (before, active, after) == ("paused", True, "fetching")
 
 
-# --- crawls ----------------------------------------------------------------------------------------------------------
+# --- crawls
+# ----------------------------------------------------------------------------------------------------------
 
 
 def scheduled(engine: sa.Engine, *names: str) -> None:
@@ -182,7 +206,10 @@ def scheduled(engine: sa.Engine, *names: str) -> None:
 
 
 def opened(engine: sa.Engine) -> list[tuple[object, ...]]:
-    return rows(engine, "SELECT s.name, c.status FROM crawls c JOIN sites s ON s.id = c.site_id ORDER BY c.id")
+    return rows(
+        engine,
+        "SELECT s.name, c.status FROM crawls c JOIN sites s ON s.id = c.site_id ORDER BY c.id",
+    )
 
 
 def test_no_slot_of_a_paused_site_is_opened_nor_made_up(engine: sa.Engine) -> None:
@@ -192,7 +219,9 @@ def test_no_slot_of_a_paused_site_is_opened_nor_made_up(engine: sa.Engine) -> No
     assert opened(engine) == [("other", "planned")]
     resume(engine)
     plan(engine)
-    assert opened(engine) == [("other", "planned")], "the slot lies in the pause: whoever paused did not want it"
+    assert opened(engine) == [("other", "planned")], (
+        "the slot lies in the pause: whoever paused did not want it"
+    )
 
 
 def test_the_next_slot_after_a_pause_is_opened(engine: sa.Engine) -> None:
@@ -200,7 +229,9 @@ def test_the_next_slot_after_a_pause_is_opened(engine: sa.Engine) -> None:
     pause(engine)
     resume(engine)
     with engine.begin() as connection:  # the hour is over
-        connection.execute(sa.text("UPDATE sites SET scheduled_since = scheduled_since - interval '1 hour'"))
+        connection.execute(
+            sa.text("UPDATE sites SET scheduled_since = scheduled_since - interval '1 hour'")
+        )
     plan(engine)
     assert opened(engine) == [("shop", "planned")]
 

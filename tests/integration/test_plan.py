@@ -1,4 +1,5 @@
-"""Planning on a real PostgreSQL: one crawl a slot whoever plans, nothing made up twice, files taken over as they change."""
+"""Planning on a real PostgreSQL: one crawl a slot whoever plans, nothing made up twice, files taken
+over as they change."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from scraper import coordinator
+from scraper.coordinator import site_sync
+from scraper.coordinator.plan import open_now, plan
 from scraper.domain import Message
 from scraper.errors import NotFoundError
-from scraper.plan import open_now, plan
+from scraper.frontier import crawls, sites
+from scraper.infra.database import make_engine
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from scraper.stores import crawls, sites
-from scraper.stores.database import make_engine
 from tests.making import a_site, at_once, rows
 
 HOURLY = "0 * * * *"
@@ -26,12 +27,16 @@ def take_over(engine: sa.Engine, *defined: Site, since: str = "10 days") -> None
     """Stores definitions as if they had been there for some time."""
     with engine.begin() as connection:
         sites.sync(connection, defined)
-        connection.execute(sa.text(f"UPDATE sites SET scheduled_since = now() - interval '{since}'"))
+        connection.execute(
+            sa.text(f"UPDATE sites SET scheduled_since = now() - interval '{since}'")
+        )
 
 
 def end_all(engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE crawls SET status = 'completed' WHERE status <> 'skipped'"))
+        connection.execute(
+            sa.text("UPDATE crawls SET status = 'completed' WHERE status <> 'skipped'")
+        )
 
 
 def slot_back(engine: sa.Engine, by: str) -> None:
@@ -41,7 +46,10 @@ def slot_back(engine: sa.Engine, by: str) -> None:
 
 
 def planned(engine: sa.Engine) -> list[tuple[object, ...]]:
-    return rows(engine, "SELECT s.name, c.status FROM crawls c JOIN sites s ON s.id = c.site_id ORDER BY c.id")
+    return rows(
+        engine,
+        "SELECT s.name, c.status FROM crawls c JOIN sites s ON s.id = c.site_id ORDER BY c.id",
+    )
 
 
 def test_a_due_slot_is_planned_once(engine: sa.Engine) -> None:
@@ -66,7 +74,9 @@ def test_three_planners_at_once_open_one_crawl_a_slot(engine: sa.Engine, databas
     at_once([planner(own) for own in engines])
     for own in engines:
         own.dispose()
-    assert rows(engine, "SELECT count(*), count(DISTINCT site_id), max(status) FROM crawls") == [(20, 20, "planned")]
+    assert rows(engine, "SELECT count(*), count(DISTINCT site_id), max(status) FROM crawls") == [
+        (20, 20, "planned")
+    ]
 
 
 def test_missed_slots_are_made_up_once(engine: sa.Engine) -> None:
@@ -78,7 +88,10 @@ def test_missed_slots_are_made_up_once(engine: sa.Engine) -> None:
     plan(engine)
     end_all(engine)
     plan(engine)
-    assert rows(engine, "SELECT slot = date_trunc('hour', now()) FROM crawls ORDER BY id") == [(False,), (True,)]
+    assert rows(engine, "SELECT slot = date_trunc('hour', now()) FROM crawls ORDER BY id") == [
+        (False,),
+        (True,),
+    ]
 
 
 def test_a_slot_during_a_crawl_is_recorded_as_skipped(engine: sa.Engine) -> None:
@@ -90,7 +103,8 @@ def test_a_slot_during_a_crawl_is_recorded_as_skipped(engine: sa.Engine) -> None
     found = rows(engine, "SELECT status, note, finished_at IS NOT NULL FROM crawls ORDER BY id")
     assert found == [("planned", None, False), ("skipped", "crawl 1 was still running", True)]
     end_all(engine)
-    assert plan(engine) == []  # the skipped slot is over: it is not made up when the crawl ends
+    # the skipped slot is over: it is not made up when the crawl ends
+    assert plan(engine) == []
 
 
 @pytest.mark.parametrize("change", ["paused = true", "enabled = false"])
@@ -102,7 +116,9 @@ def test_paused_and_retired_sites_are_not_planned(engine: sa.Engine, change: str
     assert planned(engine) == [("other", "planned")]
 
 
-def test_a_disabled_definition_and_one_without_a_schedule_are_not_planned(engine: sa.Engine) -> None:
+def test_a_disabled_definition_and_one_without_a_schedule_are_not_planned(
+    engine: sa.Engine,
+) -> None:
     take_over(engine, a_site(schedule=HOURLY, enabled=False), a_site("by-hand"))
     assert plan(engine) == []
 
@@ -114,8 +130,12 @@ def test_without_schedules_only_forgotten_discoveries_are_sent(engine: sa.Engine
     assert planned(engine) == [("by-hand", "planned")]
 
 
-@pytest.mark.parametrize("change", [{"schedule": "30 * * * *"}, {"timezone": "Asia/Kolkata", "schedule": HOURLY}])
-def test_a_changed_schedule_makes_up_no_old_slots(engine: sa.Engine, change: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "change", [{"schedule": "30 * * * *"}, {"timezone": "Asia/Kolkata", "schedule": HOURLY}]
+)
+def test_a_changed_schedule_makes_up_no_old_slots(
+    engine: sa.Engine, change: dict[str, str]
+) -> None:
     take_over(engine, a_site(schedule=HOURLY))
     with engine.begin() as connection:
         sites.sync(connection, [a_site(**change)])
@@ -150,7 +170,10 @@ def test_a_crawl_by_hand_while_one_runs_is_that_one(engine: sa.Engine) -> None:
     assert (opened.crawl_id, opened.already_running) == (1, True)
     end_all(engine)
     again = open_now(engine, "shop")
-    assert (again.already_running, planned(engine)) == (False, [("shop", "completed"), ("shop", "planned")])
+    assert (again.already_running, planned(engine)) == (
+        False,
+        [("shop", "completed"), ("shop", "planned")],
+    )
 
 
 def test_two_people_at_once_get_one_crawl(engine: sa.Engine) -> None:
@@ -192,7 +215,8 @@ def test_a_stored_definition_that_is_not_valid_any_more_stops_no_other(engine: s
     assert planned(engine) == [("shop", "planned")]
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
+# --- files
+# -----------------------------------------------------------------------------------------------------------
 
 DEFINITION = """
 start: https://{host}/
@@ -211,14 +235,16 @@ class Folder:
         self.settings = Settings(SCRAPER_SITES=path)
         path.mkdir()
 
-    def write(self, name: str, host: str = "shop.example", schedule: str = HOURLY, head: str = "") -> Path:
+    def write(
+        self, name: str, host: str = "shop.example", schedule: str = HOURLY, head: str = ""
+    ) -> Path:
         file = self.path / name
         file.write_text(head + DEFINITION.format(host=host, schedule=schedule))
         return file
 
     def sync(self) -> dict[object, object]:
         """Start URL of each enabled site."""
-        coordinator.sync_sites(self.engine, self.settings)
+        site_sync.sync_sites(self.engine, self.settings)
         query = "SELECT name, definition -> 'start' ->> 0 FROM sites WHERE enabled"
         return dict(rows(self.engine, query))  # type: ignore[arg-type]
 
@@ -236,10 +262,12 @@ def test_definitions_are_taken_over_and_changes_too(folder: Folder) -> None:
     assert folder.sync()["a"] == "https://a2.example/"
 
 
-def test_unchanged_files_are_not_read_again(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unchanged_files_are_not_read_again(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder.write("a.yaml")
     folder.sync()
-    monkeypatch.setattr(coordinator.loader, "load_file", None)
+    monkeypatch.setattr(site_sync.loader, "load_file", None)
     folder.sync()
 
 
@@ -256,7 +284,11 @@ def test_a_broken_file_keeps_its_last_valid_version(folder: Folder) -> None:
 
 @pytest.mark.parametrize(
     ("file", "head", "name"),
-    [("My Shop.yaml", "", "my-shop"), ("a.b.yaml", "", "a-b"), ("x.yaml", "name: books\n", "books")],
+    [
+        ("My Shop.yaml", "", "my-shop"),
+        ("a.b.yaml", "", "a-b"),
+        ("x.yaml", "name: books\n", "books"),
+    ],
 )
 def test_a_broken_file_keeps_a_site_that_is_not_named_as_the_file(
     folder: Folder, file: str, head: str, name: str
@@ -285,7 +317,9 @@ def test_a_site_that_comes_back_makes_up_no_slots(folder: Folder) -> None:
     (folder.path / "b.yaml").unlink()
     folder.sync()
     with folder.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE sites SET scheduled_since = now() - interval '3 days' WHERE name = 'b'"))
+        connection.execute(
+            sa.text("UPDATE sites SET scheduled_since = now() - interval '3 days' WHERE name = 'b'")
+        )
     folder.write("b.yaml")
     assert set(folder.sync()) == {"a", "b"}
     assert plan(folder.engine) == []
@@ -319,8 +353,8 @@ def test_two_coordinators_take_over_at_once(folder: Folder) -> None:
         folder.write(f"shop{n}.yaml")
 
     def take() -> None:
-        coordinator._seen.clear()
-        coordinator.sync_sites(folder.engine, folder.settings)
+        site_sync._seen.clear()
+        site_sync.sync_sites(folder.engine, folder.settings)
 
     at_once([take] * 3)
     assert rows(folder.engine, "SELECT count(*) FROM sites WHERE enabled") == [(30,)]

@@ -1,4 +1,5 @@
-"""The product upsert on a real PostgreSQL: one row a product, a version a real change, good data never lost."""
+"""The product upsert on a real PostgreSQL: one row a product, a version a real change, good data
+never lost."""
 
 from __future__ import annotations
 
@@ -8,10 +9,11 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from scraper import finish
+from scraper.coordinator import finish
 from scraper.domain import CrawlStatus, Status, Verdict
-from scraper.stores import crawls, leases, products
-from scraper.stores.settle import SettledPage, Stored
+from scraper.frontier import crawls, leases
+from scraper.settle import products
+from scraper.settle.transaction import SettledPage, Stored
 from tests.making import (
     a_site,
     add,
@@ -68,16 +70,24 @@ def test_the_same_content_writes_no_version(shop: Shop) -> None:
         shop.once(title="A", price=Decimal("9.90"))
     assert rows(shop.engine, "SELECT version, data ->> 'price' FROM products") == [(1, "9.90")]
     assert rows(shop.engine, "SELECT FROM product_versions") == []
-    counted = rows(shop.engine, "SELECT products_new, products_changed, ok, unchanged FROM crawls ORDER BY id")
+    counted = rows(
+        shop.engine, "SELECT products_new, products_changed, ok, unchanged FROM crawls ORDER BY id"
+    )
     assert counted == [(1, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 1)]
 
 
 def test_a_change_keeps_what_was_there(shop: Shop) -> None:
     for price in ("10.00", "12.00", "12.00", "11.00"):
         shop.once(price=Decimal(price))
-    history = rows(shop.engine, "SELECT version, data ->> 'price', valid_to IS NULL FROM product_history ORDER BY 1")
+    history = rows(
+        shop.engine,
+        "SELECT version, data ->> 'price', valid_to IS NULL FROM product_history ORDER BY 1",
+    )
     assert history == [(1, "10.00", False), (2, "12.00", False), (3, "11.00", True)]
-    gaps = rows(shop.engine, "SELECT valid_to - lead(valid_from) OVER (ORDER BY version) FROM product_history")
+    gaps = rows(
+        shop.engine,
+        "SELECT valid_to - lead(valid_from) OVER (ORDER BY version) FROM product_history",
+    )
     assert {gap.total_seconds() for (gap,) in gaps if gap is not None} == {0.0}  # type: ignore[attr-defined]
 
 
@@ -99,7 +109,10 @@ def test_two_pages_of_one_product_do_not_fight(shop: Shop) -> None:
 
 def test_two_pages_of_one_product_in_one_group(shop: Shop) -> None:
     pages = shop.begin(A, B)
-    group = [with_product(settled(pages[u][0], shop.crawl, pages[u][1]), shop.crawl, "7", {"at": u}) for u in (A, B)]
+    group = [
+        with_product(settled(pages[u][0], shop.crawl, pages[u][1]), shop.crawl, "7", {"at": u})
+        for u in (A, B)
+    ]
     store(shop.engine, shop.crawl, group)
     first = min(pages, key=lambda url: pages[url][0])
     assert rows(shop.engine, "SELECT data ->> 'at' FROM products") == [(first,)]
@@ -108,18 +121,27 @@ def test_two_pages_of_one_product_in_one_group(shop: Shop) -> None:
 
 def test_a_product_that_moved_is_taken_over(shop: Shop) -> None:
     shop.once(title="old address")
-    shop.once(url=B, title="new address")  # may be a second page of the same product: the first crawl cannot tell
-    assert rows(shop.engine, "SELECT data ->> 'title', missed_crawls FROM products") == [("old address", 1)]
+    # may be a second page of the same product: the first crawl cannot tell
     shop.once(url=B, title="new address")
-    assert rows(shop.engine, "SELECT data ->> 'title', missed_crawls FROM products") == [("new address", 0)]
+    assert rows(shop.engine, "SELECT data ->> 'title', missed_crawls FROM products") == [
+        ("old address", 1)
+    ]
+    shop.once(url=B, title="new address")
+    assert rows(shop.engine, "SELECT data ->> 'title', missed_crawls FROM products") == [
+        ("new address", 0)
+    ]
 
 
 def test_a_product_whose_page_is_gone_is_taken_over_at_once(shop: Shop) -> None:
     shop.once(title="old address")
     pages = shop.begin(A, B)
-    store(shop.engine, shop.crawl, [SettledPage(settled(pages[A][0], shop.crawl, pages[A][1], GONE))])
+    store(
+        shop.engine, shop.crawl, [SettledPage(settled(pages[A][0], shop.crawl, pages[A][1], GONE))]
+    )
     shop.give(pages[B], "7", title="new address")
-    assert rows(shop.engine, "SELECT data ->> 'title', version FROM products") == [("new address", 2)]
+    assert rows(shop.engine, "SELECT data ->> 'title', version FROM products") == [
+        ("new address", 2)
+    ]
 
 
 def test_delisted_after_two_complete_crawls_and_back_again(shop: Shop) -> None:
@@ -127,11 +149,20 @@ def test_delisted_after_two_complete_crawls_and_back_again(shop: Shop) -> None:
     seen = []
     for _ in range(2):
         shop.once(external_id="8", url=B, title="B")
-        seen += rows(shop.engine, "SELECT missed_crawls, delisted_at IS NOT NULL FROM products WHERE external_id = '7'")
+        seen += rows(
+            shop.engine,
+            "SELECT missed_crawls, delisted_at IS NOT NULL FROM products WHERE external_id = '7'",
+        )
     assert seen == [(1, False), (2, True)]
-    assert rows(shop.engine, "SELECT products_delisted FROM crawls ORDER BY id") == [(0,), (0,), (1,)]
+    assert rows(shop.engine, "SELECT products_delisted FROM crawls ORDER BY id") == [
+        (0,),
+        (0,),
+        (1,),
+    ]
     shop.once(title="A")
-    found = rows(shop.engine, "SELECT missed_crawls, delisted_at FROM products WHERE external_id = '7'")
+    found = rows(
+        shop.engine, "SELECT missed_crawls, delisted_at FROM products WHERE external_id = '7'"
+    )
     assert found == [(0, None)]
 
 
@@ -148,7 +179,9 @@ def test_a_crawl_that_missed_a_listing_delists_nothing(shop: Shop) -> None:
         store(shop.engine, shop.crawl, [SettledPage(dead)])
         shop.end()
     assert rows(shop.engine, "SELECT missed_crawls, delisted_at FROM products") == [(0, None)]
-    assert rows(shop.engine, "SELECT DISTINCT status FROM crawls WHERE id > 1") == [(CrawlStatus.FAILED,)]
+    assert rows(shop.engine, "SELECT DISTINCT status FROM crawls WHERE id > 1") == [
+        (CrawlStatus.FAILED,)
+    ]
 
 
 def test_a_failed_page_overwrites_nothing(shop: Shop) -> None:
@@ -156,7 +189,11 @@ def test_a_failed_page_overwrites_nothing(shop: Shop) -> None:
     shop.once(title="good")
     for status in (Status.INVALID, Status.DEAD, Status.GONE):
         pages = shop.begin(A)
-        store(shop.engine, shop.crawl, [SettledPage(settled(*_fence(shop, pages[A]), Verdict(status, 0.0, True)))])
+        store(
+            shop.engine,
+            shop.crawl,
+            [SettledPage(settled(*_fence(shop, pages[A]), Verdict(status, 0.0, True)))],
+        )
         shop.end()
     assert rows(shop.engine, "SELECT data ->> 'title', version FROM products") == [("good", 1)]
 
@@ -170,11 +207,16 @@ def test_two_writers_meet_on_the_same_products(shop: Shop) -> None:
     urls = [f"https://shop.example/p/{n}" for n in range(60)]
     pages = shop.begin(*urls)
     groups = [
-        [with_product(settled(*_fence(shop, pages[url])), shop.crawl, str(i % 30), {"n": i % 30}) for i, url in part]
+        [
+            with_product(settled(*_fence(shop, pages[url])), shop.crawl, str(i % 30), {"n": i % 30})
+            for i, url in part
+        ]
         for part in (list(enumerate(urls))[:30], list(enumerate(urls))[:29:-1])
     ]
     at_once([lambda group=group: store(shop.engine, shop.crawl, group) for group in groups])  # type: ignore[misc]
-    assert rows(shop.engine, "SELECT count(*), count(DISTINCT external_id) FROM products") == [(30, 30)]
+    assert rows(shop.engine, "SELECT count(*), count(DISTINCT external_id) FROM products") == [
+        (30, 30)
+    ]
     assert rows(shop.engine, "SELECT ok, products_new FROM crawls") == [(60, 30)]
 
 
@@ -184,13 +226,19 @@ def test_finishing_happens_once(shop: Shop) -> None:
         assert crawls.lock_drained(connection, shop.crawl[1]) is None
     shop.give(page, "7", title="A")
     at_once([shop.end] * 3)
-    assert rows(shop.engine, "SELECT status, finished_at IS NOT NULL FROM crawls") == [("completed", True)]
+    assert rows(shop.engine, "SELECT status, finished_at IS NOT NULL FROM crawls") == [
+        ("completed", True)
+    ]
     with shop.engine.begin() as connection:
         assert leases.take_back(connection) == []
 
 
 def test_exact_numbers_and_odd_text_survive(shop: Shop) -> None:
-    shop.once(price=Decimal("12345678901234567890.120"), title='"quoted" \\ ünï ☃ 😀\u2028', tags=["a", "b"])
+    shop.once(
+        price=Decimal("12345678901234567890.120"),
+        title='"quoted" \\ ünï ☃ 😀\u2028',
+        tags=["a", "b"],
+    )
     with shop.engine.connect() as connection:
         (row,) = products.export(connection, "shop", delisted=False)
     assert '"price": 12345678901234567890.120' in row.data

@@ -1,4 +1,5 @@
-"""Whole crawls through real proxies, some dead, some banned, some slow; what happened is read from the shop's log."""
+"""Whole crawls through real proxies, some dead, some banned, some slow; what happened is read from
+the shop's log."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper.fetch.via import Via
-from scraper.proxy_pool import ProxyPool
-from scraper.stores import proxies as store
+from scraper.http.proxy_route import Via
+from scraper.proxies import health as store
+from scraper.proxies.pool import ProxyPool
 from tests.hostile_server import self_signed
 from tests.integration.conftest import Start
 from tests.making import rows
@@ -27,7 +28,9 @@ def outcomes(engine: sa.Engine) -> dict[str, Any]:
 def complete(engine: sa.Engine, products: int) -> None:
     assert rows(engine, "SELECT status, dead, invalid FROM crawls") == [("completed", 0, 0)]
     assert rows(engine, "SELECT count(*) FROM products") == [(products,)]
-    assert rows(engine, "SELECT sum(host_attempts), max(attempts) FROM pages") == [(0, 1)], "nobody is charged"
+    assert rows(engine, "SELECT sum(host_attempts), max(attempts) FROM pages") == [(0, 1)], (
+        "nobody is charged"
+    )
 
 
 def known(valkey_url: str) -> dict[str, dict[str, Any]]:
@@ -47,8 +50,13 @@ def test_every_request_goes_through_a_proxy_and_datacenter_ones_rotate(
         assert len(field.peers("/robots.txt")) == len(field.peers("/sitemap.xml")) == 1
         assert sum(field.peers("moved=1").values()) == 8, "redirects are followed"
         for hit in field.hits:
-            if "moved=1" in hit.target:  # a redirect leaves by the same proxy
-                assert any(h.peer == hit.peer for h in field.hits if h.target == hit.target.partition("?")[0])
+            # a redirect leaves by the same proxy
+            if "moved=1" in hit.target:
+                assert any(
+                    h.peer == hit.peer
+                    for h in field.hits
+                    if h.target == hit.target.partition("?")[0]
+                )
         assert min(field.peers("/p/").values()) > 5
         assert all("cookie" not in hit.headers for hit in field.hits if "moved" not in hit.target)
         assert all("scraper/" in hit.headers["user-agent"] for hit in field.hits), (
@@ -65,9 +73,13 @@ def test_residential_proxies_stay_with_their_identity(start: Start, engine: sa.E
         assert not rows(engine, "SELECT FROM pages WHERE queue <> 'datacenter.de'")
         broker.run()
         complete(engine, 60)
-        pages = [hit for hit in field.hits if hit.target != "/robots.txt" and "moved" not in hit.target]
+        pages = [
+            hit for hit in field.hits if hit.target != "/robots.txt" and "moved" not in hit.target
+        ]
         changes = sum(one.peer != two.peer for one, two in pairwise(pages))
-        assert 3 <= len(pages) // 20 <= changes <= 12, "a handful of changes, for pages under way overlap"
+        assert 3 <= len(pages) // 20 <= changes <= 12, (
+            "a handful of changes, for pages under way overlap"
+        )
         for proxy in proxies:
             mine = [hit for hit in pages if hit.peer == proxy.address]
             assert len({hit.headers["user-agent"] for hit in mine}) <= 1
@@ -76,7 +88,9 @@ def test_residential_proxies_stay_with_their_identity(start: Start, engine: sa.E
         assert DIRECT not in field.peers()
 
 
-def test_what_a_crawl_took_is_told_by_queue_region_and_class_of_proxies(start: Start, engine: sa.Engine) -> None:
+def test_what_a_crawl_took_is_told_by_queue_region_and_class_of_proxies(
+    start: Start, engine: sa.Engine
+) -> None:
     """Failed tries too; sizes are of unpacked bodies, times of the last request."""
     with Field(TestProxy(1), TestProxy(2, mode="closed"), products=30) as field:
         text = field.lines("class=residential region=de")
@@ -89,7 +103,9 @@ def test_what_a_crawl_took_is_told_by_queue_region_and_class_of_proxies(start: S
             engine,
             "SELECT sum(tries), sum(done), sum(seconds), sum(bytes) FROM throughput WHERE outcome = 'fetched'",
         )
-        ((fetches, pages),) = rows(engine, "SELECT fetches, discovery_done + product_done FROM crawls")
+        ((fetches, pages),) = rows(
+            engine, "SELECT fetches, discovery_done + product_done FROM crawls"
+        )
         assert tries == fetches and done == pages and 0 < seconds < 60 and size > 30 * 100  # type: ignore[operator]
         ((host,),) = rows(engine, "SELECT DISTINCT host FROM pages")
         assert rows(engine, "SELECT host, worker, tries FROM crawl_hosts") == [(host, "", tries)]
@@ -102,7 +118,8 @@ def test_dead_banned_and_hanging_proxies_cost_no_page_anything(
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Each failing proxy is found out within a few requests, and rests from then on; every product is had."""
+    """Each failing proxy is found out within a few requests, and rests from then on; every product
+    is had."""
     caplog.set_level(logging.DEBUG)
     good, banned = [TestProxy(n) for n in (1, 2, 3)], [TestProxy(n, "socks5") for n in (4, 5)]
     dead, deaf = TestProxy(6, mode="closed"), TestProxy(7, mode="hang")
@@ -137,7 +154,9 @@ def test_a_page_that_is_forbidden_to_all_is_refused_and_its_proxies_are_not_blam
             broker.handle(broker.waiting.pop(0)) if broker.waiting else broker.tick()
         with engine.begin() as connection:
             connection.execute(
-                sa.text("UPDATE pages SET url = replace(url, '/p/30', '/forbidden') WHERE url LIKE '%/p/30'")
+                sa.text(
+                    "UPDATE pages SET url = replace(url, '/p/30', '/forbidden') WHERE url LIKE '%/p/30'"
+                )
             )
         broker.run()
         assert outcomes(engine)["refused"] == 1
@@ -145,8 +164,11 @@ def test_a_page_that_is_forbidden_to_all_is_refused_and_its_proxies_are_not_blam
         assert all(one.free_at < 0 for at in known(valkey_url).values() for one in at.values())
 
 
-def test_with_every_proxy_banned_the_pages_wait_and_say_why(start: Start, engine: sa.Engine) -> None:
-    """Nothing is given up, nothing is charged, nothing is asked directly; once the ban is over the crawl goes on."""
+def test_with_every_proxy_banned_the_pages_wait_and_say_why(
+    start: Start, engine: sa.Engine
+) -> None:
+    """Nothing is given up, nothing is charged, nothing is asked directly; once the ban is over the
+    crawl goes on."""
     proxies = [TestProxy(n) for n in range(1, 4)]
     with Field(*proxies, products=10) as field:
         field.banned = {proxy.address for proxy in proxies}
@@ -161,30 +183,40 @@ def test_with_every_proxy_banned_the_pages_wait_and_say_why(start: Start, engine
         assert DIRECT not in field.peers() and sum(field.peers().values()) < 40
         field.banned = set()
         with redis.Redis.from_url(broker.settings.valkey_url) as client:
-            client.delete(*client.scan_iter(match="scraper:proxies:*"))  # the quarantine's end, without waiting for it
+            # the quarantine's end, without waiting for it
+            client.delete(*client.scan_iter(match="scraper:proxies:*"))
         broker.worker._loop.call_soon_threadsafe(broker.worker._proxies._known.clear)
         broker.run()
         complete(engine, 10)
 
 
 @pytest.mark.parametrize("text", ["", "http://10.0.0.1:1 class=residential\n"])
-def test_without_a_proxy_of_its_pool_nothing_is_asked_at_all(start: Start, engine: sa.Engine, text: str) -> None:
+def test_without_a_proxy_of_its_pool_nothing_is_asked_at_all(
+    start: Start, engine: sa.Engine, text: str
+) -> None:
     with Field() as field:
         with pytest.raises(pytest.fail.Exception, match="does not end"):
             start(field, text).run(rounds=5)
         assert outcomes(engine) == {"no_proxy": 2}
-        assert rows(engine, "SELECT DISTINCT error FROM pages") == [("no datacenter proxy is on the list",)]
+        assert rows(engine, "SELECT DISTINCT error FROM pages") == [
+            ("no datacenter proxy is on the list",)
+        ]
         assert field.hits == []
 
 
-def test_a_throttled_proxy_rests_with_its_host(start: Start, engine: sa.Engine, valkey_url: str) -> None:
+def test_a_throttled_proxy_rests_with_its_host(
+    start: Start, engine: sa.Engine, valkey_url: str
+) -> None:
     proxies = [TestProxy(n) for n in (1, 2)]
     with Field(*proxies, products=20) as field:
         field.throttled = {proxies[0].address}
         start(field, field.lines()).run()
         assert rows(engine, "SELECT status, dead FROM crawls") == [("completed", 0)]
         assert field.peers()[proxies[0].address] <= 10
-    assert {one.why for at in known(valkey_url).values() for one in at.values()} & {"throttled", "blocked"}
+    assert {one.why for at in known(valkey_url).values() for one in at.values()} & {
+        "throttled",
+        "blocked",
+    }
 
 
 def test_kinds_may_go_different_ways(start: Start, engine: sa.Engine) -> None:
@@ -198,14 +230,17 @@ def test_kinds_may_go_different_ways(start: Start, engine: sa.Engine) -> None:
         start(field, text).run()
         complete(engine, 10)
         assert set(field.peers("/p/")) == {one.address}
-        assert {hit.peer for hit in field.hits if hit.target in ("/", "/sitemap.xml")} == {two.address}
+        assert {hit.peer for hit in field.hits if hit.target in ("/", "/sitemap.xml")} == {
+            two.address
+        }
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
 def test_a_host_that_is_down_is_not_its_proxies_fault(
     start: Start, engine: sa.Engine, valkey_url: str, scheme: str
 ) -> None:
-    """All proxies say the same of it: the host's account is charged, the crawl ends, and no proxy rests for it."""
+    """All proxies say the same of it: the host's account is charged, the crawl ends, and no proxy
+    rests for it."""
     proxies = [TestProxy(n, scheme) for n in range(1, 5)]
     with Field(*proxies) as field:
         definition = field.definition
@@ -225,18 +260,30 @@ def test_a_site_through_tls_proxies_and_tunnels(
 ) -> None:
     context = self_signed(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "cert.pem"))
-    proxies = [TestProxy(n, scheme, tls=context) for n, scheme in enumerate(("http", "https", "socks5", "socks5h"), 1)]
+    proxies = [
+        TestProxy(n, scheme, tls=context)
+        for n, scheme in enumerate(("http", "https", "socks5", "socks5h"), 1)
+    ]
     with Field(*proxies, tls=context, products=60) as field:
         start(
-            field, field.lines("class=residential"), "{pool: residential, requests: 3}", "user_agent: browser\n"
+            field,
+            field.lines("class=residential"),
+            "{pool: residential, requests: 3}",
+            "user_agent: browser\n",
         ).run()
         complete(engine, 60)
-        assert set(field.peers()) <= {proxy.address for proxy in proxies} and len(field.peers()) >= 3
+        assert (
+            set(field.peers()) <= {proxy.address for proxy in proxies} and len(field.peers()) >= 3
+        )
         agents = {
-            hit.peer: hit.headers for hit in field.hits if "moved" not in hit.target and hit.target != "/robots.txt"
+            hit.peer: hit.headers
+            for hit in field.hits
+            if "moved" not in hit.target and hit.target != "/robots.txt"
         }
         assert all("sec-fetch-mode" in headers for headers in agents.values())
-        assert all(line.startswith(("CONNECT", "SOCKS")) for proxy in proxies for line in proxy.asked)
+        assert all(
+            line.startswith(("CONNECT", "SOCKS")) for proxy in proxies for line in proxy.asked
+        )
 
 
 def test_a_worker_that_loses_its_lease_asks_no_further_proxy(
@@ -255,7 +302,9 @@ def test_a_worker_that_loses_its_lease_asks_no_further_proxy(
         brokers = [start(field, field.lines())]
         with pytest.raises(pytest.fail.Exception, match="does not end"):
             brokers[0].run(rounds=3)
-        assert len(doubts) == len(set(doubts)) == sum(len(proxy.asked) for proxy in field.proxies) > 0
+        assert (
+            len(doubts) == len(set(doubts)) == sum(len(proxy.asked) for proxy in field.proxies) > 0
+        )
 
 
 def test_a_redirect_through_a_proxy_goes_on_while_its_worker_hands_back(

@@ -1,4 +1,5 @@
-"""Requests through real proxies: HTTP, HTTPS, SOCKS5, to plain and TLS hosts; who is to blame for what goes wrong."""
+"""Requests through real proxies: HTTP, HTTPS, SOCKS5, to plain and TLS hosts; who is to blame for
+what goes wrong."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ import pytest
 
 from scraper.domain import Fetched, Outcome, ProxySignal, Validators
 from scraper.errors import FetchError
-from scraper.fetch.cookies import CookieJar
-from scraper.fetch.http import FetchPolicy, HttpFetcher
-from scraper.fetch.robots import fetch_robots
-from scraper.fetch.via import Via
-from scraper.policy import proxies
+from scraper.http.cookies import CookieJar
+from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.http.proxy_route import Via
+from scraper.politeness.robots import fetch_robots
+from scraper.rules import proxies
 from tests.hostile_server import self_signed
 from tests.integration.test_fetch import OVER, POLICY, FakeResolver, Http2Fetcher
 from tests.proxies import DIRECT, SECRET, Field, TestProxy
@@ -48,7 +49,9 @@ def over(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setattr(OVER, "fetcher", Http2Fetcher)
 
 
-def via_of(proxy: TestProxy, options: str = "class=datacenter", jar: CookieJar | None = None) -> Via:
+def via_of(
+    proxy: TestProxy, options: str = "class=datacenter", jar: CookieJar | None = None
+) -> Via:
     return Via(proxies.parse(f"{proxy.url} {options}", "list")[0], jar)
 
 
@@ -74,8 +77,12 @@ def failure(url: str, via: Via, policy: FetchPolicy = PROXIED, **options: Any) -
     with pytest.raises(FetchError) as caught:
         get(url, via, policy, **options)
     error: BaseException | None = caught.value
-    while error is not None:  # nothing that a traceback may print holds a credential
-        assert SECRET not in f"{error!r} {error}" and f"127.0.0.1:{via.proxy.port}" not in f"{error!r} {error}"
+    # nothing that a traceback may print holds a credential
+    while error is not None:
+        assert (
+            SECRET not in f"{error!r} {error}"
+            and f"127.0.0.1:{via.proxy.port}" not in f"{error!r} {error}"
+        )
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return caught.value
 
@@ -83,7 +90,10 @@ def failure(url: str, via: Via, policy: FetchPolicy = PROXIED, **options: Any) -
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_scheme_reaches_plain_and_tls_hosts(
-    scheme: str, tls: bool, certificate: tuple[ssl.SSLContext, Path], monkeypatch: pytest.MonkeyPatch
+    scheme: str,
+    tls: bool,
+    certificate: tuple[ssl.SSLContext, Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate[1]))
     proxy = TestProxy(1, scheme, tls=certificate[0])
@@ -97,7 +107,13 @@ def test_every_scheme_reaches_plain_and_tls_hosts(
             assert status == 200 and body == field.robots
 
         fetching(test)
-        assert [hit.target for hit in field.hits] == ["/p/1", "/moved", "/p/1", "/p/2", "/robots.txt"]
+        assert [hit.target for hit in field.hits] == [
+            "/p/1",
+            "/moved",
+            "/p/1",
+            "/p/2",
+            "/robots.txt",
+        ]
         assert set(field.peers()) == {proxy.address}
         assert not any(name.startswith("proxy") for hit in field.hits for name in hit.headers)
         assert proxy.connections == 1, "connections to a proxy are kept like any others"
@@ -112,7 +128,9 @@ def test_validators_pass_a_proxy(
     with Field(proxy, tls=certificate[0] if tls else None) as field:
         asked = Validators('W/"v1"', "Mon, 01 Jan 2024 00:00:00 GMT")
         fetched = fetching(
-            lambda fetcher: fetcher.fetch(field.url + "/p/1", PROXIED, validators=asked, via=via_of(proxy))
+            lambda fetcher: fetcher.fetch(
+                field.url + "/p/1", PROXIED, validators=asked, via=via_of(proxy)
+            )
         )
         (hit,) = field.hits
         assert (hit.headers["if-none-match"], hit.headers["if-modified-since"]) == asked
@@ -135,7 +153,12 @@ def test_connections_of_two_proxies_are_kept_apart() -> None:
                 await fetcher.fetch(field.url + "/p/1", PROXIED, via=via_of(proxy))
 
         fetching(test)
-        assert [hit.peer for hit in field.hits] == [one.address, two.address, one.address, two.address]
+        assert [hit.peer for hit in field.hits] == [
+            one.address,
+            two.address,
+            one.address,
+            two.address,
+        ]
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -155,19 +178,26 @@ def test_a_socks_proxy_gets_the_address_that_was_judged_unless_it_is_to_look_up_
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1"])
 def test_the_guard_holds_through_a_proxy(address: str) -> None:
-    """The target's name is looked up and judged here, before the proxy hears of it. The proxy itself may be local."""
+    """The target's name is looked up and judged here, before the proxy hears of it. The proxy
+    itself may be local."""
     proxy = TestProxy(1)
     guarded = replace(PROXIED, allow_private=False)
     with Field(proxy) as field:
         error = failure(
-            f"http://shop.example:{field.port}/p/1", via_of(proxy), guarded, resolver=FakeResolver([address])
+            f"http://shop.example:{field.port}/p/1",
+            via_of(proxy),
+            guarded,
+            resolver=FakeResolver([address]),
         )
         assert error.outcome is Outcome.FORBIDDEN_ADDRESS
         literal = f"[{address}]" if ":" in address else address
         assert (
-            failure(f"http://{literal}:{field.port}/p/1", via_of(proxy), guarded).outcome is Outcome.FORBIDDEN_ADDRESS
+            failure(f"http://{literal}:{field.port}/p/1", via_of(proxy), guarded).outcome
+            is Outcome.FORBIDDEN_ADDRESS
         )
-        assert failure("http://169.254.169.254/", via_of(proxy)).outcome is Outcome.FORBIDDEN_ADDRESS
+        assert (
+            failure("http://169.254.169.254/", via_of(proxy)).outcome is Outcome.FORBIDDEN_ADDRESS
+        )
         assert failure("http://127.1/", via_of(proxy), guarded).outcome is Outcome.FORBIDDEN_ADDRESS
         assert proxy.asked == [] and field.hits == []
 
@@ -180,15 +210,21 @@ def test_a_redirect_to_the_inside_is_refused_through_a_proxy() -> None:
         async def test(fetcher: HttpFetcher) -> None:
             resolver.answers = [["93.184.216.34"], ["192.168.0.1"]]
             with pytest.raises(FetchError) as caught:
-                await fetcher.fetch(f"http://127.0.0.1.nip.example:{field.port}/", guarded, via=via_of(proxy))
-            assert caught.value.outcome is not Outcome.FORBIDDEN_ADDRESS  # the proxy was asked, and knows no such name
+                await fetcher.fetch(
+                    f"http://127.0.0.1.nip.example:{field.port}/", guarded, via=via_of(proxy)
+                )
+            # the proxy was asked, and knows no such name
+            assert caught.value.outcome is not Outcome.FORBIDDEN_ADDRESS
             with pytest.raises(FetchError) as caught:
-                await fetcher.fetch(f"http://inside.example:{field.port}/", guarded, via=via_of(proxy))
+                await fetcher.fetch(
+                    f"http://inside.example:{field.port}/", guarded, via=via_of(proxy)
+                )
             assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
 
         resolver = FakeResolver(["93.184.216.34"])
         fetching(test, resolver=resolver)
-        assert len(proxy.asked) <= 2  # the first name alone, a second time at the most
+        # the first name alone, a second time at the most
+        assert len(proxy.asked) <= 2
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
@@ -222,7 +258,11 @@ def test_blame(
             fetched = get(f"{field.url}/p/1", via)
             assert fetched.status == int(mode)
             said = proxies.answer_signal(
-                fetched.status, fetched.headers, fetched.url, via.proxy, blocked=fetched.status == 403
+                fetched.status,
+                fetched.headers,
+                fetched.url,
+                via.proxy,
+                blocked=fetched.status == 403,
             )
             assert said is {"502": ProxySignal.FAILED, "403": ProxySignal.BLOCKED}[mode]
             return
@@ -273,7 +313,13 @@ def test_an_identity_keeps_its_cookies_and_its_browser() -> None:
         cookies = [hit.headers.get("cookie") for hit in field.hits]
         mine, other = f"visitor={one.address}", f"visitor={two.address}"
         assert cookies == [None, None, None, None, mine, mine, other, other, None, None]
-        agents = {peer: {hit.headers["user-agent"] for hit in field.hits if hit.peer == peer} for peer in field.peers()}
-        assert all(len(seen) == 1 and next(iter(seen)).startswith("Mozilla/5.0 (") for seen in agents.values())
+        agents = {
+            peer: {hit.headers["user-agent"] for hit in field.hits if hit.peer == peer}
+            for peer in field.peers()
+        }
+        assert all(
+            len(seen) == 1 and next(iter(seen)).startswith("Mozilla/5.0 (")
+            for seen in agents.values()
+        )
         assert {hit.headers["accept-language"][:5] for hit in field.hits} == {"de-DE"}
         assert DIRECT not in field.peers()

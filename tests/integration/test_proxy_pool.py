@@ -14,14 +14,25 @@ import pytest
 import redis
 import redis.asyncio as aredis
 
-from scraper import proxy_pool
 from scraper.errors import DeferredError, NoProxyError
-from scraper.fetch.via import Via
-from scraper.policy.proxies import FORGIVEN_AFTER_S, QUARANTINES_S, STREAK_MAX, Need, after_strike
-from scraper.proxy_pool import ProxyPool
-from scraper.stores import proxies as store
-from scraper.stores.proxies import EVERYWHERE, FAILING, ProxyHealth, Tally
-from scraper.stores.proxy_file import ProxyFile
+from scraper.http.proxy_route import Via
+from scraper.proxies import health as store
+from scraper.proxies import pool as proxy_pool
+from scraper.proxies.file import ProxyFile
+from scraper.proxies.health import (
+    EVERYWHERE,
+    FAILING,
+    ProxyHealth,
+    Tally,
+)
+from scraper.proxies.pool import ProxyPool
+from scraper.rules.proxies import (
+    FORGIVEN_AFTER_S,
+    QUARANTINES_S,
+    STREAK_MAX,
+    Need,
+    after_strike,
+)
 from tests.proxies import SECRET
 
 HOST = "shop.example"
@@ -76,9 +87,13 @@ def test_quarantines_grow_as_the_policy_says(valkey_url: str) -> None:
             for free_for_s in (1.0, 10.0, FORGIVEN_AFTER_S * 1.5, FORGIVEN_AFTER_S * 3.5):
                 server = await client.time()
                 free = round((server[0] + server[1] / 1e6 - free_for_s) * 1e6)
-                await client.hset(store.key_of(HOST), "x", ":".join([*raw[:6], str(free), str(strikes), "x"]))  # type: ignore[misc]
+                await client.hset(
+                    store.key_of(HOST), "x", ":".join([*raw[:6], str(free), str(strikes), "x"])
+                )  # type: ignore[misc]
                 count, expected_s = after_strike(strikes, free_for_s)
-                assert await health.strike(HOST, "x", "blocked") == pytest.approx(expected_s, abs=1.0)
+                assert await health.strike(HOST, "x", "blocked") == pytest.approx(
+                    expected_s, abs=1.0
+                )
                 assert (await health.read([HOST], 0.0))[HOST]["x"].strikes == count
 
     run(valkey_url, work)
@@ -88,10 +103,14 @@ def test_what_many_say_at_once_is_one_strike(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         async with aredis.Redis.from_url(valkey_url) as other:
             one, two = ProxyHealth(client), ProxyHealth(other)
-            rests = await asyncio.gather(*(each.strike(HOST, "x", "blocked") for each in [one, two] * 10))
+            rests = await asyncio.gather(
+                *(each.strike(HOST, "x", "blocked") for each in [one, two] * 10)
+            )
         assert max(rests) <= QUARANTINES_S[0]
         assert (await one.read([HOST], 0.0))[HOST]["x"].strikes == 1
-        assert await one.strike(HOST, "x", "throttled", 100.0) == pytest.approx(100, abs=1), "a longer wish prolongs it"
+        assert await one.strike(HOST, "x", "throttled", 100.0) == pytest.approx(100, abs=1), (
+            "a longer wish prolongs it"
+        )
 
     run(valkey_url, work)
 
@@ -99,7 +118,9 @@ def test_what_many_say_at_once_is_one_strike(valkey_url: str) -> None:
 def test_reports_add_up_and_a_streak_of_failures_is_a_strike(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         health = ProxyHealth(client)
-        await health.report(HOST, {"a": Tally(10, 8, 2, 4.0), "b": Tally(STREAK_MAX - 1, 0, STREAK_MAX - 1)})
+        await health.report(
+            HOST, {"a": Tally(10, 8, 2, 4.0), "b": Tally(STREAK_MAX - 1, 0, STREAK_MAX - 1)}
+        )
         await health.report(HOST, {"a": Tally(2, 2, 0, 4.0)})
         found = (await health.read([HOST], 0.0))[HOST]
         assert (found["a"].requests, found["a"].answered, found["a"].failed) == (12, 10, 2)
@@ -116,7 +137,9 @@ def test_reports_add_up_and_a_streak_of_failures_is_a_strike(valkey_url: str) ->
 # Lending.
 
 
-def test_datacenter_proxies_change_with_each_page(valkey_url: str, listed: Callable[[str], Path]) -> None:
+def test_datacenter_proxies_change_with_each_page(
+    valkey_url: str, listed: Callable[[str], Path]
+) -> None:
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(5, "class=datacenter")))
         lent = [await pool.lend(EACH, HOST) for _ in range(200)]
@@ -137,14 +160,20 @@ def test_an_identity_lasts_for_its_requests_and_its_time(
         pool = pool_of(client, listed(lines(4, "class=residential")))
         lent = [await pool.lend(STICKY, HOST) for _ in range(15)]
         runs = [lent[0:5], lent[5:10], lent[10:15]]
-        assert all(len({id(via.jar) for via in part}) == 1 and part[0].jar is not None for part in runs)
+        assert all(
+            len({id(via.jar) for via in part}) == 1 and part[0].jar is not None for part in runs
+        )
         assert all(one[0].proxy != two[0].proxy for one, two in pairwise(runs))
         first = await pool.lend(STICKY, HOST)
         clock[0] += 30
-        assert await pool.lend(STICKY, "www." + HOST) is first, "an identity is the site's, on all its hosts"
+        assert await pool.lend(STICKY, "www." + HOST) is first, (
+            "an identity is the site's, on all its hosts"
+        )
         clock[0] += 31
         assert await pool.lend(STICKY, HOST) is not first
-        assert await pool.lend(Need(2, "residential", None, 60.0, 5), HOST) is not await pool.lend(STICKY, HOST)
+        assert await pool.lend(Need(2, "residential", None, 60.0, 5), HOST) is not await pool.lend(
+            STICKY, HOST
+        )
 
     run(valkey_url, work)
 
@@ -172,9 +201,13 @@ def test_a_quarantine_holds_for_the_fleet_and_for_that_host_alone(
         await two.lend(EACH, HOST)
         via = await one.lend(EACH, HOST)
         await one.strike(via, HOST, "blocked")
-        assert via.proxy.id not in {await id_of(one) for _ in range(30)}, "at once where it was seen"
+        assert via.proxy.id not in {await id_of(one) for _ in range(30)}, (
+            "at once where it was seen"
+        )
         await two.keep()
-        assert via.proxy.id not in {await id_of(two) for _ in range(30)}, "and everywhere with the next look"
+        assert via.proxy.id not in {await id_of(two) for _ in range(30)}, (
+            "and everywhere with the next look"
+        )
         assert len({await id_of(two, host="other.example") for _ in range(30)}) == 2
         await one.strike(via, EVERYWHERE, "unusable")
         await two.keep()
@@ -183,7 +216,9 @@ def test_a_quarantine_holds_for_the_fleet_and_for_that_host_alone(
     run(valkey_url, work)
 
 
-def test_no_proxy_left_says_why_and_for_how_long(valkey_url: str, listed: Callable[[str], Path]) -> None:
+def test_no_proxy_left_says_why_and_for_how_long(
+    valkey_url: str, listed: Callable[[str], Path]
+) -> None:
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(2)))
         for why in ("blocked", "denied"):
@@ -202,7 +237,9 @@ def test_no_proxy_left_says_why_and_for_how_long(valkey_url: str, listed: Callab
     run(valkey_url, work)
 
 
-def test_an_identity_whose_proxy_fails_is_over(valkey_url: str, listed: Callable[[str], Path]) -> None:
+def test_an_identity_whose_proxy_fails_is_over(
+    valkey_url: str, listed: Callable[[str], Path]
+) -> None:
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(3, "class=residential")))
         first = await pool.lend(STICKY, HOST)
@@ -251,7 +288,10 @@ def test_what_was_seen_while_redis_was_away_is_told_later(
 
 
 def test_a_changed_list_is_taken_over_and_a_broken_one_is_not(
-    valkey_url: str, listed: Callable[[str], Path], caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    valkey_url: str,
+    listed: Callable[[str], Path],
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     async def work(client: aredis.Redis) -> None:
         path = listed(lines(1, "class=residential"))
@@ -277,7 +317,9 @@ def test_a_changed_list_is_taken_over_and_a_broken_one_is_not(
     assert SECRET not in told and "10.9.9.9" not in told
 
 
-def test_nothing_in_redis_names_a_proxy_but_its_id(valkey_url: str, listed: Callable[[str], Path]) -> None:
+def test_nothing_in_redis_names_a_proxy_but_its_id(
+    valkey_url: str, listed: Callable[[str], Path]
+) -> None:
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(3)))
         for _ in range(9):
@@ -288,7 +330,10 @@ def test_nothing_in_redis_names_a_proxy_but_its_id(valkey_url: str, listed: Call
 
     run(valkey_url, work)
     with redis.Redis.from_url(valkey_url) as client:
-        found = [key + b"".join(k + v for k, v in client.hgetall(key).items()) for key in client.scan_iter()]
+        found = [
+            key + b"".join(k + v for k, v in client.hgetall(key).items())
+            for key in client.scan_iter()
+        ]
         assert len(found) == 2
         for text in found:
             assert SECRET.encode() not in text and b"user" not in text and b"10.0.0." not in text

@@ -1,4 +1,5 @@
-"""The Redis Stream that is filled from the feed: in order, without doubles, whatever Redis and coordinators forget."""
+"""The Redis Stream that is filled from the feed: in order, without doubles, whatever Redis and
+coordinators forget."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper import changes
-from scraper import publish as publishing
 from scraper import settings as settings_module
-from scraper.changes import Reader
-from scraper.publish import Stream, publish
+from scraper.feed import publish as publishing
+from scraper.feed import reader as changes
+from scraper.feed.publish import Stream, publish
+from scraper.feed.reader import Reader
 from scraper.settings import Settings
 from tests.integration.test_changes import put
 from tests.integration.test_products import A, B, Shop
@@ -53,7 +54,9 @@ def positions(engine: sa.Engine, since: int = 0) -> list[int]:
     return [one.cursor for one in changes.read(engine, since)]
 
 
-def test_every_change_once_and_in_order(engine: sa.Engine, settings: Settings, client: Any, shop: Shop) -> None:
+def test_every_change_once_and_in_order(
+    engine: sa.Engine, settings: Settings, client: Any, shop: Shop
+) -> None:
     for _ in range(3):
         publish(engine, settings)
     found = client.xrange(NAME)
@@ -61,7 +64,11 @@ def test_every_change_once_and_in_order(engine: sa.Engine, settings: Settings, c
     _, fields = found[1]
     change = json.loads(fields.pop("change"))
     assert fields == {"after": found[0][0], "site": "shop", "event": "changed", "id": "7"}
-    assert (change["event"], change["before"], change["data"]["price"]) == ("changed", {"price": 1}, 2)
+    assert (change["event"], change["before"], change["data"]["price"]) == (
+        "changed",
+        {"price": 1},
+        2,
+    )
     assert change == json.loads(list(changes.read(engine, 0))[1].json())
     shop.once(title="A", price=3)
     publish(engine, settings)
@@ -77,7 +84,8 @@ def test_off_unless_it_is_named(engine: sa.Engine, environment: Settings, shop: 
 def test_several_coordinators_at_once(
     engine: sa.Engine, settings: Settings, client: Any, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even without the lock that keeps them from trying: each adds in small steps what the others add too."""
+    """Even without the lock that keeps them from trying: each adds in small steps what the others
+    add too."""
     monkeypatch.setattr(publishing, "BATCH", 3)
     monkeypatch.setattr(publishing, "ALONE", sa.text("SELECT CAST(:what AS text) IS NOT NULL"))
     with engine.begin() as connection:
@@ -89,7 +97,9 @@ def test_several_coordinators_at_once(
     assert afters == [0, *positions(engine)[:-1]]
 
 
-def test_a_push_that_comes_again_adds_nothing(engine: sa.Engine, settings: Settings, client: Any, shop: Shop) -> None:
+def test_a_push_that_comes_again_adds_nothing(
+    engine: sa.Engine, settings: Settings, client: Any, shop: Shop
+) -> None:
     """A coordinator that was frozen with a batch in its hands."""
     reader = Reader(engine, 0)
     late = reader.next()
@@ -110,7 +120,9 @@ def test_a_redis_that_was_emptied_gets_the_newest_again(
     publish(engine, settings)
     assert entries(client) == positions(engine)
     ((_, found),) = client.xread({NAME: f"{read_last}-0"})
-    assert [int(entry.removesuffix("-0")) for entry, _ in found] == positions(engine, read_last), "goes on where it was"
+    assert [int(entry.removesuffix("-0")) for entry, _ in found] == positions(engine, read_last), (
+        "goes on where it was"
+    )
 
 
 def test_a_redis_that_lost_its_last_seconds_gets_them_again(
@@ -134,12 +146,17 @@ def test_bounded(
     monkeypatch.setenv("SCRAPER_CHANGES_STREAM_MAX", "500")
     settings_module.load.cache_clear()
     publish(engine, settings_module.load())
-    assert entries(client) == positions(engine)[-500:], "an empty one begins with as many as it may hold"
+    assert entries(client) == positions(engine)[-500:], (
+        "an empty one begins with as many as it may hold"
+    )
     with engine.begin() as connection:
         for _ in range(1500):
             put(connection, 1)
     publish(engine, settings_module.load())
-    assert entries(client) == positions(engine)[-len(entries(client)) :] and 500 <= len(entries(client)) < 800
+    assert (
+        entries(client) == positions(engine)[-len(entries(client)) :]
+        and 500 <= len(entries(client)) < 800
+    )
 
 
 def test_what_is_not_decided_is_not_published(engine: sa.Engine, settings: Settings, client: Any, shop: Shop,
@@ -169,7 +186,9 @@ def test_a_stream_of_another_database_is_left_alone(
     assert capsys.readouterr().out.count("ahead of the feed") == 1
 
 
-def test_a_consumer_group_of_redis(engine: sa.Engine, settings: Settings, client: Any, shop: Shop) -> None:
+def test_a_consumer_group_of_redis(
+    engine: sa.Engine, settings: Settings, client: Any, shop: Shop
+) -> None:
     """The example in docs/exports.md."""
     publish(engine, settings)
     client.xgroup_create(NAME, "alerts", id="0")

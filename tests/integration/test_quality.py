@@ -1,5 +1,5 @@
-"""Trust in the data: fields are counted as pages are settled, once; a field that breaks empties no product; what is judged
-when a crawl ends, and what a person may say to it."""
+"""Trust in the data: fields are counted as pages are settled, once; a field that breaks empties no
+product; what is judged when a crawl ends, and what a person may say to it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ import pytest
 import sqlalchemy as sa
 
 from scraper import settings as settings_module
-from scraper.alert import alert
+from scraper.coordinator.finish import finish
 from scraper.domain import CrawlStatus, Example, Outcome, Reading, Settled, Status, Verdict
-from scraper.finish import finish
+from scraper.frontier import crawls, leases
+from scraper.quality import report
+from scraper.quality.alerts import alert
+from scraper.settle import crawl_quality, fill_rates
+from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.transaction import SettledPage
 from scraper.sites.definition import Site
-from scraper.stores import crawls, judgement, leases, quality, reports
-from scraper.stores.products import NewProduct, content_hash
-from scraper.stores.settle import SettledPage
 from tests import making
 
 HOST = "shop.example"
@@ -36,7 +38,12 @@ def shop(**more: object) -> Site:
 
 def good(number: int, **more: object) -> Data:
     """A product as it is: everything but a tag."""
-    data = {"name": f"n{number}", "price": Decimal(f"{number}.90"), "price_currency": "EUR", "brand": f"b{number % 30}"}
+    data = {
+        "name": f"n{number}",
+        "price": Decimal(f"{number}.90"),
+        "price_currency": "EUR",
+        "brand": f"b{number % 30}",
+    }
     return data | more
 
 
@@ -64,28 +71,39 @@ class Crawl:
             found += [(self.urls[page.url], (page, lease.id)) for page in lease.pages]
         return sorted(found, key=lambda one: one[0])
 
-    def page(self, number: int, leased: Any, data: Data | None, mistyped: Sequence[str] = ()) -> SettledPage:
+    def page(
+        self, number: int, leased: Any, data: Data | None, mistyped: Sequence[str] = ()
+    ) -> SettledPage:
         """`data` None: the page lacks its required field."""
         page, lease_id = leased
         if data is None:
             verdict, outcome = Verdict(Status.INVALID, 0.0, True), Outcome.NOT_EXTRACTED
-            settled = Settled(page.id, self.id, lease_id, outcome, verdict, 200, "name: nothing matched css 'h1'")
+            settled = Settled(
+                page.id, self.id, lease_id, outcome, verdict, 200, "name: nothing matched css 'h1'"
+            )
             return SettledPage(settled, reading=Reading(1, ("price", "brand")))
         found = tuple(name for name in ("name", "price", "brand", "tag") if name in data)
         missing = [name for name in ("name", "price", "brand") if name not in found]
         shown = f"<h1>n{number}</h1> <b class=cost>{number}.90</b>"
-        examples = tuple(Example(name, page.url, f"nothing matched .{name}", shown) for name in missing)
+        examples = tuple(
+            Example(name, page.url, f"nothing matched .{name}", shown) for name in missing
+        )
         settled = Settled(page.id, self.id, lease_id, Outcome.FETCHED, making.OK, 200)
         hashed = content_hash(data)
         product = NewProduct(self.ids[0], str(number), page.id, self.id, page.url, data, hashed)
         reading = Reading(1, found, tuple(mistyped), examples)
         return SettledPage(settled, products=[product], content_hash=hashed, reading=reading)
 
-    def settle(self, data: Callable[[int], Data | None], pages: int = 1000, mistyped: Sequence[str] = ()) -> None:
+    def settle(
+        self, data: Callable[[int], Data | None], pages: int = 1000, mistyped: Sequence[str] = ()
+    ) -> None:
         """Leases so many pages and settles them in groups of ten."""
         leased = self.lease(pages)
         for begin in range(0, len(leased), 10):
-            group = [self.page(number, page, data(number), mistyped) for number, page in leased[begin : begin + 10]]
+            group = [
+                self.page(number, page, data(number), mistyped)
+                for number, page in leased[begin : begin + 10]
+            ]
             making.store(self.engine, self.ids, group)
 
     def end(self) -> Crawl:
@@ -95,12 +113,14 @@ class Crawl:
     @property
     def row(self) -> Any:
         with self.engine.connect() as connection:
-            return connection.execute(sa.text("SELECT * FROM crawls WHERE id = :id"), {"id": self.id}).one()
+            return connection.execute(
+                sa.text("SELECT * FROM crawls WHERE id = :id"), {"id": self.id}
+            ).one()
 
     @property
-    def fields(self) -> Mapping[str, reports.FieldReport]:
+    def fields(self) -> Mapping[str, report.FieldReport]:
         with self.engine.connect() as connection:
-            return {one.field: one for one in reports.fields(connection, self.id)}
+            return {one.field: one for one in report.fields(connection, self.id)}
 
     @property
     def why(self) -> set[tuple[str | None, str]]:
@@ -108,7 +128,11 @@ class Crawl:
 
 
 def crawled(
-    engine: sa.Engine, site: Site, numbers: Sequence[int], data: Callable[[int], Data | None] = good, **more: Any
+    engine: sa.Engine,
+    site: Site,
+    numbers: Sequence[int],
+    data: Callable[[int], Data | None] = good,
+    **more: Any,
 ) -> Crawl:
     crawl = Crawl(engine, site, numbers)
     crawl.settle(data, **more)
@@ -117,7 +141,7 @@ def crawled(
 
 def stored(engine: sa.Engine) -> dict[str, Data]:
     found = making.rows(engine, "SELECT external_id, CAST(data AS text) FROM products")
-    return {str(external_id): quality.parsed(str(text)) for external_id, text in found}
+    return {str(external_id): fill_rates.parsed(str(text)) for external_id, text in found}
 
 
 def versions(engine: sa.Engine) -> int:
@@ -133,7 +157,11 @@ ALL = {str(number): good(number) for number in range(40)}
 
 def test_what_was_counted_equals_the_pages(engine: sa.Engine) -> None:
     crawl = Crawl(engine, shop(), range(30))
-    crawl.settle(lambda number: None if number < 3 else good(number) if number < 20 else without(good(number), "brand"))
+    crawl.settle(
+        lambda number: (
+            None if number < 3 else good(number) if number < 20 else without(good(number), "brand")
+        )
+    )
     assert crawl.fields["name"].records == 30, "also of a crawl that runs"
     crawl.end()
     found = {name: (one.records, one.found) for name, one in crawl.fields.items()}
@@ -162,7 +190,9 @@ def test_a_lost_lease_and_a_message_that_comes_twice_count_nothing(engine: sa.En
 def test_a_page_that_is_tried_again_is_counted_when_it_is_done(engine: sa.Engine) -> None:
     crawl = Crawl(engine, shop(), range(1))
     _, (page, lease_id) = crawl.lease()[0]
-    again = Settled(page.id, crawl.id, lease_id, Outcome.NOT_EXTRACTED, Verdict(Status.DUE, 0.0, True), 200)
+    again = Settled(
+        page.id, crawl.id, lease_id, Outcome.NOT_EXTRACTED, Verdict(Status.DUE, 0.0, True), 200
+    )
     making.store(engine, crawl.ids, [SettledPage(again, reading=Reading(1, ()))])
     assert crawl.fields == {}
     crawl.settle(good)
@@ -174,8 +204,12 @@ def test_a_broken_field_empties_no_product_from_its_first_page_on(engine: sa.Eng
     second = crawled(engine, shop(), range(40))
     assert not second.row.suspect and stored(engine) == ALL
     third = crawled(engine, shop(), range(35), lambda number: without(good(number), "price"))
-    assert third.row.status == "completed" and third.row.suspect and third.why == {("price", "fill")}
-    assert stored(engine) == ALL and versions(engine) == 0, "the values and their currencies are there"
+    assert (
+        third.row.status == "completed" and third.row.suspect and third.why == {("price", "fill")}
+    )
+    assert stored(engine) == ALL and versions(engine) == 0, (
+        "the values and their currencies are there"
+    )
     assert third.row.products_changed == third.row.products_delisted == 0
     assert third.fields["price"].kept == 35 and third.fields["price"].breach == "fill"
     assert third.fields["brand"].breach is None and third.fields["brand"].kept == 0
@@ -189,11 +223,23 @@ def test_a_broken_field_empties_no_product_from_its_first_page_on(engine: sa.Eng
 
 def test_other_changes_of_such_a_page_come_through(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(20))
-    crawl = crawled(engine, shop(), range(20), lambda number: without(good(number, name=f"new {number}"), "price"))
+    crawl = crawled(
+        engine,
+        shop(),
+        range(20),
+        lambda number: without(good(number, name=f"new {number}"), "price"),
+    )
     assert crawl.row.suspect and crawl.row.products_changed == 20 == versions(engine)
     assert stored(engine)["7"] == good(7, name="new 7")
-    again = crawled(engine, shop(), range(20), lambda number: without(good(number, name=f"new {number}"), "price"))
-    assert again.row.suspect and again.row.products_changed == 0 and versions(engine) == 20, "nothing has changed again"
+    again = crawled(
+        engine,
+        shop(),
+        range(20),
+        lambda number: without(good(number, name=f"new {number}"), "price"),
+    )
+    assert again.row.suspect and again.row.products_changed == 0 and versions(engine) == 20, (
+        "nothing has changed again"
+    )
 
 
 def test_a_required_field_that_breaks_is_named_too(engine: sa.Engine) -> None:
@@ -214,7 +260,9 @@ def test_the_first_pages_lose_nothing_while_nobody_can_tell(engine: sa.Engine, f
     assert not crawl.fields["price"].guarded
     crawl.end()
     assert not crawl.row.suspect and kept(engine) == 0
-    gone = {external_id: data for external_id, data in stored(engine).items() if "price" not in data}
+    gone = {
+        external_id: data for external_id, data in stored(engine).items() if "price" not in data
+    }
     assert len(gone) == first == versions(engine) == crawl.row.products_changed
     assert all("price_currency" not in data and "brand" in data for data in gone.values())
 
@@ -257,8 +305,12 @@ def test_a_break_that_begins_within_a_group(engine: sa.Engine) -> None:
 def test_two_workers_that_settle_the_first_pages_at_once(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(40))
     crawl = Crawl(engine, shop(), range(40))
-    pages = [crawl.page(number, page, without(good(number), "price")) for number, page in crawl.lease()]
-    making.at_once([lambda part=part: making.store(engine, crawl.ids, pages[part::4]) for part in range(4)])  # type: ignore[misc]
+    pages = [
+        crawl.page(number, page, without(good(number), "price")) for number, page in crawl.lease()
+    ]
+    making.at_once(
+        [lambda part=part: making.store(engine, crawl.ids, pages[part::4]) for part in range(4)]
+    )  # type: ignore[misc]
     assert stored(engine) == ALL
     crawl.end()
     assert stored(engine) == ALL and crawl.row.suspect
@@ -270,19 +322,26 @@ def test_accepted_the_values_go_and_the_next_crawl_is_as_usual(engine: sa.Engine
     crawl = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
     assert crawl.row.suspect
     with engine.begin() as connection:
-        assert judgement.accept(connection, crawl.id)
-        assert not judgement.accept(connection, crawl.id)
-    assert all("price" not in data and "price_currency" not in data for data in stored(engine).values())
+        assert crawl_quality.accept(connection, crawl.id)
+        assert not crawl_quality.accept(connection, crawl.id)
+    assert all(
+        "price" not in data and "price_currency" not in data for data in stored(engine).values()
+    )
     assert not crawl.row.suspect and crawl.row.accepted_at and crawl.row.reasons
     assert crawl.row.products_changed == 30 and kept(engine) == 0
     later = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
     assert not later.row.suspect and later.fields["price"].usual_fill == 0.0
 
 
-def test_a_shop_that_has_changed_gets_through_by_itself_where_its_definition_says_so(engine: sa.Engine) -> None:
+def test_a_shop_that_has_changed_gets_through_by_itself_where_its_definition_says_so(
+    engine: sa.Engine,
+) -> None:
     site = shop(quality={"accept_after": 3})
     crawled(engine, site, range(30))
-    emptied = [crawled(engine, site, range(30), lambda number: without(good(number), "price")) for _ in range(3)]
+    emptied = [
+        crawled(engine, site, range(30), lambda number: without(good(number), "price"))
+        for _ in range(3)
+    ]
     assert [bool(one.row.suspect) for one in emptied] == [True, True, False]
     assert emptied[2].row.accepted_at is not None and "price" not in stored(engine)["3"]
     assert making.rows(engine, "SELECT count(*) FROM alerts") == [(2,)]
@@ -301,7 +360,9 @@ def test_far_fewer_products_than_usual_delist_nothing(engine: sa.Engine) -> None
     for _ in range(3):
         crawl = crawled(engine, shop(), range(10))
         assert crawl.row.suspect and crawl.why == {(None, "products")}
-    assert making.rows(engine, "SELECT count(*) FROM products WHERE delisted_at IS NOT NULL") == [(0,)]
+    assert making.rows(engine, "SELECT count(*) FROM products WHERE delisted_at IS NOT NULL") == [
+        (0,)
+    ]
 
 
 def test_misses_are_counted_over_crawls_that_are_not_suspect(engine: sa.Engine) -> None:
@@ -321,16 +382,29 @@ def test_values_that_are_all_the_same(engine: sa.Engine) -> None:
 
 def test_values_of_another_type(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(40))
-    crawl = crawled(engine, shop(), range(40), lambda number: without(good(number), "price"), mistyped=["price"])
+    crawl = crawled(
+        engine, shop(), range(40), lambda number: without(good(number), "price"), mistyped=["price"]
+    )
     assert crawl.why == {("price", "mistyped")} and crawl.fields["price"].mistyped == 40
     assert stored(engine) == ALL
 
 
-def test_floors_count_in_the_first_crawl_and_a_floor_of_0_is_never_broken(engine: sa.Engine) -> None:
-    fields = {"name": "h1", "price": {"css": ".p", "type": "price", "floor": "90%"}, "brand": {"css": ".b", "floor": 0}}
-    site = making.a_site(start=f"https://{HOST}/", product={"fields": fields}, quality={"products_floor": 25})
+def test_floors_count_in_the_first_crawl_and_a_floor_of_0_is_never_broken(
+    engine: sa.Engine,
+) -> None:
+    fields = {
+        "name": "h1",
+        "price": {"css": ".p", "type": "price", "floor": "90%"},
+        "brand": {"css": ".b", "floor": 0},
+    }
+    site = making.a_site(
+        start=f"https://{HOST}/", product={"fields": fields}, quality={"products_floor": 25}
+    )
     first = crawled(
-        engine, site, range(24), lambda number: without(good(number), "price") if number < 4 else good(number)
+        engine,
+        site,
+        range(24),
+        lambda number: without(good(number), "price") if number < 4 else good(number),
     )
     assert first.why == {("price", "floor"), (None, "products_floor")}
     crawled(engine, site, range(30))
@@ -359,24 +433,30 @@ def test_a_crawl_that_stalled_is_told_of(engine: sa.Engine) -> None:
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
 
 
-def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(engine: sa.Engine) -> None:
+def test_a_crawl_whose_definition_is_not_valid_any_more_ends_and_is_told_of(
+    engine: sa.Engine,
+) -> None:
     crawl = Crawl(engine, shop(), range(2))
     with engine.begin() as connection:
-        connection.execute(sa.text("""UPDATE crawls SET definition = '{"of": "another version"}'"""))
-        crawls.stop(connection, crawl.id, "its site definition is not valid any more", CrawlStatus.FAILED)
+        connection.execute(
+            sa.text("""UPDATE crawls SET definition = '{"of": "another version"}'""")
+        )
+        crawls.stop(
+            connection, crawl.id, "its site definition is not valid any more", CrawlStatus.FAILED
+        )
     alert(engine, settings_module.load())
     assert crawl.row.judged_at is not None and not crawl.row.suspect
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(crawl.id,)]
     with engine.connect() as connection:
-        assert reports.read(connection, crawl.id).fields == []
+        assert report.read(connection, crawl.id).fields == []
 
 
 def test_the_report_names_what_is_broken_and_where_the_value_is_now(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(20))
     crawl = crawled(engine, shop(), range(20), lambda number: without(good(number), "price"))
     with engine.connect() as connection:
-        found = reports.read(connection, crawl.id)
-        assert reports.newest(connection, "shop") == crawl.id
+        found = report.read(connection, crawl.id)
+        assert report.newest(connection, "shop") == crawl.id
     assert found.selector("price") == "css '.p'"
     examples = found.examples["price"]
     assert len(examples) == 3 and set(found.examples) == {"price"}
@@ -386,9 +466,14 @@ def test_the_report_names_what_is_broken_and_where_the_value_is_now(engine: sa.E
             and one["known"] in one["excerpt"]
             and one["known"].endswith(".90")
         )
-    shown = reports.as_json(found)
+    shown = report.as_json(found)
     price = next(one for one in shown["fields"] if one["field"] == "price")
-    assert (price["fill"], price["usual_fill"], price["breach"], price["selector"]) == (0.0, 1.0, "fill", "css '.p'")
+    assert (price["fill"], price["usual_fill"], price["breach"], price["selector"]) == (
+        0.0,
+        1.0,
+        "fill",
+        "css '.p'",
+    )
     assert price["examples"] == examples and shown["suspect"] and shown["products"] == 20
 
 
@@ -396,7 +481,9 @@ def test_a_replay_is_not_judged_and_not_usual(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(30))
     crawl = Crawl(engine, shop(), range(30))
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE crawls SET trigger = 'replay' WHERE id = :id"), {"id": crawl.id})
+        connection.execute(
+            sa.text("UPDATE crawls SET trigger = 'replay' WHERE id = :id"), {"id": crawl.id}
+        )
     crawl.settle(lambda number: without(good(number), "price"))
     crawl.end()
     assert not crawl.row.suspect and crawl.fields["price"].breach == "fill"

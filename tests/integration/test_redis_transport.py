@@ -10,20 +10,23 @@ import pytest
 from kombu import Connection, Consumer, Message
 
 from scraper import celery
-from scraper.pool import READ_AHEAD, TaskPool
-from scraper.redis_transport import Channel, Transport
+from scraper.runtime.pool import READ_AHEAD, TaskPool
+from scraper.runtime.redis_transport import Channel, Transport
 from scraper.settings import Settings
 
 
 @pytest.fixture
 def connection(valkey_url: str) -> Connection:
-    assert celery.app  # naming it is what makes `redis://` mean our transport
+    # naming it is what makes `redis://` mean our transport
+    assert celery.app
     return Connection(Settings(redis_url=valkey_url).celery_broker_url)
 
 
 def test_redis_urls_mean_our_transport(connection: Connection) -> None:
     with connection:
-        assert type(connection.transport) is Transport and type(connection.default_channel) is Channel
+        assert (
+            type(connection.transport) is Transport and type(connection.default_channel) is Channel
+        )
 
 
 def test_messages_share_a_client_until_its_pool_is_gone(connection: Connection) -> None:
@@ -40,8 +43,14 @@ def test_messages_of_all_priorities_are_counted(connection: Connection) -> None:
         queue = connection.SimpleQueue("counted", channel=channel)
         assert channel.waiting("counted") == 0 == channel.waiting("never heard of")
         for priority in (0, 3, 9, 9):
-            producer.publish({}, routing_key="counted", exchange=queue.queue.exchange, priority=priority)
-        assert channel.waiting("counted") == 4 == channel.queue_declare("counted", passive=True).message_count
+            producer.publish(
+                {}, routing_key="counted", exchange=queue.queue.exchange, priority=priority
+            )
+        assert (
+            channel.waiting("counted")
+            == 4
+            == channel.queue_declare("counted", passive=True).message_count
+        )
 
 
 @pytest.fixture
@@ -51,14 +60,17 @@ def let_go() -> Iterator[threading.Event]:
     pool.start()
     for _ in range(1 + READ_AHEAD):
         pool.on_apply(
-            lambda *_: event.wait(20), ("task", "id", {"delivery_info": {"priority": 3, "routing_key": "shared"}})
+            lambda *_: event.wait(20),
+            ("task", "id", {"delivery_info": {"priority": 3, "routing_key": "shared"}}),
         )
     yield event
     event.set()
     pool.stop()
 
 
-def test_what_would_only_wait_here_stays_in_redis(connection: Connection, let_go: threading.Event) -> None:
+def test_what_would_only_wait_here_stays_in_redis(
+    connection: Connection, let_go: threading.Event
+) -> None:
     read: list[int] = []
     with connection, connection.channel() as channel, connection.Producer(channel) as producer:
         queue = connection.SimpleQueue("shared", channel=channel).queue

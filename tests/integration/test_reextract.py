@@ -1,4 +1,5 @@
-"""Archived pages read anew against a real PostgreSQL: what would change, what may be written, and what never is."""
+"""Archived pages read anew against a real PostgreSQL: what would change, what may be written, and
+what never is."""
 
 from __future__ import annotations
 
@@ -9,19 +10,21 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper import reextract as step
-from scraper.archive import Archive, confirm
+from scraper.archive.spool import Archive, confirm
+from scraper.coordinator.finish import finish
 from scraper.domain import Extracted, Fetched, Kind, Reading
 from scraper.errors import BusyError
 from scraper.extract import compile_site
-from scraper.finish import finish
-from scraper.policy.differences import Change
-from scraper.reextract import Outlook, Reextraction, Written
+from scraper.frontier import sites
+from scraper.reextract import run as step
+from scraper.reextract.differences import Change
+from scraper.reextract.run import Outlook, Reextraction, Written
 from scraper.settings import Settings
+from scraper.settle import crawl_quality
+from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.transaction import CrawlLimits, SettledPage, settle
 from scraper.sites.definition import Site
-from scraper.stores import judgement, sites, state
-from scraper.stores.products import NewProduct, content_hash
-from scraper.stores.settle import CrawlLimits, SettledPage, settle
+from scraper.views import state
 from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, rows, settled, urls
 
 PAGES = 30
@@ -60,10 +63,22 @@ class Shop:
             for page in lease.pages:
                 number = int(page.url.rpartition("/")[2])
                 captured = {"api": (b"{}", b'{"stock": %d}' % number)} if number % 2 else {}
-                fetched = Fetched(page.url, 200, {"content-type": "text/html"}, self.body(number), captured=captured)
-                extracted = compile_site(self.site).extract(Kind.PRODUCT, fetched, page_url=page.url, depth=1)
+                fetched = Fetched(
+                    page.url,
+                    200,
+                    {"content-type": "text/html"},
+                    self.body(number),
+                    captured=captured,
+                )
+                extracted = compile_site(self.site).extract(
+                    Kind.PRODUCT, fetched, page_url=page.url, depth=1
+                )
                 spooled = await archive.add(spool, page, fetched, self.crawl[0], self.site.archive)
-                group.append(self._settled(settled(page.id, self.crawl, lease.id), extracted, page.url, spooled))
+                group.append(
+                    self._settled(
+                        settled(page.id, self.crawl, lease.id), extracted, page.url, spooled
+                    )
+                )
             with self.engine.begin() as connection:
                 stored = settle(connection, group, {self.crawl[1]: CrawlLimits(1000, 1000)})
             confirm(stored)
@@ -76,9 +91,19 @@ class Shop:
     def _settled(self, one: Any, extracted: Extracted, url: str, spooled: Any) -> SettledPage:
         (product,) = extracted.products
         hashed = content_hash(product.data)
-        new = NewProduct(self.crawl[0], product.external_id, one.page_id, self.crawl[1], url, product.data, hashed)
+        new = NewProduct(
+            self.crawl[0],
+            product.external_id,
+            one.page_id,
+            self.crawl[1],
+            url,
+            product.data,
+            hashed,
+        )
         reading = Reading(1, extracted.found, extracted.mistyped)
-        return SettledPage(one, products=[new], content_hash=hashed, reading=reading, spooled=spooled)
+        return SettledPage(
+            one, products=[new], content_hash=hashed, reading=reading, spooled=spooled
+        )
 
     def execute(self, query: str, **values: Any) -> None:
         with self.engine.begin() as connection:
@@ -99,7 +124,9 @@ def reextract(
     shop: Shop, site: Site, *, write: bool = True, show: int = 100, limit: int | None = None
 ) -> tuple[Outlook, Written | None]:
     with Reextraction(shop.engine, shop.settings, site) as extraction:
-        outlook = extraction.read(shop.crawl[0], show=show, limit=limit, tick=lambda done, total: None)
+        outlook = extraction.read(
+            shop.crawl[0], show=show, limit=limit, tick=lambda done, total: None
+        )
         if not write:
             return outlook, None
         with shop.engine.begin() as connection:
@@ -113,7 +140,9 @@ def test_the_same_definition_changes_nothing(shop: Shop) -> None:
     assert written is not None and (written.new, written.changed) == (0, 0)
 
 
-def test_what_would_change_is_what_then_changes(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_would_change_is_what_then_changes(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(step, "BATCH", 7)
     site, before = definition(price="s", brand="u"), shop.data()
     outlook, _ = reextract(shop, site, write=False)
@@ -125,7 +154,11 @@ def test_what_would_change_is_what_then_changes(shop: Shop, monkeypatch: pytest.
     assert (outlook.changed, outlook.new, outlook.same, len(outlook.shown)) == (PAGES, 0, 0, PAGES)
     sums = outlook.sums.fields
     assert (sums["brand"].gained, sums["brand"].before, sums["brand"].after) == (10, 0, 10)
-    assert (sums["price"].changed, sums["title"].before, sums["title"].after) == (PAGES, PAGES, PAGES)
+    assert (sums["price"].changed, sums["title"].before, sums["title"].after) == (
+        PAGES,
+        PAGES,
+        PAGES,
+    )
 
     times = "SELECT external_id, fetched_at, first_seen_at, missed_crawls, page_id FROM products ORDER BY 1"
     known = rows(shop.engine, times)
@@ -136,9 +169,9 @@ def test_what_would_change_is_what_then_changes(shop: Shop, monkeypatch: pytest.
         brand = {"brand": "ACME"} if number % 3 == 0 else {}
         assert after[str(number)] == {"title": f"thing {number}", "price": f"{number}.90"} | brand
     assert rows(shop.engine, times) == known, "as old as its page, not as new as this"
-    assert rows(shop.engine, "SELECT count(*), min(version), max(crawl_id) FROM product_versions") == [
-        (PAGES, 1, written.crawl_id)
-    ]
+    assert rows(
+        shop.engine, "SELECT count(*), min(version), max(crawl_id) FROM product_versions"
+    ) == [(PAGES, 1, written.crawl_id)]
     query = "SELECT trigger, status, products_changed, product_total, note FROM crawls ORDER BY id DESC LIMIT 1"
     note = "archived pages re-extracted: 0 products new, 30 changed"
     assert rows(shop.engine, query) == [("reextract", "completed", PAGES, 0, note)]
@@ -158,20 +191,30 @@ def test_products_that_are_left_alone(shop: Shop, change: str, why: str) -> None
     known = rows(shop.engine, "SELECT * FROM products WHERE external_id IN ('1', '2') ORDER BY id")
     outlook, written = reextract(shop, definition(price="s"))
     assert outlook.left == {why: 2} and written is not None and written.changed == PAGES - 2
-    assert rows(shop.engine, "SELECT * FROM products WHERE external_id IN ('1', '2') ORDER BY id") == known
+    assert (
+        rows(shop.engine, "SELECT * FROM products WHERE external_id IN ('1', '2') ORDER BY id")
+        == known
+    )
 
 
 def test_what_happens_between_the_look_and_the_writing_wins(shop: Shop) -> None:
     with Reextraction(shop.engine, shop.settings, definition(price="s")) as extraction:
         extraction.read(shop.crawl[0], tick=lambda done, total: None)
-        shop.execute("UPDATE products SET fetched_at = now() + interval '1 hour' WHERE external_id = '1'")
+        shop.execute(
+            "UPDATE products SET fetched_at = now() + interval '1 hour' WHERE external_id = '1'"
+        )
         shop.execute("UPDATE products SET delisted_at = now() WHERE external_id = '2'")
         shop.execute("UPDATE pages SET status = 'gone' WHERE url LIKE '%/p/3'")
         with shop.engine.begin() as connection:
             sites.sync(connection, [definition(price="s")])
         written = extraction.write(shop.crawl[0], lambda done, total: None)
     assert written.changed == PAGES - 3
-    assert {id_: shop.data()[id_]["price"] for id_ in "1234"} == {"1": "1.50", "2": "2.50", "3": "3.50", "4": "4.90"}
+    assert {id_: shop.data()[id_]["price"] for id_ in "1234"} == {
+        "1": "1.50",
+        "2": "2.50",
+        "3": "3.50",
+        "4": "4.90",
+    }
 
 
 def test_a_page_that_is_gone_is_not_read_and_one_that_left_the_frontier_is(shop: Shop) -> None:
@@ -181,10 +224,19 @@ def test_a_page_that_is_gone_is_not_read_and_one_that_left_the_frontier_is(shop:
 
 
 def test_what_a_browser_captured_is_read_anew_too(shop: Shop) -> None:
-    product = PRODUCT | {"fields": PRODUCT["fields"] | {"stock": {"response": "api", "path": "stock", "type": "int"}}}  # type: ignore[operator]
-    site = a_site(archive=True, product=product, queue="browser", browser={"responses": {"api": "/api/"}})
+    product = PRODUCT | {
+        "fields": PRODUCT["fields"] | {"stock": {"response": "api", "path": "stock", "type": "int"}}
+    }  # type: ignore[operator]
+    site = a_site(
+        archive=True, product=product, queue="browser", browser={"responses": {"api": "/api/"}}
+    )
     outlook, written = reextract(shop, site)
-    assert outlook.pages == PAGES and outlook.unreadable == 0 and written is not None and written.changed == PAGES // 2
+    assert (
+        outlook.pages == PAGES
+        and outlook.unreadable == 0
+        and written is not None
+        and written.changed == PAGES // 2
+    )
     assert {id_: data.get("stock") for id_, data in shop.data().items()} == {
         str(number): number if number % 2 else None for number in range(PAGES)
     }
@@ -195,9 +247,10 @@ def test_another_id_makes_new_products_and_says_which_vanish(shop: Shop) -> None
     outlook, written = reextract(shop, site)
     assert (outlook.new, outlook.vanished, outlook.same) == (PAGES, PAGES, 0)
     assert written is not None and (written.new, written.changed) == (PAGES, 0)
-    assert rows(shop.engine, "SELECT count(*) FROM products p JOIN archived_pages a USING (page_id, fetched_at)") == [
-        (2 * PAGES,)
-    ]
+    assert rows(
+        shop.engine,
+        "SELECT count(*) FROM products p JOIN archived_pages a USING (page_id, fetched_at)",
+    ) == [(2 * PAGES,)]
 
 
 def test_an_id_that_all_pages_share_gives_one_product(shop: Shop) -> None:
@@ -220,12 +273,16 @@ def test_a_selector_that_breaks_is_told_as_a_crawl_would_tell_it(shop: Shop) -> 
 
 def test_nothing_is_written_beside_a_crawl_by_another_definition(shop: Shop) -> None:
     open_crawl(shop.engine, shop.site)
-    with pytest.raises(BusyError, match=r"crawl 2 of shop runs by another definition .* `scraper stop 2`"):
+    with pytest.raises(
+        BusyError, match=r"crawl 2 of shop runs by another definition .* `scraper stop 2`"
+    ):
         reextract(shop, definition(price="s"))
     assert shop.data()["1"]["price"] == "1.50"
 
 
-def test_one_that_is_broken_off_says_so_and_is_done_by_the_next(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_broken_off_says_so_and_is_done_by_the_next(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(step, "BATCH", 10)
     site = definition(price="s")
     with Reextraction(shop.engine, shop.settings, site) as extraction:
@@ -239,13 +296,17 @@ def test_one_that_is_broken_off_says_so_and_is_done_by_the_next(shop: Shop, monk
 
         with pytest.raises(KeyboardInterrupt):
             extraction.write(shop.crawl[0], interrupt)
-    assert rows(shop.engine, "SELECT status, products_changed FROM crawls ORDER BY id DESC LIMIT 1") == [
-        ("stopped", 20)
-    ]
+    assert rows(
+        shop.engine, "SELECT status, products_changed FROM crawls ORDER BY id DESC LIMIT 1"
+    ) == [("stopped", 20)]
     with shop.engine.connect() as connection:
-        assert judgement.unjudged(connection) == []
+        assert crawl_quality.unjudged(connection) == []
     outlook, written = reextract(shop, site)
-    assert (outlook.same, outlook.changed) == (20, 10) and written is not None and written.changed == 10
+    assert (
+        (outlook.same, outlook.changed) == (20, 10)
+        and written is not None
+        and written.changed == 10
+    )
 
 
 def test_it_is_no_crawl_of_the_site_to_those_who_ask_when_that_was(shop: Shop) -> None:
@@ -256,7 +317,9 @@ def test_it_is_no_crawl_of_the_site_to_those_who_ask_when_that_was(shop: Shop) -
     assert site.complete_s is not None and site.complete_s > 2 * 86400
 
 
-def test_records_that_cannot_be_read_are_told_and_the_others_read(shop: Shop, tmp_path: Path) -> None:
+def test_records_that_cannot_be_read_are_told_and_the_others_read(
+    shop: Shop, tmp_path: Path
+) -> None:
     (file,) = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])

@@ -1,4 +1,5 @@
-"""Conditional requests and revisit intervals: real crawls of a shop that answers 304, honestly or not."""
+"""Conditional requests and revisit intervals: real crawls of a shop that answers 304, honestly or
+not."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper import plan
+from scraper.coordinator import plan
 from scraper.domain import NextVisit, Outcome, Settled, Status, Validators, Verdict
+from scraper.frontier import sites
+from scraper.quality import report as reports
 from scraper.settings import Settings
+from scraper.settle import fill_rates
+from scraper.settle.transaction import SettledPage
 from scraper.sites.definition import Site
-from scraper.stores import quality, reports, sites
-from scraper.stores.settle import SettledPage
 from tests.conditional_shop import ConditionalShop
 from tests.integration.test_quality import HOST, Data, good, without
 from tests.integration.test_quality import Crawl as ByHand
@@ -22,7 +25,8 @@ from tests.integration.test_quality import shop as by_hand
 from tests.integration.test_worker import Broker
 from tests.making import rows, store
 
-MODIFIED = "Sat, 07 Nov 2026 08:00:00 GMT"  # the shop's Date is two hours later
+# the shop's Date is two hours later
+MODIFIED = "Sat, 07 Nov 2026 08:00:00 GMT"
 FIELDS = {"title": {"css": "h1", "required": True}, "price": {"css": ".price", "type": "price"}}
 
 Crawl = Callable[..., Any]
@@ -36,7 +40,8 @@ def shop() -> Iterator[ConditionalShop]:
 
 @pytest.fixture
 def crawl(engine: sa.Engine, environment: Settings, shop: ConditionalShop) -> Iterator[Crawl]:
-    """Runs a whole crawl with a worker of its own, and returns its row. What the shop was asked before is forgotten."""
+    """Runs a whole crawl with a worker of its own, and returns its row. What the shop was asked
+    before is forgotten."""
     brokers = []
 
     def run(refetch: bool = False, **more: Any) -> Any:
@@ -49,7 +54,9 @@ def crawl(engine: sa.Engine, environment: Settings, shop: ConditionalShop) -> It
         broker.send(opened.messages)
         broker.run()
         with engine.connect() as connection:
-            return connection.execute(sa.text("SELECT * FROM crawls WHERE id = :id"), {"id": opened.crawl_id}).one()
+            return connection.execute(
+                sa.text("SELECT * FROM crawls WHERE id = :id"), {"id": opened.crawl_id}
+            ).one()
 
     yield run
     for broker in brokers:
@@ -94,7 +101,8 @@ def age(engine: sa.Engine, hours: float) -> None:
 
 def prices(engine: sa.Engine) -> dict[str, float]:
     return {
-        str(key): float(str(price)) for key, price in rows(engine, "SELECT external_id, data ->> 'price' FROM products")
+        str(key): float(str(price))
+        for key, price in rows(engine, "SELECT external_id, data ->> 'price' FROM products")
     }
 
 
@@ -111,26 +119,44 @@ def test_a_shop_that_has_not_changed_answers_304_and_is_not_read(
     age(engine, 2)
     second = crawl()
     assert shop.statuses() == {304: 6} and all(one.conditional for one in shop.products())
-    assert {one.headers["if-none-match"] for one in shop.products()} == {shop.etag(number) for number in shop.prices}
-    assert (second.status, second.unchanged, second.not_modified, second.fetches) == ("completed", 6, 6, 7)
-    assert (second.products_new, second.products_changed, second.products_delisted, second.suspect) == (0, 0, 0, False)
+    assert {one.headers["if-none-match"] for one in shop.products()} == {
+        shop.etag(number) for number in shop.prices
+    }
+    assert (second.status, second.unchanged, second.not_modified, second.fetches) == (
+        "completed",
+        6,
+        6,
+        7,
+    )
+    assert (
+        second.products_new,
+        second.products_changed,
+        second.products_delisted,
+        second.suspect,
+    ) == (0, 0, 0, False)
     assert versions(engine) == 0
     assert rows(
-        engine, "SELECT DISTINCT last_outcome, status, error, response_head FROM pages WHERE kind = 'product'"
+        engine,
+        "SELECT DISTINCT last_outcome, status, error, response_head FROM pages WHERE kind = 'product'",
     ) == [("not_modified", "unchanged", None, None)]
-    assert rows(engine, "SELECT count(*) FROM products WHERE missed_crawls = 0 AND delisted_at IS NULL") == [(6,)]
-    assert rows(engine, "SELECT DISTINCT fetched_at > now() - interval '1 hour', crawl_id FROM products") == [
-        (True, second.id)
-    ], "they were seen just now"
     assert rows(
-        engine, f"SELECT sum(bytes) FROM throughput WHERE crawl_id = {second.id} AND outcome = 'not_modified'"
+        engine, "SELECT count(*) FROM products WHERE missed_crawls = 0 AND delisted_at IS NULL"
+    ) == [(6,)]
+    assert rows(
+        engine, "SELECT DISTINCT fetched_at > now() - interval '1 hour', crawl_id FROM products"
+    ) == [(True, second.id)], "they were seen just now"
+    assert rows(
+        engine,
+        f"SELECT sum(bytes) FROM throughput WHERE crawl_id = {second.id} AND outcome = 'not_modified'",
     ) == [(0,)]
     with engine.connect() as connection:
         report = reports.read(connection, second.id)
     assert (report.products, report.records, report.suspect, report.reasons) == (6, 0, False, [])
 
 
-def test_what_has_changed_is_read_and_nothing_else(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl) -> None:
+def test_what_has_changed_is_read_and_nothing_else(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
     crawl()
     shop.prices[3] = "1.50 €"
     second = crawl()
@@ -155,7 +181,14 @@ def test_listings_are_asked_for_whole(shop: ConditionalShop, crawl: Crawl) -> No
     ("change", "conditional"),
     [
         pytest.param(
-            {"product": {"fields": {"title": {"css": "h1", "required": True}, "id2": "body::attr(data-id)"}}},
+            {
+                "product": {
+                    "fields": {
+                        "title": {"css": "h1", "required": True},
+                        "id2": "body::attr(data-id)",
+                    }
+                }
+            },
             False,
             id="another field",
         ),
@@ -163,9 +196,15 @@ def test_listings_are_asked_for_whole(shop: ConditionalShop, crawl: Crawl) -> No
         pytest.param({"strip_params": ["x"]}, False, id="other URLs"),
         pytest.param({"conditional": False}, False, id="switched off"),
         pytest.param(
-            {"rate": "1000/s", "concurrency": 2, "title": "A shop", "priority": "high"}, True, id="another rate"
+            {"rate": "1000/s", "concurrency": 2, "title": "A shop", "priority": "high"},
+            True,
+            id="another rate",
         ),
-        pytest.param({"quality": "none", "conditional": "3d", "schedule": "0 6 * * *"}, True, id="another schedule"),
+        pytest.param(
+            {"quality": "none", "conditional": "3d", "schedule": "0 6 * * *"},
+            True,
+            id="another schedule",
+        ),
     ],
 )
 def test_another_definition_reads_whole_where_it_may_find_something_else(
@@ -184,13 +223,15 @@ def test_refetch_reads_whole_and_later_crawls_do_not(shop: ConditionalShop, craw
     assert crawl().not_modified == 6
 
 
-def test_304_unasked_is_an_error_and_empties_nothing(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl) -> None:
+def test_304_unasked_is_an_error_and_empties_nothing(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
     shop.always_304 = True
     first = crawl()
     assert (first.status, first.not_modified, first.dead) == ("failed", 0, 6)
-    assert rows(engine, "SELECT DISTINCT last_outcome, http_status, error FROM pages WHERE kind = 'product'") == [
-        ("malformed", 304, "the server answered 304 to a request without validators")
-    ]
+    assert rows(
+        engine, "SELECT DISTINCT last_outcome, http_status, error FROM pages WHERE kind = 'product'"
+    ) == [("malformed", 304, "the server answered 304 to a request without validators")]
     assert rows(engine, "SELECT FROM products") == []
     shop.always_304 = False
     assert crawl().products_new == 6
@@ -207,7 +248,9 @@ def test_304_unasked_is_an_error_and_empties_nothing(engine: sa.Engine, shop: Co
         '"a"b"', "W/",
     ],
 )  # fmt: skip
-def test_what_is_no_validator_is_not_kept(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl, etag: str) -> None:
+def test_what_is_no_validator_is_not_kept(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl, etag: str
+) -> None:
     """`*` above all, which would have every page answered 304 for good."""
     shop.etags = dict.fromkeys(shop.prices, etag)
     crawl()
@@ -217,18 +260,22 @@ def test_what_is_no_validator_is_not_kept(engine: sa.Engine, shop: ConditionalSh
     assert {one.headers.get("if-none-match") for one in shop.products()} == {kept[0][0]}
 
 
-def test_weak_tags_and_dates_go_back_as_they_came(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl) -> None:
+def test_weak_tags_and_dates_go_back_as_they_came(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
     shop.etags = {1: 'W/"a,b"', 2: None, 3: None, 4: None}
     shop.modified = {
         1: MODIFIED,
         2: MODIFIED,
-        3: "Sat, 07 Nov 2026 10:00:00 GMT",  # no earlier than the answer itself
+        # no earlier than the answer itself
+        3: "Sat, 07 Nov 2026 10:00:00 GMT",
         4: "2026-11-07",
     }
     crawl()
     assert crawl().not_modified == 4
     sent = {
-        one.target: (one.headers.get("if-none-match"), one.headers.get("if-modified-since")) for one in shop.products()
+        one.target: (one.headers.get("if-none-match"), one.headers.get("if-modified-since"))
+        for one in shop.products()
     }
     assert [sent[f"/p/{number}"] for number in (1, 2, 3, 4)] == [
         ('W/"a,b"', MODIFIED), (None, MODIFIED), (None, None), (None, None)
@@ -265,13 +312,16 @@ def test_a_redirected_page_has_no_validators_and_none_go_along(
     shop.redirects[1] = "/p/1?to"
     crawl()
     assert rows(engine, "SELECT etag, read_by FROM pages WHERE url LIKE '%/p/1'") == [(None, None)]
-    shop.redirects[2] = "/p/2?to"  # from here on: its own validators are not those of where it leads to
+    # from here on: its own validators are not those of where it leads to
+    shop.redirects[2] = "/p/2?to"
     second = crawl()
     assert [one.conditional for one in shop.asked if one.target.startswith("/p/2")] == [True, False]
     assert (second.not_modified, second.dead, shop.statuses()) == (4, 0, {200: 2, 302: 2, 304: 4})
 
 
-def test_after_a_bad_answer_a_page_is_read_whole(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl) -> None:
+def test_after_a_bad_answer_a_page_is_read_whole(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
     crawl()
     shop.titles[1] = ""
     second = crawl()
@@ -291,21 +341,31 @@ def test_after_a_suspect_crawl_all_that_it_may_have_read_is_read_again(
     assert crawl().not_modified == 0
     assert crawl().not_modified == 6
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE crawls SET suspect = true WHERE id = (SELECT max(id) FROM crawls)"))
+        connection.execute(
+            sa.text("UPDATE crawls SET suspect = true WHERE id = (SELECT max(id) FROM crawls)")
+        )
         connection.execute(sa.text("UPDATE crawls SET suspect = false, accepted_at = now()"))
     assert crawl().not_modified == 6, "somebody has looked at it"
 
 
 def test_a_page_whose_product_kept_a_value_is_read_whole(engine: sa.Engine) -> None:
-    """The stored product is not what its page says: a 304 of that page would confirm something else."""
+    """The stored product is not what its page says: a 304 of that page would confirm something
+    else."""
 
     def crawled(data: Callable[[int], Data]) -> dict[str, bool]:
         """By page: whether the next crawl asks it with its validators."""
         crawl = ByHand(engine, by_hand(), range(40))
         leased = crawl.lease()
         for begin in range(0, len(leased), 10):
-            group = [crawl.page(number, page, data(number)) for number, page in leased[begin : begin + 10]]
-            store(engine, crawl.ids, [replace(page, next_visit=NextVisit(Validators('"a"'), 7)) for page in group])
+            group = [
+                crawl.page(number, page, data(number))
+                for number, page in leased[begin : begin + 10]
+            ]
+            store(
+                engine,
+                crawl.ids,
+                [replace(page, next_visit=NextVisit(Validators('"a"'), 7)) for page in group],
+            )
         crawl.end()
         return dict(rows(engine, "SELECT url, read_by IS NOT NULL FROM pages"))  # type: ignore[arg-type]
 
@@ -320,11 +380,13 @@ def test_a_page_whose_product_kept_a_value_is_read_whole(engine: sa.Engine) -> N
 def test_a_page_that_owns_no_product_is_read_whole_and_takes_over(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
 ) -> None:
-    """Pages 1 and 2 give the same product, which the first one owns: when that is gone, 304 of the other would lose it."""
+    """Pages 1 and 2 give the same product, which the first one owns: when that is gone, 304 of the
+    other would lose it."""
     shop.ids = {1: "same", 2: "same"}
     crawl()
     ((owner,),) = rows(
-        engine, "SELECT g.url FROM products p JOIN pages g ON g.id = p.page_id WHERE external_id = 'same'"
+        engine,
+        "SELECT g.url FROM products p JOIN pages g ON g.id = p.page_id WHERE external_id = 'same'",
     )
     assert crawl().not_modified == 5, "one of the two owns nothing"
     gone = int(str(owner)[-1])
@@ -334,9 +396,10 @@ def test_a_page_that_owns_no_product_is_read_whole_and_takes_over(
         last = crawl()
         assert last.products_delisted == 0
     assert rows(engine, "SELECT count(*) FROM products WHERE delisted_at IS NULL") == [(5,)]
-    assert rows(engine, "SELECT g.url FROM products p JOIN pages g ON g.id = p.page_id WHERE external_id = 'same'") == [
-        (shop.url(f"/p/{3 - gone}"),)
-    ]
+    assert rows(
+        engine,
+        "SELECT g.url FROM products p JOIN pages g ON g.id = p.page_id WHERE external_id = 'same'",
+    ) == [(shop.url(f"/p/{3 - gone}"),)]
 
 
 def test_what_is_delisted_and_comes_back_unchanged_is_listed_again(
@@ -347,12 +410,17 @@ def test_what_is_delisted_and_comes_back_unchanged_is_listed_again(
     assert [crawl().products_delisted for _ in range(2)] == [0, 1]
     shop.listed.append(1)
     assert crawl().not_modified == 6
-    assert rows(engine, "SELECT FROM products WHERE delisted_at IS NOT NULL OR missed_crawls > 0") == []
+    assert (
+        rows(engine, "SELECT FROM products WHERE delisted_at IS NOT NULL OR missed_crawls > 0")
+        == []
+    )
     told = rows(engine, "SELECT event, version FROM changes WHERE event LIKE '%listed' ORDER BY id")
     assert told == [("delisted", 1), ("relisted", 1)]
 
 
-def test_a_product_that_was_deleted_by_hand_comes_back(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl) -> None:
+def test_a_product_that_was_deleted_by_hand_comes_back(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
     crawl()
     with engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM products WHERE external_id = '4'"))
@@ -364,7 +432,8 @@ def test_a_product_that_was_deleted_by_hand_comes_back(engine: sa.Engine, shop: 
 
 
 def partly(engine: sa.Engine, numbers: range, data: Callable[[int], Data | None]) -> ByHand:
-    """A crawl that has ended, in which products answered 304 but for those of which `data` says something."""
+    """A crawl that has ended, in which products answered 304 but for those of which `data` says
+    something."""
     crawl = ByHand(engine, by_hand(), numbers)
     for number, leased in crawl.lease():
         found = data(number)
@@ -376,7 +445,11 @@ def partly(engine: sa.Engine, numbers: range, data: Callable[[int], Data | None]
             store(
                 engine,
                 crawl.ids,
-                [SettledPage(Settled(page.id, crawl.id, lease_id, Outcome.NOT_MODIFIED, verdict, 304))],
+                [
+                    SettledPage(
+                        Settled(page.id, crawl.id, lease_id, Outcome.NOT_MODIFIED, verdict, 304)
+                    )
+                ],
             )
     return crawl.end()
 
@@ -384,28 +457,40 @@ def partly(engine: sa.Engine, numbers: range, data: Callable[[int], Data | None]
 def test_crawls_of_304s_do_not_make_anybody_forget_what_is_usual(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(quality, "SEARCHED", 3)
+    monkeypatch.setattr(fill_rates, "SEARCHED", 3)
     numbers = range(40)
     partly(engine, numbers, good)
     partly(engine, numbers, lambda number: good(number) if number < 3 else None)
     for _ in range(4):
         quiet = partly(engine, numbers, lambda number: None)
-        assert (quiet.row.suspect, quiet.row.not_modified, quiet.row.status) == (False, 40, "completed")
-    broken = partly(engine, numbers, lambda number: without(good(number), "brand") if number < 20 else None)
+        assert (quiet.row.suspect, quiet.row.not_modified, quiet.row.status) == (
+            False,
+            40,
+            "completed",
+        )
+    broken = partly(
+        engine, numbers, lambda number: without(good(number), "brand") if number < 20 else None
+    )
     assert broken.why == {("brand", "fill")}
-    assert rows(engine, "SELECT count(*) FROM products WHERE data ->> 'brand' IS NOT NULL") == [(40,)]
+    assert rows(engine, "SELECT count(*) FROM products WHERE data ->> 'brand' IS NOT NULL") == [
+        (40,)
+    ]
 
 
 def test_what_changes_is_no_measure_for_the_whole(engine: sa.Engine) -> None:
-    """Products on offer change more often: in crawls that read what has changed, a tag is found on all, else on one in ten.
-    The next whole crawl is not suspect for that, nor are those in between."""
+    """Products on offer change more often: in crawls that read what has changed, a tag is found on
+    all, else on one in ten. The next whole crawl is not suspect for that, nor are those in between.
+    """
 
     def as_ever(number: int) -> Data:
         return good(number, tag="offer") if number % 10 == 0 else good(number)
 
     numbers = range(300)
     crawls = [partly(engine, numbers, as_ever)]
-    crawls += [partly(engine, numbers, lambda number: as_ever(number) if number % 10 == 0 else None) for _ in range(3)]
+    crawls += [
+        partly(engine, numbers, lambda number: as_ever(number) if number % 10 == 0 else None)
+        for _ in range(3)
+    ]
     crawls += [partly(engine, numbers, as_ever)]
     assert [crawl.why for crawl in crawls] == [set()] * 5
     assert [crawl.fields["tag"].usual_fill for crawl in crawls] == [None, 0.1, 1.0, 1.0, 0.1]
@@ -419,10 +504,14 @@ ADAPTIVE = {"min": "6h", "max": "14d"}
 def intervals(engine: sa.Engine) -> dict[str, float]:
     """By product: hours."""
     query = "SELECT right(url, 1), revisit_s FROM pages WHERE kind = 'product' ORDER BY 1"
-    return {str(number): round(int(str(seconds)) / 3600, 1) for number, seconds in rows(engine, query)}
+    return {
+        str(number): round(int(str(seconds)) / 3600, 1) for number, seconds in rows(engine, query)
+    }
 
 
-def test_each_page_has_an_interval_of_its_own(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl) -> None:
+def test_each_page_has_an_interval_of_its_own(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
     crawl(revisit=ADAPTIVE)
     assert set(intervals(engine).values()) == {6.0}
     age(engine, 6.1)
@@ -438,7 +527,10 @@ def test_each_page_has_an_interval_of_its_own(engine: sa.Engine, shop: Condition
     age(engine, 6.1)
     fourth = crawl(revisit=ADAPTIVE)
     assert (fourth.fresh, fourth.not_modified, fourth.products_delisted) == (0, 6, 0)
-    assert rows(engine, "SELECT FROM products WHERE missed_crawls > 0 OR delisted_at IS NOT NULL") == []
+    assert (
+        rows(engine, "SELECT FROM products WHERE missed_crawls > 0 OR delisted_at IS NOT NULL")
+        == []
+    )
 
 
 def test_a_page_that_is_read_again_and_is_the_same_rests_longer_too(
@@ -456,14 +548,17 @@ def test_a_page_that_is_read_again_and_is_the_same_rests_longer_too(
     assert set(intervals(engine).values()) == {6.0}
 
 
-def test_looks_right_after_each_other_say_little(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl) -> None:
+def test_looks_right_after_each_other_say_little(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
     for refetch in (False, True, True, True):
         crawl(revisit=ADAPTIVE, refetch=refetch)
     assert set(intervals(engine).values()) == {6.0}
 
 
 def test_the_bounds_of_today_count(engine: sa.Engine, shop: ConditionalShop, crawl: Crawl) -> None:
-    """However long a page rests by its own interval, a definition with a shorter maximum fetches it; and vice versa."""
+    """However long a page rests by its own interval, a definition with a shorter maximum fetches
+    it; and vice versa."""
     crawl(revisit=ADAPTIVE)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE pages SET revisit_s = 10 * 86400"))
@@ -484,4 +579,6 @@ def test_a_product_that_is_neither_found_nor_due_is_missed_as_ever(
     crawl(revisit=ADAPTIVE)
     shop.listed.remove(6)
     assert [crawl(revisit=ADAPTIVE).products_delisted for _ in range(2)] == [0, 1]
-    assert rows(engine, "SELECT external_id FROM products WHERE delisted_at IS NOT NULL") == [("6",)]
+    assert rows(engine, "SELECT external_id FROM products WHERE delisted_at IS NOT NULL") == [
+        ("6",)
+    ]

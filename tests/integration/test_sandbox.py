@@ -1,4 +1,5 @@
-"""Chromium's own sandbox, which it has where the worker is not root: made for every page, and missed in plain words."""
+"""Chromium's own sandbox, which it has where the worker is not root: made for every page, and
+missed in plain words."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 import playwright
 import pytest
 
-from scraper.fetch.chromium import no_sandbox
+from scraper.browser.chromium import no_sandbox
 from tests.browser import need_chromium
 from tests.js_shop import JsShop
 from tests.nobody import NOBODY
@@ -51,9 +52,15 @@ def shown(url: str, *options: str) -> tuple[dict[str, Any], str]:
 
 def need_a_checkout_for_everybody() -> None:
     """Playwright's driver is started as nobody, who cannot read what lies in a private folder."""
-    private = [str(folder) for folder in Path(playwright.__file__).parents if not folder.stat().st_mode & 0o001]
+    private = [
+        str(folder)
+        for folder in Path(playwright.__file__).parents
+        if not folder.stat().st_mode & 0o001
+    ]
     if private and os.geteuid() == 0:
-        reason = f"nobody can enter {private[0]}, where the checkout is (mend: one that lies elsewhere)"
+        reason = (
+            f"nobody can enter {private[0]}, where the checkout is (mend: one that lies elsewhere)"
+        )
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
 
 
@@ -68,21 +75,32 @@ def test_whoever_is_not_root_has_every_page_in_a_sandbox(shop: JsShop) -> None:
     assert renderers
     for each in renderers:
         assert each["filtered"] and each["no_new_privileges"] and each["capabilities"] == 0, each
-        assert each["users"] != told["users"] and each["pids"] > 1, "namespaces of its own, of users and of processes"
+        assert each["users"] != told["users"] and each["pids"] > 1, (
+            "namespaces of its own, of users and of processes"
+        )
     for each in told["processes"]:
         assert each["uid"] == (NOBODY if os.geteuid() == 0 else os.geteuid())
-        assert "--no-sandbox" not in each["command"] and "--disable-setuid-sandbox" not in each["command"]
+        assert (
+            "--no-sandbox" not in each["command"]
+            and "--disable-setuid-sandbox" not in each["command"]
+        )
 
 
-def test_without_user_namespaces_it_is_said_who_forbids_them_and_how_to_mend_it(shop: JsShop) -> None:
+def test_without_user_namespaces_it_is_said_who_forbids_them_and_how_to_mend_it(
+    shop: JsShop,
+) -> None:
     if subprocess.run(["unshare", "--user", "true"], check=False).returncode:
-        pytest.skip("this kernel gives no user namespace to anybody: the other test has seen the error")
+        pytest.skip(
+            "this kernel gives no user namespace to anybody: the other test has seen the error"
+        )
     told, printed = shown(shop.url("/p/1"), "--no-namespaces")
     assert told["error"].endswith(
         f"chromium does not start: its sandbox needs user namespaces, which user {NOBODY} does not get on this machine: "
         "/proc/sys/user/max_user_namespaces is 0 (mend: `sysctl -w user.max_user_namespaces=10000`)"
     )
-    (later,) = (line for line in printed.splitlines() if "no browser: pages go back untried" in line)
+    (later,) = (
+        line for line in printed.splitlines() if "no browser: pages go back untried" in line
+    )
     assert "its sandbox needs user namespaces" in later and "mend:" in later
     assert shop.requests == [], "no page without a sandbox"
 
@@ -92,7 +110,9 @@ def test_without_user_namespaces_it_is_said_who_forbids_them_and_how_to_mend_it(
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"),
     ("user/max_user_namespaces", "7", "deploy/seccomp/chromium.json"),
 ])  # fmt: skip
-def test_each_way_of_forbidding_them_has_its_mend(tmp_path: Path, name: str, value: str, mend: str) -> None:
+def test_each_way_of_forbidding_them_has_its_mend(
+    tmp_path: Path, name: str, value: str, mend: str
+) -> None:
     (tmp_path / name).parent.mkdir()
     (tmp_path / name).write_text(value + "\n")
     assert mend in no_sandbox(tmp_path) and f"user {os.geteuid()} " in no_sandbox(tmp_path)

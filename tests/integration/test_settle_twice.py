@@ -1,4 +1,5 @@
-"""A group that holds one page twice: a worker lost its lease, got the page again, and stores both at once."""
+"""A group that holds one page twice: a worker lost its lease, got the page again, and stores both
+at once."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Outcome, Settled, Status, Verdict
-from scraper.stores import leases
-from scraper.stores.settle import SettledPage
+from scraper.frontier import leases
+from scraper.settle.transaction import SettledPage
 from tests.making import (
     OK,
     a_site,
@@ -29,7 +30,9 @@ BACK = Verdict(Status.DUE, 0.0, charged=False)
 AGAIN = Verdict(Status.DUE, 30.0, charged=True)
 DEAD = Verdict(Status.DEAD, 0.0, charged=True)
 PAGE = "SELECT status, last_outcome, http_status, attempts, host_attempts, losses FROM pages WHERE kind = 'product'"
-COUNTS = "SELECT fetches, retries, ok, dead, gone, product_done, products_new, links_cut FROM crawls"
+COUNTS = (
+    "SELECT fetches, retries, ok, dead, gone, product_done, products_new, links_cut FROM crawls"
+)
 
 
 @pytest.fixture
@@ -53,7 +56,12 @@ def twice(engine: sa.Engine, crawl: tuple[int, int]) -> tuple[int, UUID, UUID]:
 
 
 def one(
-    twice: tuple[int, UUID, UUID], crawl: tuple[int, int], lease_id: UUID, outcome: Outcome, verdict: Verdict, code: int
+    twice: tuple[int, UUID, UUID],
+    crawl: tuple[int, int],
+    lease_id: UUID,
+    outcome: Outcome,
+    verdict: Verdict,
+    code: int,
 ) -> Settled:
     return Settled(twice[0], crawl[1], lease_id, outcome, verdict, code)
 
@@ -67,13 +75,19 @@ def test_it_is_counted_once_and_the_living_ones_data_is_stored(
     engine: sa.Engine, crawl: tuple[int, int], twice: tuple[int, UUID, UUID], in_order: int
 ) -> None:
     _, lost, living = twice
-    stale = with_product(one(twice, crawl, lost, Outcome.FETCHED, OK, 203), crawl, "7", {"title": "stale"})
+    stale = with_product(
+        one(twice, crawl, lost, Outcome.FETCHED, OK, 203), crawl, "7", {"title": "stale"}
+    )
     links = [new_page(crawl, "https://shop.example/found-by-the-lost-one", Kind.LISTING)]
     stale = SettledPage(stale.settled, links, stale.products, stale.content_hash, partial=True)
-    good = with_product(one(twice, crawl, living, Outcome.FETCHED, OK, 200), crawl, "7", {"title": "good"})
+    good = with_product(
+        one(twice, crawl, living, Outcome.FETCHED, OK, 200), crawl, "7", {"title": "good"}
+    )
     stored = store(engine, crawl, [stale, good][::in_order])
     assert (stored.held, stored.added, stored.drained) == (1, 0, [crawl[1]])
-    assert rows(engine, "SELECT external_id, data, version FROM products") == [("7", {"title": "good"}, 1)]
+    assert rows(engine, "SELECT external_id, data, version FROM products") == [
+        ("7", {"title": "good"}, 1)
+    ]
     assert rows(engine, PAGE) == [("ok", "fetched", 200, 1, 0, 0)]
     assert rows(engine, COUNTS) == [(1, 0, 1, 0, 0, 1, 1, 0)]
     assert rows(engine, "SELECT FROM leases") == []
@@ -83,7 +97,13 @@ def test_it_is_counted_once_and_the_living_ones_data_is_stored(
 @pytest.mark.parametrize(
     ("outcome", "verdict", "code", "page", "counts"),
     [
-        (Outcome.DEFERRED, BACK, None, ("due", "worker_lost", None, 0, 0, 1), (0, 0, 0, 0, 0, 0, 0, 0)),
+        (
+            Outcome.DEFERRED,
+            BACK,
+            None,
+            ("due", "worker_lost", None, 0, 0, 1),
+            (0, 0, 0, 0, 0, 0, 0, 0),
+        ),
         (
             Outcome.HOST_DOWN,
             DEAD._replace(charged=False),
@@ -107,7 +127,9 @@ def test_what_the_lost_one_fetched_is_nothing(
     counts: tuple[object, ...],
 ) -> None:
     """Its answer was good, but the page is another's."""
-    stale = with_product(one(twice, crawl, twice[1], Outcome.FETCHED, OK, 200), crawl, "7", {"title": "stale"})
+    stale = with_product(
+        one(twice, crawl, twice[1], Outcome.FETCHED, OK, 200), crawl, "7", {"title": "stale"}
+    )
     living = SettledPage(one(twice, crawl, twice[2], outcome, verdict, code))
     assert store(engine, crawl, [stale, living][::in_order]).held == 1
     assert rows(engine, PAGE) == [page]
@@ -129,7 +151,9 @@ def test_what_became_of_it_under_the_lost_lease_is_not_counted(
     code: int,
 ) -> None:
     lost = SettledPage(one(twice, crawl, twice[1], outcome, verdict, code))
-    good = with_product(one(twice, crawl, twice[2], Outcome.FETCHED, OK, 200), crawl, "7", {"title": "good"})
+    good = with_product(
+        one(twice, crawl, twice[2], Outcome.FETCHED, OK, 200), crawl, "7", {"title": "good"}
+    )
     assert store(engine, crawl, [lost, good][::in_order]).held == 1
     assert rows(engine, PAGE) == [("ok", "fetched", 200, 1, 0, 0)]
     assert rows(engine, COUNTS) == [(1, 0, 1, 0, 0, 1, 1, 0)]
@@ -143,7 +167,9 @@ def test_one_that_is_with_somebody_else_by_now_is_left_to_them(
     with engine.begin() as connection:
         leases.take_back(connection)
     pages = [
-        with_product(one(twice, crawl, lease_id, Outcome.FETCHED, OK, 200), crawl, "7", {"title": "stale"})
+        with_product(
+            one(twice, crawl, lease_id, Outcome.FETCHED, OK, 200), crawl, "7", {"title": "stale"}
+        )
         for lease_id in twice[1:]
     ]
     assert store(engine, crawl, pages[::in_order]).held == 0

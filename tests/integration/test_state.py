@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import sqlalchemy as sa
 
-from scraper import plan
-from scraper.commands import glance
-from scraper.commands.fleet import Node
-from scraper.commands.glance import WorkerState
+from scraper.coordinator import plan
 from scraper.domain import Blame, Outcome
-from scraper.exporter.postgres import Postgres
+from scraper.frontier import crawls, hosts, sites
+from scraper.metrics.postgres import Postgres
+from scraper.runtime.fleet import Node
 from scraper.settings import Settings
-from scraper.stores import crawls, hosts, sites, state
-from scraper.stores.state import LeaseHolder, QueueState
+from scraper.views import glance, state
+from scraper.views.glance import WorkerState
+from scraper.views.state import LeaseHolder, QueueState
 from tests.making import (
     a_site,
     add,
@@ -50,11 +50,20 @@ def test_queues_count_what_is_due_later_leased_and_held(engine: sa.Engine) -> No
         engine,
         "UPDATE pages SET not_before = now() - interval '1 hour' WHERE url LIKE '%/p/1' AND host = 'shop.example'",
     )
-    execute(engine, "UPDATE pages SET not_before = now() + interval '1 hour' WHERE url LIKE '%/p/2'")
+    execute(
+        engine, "UPDATE pages SET not_before = now() + interval '1 hour' WHERE url LIKE '%/p/2'"
+    )
     (batch,) = lease_all(engine, "shop.example", 3)
     found = queues(engine)
     one, other = found["datacenter"], found["residential"]
-    assert (one.due, one.later, one.held, one.leased, one.waiting, one.claimed) == (6, 1, 0, 3, 1, 0)
+    assert (one.due, one.later, one.held, one.leased, one.waiting, one.claimed) == (
+        6,
+        1,
+        0,
+        3,
+        1,
+        0,
+    )
     assert (other.due, other.later, other.leased) == (3, 1, 0)
     assert claimed(engine, batch) is not None
     assert (queues(engine)["datacenter"].waiting, queues(engine)["datacenter"].claimed) == (0, 1)
@@ -71,7 +80,10 @@ def test_what_is_paused_is_held_and_ages_no_queue(engine: sa.Engine) -> None:
     crawl, other = open_crawl(engine, a_site()), open_crawl(engine, a_site("other"))
     add(engine, [new_page(crawl, url) for url in urls(5)])
     add(engine, [new_page(other, url) for url in urls(2, "other.example")])
-    execute(engine, "UPDATE pages SET not_before = now() - interval '1 hour' WHERE host = 'shop.example'")
+    execute(
+        engine,
+        "UPDATE pages SET not_before = now() - interval '1 hour' WHERE host = 'shop.example'",
+    )
     with engine.begin() as connection:
         hosts.set_paused(connection, "shop.example", paused=True)
     one = queues(engine)["datacenter"]
@@ -90,7 +102,12 @@ def test_workers_that_hold_leases_and_those_that_fell_silent(engine: sa.Engine) 
         assert claimed(engine, batch) is not None
     with engine.connect() as connection:
         (holder,) = state.holders(connection, LEASE_S)
-    assert (holder.worker, holder.batches, holder.pages, holder.queues) == ("test", 2, 6, ["datacenter"])
+    assert (holder.worker, holder.batches, holder.pages, holder.queues) == (
+        "test",
+        2,
+        6,
+        ["datacenter"],
+    )
     assert holder.silent_s < state.SILENT_S
     execute(engine, "UPDATE leases SET until = now() + interval '20 seconds'")
     with engine.connect() as connection:
@@ -118,7 +135,9 @@ def test_errors_are_grouped_with_whom_they_blame_the_latest_first(engine: sa.Eng
     crawl = open_crawl(engine, a_site())
     give_up(engine, crawl, urls(3), Outcome.REFUSED)
     give_up(engine, crawl, urls(2, "two.example"), Outcome.NOT_EXTRACTED)
-    execute(engine, "UPDATE pages SET settled_at = now() - interval '1 minute' WHERE status = 'dead'")
+    execute(
+        engine, "UPDATE pages SET settled_at = now() - interval '1 minute' WHERE status = 'dead'"
+    )
     add(engine, [new_page(crawl, url) for url in urls(4, "three.example")])
     execute(
         engine,
@@ -126,7 +145,9 @@ def test_errors_are_grouped_with_whom_they_blame_the_latest_first(engine: sa.Eng
         "WHERE status = 'due'",
     )
     give_up(engine, crawl, urls(1, "old.example"), Outcome.REFUSED)
-    execute(engine, "UPDATE pages SET settled_at = now() - interval '2 days' WHERE host = 'old.example'")
+    execute(
+        engine, "UPDATE pages SET settled_at = now() - interval '2 days' WHERE host = 'old.example'"
+    )
     found = state.troubles(engine)
     assert [(e.outcome, e.blame, e.pages, e.host, e.final) for e in found] == [
         ("not_extracted", Blame.PARSER, 2, "two.example", True),
@@ -134,13 +155,17 @@ def test_errors_are_grouped_with_whom_they_blame_the_latest_first(engine: sa.Eng
         ("timeout", Blame.HOST, 4, "three.example", False),
     ]
     assert found[2].error == "slow" and found[2].ago_s >= 600
-    assert state.troubles(engine, "nobody") == [] and len(state.troubles(engine, "shop", limit=1)) == 1
+    assert (
+        state.troubles(engine, "nobody") == [] and len(state.troubles(engine, "shop", limit=1)) == 1
+    )
     with engine.connect() as connection:
         unusable = {(u.status, u.pages) for u in state.unusable(connection)}
     assert unusable == {("invalid", 2), ("dead", 4)}
 
 
-def test_errors_among_too_many_due_pages_are_not_waited_for(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_among_too_many_due_pages_are_not_waited_for(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     crawl = open_crawl(engine, a_site())
     give_up(engine, crawl, urls(1), Outcome.REFUSED)
     slow = sa.text(str(state.ERRORS_DUE).replace("p.error IS NOT NULL", "pg_sleep(20) IS NOT NULL"))
@@ -160,7 +185,9 @@ def freshness(engine: sa.Engine) -> state.SiteFreshness:
 def test_a_missed_slot_and_the_last_complete_crawl(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         sites.sync(connection, [a_site(schedule="*/10 * * * *")])
-    assert freshness(engine).complete_s is None and freshness(engine).missed_s == 0, "none since it was defined"
+    assert freshness(engine).complete_s is None and freshness(engine).missed_s == 0, (
+        "none since it was defined"
+    )
     execute(engine, "UPDATE sites SET scheduled_since = now() - interval '1 hour'")
     missed = freshness(engine).missed_s
     assert missed is not None and 0 < missed <= 600
@@ -172,7 +199,9 @@ def test_a_missed_slot_and_the_last_complete_crawl(engine: sa.Engine) -> None:
     execute(engine, "UPDATE sites SET scheduled_since = now() - interval '1 hour'")
     plan.plan(engine)
     assert freshness(engine).missed_s == 0, "somebody opened it"
-    execute(engine, "UPDATE crawls SET status = 'completed', finished_at = now() - interval '2 hours'")
+    execute(
+        engine, "UPDATE crawls SET status = 'completed', finished_at = now() - interval '2 hours'"
+    )
     age = freshness(engine).complete_s
     assert age is not None and 7200 <= age < 7300
     execute(engine, "UPDATE crawls SET trigger = 'replay'")
@@ -194,14 +223,20 @@ def test_what_the_exporter_counts_survives_replays_and_deleted_crawls(engine: sa
     lease = claimed(engine, batch)
     assert lease is not None
     store(
-        engine, crawl, [with_product(settled(p.id, crawl, lease.id), crawl, str(p.id), {"t": "x"}) for p in lease.pages]
+        engine,
+        crawl,
+        [
+            with_product(settled(p.id, crawl, lease.id), crawl, str(p.id), {"t": "x"})
+            for p in lease.pages
+        ],
     )
     give_up(engine, crawl, urls(3, "b.example"))
     assert exported(source, "scraper_settled_pages", site="shop", status="ok") == 2
     assert exported(source, "scraper_settled_pages", site="shop", status="dead") == 3
     assert exported(source, "scraper_fetches", site="shop") == 5
     assert exported(source, "scraper_products", change="new") == 2
-    execute(engine, "UPDATE crawls SET dead = 0")  # as dropping or replaying them does
+    # as dropping or replaying them does
+    execute(engine, "UPDATE crawls SET dead = 0")
     assert exported(source, "scraper_settled_pages", status="dead") == 3
     with engine.begin() as connection:
         crawls.stop(connection, crawl[1], "by hand")
@@ -222,6 +257,10 @@ def test_a_glance_without_redis_or_broker_says_so(
     open_crawl(engine, a_site())
     away = environment.model_copy(update={"redis_url": "redis://:s3cret@127.0.0.1:9/0"})
     found = glance.read(engine, away, answers={})
-    assert len(found.crawls) == 1 and "s3cret" not in str(found.away) and found.away.keys() == {"redis"}
+    assert (
+        len(found.crawls) == 1
+        and "s3cret" not in str(found.away)
+        and found.away.keys() == {"redis"}
+    )
     told = glance.as_json(found)
     assert told["hosts"] == [] and told["crawls"][0]["site"] == "shop"

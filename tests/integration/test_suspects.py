@@ -1,4 +1,5 @@
-"""Pages that workers died with, on a real PostgreSQL: the cause is found and given up, and nothing else is."""
+"""Pages that workers died with, on a real PostgreSQL: the cause is found and given up, and nothing
+else is."""
 
 from __future__ import annotations
 
@@ -11,15 +12,21 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from scraper.dispatch import BATCHES_AHEAD, dispatch
+from scraper.coordinator.dispatch import BATCHES_AHEAD, dispatch
+from scraper.coordinator.finish import finish
+from scraper.coordinator.reap import reap
 from scraper.domain import Kind, Message, Outcome, Settled, Status, Verdict
-from scraper.finish import finish
-from scraper.reap import reap
+from scraper.frontier import sites
+from scraper.frontier.due import (
+    LOSSES_MAX,
+    SUSPECT_BATCH,
+    SUSPECT_LEASES,
+    SUSPECT_LOSSES,
+    suspects,
+)
+from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.stores import sites
-from scraper.stores.database import make_engine
-from scraper.stores.due import LOSSES_MAX, SUSPECT_BATCH, SUSPECT_LEASES, SUSPECT_LOSSES, suspects
-from scraper.stores.settle import SettledPage, settle
+from scraper.settle.transaction import SettledPage, settle
 from tests.making import (
     AGAIN,
     LIMITS,
@@ -76,8 +83,8 @@ def assert_suspects_apart(engine: sa.Engine) -> None:
 
 
 def one_dies(engine: sa.Engine, messages: list[Message], *, honest: bool = True) -> None:
-    """A worker claims leases, each by itself, and is never heard of again. One that is not `honest` does other things
-    beside what it should do alone."""
+    """A worker claims leases, each by itself, and is never heard of again. One that is not `honest`
+    does other things beside what it should do alone."""
     for message in messages:
         alone = honest and message.kwargs.get("alone", False)
         assert claimed(engine, lease_of(message), alone=alone) is not None
@@ -87,7 +94,8 @@ def one_dies(engine: sa.Engine, messages: list[Message], *, honest: bool = True)
 
 @dataclass
 class Worker:
-    """Several slots. A lease that it must have for itself waits until it holds nothing; meanwhile it takes nothing else."""
+    """Several slots. A lease that it must have for itself waits until it holds nothing; meanwhile
+    it takes nothing else."""
 
     held: dict[UUID, set[str]] = field(default_factory=dict)
     wants_alone: UUID | None = None
@@ -96,10 +104,13 @@ class Worker:
 
 
 class Fleet:
-    """Workers, and a broker that hands its messages out in any order. A worker dies with every lease it holds: at the
-    moment it claims a page that kills, or `late`, when that page's turn comes; or by chance."""
+    """Workers, and a broker that hands its messages out in any order. A worker dies with every
+    lease it holds: at the moment it claims a page that kills, or `late`, when that page's turn
+    comes; or by chance."""
 
-    def __init__(self, engine: sa.Engine, rng: random.Random, workers: int, slots: int, *, late: bool = False) -> None:
+    def __init__(
+        self, engine: sa.Engine, rng: random.Random, workers: int, slots: int, *, late: bool = False
+    ) -> None:
         self.engine, self.rng, self.slots, self.late = engine, rng, slots, late
         self.workers = [Worker() for _ in range(workers)]
         self.broker: list[Message] = []
@@ -119,14 +130,20 @@ class Fleet:
                 self._work(worker, killers)
             reap(self.engine, SETTINGS)
             if not rows(self.engine, "SELECT FROM pages WHERE status = 'due'"):
-                for (crawl_id,) in rows(self.engine, "SELECT id FROM crawls WHERE status = 'running'"):
+                for (crawl_id,) in rows(
+                    self.engine, "SELECT id FROM crawls WHERE status = 'running'"
+                ):
                     finish(self.engine, crawl_id)  # type: ignore[arg-type]
                 return
         pytest.fail("the crawl does not end")
 
     def _claim(self, worker: Worker, killers: set[str], chance: float) -> None:
         self._be_alone(worker, killers, chance)
-        while self.broker and len(worker.held) < self.slots and not (worker.alone or worker.wants_alone):
+        while (
+            self.broker
+            and len(worker.held) < self.slots
+            and not (worker.alone or worker.wants_alone)
+        ):
             message = self.broker.pop()
             if not message.kwargs.get("alone"):
                 self._take(worker, lease_of(message), killers, chance)
@@ -144,7 +161,15 @@ class Fleet:
         else:
             self._take(worker, lease_id, killers, chance, alone=True)
 
-    def _take(self, worker: Worker, lease_id: UUID, killers: set[str], chance: float, *, alone: bool = False) -> None:
+    def _take(
+        self,
+        worker: Worker,
+        lease_id: UUID,
+        killers: set[str],
+        chance: float,
+        *,
+        alone: bool = False,
+    ) -> None:
         lease = claimed(self.engine, lease_id, alone=alone)
         if lease is None:
             return
@@ -166,7 +191,8 @@ class Fleet:
                 self.lost_alone.update(found)
             expire(self.engine, lease_id)
         if worker.wants_alone is not None:
-            expire(self.engine, worker.wants_alone)  # its message is gone: it goes back unclaimed
+            # its message is gone: it goes back unclaimed
+            expire(self.engine, worker.wants_alone)
         worker.held, worker.alone, worker.wants_alone = {}, False, None
 
     def _work(self, worker: Worker, killers: set[str]) -> None:
@@ -202,7 +228,8 @@ def outcomes(engine: sa.Engine) -> dict[tuple[object, object, object], object]:
     return {key: count for *key_, count in rows(engine, query) for key in [tuple(key_)]}  # type: ignore[misc]
 
 
-# --- the cause is found ----------------------------------------------------------------------------------------------
+# --- the cause is found
+# ----------------------------------------------------------------------------------------------
 
 FLEETS = [(1, 1), (1, 8), (3, 3)]
 
@@ -224,9 +251,9 @@ def test_one_page_that_kills_among_a_hundred(
     assert outcomes(engine) == {(False, "ok", "fetched"): 100, (True, "dead", "worker_lost"): 1}
     ((error, losses),) = rows(engine, "SELECT error, losses FROM pages WHERE status = 'dead'")
     assert (str(error).split()[0], losses) == (str(LOSSES_MAX), LOSSES_MAX)
-    assert rows(engine, "SELECT status, ok, dead, product_done, product_total, note FROM crawls") == [
-        ("completed", 100, 1, 101, 101, "1 pages dead and 0 invalid")
-    ]
+    assert rows(
+        engine, "SELECT status, ok, dead, product_done, product_total, note FROM crawls"
+    ) == [("completed", 100, 1, 101, 101, "1 pages dead and 0 invalid")]
     assert rows(engine, "SELECT FROM leases") == []
 
 
@@ -244,7 +271,10 @@ def test_several_pages_that_kill_die_and_nothing_else(
     add(engine, [new_page(crawl, url) for url in pages])
     fleet = Fleet(engine, rng, workers, slots, late=late)
     fleet.run(kill)
-    assert outcomes(engine) == {(False, "ok", "fetched"): 80, (True, "dead", "worker_lost"): killers}
+    assert outcomes(engine) == {
+        (False, "ok", "fetched"): 80,
+        (True, "dead", "worker_lost"): killers,
+    }
     assert fleet.lost_alone == dict.fromkeys(kill, 1)
     assert all(fleet.losses[url] >= LOSSES_MAX for url in kill)
     assert late or fleet.deaths == dict.fromkeys(kill, LOSSES_MAX)
@@ -259,7 +289,8 @@ def test_several_pages_that_kill_die_and_nothing_else(
 def test_pages_that_kill_on_several_queues(
     engine: sa.Engine, crawl: tuple[int, int], late: bool, workers: int, slots: int
 ) -> None:
-    """Each queue has suspects of its own, and so several leases at a time want a worker for themselves."""
+    """Each queue has suspects of its own, and so several leases at a time want a worker for
+    themselves."""
     other = open_crawl(engine, a_site("other", rate="unlimited", revisit="0s"))
     kill = set()
     for number, queue in enumerate(["datacenter", "residential", "browser"]):
@@ -272,7 +303,10 @@ def test_pages_that_kill_on_several_queues(
     fleet.run(kill)
     assert outcomes(engine) == {(False, "ok", "fetched"): 75, (True, "dead", "worker_lost"): 6}
     assert fleet.lost_alone == dict.fromkeys(kill, 1)
-    assert rows(engine, "SELECT status, dead FROM crawls ORDER BY id") == [("completed", 4), ("completed", 2)]
+    assert rows(engine, "SELECT status, dead FROM crawls ORDER BY id") == [
+        ("completed", 4),
+        ("completed", 2),
+    ]
 
 
 def test_the_innocent_are_cleared_of_every_loss(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -282,7 +316,9 @@ def test_the_innocent_are_cleared_of_every_loss(engine: sa.Engine, crawl: tuple[
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["when claimed", "later"])
-def test_a_listing_that_kills_takes_no_product_with_it(engine: sa.Engine, crawl: tuple[int, int], late: bool) -> None:
+def test_a_listing_that_kills_takes_no_product_with_it(
+    engine: sa.Engine, crawl: tuple[int, int], late: bool
+) -> None:
     add(engine, [new_page(crawl, url) for url in urls(40)])
     listings = [f"https://shop.example/l/{n}" for n in range(5)]
     add(engine, [new_page(crawl, url, Kind.LISTING, priority=11) for url in [*listings, KILLER]])
@@ -291,12 +327,18 @@ def test_a_listing_that_kills_takes_no_product_with_it(engine: sa.Engine, crawl:
 
 
 def assert_fair(engine: sa.Engine, fleet: Fleet, killers: set[str]) -> None:
-    """A death costs a page if nothing else can have been its cause, and only one that four others had come before."""
-    dead = {str(url): losses for url, losses in rows(engine, "SELECT url, losses FROM pages WHERE status = 'dead'")}
+    """A death costs a page if nothing else can have been its cause, and only one that four others
+    had come before."""
+    dead = {
+        str(url): losses
+        for url, losses in rows(engine, "SELECT url, losses FROM pages WHERE status = 'dead'")
+    }
     assert killers <= dead.keys()
     assert fleet.lost_alone == dict.fromkeys(dead, 1)
     assert all(fleet.losses[url] >= LOSSES_MAX == losses for url, losses in dead.items())
-    ((ok, counted, done, total),) = rows(engine, "SELECT ok, dead, product_done, product_total FROM crawls")
+    ((ok, counted, done, total),) = rows(
+        engine, "SELECT ok, dead, product_done, product_total FROM crawls"
+    )
     assert (counted, done, ok) == (len(dead), total, total - len(dead))  # type: ignore[operator]
     assert rows(engine, "SELECT DISTINCT losses FROM pages WHERE status = 'ok'") in ([(0,)], [])
     assert rows(engine, "SELECT FROM leases") == []
@@ -308,8 +350,9 @@ def assert_fair(engine: sa.Engine, fleet: Fleet, killers: set[str]) -> None:
 def test_workers_that_die_at_random_cost_only_pages_that_were_alone_with_them(
     engine: sa.Engine, crawl: tuple[int, int], killers: int, chance: float, workers: int, slots: int
 ) -> None:
-    """The out-of-memory killer, deployments, somebody who tries it: up to one claim in two ends in a death, and even then
-    a crawl ends. A page that five workers died with, the last one with nothing else to do, looks like the cause."""
+    """The out-of-memory killer, deployments, somebody who tries it: up to one claim in two ends in
+    a death, and even then a crawl ends. A page that five workers died with, the last one with
+    nothing else to do, looks like the cause."""
     kill = {f"{KILLER}{n}" for n in range(killers)}
     add(engine, [new_page(crawl, url) for url in [*urls(60), *sorted(kill)]])
     fleet = Fleet(engine, random.Random(workers * 7 + killers), workers, slots)
@@ -320,7 +363,9 @@ def test_workers_that_die_at_random_cost_only_pages_that_were_alone_with_them(
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_few_random_deaths_cost_no_page(engine: sa.Engine, crawl: tuple[int, int], seed: int) -> None:
+def test_a_few_random_deaths_cost_no_page(
+    engine: sa.Engine, crawl: tuple[int, int], seed: int
+) -> None:
     """Four of them, wherever they strike: none can be the fifth of a page."""
     rng = random.Random(seed)
     add(engine, [new_page(crawl, url) for url in urls(100)])
@@ -338,14 +383,19 @@ def test_a_few_random_deaths_cost_no_page(engine: sa.Engine, crawl: tuple[int, i
     assert outcomes(engine) == {(False, "ok", "fetched"): 100}
 
 
-# --- how suspects are leased -----------------------------------------------------------------------------------------
+# --- how suspects are leased
+# -----------------------------------------------------------------------------------------
 
 
-def with_losses(engine: sa.Engine, crawl: tuple[int, int], pages: int, losses: int, host: str = "shop.example") -> None:
+def with_losses(
+    engine: sa.Engine, crawl: tuple[int, int], pages: int, losses: int, host: str = "shop.example"
+) -> None:
     """Adds pages to a host, all of whose pages have had so many losses."""
     add(engine, [new_page(crawl, url) for url in urls(pages, host)])
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE pages SET losses = :n WHERE host = :host"), {"n": losses, "host": host})
+        connection.execute(
+            sa.text("UPDATE pages SET losses = :n WHERE host = :host"), {"n": losses, "host": host}
+        )
 
 
 def test_one_loss_makes_no_suspect(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -372,7 +422,9 @@ def test_suspects_go_out_few_at_a_time(
     assert len(leases_by_losses(engine)) == leases
 
 
-def test_suspects_leave_room_for_the_rest_of_the_queue(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_suspects_leave_room_for_the_rest_of_the_queue(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     with_losses(engine, crawl, 100, 2)
     with_losses(engine, crawl, 300, 0, host="fine.example")
     dispatched(engine)
@@ -387,7 +439,9 @@ def test_suspects_respect_a_full_broker(engine: sa.Engine, crawl: tuple[int, int
     assert leases_by_losses(engine) == []
 
 
-def test_a_suspect_waits_for_its_time_like_any_page(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_suspect_waits_for_its_time_like_any_page(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     with_losses(engine, crawl, 5, 3)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE pages SET not_before = now() + interval '1 minute'"))
@@ -437,7 +491,9 @@ def test_only_the_last_suspects_are_to_be_worked_on_alone(
     with_losses(engine, crawl, 5, losses)
     sent = messages(engine)
     wanted = {"alone": True} if losses == LOSSES_MAX - 1 else {}
-    assert sent and all(message.kwargs == {"lease_id": message.kwargs["lease_id"]} | wanted for message in sent)
+    assert sent and all(
+        message.kwargs == {"lease_id": message.kwargs["lease_id"]} | wanted for message in sent
+    )
 
 
 @pytest.fixture
@@ -460,7 +516,8 @@ def test_two_dispatchers_at_once_lease_no_suspect_twice_nor_too_many(
     assert len(sent) == len(set(sent)) == len(leases_by_losses(engine))
 
 
-# --- what losses mean ------------------------------------------------------------------------------------------------
+# --- what losses mean
+# ------------------------------------------------------------------------------------------------
 
 
 def test_an_unread_message_makes_no_suspect(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -472,7 +529,9 @@ def test_an_unread_message_makes_no_suspect(engine: sa.Engine, crawl: tuple[int,
     assert rows(engine, "SELECT DISTINCT status, losses FROM pages") == [("due", 0)]
 
 
-def test_an_unread_message_of_a_suspect_costs_nothing_either(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_an_unread_message_of_a_suspect_costs_nothing_either(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     with_losses(engine, crawl, 1, LOSSES_MAX - 1)
     (lease_id,) = dispatched(engine)
     expire(engine, lease_id)
@@ -500,11 +559,17 @@ def test_only_a_page_that_was_tried_is_cleared(
     (lease_id,) = dispatched(engine)
     lease = claimed(engine, lease_id)
     assert lease is not None
-    store(engine, crawl, [SettledPage(Settled(lease.pages[0].id, crawl[1], lease_id, outcome, verdict))])
+    store(
+        engine,
+        crawl,
+        [SettledPage(Settled(lease.pages[0].id, crawl[1], lease_id, outcome, verdict))],
+    )
     assert rows(engine, "SELECT losses FROM pages") == [(left,)]
 
 
-def test_a_suspect_that_is_handed_back_again_and_again_goes_on(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_suspect_that_is_handed_back_again_and_again_goes_on(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     """A worker that stops while it holds suspects is no reason to forget, or to lose, them."""
     with_losses(engine, crawl, 3, 4)
     back = Verdict(Status.DUE, 0.0, charged=False)
@@ -513,18 +578,27 @@ def test_a_suspect_that_is_handed_back_again_and_again_goes_on(engine: sa.Engine
         lease = claimed(engine, lease_id)
         assert lease is not None
         store(
-            engine, crawl, [SettledPage(Settled(p.id, crawl[1], lease_id, Outcome.DEFERRED, back)) for p in lease.pages]
+            engine,
+            crawl,
+            [
+                SettledPage(Settled(p.id, crawl[1], lease_id, Outcome.DEFERRED, back))
+                for p in lease.pages
+            ],
         )
     assert rows(engine, "SELECT DISTINCT status, losses, attempts FROM pages") == [("due", 4, 0)]
     assert rows(engine, "SELECT FROM leases") == []
 
 
-def test_a_page_dies_with_its_fifth_worker_and_not_before(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_page_dies_with_its_fifth_worker_and_not_before(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     add(engine, [new_page(crawl, KILLER)])
     for loss in range(1, LOSSES_MAX + 1):
         one_dies(engine, messages(engine))
         status = "dead" if loss == LOSSES_MAX else "due"
-        assert rows(engine, "SELECT status, losses, attempts, host_attempts FROM pages") == [(status, loss, 0, 0)]
+        assert rows(engine, "SELECT status, losses, attempts, host_attempts FROM pages") == [
+            (status, loss, 0, 0)
+        ]
     assert dispatched(engine) == []
     assert rows(engine, "SELECT dead, product_done FROM crawls") == [(1, 1)]
 
@@ -540,8 +614,11 @@ def test_a_death_beside_others_is_never_the_last(engine: sa.Engine, crawl: tuple
     assert rows(engine, "SELECT status, losses FROM pages") == [("dead", LOSSES_MAX)]
 
 
-def test_leases_that_run_out_together_are_judged_apart(engine: sa.Engine, crawl: tuple[int, int]) -> None:
-    """One reap finds a lease of every sort: unread, of a worker that had others, and of one that had not."""
+def test_leases_that_run_out_together_are_judged_apart(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
+    """One reap finds a lease of every sort: unread, of a worker that had others, and of one that
+    had not."""
     with_losses(engine, crawl, 1, LOSSES_MAX - 1, "alone.example")
     for queue in ("residential", "browser"):
         add(engine, [new_page(crawl, f"https://{queue}.example/p", queue=queue)])
@@ -549,7 +626,9 @@ def test_leases_that_run_out_together_are_judged_apart(engine: sa.Engine, crawl:
             connection.execute(sa.text("UPDATE pages SET losses = :n"), {"n": LOSSES_MAX - 1})
     for message in messages(engine):
         if message.queue != "browser":
-            assert claimed(engine, lease_of(message), alone=message.queue == "datacenter") is not None
+            assert (
+                claimed(engine, lease_of(message), alone=message.queue == "datacenter") is not None
+            )
         expire(engine, lease_of(message))
     reap(engine, SETTINGS)
     assert rows(engine, "SELECT queue, status, losses FROM pages ORDER BY 1") == [

@@ -1,4 +1,5 @@
-"""systemd takes the units as they are, they are closed as far as they can be, and what they start and read exists."""
+"""systemd takes the units as they are, they are closed as far as they can be, and what they start
+and read exists."""
 
 from __future__ import annotations
 
@@ -16,10 +17,15 @@ UNITS = ROOT / "deploy" / "systemd"
 INSTALLED = "/usr/local/scraper"
 INSTANCES = ["scraper-worker@residential.service", "scraper-worker@browser.service"]
 NAMES = [
-    *(path.name for path in sorted(UNITS.glob("scraper*.*")) if path.is_file() and "@." not in path.name),
+    *(
+        path.name
+        for path in sorted(UNITS.glob("scraper*.*"))
+        if path.is_file() and "@." not in path.name
+    ),
     *INSTANCES,
 ]
-EXPOSURE_MAX = 1.5  # of 10; `systemd-analyze security` counts 0.5 of it for the network, which is what it is for
+# of 10; `systemd-analyze security` counts 0.5 of it for the network, which is what it is for
+EXPOSURE_MAX = 1.5
 
 
 @pytest.fixture
@@ -58,7 +64,9 @@ def test_systemd_takes_them(units: Path) -> None:
 def test_a_mistake_would_be_seen(units: Path) -> None:
     with (units / "scraper-.service.d" / "common.conf").open("a") as file:
         file.write("ProtectEverything=yes\n")
-    assert "Unknown key" in analyze(units, "verify", "--man=no", "scraper-worker@residential.service")
+    assert "Unknown key" in analyze(
+        units, "verify", "--man=no", "scraper-worker@residential.service"
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith(".service")])
@@ -79,7 +87,11 @@ def lines(path: Path) -> Iterator[tuple[str, str]]:
 def test_what_they_name_exists(path: Path) -> None:
     if path.is_dir():
         return
-    shared = [value for key, value in lines(UNITS / "scraper-.service.d" / "common.conf") if key == "LoadCredential"]
+    shared = [
+        value
+        for key, value in lines(UNITS / "scraper-.service.d" / "common.conf")
+        if key == "LoadCredential"
+    ]
     given = {value.partition(":")[0] for value in shared}
     given |= {value.partition(":")[0] for key, value in lines(path) if key == "LoadCredential"}
     for key, value in lines(path):
@@ -90,7 +102,8 @@ def test_what_they_name_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instance", "queue"), [("residential", "residential"), ("residential.eu:2", "residential.eu"), ("a-b", "a-b")]
+    ("instance", "queue"),
+    [("residential", "residential"), ("residential.eu:2", "residential.eu"), ("a-b", "a-b")],
 )
 def test_an_instance_is_a_queue(instance: str, queue: str, tmp_path: Path) -> None:
     """The line as systemd makes it of the template, with a celery that says what it was asked for."""
@@ -101,5 +114,7 @@ def test_an_instance_is_a_queue(instance: str, queue: str, tmp_path: Path) -> No
     line = dict(lines(UNITS / "scraper-worker@.service"))["ExecStart"]
     line = line.replace("%%", "\0").replace("%i", instance).replace("\0", "%").replace("$$", "$")
     script = line.removeprefix("/bin/sh -c '").removesuffix("'").replace(INSTALLED, str(tmp_path))
-    said = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    said = subprocess.run(
+        ["/bin/sh", "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert said == ["-A", "scraper", "worker", "-Q", queue, "-n", f"{instance}@%h"]

@@ -1,4 +1,5 @@
-"""Messages through a real broker: plain queues that survive its emptying, and a worker that starts, works and ends."""
+"""Messages through a real broker: plain queues that survive its emptying, and a worker that starts,
+works and ends."""
 
 from __future__ import annotations
 
@@ -18,15 +19,16 @@ import redis
 import sqlalchemy as sa
 from kombu import pools
 
-from scraper.commands import fleet
+from scraper.coordinator.plan import open_now
 from scraper.domain import Message
-from scraper.plan import open_now
+from scraper.frontier import sites
+from scraper.runtime import fleet
 from scraper.settings import Settings
-from scraper.stores import sites
 from tests.making import a_site, rows
 
 GENEROUS_S = 60.0
-SEPARATOR = "\x06\x16"  # between a queue and its priority, in kombu's names of Redis lists
+# between a queue and its priority, in kombu's names of Redis lists
+SEPARATOR = "\x06\x16"
 
 
 @pytest.fixture
@@ -62,9 +64,23 @@ def eventually(true: Callable[[], bool], what: str) -> None:
 
 @contextmanager
 def worker(log: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-P", "solo", "-Q", "coordinator", *more]
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "scraper",
+        "worker",
+        "-P",
+        "solo",
+        "-Q",
+        "coordinator",
+        *more,
+    ]
     with log.open("wb") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+        )
     try:
         yield process
     finally:
@@ -79,9 +95,14 @@ def worker(log: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_messages_go_to_plain_queues(broker: redis.Redis) -> None:
     """Without an exchange: what names one vanishes silently once the broker has been emptied."""
-    from scraper.sending import send
+    from scraper.runtime.send import send
 
-    send([Message("finish", "coordinator", {"crawl_id": 7}), Message("dispatch", "coordinator", expires_s=5.0)])
+    send(
+        [
+            Message("finish", "coordinator", {"crawl_id": 7}),
+            Message("dispatch", "coordinator", expires_s=5.0),
+        ]
+    )
     first, second = reversed(messages_in(broker, "coordinator", 0))
     assert first["properties"]["delivery_info"] == {"exchange": "", "routing_key": "coordinator"}  # type: ignore[index]
     assert first["headers"]["task"] == "scraper.tasks.finish"  # type: ignore[index]
@@ -91,15 +112,25 @@ def test_messages_go_to_plain_queues(broker: redis.Redis) -> None:
 
 def test_urgent_messages_lie_in_front(broker: redis.Redis) -> None:
     """Redis: 0 is served first, and each priority has a list of its own."""
-    from scraper.sending import depth, send
+    from scraper.runtime.send import depth, send
 
-    send([Message("fetch_products", "residential.eu", {"lease_id": "x"}, priority=n) for n in (19, 10, 0)])
-    assert [len(messages_in(broker, "residential.eu", list_)) for list_ in (0, 3, 4, 9)] == [1, 0, 1, 1]
+    send(
+        [
+            Message("fetch_products", "residential.eu", {"lease_id": "x"}, priority=n)
+            for n in (19, 10, 0)
+        ]
+    )
+    assert [len(messages_in(broker, "residential.eu", list_)) for list_ in (0, 3, 4, 9)] == [
+        1,
+        0,
+        1,
+        1,
+    ]
     assert depth("residential.eu") == 3
 
 
 def test_depth_counts_and_an_unknown_queue_is_empty(broker: redis.Redis) -> None:
-    from scraper.sending import depth, send
+    from scraper.runtime.send import depth, send
 
     assert depth("nobody-has-named-it") == 0
     send([Message("fetch_products", "datacenter", {"lease_id": str(n)}) for n in range(5)])
@@ -114,7 +145,7 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
     broker: redis.Redis, environment: Settings, engine: sa.Engine, tmp_path: Path
 ) -> None:
     """Invariant 1: a worker that was there before, and messages sent anew."""
-    from scraper.sending import depth, send
+    from scraper.runtime.send import depth, send
 
     with engine.begin() as connection:
         sites.sync(connection, [a_site("one"), a_site("two")])
@@ -125,7 +156,9 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
         query = f"SELECT FROM crawls WHERE id = {opened.crawl_id} AND status = 'running'"
         eventually(lambda: len(rows(engine, query)) == 1, f"the crawl of {name} is discovered")
         leased = f"SELECT FROM pages JOIN leased_pages ON page_id = id WHERE crawl_id = {opened.crawl_id}"
-        eventually(lambda: len(rows(engine, leased)) == 1, f"the start page of {name} is dispatched")
+        eventually(
+            lambda: len(rows(engine, leased)) == 1, f"the start page of {name} is dispatched"
+        )
 
     with worker(tmp_path / "worker.log") as process:
         crawl("one")
@@ -142,7 +175,10 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
 @pytest.mark.parametrize(
     ("variables", "named"),
     [
-        ({"DATABASE_URL": "postgresql://ann:s3cret@127.0.0.1:1/shop"}, ["127.0.0.1:1", "DATABASE_URL"]),
+        (
+            {"DATABASE_URL": "postgresql://ann:s3cret@127.0.0.1:1/shop"},
+            ["127.0.0.1:1", "DATABASE_URL"],
+        ),
         ({"REDIS_URL": "redis://:s3cret@127.0.0.1:1/0"}, ["127.0.0.1:1", "REDIS_URL"]),
         ({"DATABASE_URL": "", "REDIS_URL": ""}, ["scraper up", "DATABASE_URL"]),
     ],
@@ -151,9 +187,25 @@ def test_messages_arrive_also_after_the_broker_was_emptied(
 def test_a_worker_without_a_server_ends_and_says_why(
     environment: Settings, variables: dict[str, str], named: list[str]
 ) -> None:
-    command = [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-P", "solo", "-Q", "datacenter"]
+    command = [
+        sys.executable,
+        "-m",
+        "celery",
+        "-A",
+        "scraper",
+        "worker",
+        "-P",
+        "solo",
+        "-Q",
+        "datacenter",
+    ]
     done = subprocess.run(
-        command, env={**os.environ, **variables}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=40
+        command,
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=40,
     )
     assert done.returncode == 3, done.stderr
     for word in named:
@@ -163,13 +215,15 @@ def test_a_worker_without_a_server_ends_and_says_why(
 
 
 def test_beat_ends_with_the_worker_that_was_killed(environment: Settings, tmp_path: Path) -> None:
-    """`worker -B` runs beat as a child; killed without a chance to end it, the worker must not leave it beating."""
+    """`worker -B` runs beat as a child; killed without a chance to end it, the worker must not
+    leave it beating."""
     command = fleet.worker_command(["coordinator"], name="killed", beat=True)
     with (tmp_path / "log").open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
     try:
         eventually(lambda: len(psutil.Process(process.pid).children()) > 0, "beat started")
-        time.sleep(2)  # until beat has taken note of its parent
+        # until beat has taken note of its parent
+        time.sleep(2)
         (beat,) = psutil.Process(process.pid).children()
     finally:
         process.kill()

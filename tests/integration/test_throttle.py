@@ -1,4 +1,5 @@
-"""The fleet's budgets on a real Valkey: the script alone, against a model, and with several processes at once."""
+"""The fleet's budgets on a real Valkey: the script alone, against a model, and with several
+processes at once."""
 
 from __future__ import annotations
 
@@ -14,13 +15,27 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.fetch.gate import Gate
-from scraper.policy.budget import FLOOR, SETTLES_S, Back, Budget, faster, slower
-from scraper.stores import throttle
-from scraper.stores.throttle import AHEAD_S, LEAD_MAX_S, Reservation, ServerClock, Throttle
+from scraper.politeness import fleet_limiter
+from scraper.politeness.fleet_limiter import (
+    AHEAD_S,
+    LEAD_MAX_S,
+    Reservation,
+    ServerClock,
+    Throttle,
+)
+from scraper.politeness.host_limiter import Gate
+from scraper.rules.budget import (
+    FLOOR,
+    SETTLES_S,
+    Back,
+    Budget,
+    faster,
+    slower,
+)
 
 HOST = "shop.example"
-SLACK_S = 0.5  # what passes between two calls on a busy machine
+# what passes between two calls on a busy machine
+SLACK_S = 0.5
 
 
 def run(url: str, work: Callable[[aredis.Redis], Awaitable[None]]) -> None:
@@ -32,7 +47,8 @@ def run(url: str, work: Callable[[aredis.Redis], Awaitable[None]]) -> None:
 
 
 class FirstClock(ServerClock):
-    """Redis's clock as the first answer gave it: it does not get more exact while a test compares times."""
+    """Redis's clock as the first answer gave it: it does not get more exact while a test compares
+    times."""
 
     first_s: float | None = None
 
@@ -57,7 +73,14 @@ async def ask(
 ) -> Reservation:
     budget = Budget(interval_s, concurrency, burst)
     return await one.reserve(
-        HOST, budget, slots=slots, share=share, inflight=inflight, good=good, busy_until=busy_until, back=back
+        HOST,
+        budget,
+        slots=slots,
+        share=share,
+        inflight=inflight,
+        good=good,
+        busy_until=busy_until,
+        back=back,
     )
 
 
@@ -65,7 +88,9 @@ async def rest(one: Throttle, seconds: float, host: str = HOST) -> None:
     await one.slow(host, Budget(), rest_s=seconds, why="asked to", age_s=None)
 
 
-async def complain(one: Throttle, *, interval_s: float = 0.0, age_s: float = 0.0, concurrency: int = 4) -> None:
+async def complain(
+    one: Throttle, *, interval_s: float = 0.0, age_s: float = 0.0, concurrency: int = 4
+) -> None:
     await one.slow(HOST, Budget(interval_s, concurrency), rest_s=0.0, why="503", age_s=age_s)
 
 
@@ -80,7 +105,8 @@ def shares(client: redis.Redis) -> dict[str, int]:
     return {key.decode(): int(value.split(b":")[0]) for key, value in found.items()}  # type: ignore[union-attr]
 
 
-# --- pace ------------------------------------------------------------------------------------------------------------
+# --- pace
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_processes_get_slots_one_after_the_other(valkey_url: str) -> None:
@@ -176,7 +202,8 @@ def test_what_is_kept_runs_out_by_itself(valkey_url: str) -> None:
     run(valkey_url, work)
 
 
-# --- shares ----------------------------------------------------------------------------------------------------------
+# --- shares
+# ----------------------------------------------------------------------------------------------------------
 
 
 def test_one_process_may_have_all_and_no_more(valkey_url: str) -> None:
@@ -189,13 +216,16 @@ def test_one_process_may_have_all_and_no_more(valkey_url: str) -> None:
 
 
 def test_a_busy_process_makes_room_for_another_as_its_requests_end(valkey_url: str) -> None:
-    """It is never idle: whatever ends is followed by the next page. It must be told to let some places go."""
+    """It is never idle: whatever ends is followed by the next page. It must be told to let some
+    places go."""
 
     async def work(client: aredis.Redis) -> None:
         a, b = Throttle(client, "a"), Throttle(client, "b")
         assert (await ask(a, share=4)).share == 4
-        assert (await ask(b, share=4)).share == 0  # but it is known now that it waits
-        assert (await ask(a, share=4, inflight=4)).share == 2  # four are under way: no new one before two have ended
+        # but it is known now that it waits
+        assert (await ask(b, share=4)).share == 0
+        # four are under way: no new one before two have ended
+        assert (await ask(a, share=4, inflight=4)).share == 2
         assert (await ask(b, share=4)).share == 0  # the four still count
         assert (await ask(a, share=4, inflight=3)).share == 2
         assert (await ask(b, share=4)).share == 1
@@ -227,8 +257,10 @@ def test_a_share_given_back_is_free_at_once(valkey_url: str) -> None:
     run(valkey_url, work)
 
 
-def test_a_dead_processs_share_is_free_after_its_time(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "SHARE_TTL_S", 0.3)
+def test_a_dead_processs_share_is_free_after_its_time(
+    valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_limiter, "SHARE_TTL_S", 0.3)
 
     async def work(client: aredis.Redis) -> None:
         dead, alive = Throttle(client, "dead"), Throttle(client, "alive")
@@ -241,7 +273,9 @@ def test_a_dead_processs_share_is_free_after_its_time(valkey_url: str, monkeypat
 
 
 @pytest.mark.parametrize(("processes", "concurrency"), [(2, 4), (3, 4), (4, 16), (5, 3)])
-def test_all_that_want_much_get_about_the_same(valkey_url: str, processes: int, concurrency: int) -> None:
+def test_all_that_want_much_get_about_the_same(
+    valkey_url: str, processes: int, concurrency: int
+) -> None:
     """Where there are places for all, nobody is left without."""
 
     async def work(client: aredis.Redis) -> None:
@@ -251,7 +285,9 @@ def test_all_that_want_much_get_about_the_same(valkey_url: str, processes: int, 
         for _ in range(4):
             for n, one in enumerate(fleet):
                 inflight[n] = min(inflight[n], got[n])
-                got[n] = (await ask(one, share=50, inflight=inflight[n], concurrency=concurrency)).share
+                got[n] = (
+                    await ask(one, share=50, inflight=inflight[n], concurrency=concurrency)
+                ).share
                 inflight[n] = max(inflight[n], got[n])
         assert sum(got) <= concurrency
         if processes <= concurrency:
@@ -263,9 +299,11 @@ def test_all_that_want_much_get_about_the_same(valkey_url: str, processes: int, 
     run(valkey_url, work)
 
 
-def test_where_processes_outnumber_places_the_places_go_round(valkey_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_processes_outnumber_places_the_places_go_round(
+    valkey_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """None of six waits for ever for two places, and those who have waited longest are the next."""
-    monkeypatch.setattr(throttle, "PLACE_TURN_S", 0.05)
+    monkeypatch.setattr(fleet_limiter, "PLACE_TURN_S", 0.05)
 
     async def work(client: aredis.Redis) -> None:
         fleet = [Throttle(client, f"p{n}") for n in range(6)]
@@ -290,7 +328,7 @@ def test_where_processes_outnumber_places_the_places_go_round(valkey_url: str, m
 def test_the_strictest_of_several_sites_budgets_counts_while_its_process_lives(
     valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(throttle, "SHARE_TTL_S", 0.3)
+    monkeypatch.setattr(fleet_limiter, "SHARE_TTL_S", 0.3)
 
     async def work(client: aredis.Redis) -> None:
         a, b = Throttle(client, "a"), Throttle(client, "b")
@@ -305,7 +343,8 @@ def test_the_strictest_of_several_sites_budgets_counts_while_its_process_lives(
     run(valkey_url, work)
 
 
-# --- burst -----------------------------------------------------------------------------------------------------------
+# --- burst
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_burst_may_leave_at_once_and_is_earned_again(valkey_url: str) -> None:
@@ -317,7 +356,9 @@ def test_a_burst_may_leave_at_once_and_is_earned_again(valkey_url: str) -> None:
         await client.hincrby(f"scraper:host:{HOST}", "tat", -1_300_000)  # type: ignore[misc] # the two after the burst, and
         # one more interval have passed
         again = await ask(one, interval_s=0.4, slots=3, share=1, burst=4)
-        assert [again.at(k) - again.at(0) for k in range(3)] == pytest.approx([0.0, 0.4, 0.8], abs=0.3)
+        assert [again.at(k) - again.at(0) for k in range(3)] == pytest.approx(
+            [0.0, 0.4, 0.8], abs=0.3
+        )
 
     run(valkey_url, work)
 
@@ -327,12 +368,15 @@ def test_no_burst_follows_a_rest(valkey_url: str) -> None:
         one = Throttle(client, "a")
         await rest(one, 0.5)
         got = await ask(one, interval_s=0.4, slots=4, share=1, burst=4)
-        assert [got.at(k) - got.at(0) for k in range(4)] == pytest.approx([0, 0.4, 0.8, 1.2], abs=1e-3)
+        assert [got.at(k) - got.at(0) for k in range(4)] == pytest.approx(
+            [0, 0.4, 0.8, 1.2], abs=1e-3
+        )
 
     run(valkey_url, work)
 
 
-# --- the pace: slower and faster again -------------------------------------------------------------------------------
+# --- the pace: slower and faster again
+# -------------------------------------------------------------------------------
 
 
 async def pace(client: aredis.Redis) -> float:
@@ -369,14 +413,18 @@ def test_good_answers_bring_the_pace_back_and_never_past_the_budget(valkey_url: 
         await complain(one, interval_s=0.1)
         for _ in range(4):
             await move(client, 15.0)
-            assert (await ask(one, interval_s=0.1, share=1)).interval_s > 0.1, "time alone does not heal"
+            assert (await ask(one, interval_s=0.1, share=1)).interval_s > 0.1, (
+                "time alone does not heal"
+            )
         await ask(one, interval_s=0.1, share=1, good=1)
         assert await pace(client) == pytest.approx(0.55, abs=0.001)
         for _ in range(5):
             await move(client, 12.0)
             await ask(one, interval_s=0.1, share=1, good=100)
         assert await pace(client) == 1.0
-        assert (await ask(one, interval_s=0.1, slots=1, share=1, good=1000)).interval_s == pytest.approx(0.1)
+        assert (
+            await ask(one, interval_s=0.1, slots=1, share=1, good=1000)
+        ).interval_s == pytest.approx(0.1)
         assert await client.hget(f"scraper:host:{HOST}", "cut") is None  # type: ignore[misc]
 
     run(valkey_url, work)
@@ -410,9 +458,17 @@ def test_a_host_that_complains_at_once_gets_a_pace_from_its_places(valkey_url: s
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.floats(0.1, 90), st.integers(0, 40), st.booleans(), st.floats(0, 60)), max_size=25))
-def test_the_pace_is_the_policys(valkey_url: str, events: list[tuple[float, int, bool, float]]) -> None:
-    """Time passes, answers are good, somebody complains: the script does what `scraper.policy.budget` says."""
+@given(
+    st.lists(
+        st.tuples(st.floats(0.1, 90), st.integers(0, 40), st.booleans(), st.floats(0, 60)),
+        max_size=25,
+    )
+)
+def test_the_pace_is_the_policys(
+    valkey_url: str, events: list[tuple[float, int, bool, float]]
+) -> None:
+    """Time passes, answers are good, somebody complains: the script does what
+    `scraper.rules.budget` says."""
 
     async def work(client: aredis.Redis) -> None:
         await client.flushdb()
@@ -426,7 +482,8 @@ def test_the_pace_is_the_policys(valkey_url: str, events: list[tuple[float, int,
             if good and factor < 1:
                 factor, since_change = faster(factor, good, since_change), 0.0
                 since_cut = float("inf") if factor == 1 else since_cut
-            if complains and abs(since_cut - age_s - SETTLES_S) > 0.5:  # too close to say, with a real clock
+            # too close to say, with a real clock
+            if complains and abs(since_cut - age_s - SETTLES_S) > 0.5:
                 await complain(one, interval_s=1.0, age_s=age_s)
                 if since_cut > age_s + SETTLES_S:
                     factor, since_cut, since_change = slower(factor), 0.0, 0.0
@@ -436,7 +493,8 @@ def test_the_pace_is_the_policys(valkey_url: str, events: list[tuple[float, int,
     run(valkey_url, work)
 
 
-# --- against a model -------------------------------------------------------------------------------------------------
+# --- against a model
+# -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -464,11 +522,15 @@ class Model:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(1, 12), st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15), st.integers(0, 12)), max_size=40))
+@given(
+    st.integers(1, 12),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15), st.integers(0, 12)), max_size=40),
+)
 def test_shares_are_the_models_and_never_above_the_concurrency(
     valkey_url: str, limit: int, asks: list[tuple[int, int, int]]
 ) -> None:
-    """Processes that keep to their shares: `ends` of their requests are over when they ask, then they use all they have."""
+    """Processes that keep to their shares: `ends` of their requests are over when they ask, then
+    they use all they have."""
 
     async def work(client: aredis.Redis) -> None:
         await client.flushdb()
@@ -495,18 +557,23 @@ def test_shares_are_the_models_and_never_above_the_concurrency(
 @given(
     st.floats(0.02, 20),
     st.integers(1, 6),
-    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.none() | st.floats(0.1, 5)), min_size=1, max_size=25),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 30), st.none() | st.floats(0.1, 5)),
+        min_size=1,
+        max_size=25,
+    ),
 )
 def test_slots_never_exceed_the_budget_in_any_window(
     valkey_url: str, interval_s: float, burst: int, asks: list[tuple[int, int, float | None]]
 ) -> None:
-    """Whoever asks for how many, whatever rests lie between: n slots take at least (n - burst) intervals, none lies in a
-    rest, none further ahead than allowed, and none is left out."""
+    """Whoever asks for how many, whatever rests lie between: n slots take at least (n - burst)
+    intervals, none lies in a rest, none further ahead than allowed, and none is left out."""
 
     async def work(client: aredis.Redis) -> None:
         await client.flushdb()
         loop = asyncio.get_running_loop()
-        one = Throttle(client, "any")  # one clock for all: the others would each have theirs
+        # one clock for all: the others would each have theirs
+        one = Throttle(client, "any")
         one._clock = FirstClock()
         slots: list[float] = []
         not_before, rested = 0.0, False
@@ -515,7 +582,9 @@ def test_slots_never_exceed_the_budget_in_any_window(
             got = await ask(one, interval_s=interval_s, slots=wanted, share=1, burst=burst)
             assert 0 <= got.slots <= wanted
             new = [got.at(k) for k in range(got.slots)]
-            assert all(asked <= at <= loop.time() + max(AHEAD_S, interval_s) + LEAD_MAX_S for at in new)
+            assert all(
+                asked <= at <= loop.time() + max(AHEAD_S, interval_s) + LEAD_MAX_S for at in new
+            )
             assert all(at >= not_before - 0.001 for at in new)
             if slots and new and not rested:
                 latest = max(slots[-1] + interval_s, asked + LEAD_MAX_S)
@@ -524,7 +593,8 @@ def test_slots_never_exceed_the_budget_in_any_window(
             if rest_s is not None:
                 not_before, rested = max(not_before, loop.time() + rest_s), True
                 await rest(one, rest_s)
-        slots.sort()  # of a burst's equal ones the later asked for may be known a little more exactly
+        # of a burst's equal ones the later asked for may be known a little more exactly
+        slots.sort()
         for first, last in combinations(range(len(slots)), 2):
             n = last - first + 1
             assert slots[last] - slots[first] >= (n - burst) * interval_s - 0.001
@@ -536,12 +606,16 @@ def test_a_slot_is_by_rediss_clock_however_long_its_answer_takes() -> None:
     clock = ServerClock()
     assert clock.heard(10.0, 10.4, 1000.2) == pytest.approx(10.4 - 1000.2)
     assert clock.heard(11.0, 11.01, 1001.0) == pytest.approx(10.01 - 1000)
-    assert clock.heard(12.0, 12.5, 1002.0) == pytest.approx(10.01 - 1000), "a slow answer tells nothing new"
+    assert clock.heard(12.0, 12.5, 1002.0) == pytest.approx(10.01 - 1000), (
+        "a slow answer tells nothing new"
+    )
     assert clock.lead_s >= 0.5
     assert clock.heard(13.0, 13.01, 900.0) == pytest.approx(13.01 - 900), "its clock was set back"
     for n in range(200):
         clock.heard(14.0 + n, 14.001 + n, 901.0 + n * 0.999)
-    assert clock.heard(214.0, 214.001, 1100.8) == pytest.approx(214.001 - 1100.8, abs=0.1), "clocks drift"
+    assert clock.heard(214.0, 214.001, 1100.8) == pytest.approx(214.001 - 1100.8, abs=0.1), (
+        "clocks drift"
+    )
     assert clock.lead_s < 0.01
 
 
@@ -555,12 +629,15 @@ def test_a_redis_that_lost_its_memory_is_told_which_slots_are_taken(valkey_url: 
         assert after.at(0) >= end - 0.01
         await client.flushdb()
         far = await ask(one, interval_s=0.5, slots=0, share=2, busy_until=end + 1e6)
-        assert first_s(far) <= AHEAD_S + SLACK_S, "a clock that differs by days stops nobody for days"
+        assert first_s(far) <= AHEAD_S + SLACK_S, (
+            "a clock that differs by days stops nobody for days"
+        )
 
     run(valkey_url, work)
 
 
-# --- Redis is away ---------------------------------------------------------------------------------------------------
+# --- Redis is away
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("burst", [1, 3])
@@ -569,12 +646,21 @@ def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int
         one, other = Throttle(client, "a"), Throttle(client, "b")
         one._clock = other._clock = FirstClock()
         got = await ask(one, interval_s=0.5, slots=4, share=1, burst=burst)
-        again = await ask(one, interval_s=0.5, slots=2, share=1, burst=burst, back=Back(got.end, 3, got.interval_s))
+        again = await ask(
+            one,
+            interval_s=0.5,
+            slots=2,
+            share=1,
+            burst=burst,
+            back=Back(got.end, 3, got.interval_s),
+        )
         assert again.took_back and again.slots == 2
         assert again.at(1) == pytest.approx(max(again.start_at, got.first_at + 2 * 0.5), abs=0.02)
         late = await ask(other, interval_s=0.5, slots=1, share=1, burst=burst)
         assert late.at(0) >= again.at(1) + 0.49 or burst > 1
-        refused = await ask(one, interval_s=0.5, slots=2, share=1, burst=burst, back=Back(again.end, 1, 0.5))
+        refused = await ask(
+            one, interval_s=0.5, slots=2, share=1, burst=burst, back=Back(again.end, 1, 0.5)
+        )
         assert not refused.took_back and refused.slots == 0
         assert refused.end == late.end, "nothing is taken from the other"
 
@@ -586,7 +672,9 @@ def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
         one = Throttle(client, "a")
         got = await ask(one, interval_s=0.1, slots=10, share=1)
         await asyncio.sleep(0.5)
-        again = await ask(one, interval_s=0.1, slots=2, share=1, back=Back(got.end, 10, got.interval_s))
+        again = await ask(
+            one, interval_s=0.1, slots=2, share=1, back=Back(got.end, 10, got.interval_s)
+        )
         assert again.took_back and first_s(again) >= -0.01
         assert again.at(1) - again.at(0) == pytest.approx(0.1)
 

@@ -1,4 +1,5 @@
-"""Sums over time and by host: what settling adds to them, what becomes of them with time, and what is read from them."""
+"""Sums over time and by host: what settling adds to them, what becomes of them with time, and what
+is read from them."""
 
 from __future__ import annotations
 
@@ -9,11 +10,12 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus, LeasedPage, Outcome, Settled, Status, Verdict
-from scraper.policy.urls import host_of
+from scraper.frontier import crawls, leases, throughput
+from scraper.frontier.throughput import Effort
+from scraper.rules.urls import host_of
 from scraper.settings import Settings
-from scraper.stores import crawls, leases, overview, throughput
-from scraper.stores.settle import SettledPage, settle
-from scraper.stores.throughput import Effort
+from scraper.settle.transaction import SettledPage, settle
+from scraper.views import overview
 from tests.making import (
     AGAIN,
     LIMITS,
@@ -32,7 +34,9 @@ from tests.making import (
 
 DEAD = Verdict(Status.DEAD, 0.0, True)
 SUMS = "SELECT worker, queue, proxy, outcome, tries, done, seconds, bytes FROM throughput ORDER BY 1, 2, 3, 4"
-HOSTS = "SELECT host, worker, tries, failures, seconds, slowest_s, bytes FROM crawl_hosts ORDER BY 1, 2"
+HOSTS = (
+    "SELECT host, worker, tries, failures, seconds, slowest_s, bytes FROM crawl_hosts ORDER BY 1, 2"
+)
 
 
 @pytest.fixture
@@ -40,7 +44,9 @@ def crawl(engine: sa.Engine) -> tuple[int, int]:
     return open_crawl(engine, a_site())
 
 
-def leased(engine: sa.Engine, crawl: tuple[int, int], found: list[str]) -> tuple[UUID, tuple[LeasedPage, ...]]:
+def leased(
+    engine: sa.Engine, crawl: tuple[int, int], found: list[str]
+) -> tuple[UUID, tuple[LeasedPage, ...]]:
     add(engine, [new_page(crawl, url) for url in found], room=100_000)
     (batch,) = lease_all(engine, host_of(found[0]), len(found))
     lease = claimed(engine, batch)
@@ -56,17 +62,23 @@ def one(
     verdict: Verdict = OK,
     **effort: object,
 ) -> SettledPage:
-    settled = Settled(page.id, crawl[1], lease_id, outcome, verdict, 200, error=None if verdict is OK else "no")
+    settled = Settled(
+        page.id, crawl[1], lease_id, outcome, verdict, 200, error=None if verdict is OK else "no"
+    )
     spent = {"queue": "datacenter", "host": page.host, "seconds": 0.5, "bytes": 1000} | effort
     return SettledPage(settled, effort=Effort(**spent))  # type: ignore[arg-type]
 
 
-def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[SettledPage], worker: str = "a:1") -> None:
+def store(
+    engine: sa.Engine, crawl: tuple[int, int], pages: list[SettledPage], worker: str = "a:1"
+) -> None:
     with engine.begin() as connection:
         settle(connection, pages, {crawl[1]: LIMITS}, worker)
 
 
-def test_a_group_is_summed_by_queue_proxy_outcome_and_host(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_group_is_summed_by_queue_proxy_outcome_and_host(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     lease_id, pages = leased(engine, crawl, urls(6))
     group = [
         one(crawl, lease_id, pages[0], seconds=0.25),
@@ -104,29 +116,48 @@ def test_a_group_that_comes_twice_counts_once(engine: sa.Engine, crawl: tuple[in
     assert rows(engine, "SELECT sum(tries) FROM throughput") == [(3,)]
 
 
-def test_two_workers_add_at_once_to_rows_of_their_own(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_two_workers_add_at_once_to_rows_of_their_own(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     """Neither waits for the other: the first has not committed yet."""
     batches = [leased(engine, crawl, urls(20, host)) for host in ("a.example", "b.example")]
     _, pages = batches[0]
     with engine.connect() as first, first.begin():
         throughput.add(
-            first, "a:1", [(crawl[1], Outcome.FETCHED, True, Effort("datacenter", "a.example")) for _ in pages]
+            first,
+            "a:1",
+            [(crawl[1], Outcome.FETCHED, True, Effort("datacenter", "a.example")) for _ in pages],
         )
         with engine.begin() as second:
             second.execute(sa.text("SET LOCAL lock_timeout = '2s'"))
             throughput.add(
-                second, "b:2", [(crawl[1], Outcome.FETCHED, True, Effort("datacenter", "a.example")) for _ in pages]
+                second,
+                "b:2",
+                [
+                    (crawl[1], Outcome.FETCHED, True, Effort("datacenter", "a.example"))
+                    for _ in pages
+                ],
             )
-    assert rows(engine, "SELECT worker, tries FROM crawl_hosts ORDER BY 1") == [("a:1", 20), ("b:2", 20)]
+    assert rows(engine, "SELECT worker, tries FROM crawl_hosts ORDER BY 1") == [
+        ("a:1", 20),
+        ("b:2", 20),
+    ]
 
 
-def test_workers_of_one_crawl_lose_nothing_at_once(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_workers_of_one_crawl_lose_nothing_at_once(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     batches = [leased(engine, crawl, urls(30, f"{name}.example")) for name in "abcd"]
 
     def works(number: int) -> None:
         lease_id, pages = batches[number]
         for start in range(0, 30, 5):
-            store(engine, crawl, [one(crawl, lease_id, p) for p in pages[start : start + 5]], f"w:{number % 2}")
+            store(
+                engine,
+                crawl,
+                [one(crawl, lease_id, p) for p in pages[start : start + 5]],
+                f"w:{number % 2}",
+            )
 
     at_once([lambda number=number: works(number) for number in range(4)])  # type: ignore[misc]
     assert rows(engine, "SELECT sum(tries), sum(done) FROM throughput") == [(120, 120)]
@@ -138,7 +169,12 @@ def test_workers_of_one_crawl_lose_nothing_at_once(engine: sa.Engine, crawl: tup
 
 
 def a_bucket(
-    engine: sa.Engine, age: str, step_s: int = 10, tries: int = 1, crawl_id: int = 1, worker: str = "a"
+    engine: sa.Engine,
+    age: str,
+    step_s: int = 10,
+    tries: int = 1,
+    crawl_id: int = 1,
+    worker: str = "a",
 ) -> None:
     query = f"""
         INSERT INTO throughput VALUES (
@@ -161,7 +197,9 @@ def test_old_buckets_become_coarser_and_lose_nothing(engine: sa.Engine) -> None:
     tidy(engine)
     found = dict(rows(engine, "SELECT step_s, sum(tries) FROM throughput GROUP BY 1"))  # type: ignore[arg-type]
     assert found == {60: 120, 10: 7}
-    misplaced = "SELECT FROM throughput WHERE date_bin(make_interval(secs => step_s), at, 'epoch') <> at"
+    misplaced = (
+        "SELECT FROM throughput WHERE date_bin(make_interval(secs => step_s), at, 'epoch') <> at"
+    )
     assert rows(engine, misplaced) == []
     before = rows(engine, "SELECT * FROM throughput ORDER BY 1, 2, 3, 4")
     assert len(before) <= 2 * 21 + 1
@@ -181,7 +219,8 @@ def test_days_become_ten_minutes_and_weeks_are_dropped(engine: sa.Engine) -> Non
     for age in ("3 days", "3 days 1 minute", "13 days"):
         a_bucket(engine, age, step_s=60, tries=2)
     a_bucket(engine, "15 days", step_s=600)
-    a_bucket(engine, "20 days", step_s=10)  # nobody was there for weeks
+    # nobody was there for weeks
+    a_bucket(engine, "20 days", step_s=10)
     tidy(engine)
     tidy(engine)
     assert rows(engine, "SELECT step_s, sum(tries) FROM throughput GROUP BY 1") == [(600, 6)]
@@ -201,7 +240,7 @@ def test_only_one_coordinator_tidies_at_a_time(engine: sa.Engine) -> None:
 
 
 def test_the_reaper_tidies(engine: sa.Engine, environment: Settings) -> None:
-    from scraper.reap import reap
+    from scraper.coordinator.reap import reap
 
     a_bucket(engine, "20 days", step_s=600)
     reap(engine, environment)
@@ -211,12 +250,20 @@ def test_the_reaper_tidies(engine: sa.Engine, environment: Settings) -> None:
 # --- hosts
 
 
-def test_a_crawl_that_ends_keeps_its_dearest_hosts_and_every_sum(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_crawl_that_ends_keeps_its_dearest_hosts_and_every_sum(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     many = throughput.HOSTS_KEPT + 300
     for worker in ("a:1", "b:2"):
-        efforts = [Effort("datacenter", f"h{n}.example", seconds=n / 100, bytes=n) for n in range(many)]
+        efforts = [
+            Effort("datacenter", f"h{n}.example", seconds=n / 100, bytes=n) for n in range(many)
+        ]
         with engine.begin() as connection:
-            throughput.add(connection, worker, [(crawl[1], Outcome.TIMEOUT, True, effort) for effort in efforts])
+            throughput.add(
+                connection,
+                worker,
+                [(crawl[1], Outcome.TIMEOUT, True, effort) for effort in efforts],
+            )
     assert rows(engine, "SELECT count(*) FROM crawl_hosts") == [(2 * many,)]
     sums = """SELECT sum(tries), sum(failures), round(CAST(sum(seconds) AS numeric), 3), max(slowest_s), sum(bytes)
                 FROM crawl_hosts"""
@@ -229,16 +276,22 @@ def test_a_crawl_that_ends_keeps_its_dearest_hosts_and_every_sum(engine: sa.Engi
     assert {host for host, _, _ in kept} - {""} == {f"h{n}.example" for n in range(300, many)}
     with engine.connect() as connection:
         shown, in_all = overview.hosts(connection, crawl[1], limit=3)
-    assert [host.host for host in shown] == [f"h{n}.example" for n in (499, 498, 497)] and in_all == len(kept)
+    assert [host.host for host in shown] == [
+        f"h{n}.example" for n in (499, 498, 497)
+    ] and in_all == len(kept)
 
 
 def test_hosts_of_old_crawls_are_forgotten_the_oldest_first(engine: sa.Engine) -> None:
     ids = [open_crawl(engine, a_site(f"shop{n}"))[1] for n in range(3)]
     with engine.begin() as connection:
-        for crawl_id in (*ids, 0):  # crawl 0 is gone itself
-            throughput.add(connection, "a", [(crawl_id, Outcome.FETCHED, True, Effort("datacenter", "h"))])
+        # crawl 0 is gone itself
+        for crawl_id in (*ids, 0):
+            throughput.add(
+                connection, "a", [(crawl_id, Outcome.FETCHED, True, Effort("datacenter", "h"))]
+            )
         connection.execute(
-            sa.text("UPDATE crawls SET finished_at = now() - interval '20 days' WHERE id = :id"), {"id": ids[0]}
+            sa.text("UPDATE crawls SET finished_at = now() - interval '20 days' WHERE id = :id"),
+            {"id": ids[0]},
         )
     for _ in range(3):
         tidy(engine)
@@ -256,7 +309,9 @@ def test_a_course_has_every_step_and_every_try(engine: sa.Engine, crawl: tuple[i
         shown, points = overview.course(connection, crawl[1], now - timedelta(seconds=1410), now)
     assert shown.step_s == 20 and len(points) in (71, 72)
     assert sum(point.tries for point in points) == 4 + 2105
-    assert all(point.outcomes == ({"fetched": point.tries} if point.tries else {}) for point in points)
+    assert all(
+        point.outcomes == ({"fetched": point.tries} if point.tries else {}) for point in points
+    )
 
 
 def test_a_course_is_no_finer_than_what_is_kept(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -267,7 +322,9 @@ def test_a_course_is_no_finer_than_what_is_kept(engine: sa.Engine, crawl: tuple[
     assert shown.step_s == 600 and sum(point.tries for point in points) == 60
 
 
-def test_a_sparkline_of_an_old_crawl_is_spread_evenly(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_a_sparkline_of_an_old_crawl_is_spread_evenly(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     a_bucket(engine, "3 days", step_s=600, crawl_id=crawl[1], tries=600)
     with engine.connect() as connection:
         at: datetime = connection.execute(sa.text("SELECT at FROM throughput")).scalar_one()
@@ -275,13 +332,16 @@ def test_a_sparkline_of_an_old_crawl_is_spread_evenly(engine: sa.Engine, crawl: 
     assert len(spark) > 10 and sum(spark) / len(spark) == pytest.approx(1, rel=0.1)
 
 
-def test_the_rate_is_that_of_the_last_half_minute(engine: sa.Engine, crawl: tuple[int, int]) -> None:
+def test_the_rate_is_that_of_the_last_half_minute(
+    engine: sa.Engine, crawl: tuple[int, int]
+) -> None:
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE crawls SET started_at = now() - interval '1 hour'"))
     a_bucket(engine, "5 minutes", tries=100_000, crawl_id=crawl[1])
     assert the_rate(engine) == 0
     a_bucket(engine, "15 seconds", tries=400, crawl_id=crawl[1])
-    assert 9 < the_rate(engine) <= 13.4  # 400 in 30 to 40 s
+    # 400 in 30 to 40 s
+    assert 9 < the_rate(engine) <= 13.4
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE crawls SET started_at = now() - interval '20 seconds'"))
     assert 15 < the_rate(engine) <= 20.1
@@ -311,10 +371,16 @@ def test_errors_and_dead_pages_are_the_latest(engine: sa.Engine, crawl: tuple[in
         connection.execute(sa.text("SET LOCAL enable_seqscan = off"))
         connection.execute(sa.text("SET LOCAL enable_sort = off"))
         plans = [
-            "\n".join(connection.execute(sa.text(f"EXPLAIN {query.text}"), {"id": crawl[1], "limit": 3}).scalars())
+            "\n".join(
+                connection.execute(
+                    sa.text(f"EXPLAIN {query.text}"), {"id": crawl[1], "limit": 3}
+                ).scalars()
+            )
             for query in (overview.ERRORS, overview.DEAD, overview.REASONS)
         ]
-    assert [row.id for row in latest] == [p.id for n, p in reversed(list(enumerate(pages))) if n % 3 != 2][:10]
+    assert [row.id for row in latest] == [
+        p.id for n, p in reversed(list(enumerate(pages))) if n % 3 != 2
+    ][:10]
     assert [row.id for row in dead] == [pages[27].id, pages[24].id, pages[21].id]
     assert [tuple(row) for row in reasons] == [("refused", 10)]
     assert all("pages_error_idx" in plan for plan in plans), "only as much is read as is shown"

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from scraper import settings as settings_module
-from scraper import tracing
+from scraper.infra import tracing
 from scraper.settings import Settings
 from tests.integration.test_worker import Broker, crawl, shop  # noqa: F401 - fixtures
 from tests.making import rows
@@ -61,13 +61,26 @@ def test_a_crawls_spans_reach_a_collector(
 ) -> None:
     broker = crawl(lambda message: [message])
     broker.run()
-    broker.worker._spans.close()  # as a process that ends: what is left is sent
+    # as a process that ends: what is left is sent
+    broker.worker._spans.close()
     resources = {
-        (a.key, a.value.string_value) for r in collector for each in r.resource_spans for a in each.resource.attributes
+        (a.key, a.value.string_value)
+        for r in collector
+        for each in r.resource_spans
+        for a in each.resource.attributes
     }
     assert {("service.name", "scraper"), ("service.instance.id", broker.worker.name)} <= resources
-    spans = [s for r in collector for each in r.resource_spans for scope in each.scope_spans for s in scope.spans]
-    by_name = {name: [s for s in spans if s.name == name] for name in ("batch", "fetch", "extract", "store")}
+    spans = [
+        s
+        for r in collector
+        for each in r.resource_spans
+        for scope in each.scope_spans
+        for s in scope.spans
+    ]
+    by_name = {
+        name: [s for s in spans if s.name == name]
+        for name in ("batch", "fetch", "extract", "store")
+    }
     assert sum(map(len, by_name.values())) == len(spans)
     ((fetches, crawl_id),) = rows(engine, "SELECT fetches, id FROM crawls")
     assert len(by_name["fetch"]) == fetches
@@ -79,7 +92,10 @@ def test_a_crawls_spans_reach_a_collector(
     assert sum(int(attributes(s)["scraper.pages"]) for s in by_name["batch"]) >= fetches  # type: ignore[call-overload]
     leases = {attributes(s)["scraper.lease"] for s in by_name["batch"]}
     assert all(not s.parent_span_id for s in [*by_name["batch"], *by_name["store"]])
-    assert leases and {lease for s in by_name["store"] for lease in attributes(s)["scraper.leases"]} == leases  # type: ignore[attr-defined]
+    assert (
+        leases
+        and {lease for s in by_name["store"] for lease in attributes(s)["scraper.leases"]} == leases
+    )  # type: ignore[attr-defined]
     urls = {str(attributes(s)["url.full"]) for s in by_name["fetch"]}
     assert all(url.startswith(shop) for url in urls)
 
@@ -89,7 +105,11 @@ def attributes(span: Span) -> dict[str, object]:
     for each in span.attributes:
         kind = each.value.WhichOneof("value")
         value = getattr(each.value, str(kind))
-        found[each.key] = [v.string_value or v.int_value for v in value.values] if kind == "array_value" else value
+        found[each.key] = (
+            [v.string_value or v.int_value for v in value.values]
+            if kind == "array_value"
+            else value
+        )
     return found
 
 
@@ -99,8 +119,14 @@ def test_an_error_is_told_without_its_secrets(collector: list[ExportTraceService
         raise RuntimeError("no answer of https://ann:s3cret@shop.example/?token=s3cret")
     spans.close()
     (span,) = collector[0].resource_spans[0].scope_spans[0].spans
-    assert span.status.code == Status.STATUS_CODE_ERROR and attributes(span)["error.type"] == "RuntimeError"
-    assert span.status.message == "no answer of https://***@shop.example/?token=***" and not span.events
+    assert (
+        span.status.code == Status.STATUS_CODE_ERROR
+        and attributes(span)["error.type"] == "RuntimeError"
+    )
+    assert (
+        span.status.message == "no answer of https://***@shop.example/?token=***"
+        and not span.events
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +160,9 @@ def test_an_exporter_that_is_not_known_is_said_and_costs_no_worker(
 
 
 @pytest.mark.parametrize("wanted", [False, True], ids=["off", "on, and not installed"])
-def test_without_the_extra_a_worker_works(wanted: bool, environment: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_a_worker_works(
+    wanted: bool, environment: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Off, nothing of it is imported; wanted and not there, that is said with what to type."""
     if wanted:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", NOBODY)
@@ -147,6 +175,8 @@ made = worker.Worker(settings.load(), lambda messages: None)
 made.close()
 assert not [name for name in sys.modules if name.startswith(("opentelemetry.", "prometheus")) and sys.modules[name]]
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert ("scraper[tracing]" in done.stderr) == wanted

@@ -12,11 +12,19 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
-from scraper import demo, discover, dispatch, finish, plan, reap, worker
+from scraper import demo
+from scraper.coordinator import (
+    discover,
+    dispatch,
+    finish,
+    plan,
+    reap,
+)
 from scraper.domain import Message
+from scraper.frontier import sites
 from scraper.settings import Settings
 from scraper.sites import loader
-from scraper.stores import sites
+from scraper.worker import process as worker
 from tests.making import rows
 
 PRODUCTS = 120
@@ -26,7 +34,9 @@ PRODUCTS = 120
 def shop() -> Iterator[str]:
     """The sample shop, some of whose pages fail at first."""
     command = [sys.executable, "-m", "scraper.demo", "--port", "0", "--products", str(PRODUCTS)]
-    with subprocess.Popen([*command, "--fail-share", "0.05"], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*command, "--fail-share", "0.05"], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         yield process.stdout.readline().removeprefix("listening on ").strip()
         process.terminate()
@@ -35,7 +45,9 @@ def shop() -> Iterator[str]:
 class Broker:
     """Holds the messages that steps and the worker send. `deliver` says what becomes of each."""
 
-    def __init__(self, engine: sa.Engine, settings: Settings, deliver: Callable[[Message], list[Message]]) -> None:
+    def __init__(
+        self, engine: sa.Engine, settings: Settings, deliver: Callable[[Message], list[Message]]
+    ) -> None:
         self.engine, self.settings, self.deliver = engine, settings, deliver
         self.waiting: list[Message] = []
         self.worker = worker.Worker(settings, self.send)
@@ -59,7 +71,8 @@ class Broker:
         self.send(dispatch.dispatch(self.engine, self.settings, lambda _: 0))
 
     def run(self, *, rounds: int = 400) -> None:
-        """Handles messages, and beats when there are none, until no crawl is active. Time is moved, not waited for."""
+        """Handles messages, and beats when there are none, until no crawl is active. Time is moved,
+        not waited for."""
         for _ in range(rounds):
             while self.waiting:
                 self.handle(self.waiting.pop(0))
@@ -67,7 +80,9 @@ class Broker:
                 return
             with self.engine.begin() as connection:
                 connection.execute(sa.text("UPDATE leases SET until = now()"))
-                connection.execute(sa.text("UPDATE pages SET not_before = now() WHERE status = 'due'"))
+                connection.execute(
+                    sa.text("UPDATE pages SET not_before = now() WHERE status = 'due'")
+                )
             self.send(reap.reap(self.engine, self.settings))
             self.send(plan.plan(self.engine))
             self.tick()
@@ -105,7 +120,9 @@ def check(engine: sa.Engine, shop: str) -> None:
         "FROM crawls WHERE status = 'completed'",
     )
     found = dict(rows(engine, "SELECT status, count(*) FROM pages GROUP BY status"))
-    assert counted == [found.get(status, 0) for status in ("ok", "unchanged", "gone", "dead", "invalid")]
+    assert counted == [
+        found.get(status, 0) for status in ("ok", "unchanged", "gone", "dead", "invalid")
+    ]
     assert total == done == sum(found.values())  # type: ignore[arg-type]
     assert rows(engine, "SELECT FROM leases") == []
 
@@ -159,7 +176,8 @@ def test_a_stopping_worker_hands_back_what_it_has_not_begun(
 def test_one_request_at_a_time_and_robots_do_not_block_each_other(
     crawl: Callable[..., Broker], engine: sa.Engine, shop: str
 ) -> None:
-    """robots.txt is asked for by a page that holds the host's only turn, while others wait at its gate."""
+    """robots.txt is asked for by a page that holds the host's only turn, while others wait at its
+    gate."""
     crawl(lambda message: [message], concurrency=1).run()
     check(engine, shop)
     assert rows(engine, "SELECT FROM pages WHERE last_outcome = 'deferred'") == []

@@ -1,4 +1,5 @@
-"""How a worker ends, and what it must not do any more: a real worker, a real database, a shop that does as it is told."""
+"""How a worker ends, and what it must not do any more: a real worker, a real database, a shop that
+does as it is told."""
 
 from __future__ import annotations
 
@@ -16,20 +17,20 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
-from scraper import crawl_context
-from scraper import worker as worker_module
-from scraper import writer as writer_module
-from scraper.batch import Batch
-from scraper.dispatch import dispatch
-from scraper.fetch.gate import Gate
-from scraper.finish import finish
-from scraper.policy.verdict import RetryPolicy
-from scraper.reap import reap
+from scraper.coordinator.dispatch import dispatch
+from scraper.coordinator.finish import finish
+from scraper.coordinator.reap import reap
+from scraper.crawl import context
+from scraper.frontier import crawls, leases, sites
+from scraper.politeness.host_limiter import Gate
+from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
-from scraper.stores import crawls, leases, sites
-from scraper.stores.settle import SettledPage, Stored
-from scraper.worker import Worker
-from scraper.writer import FAILURES_MAX, GROUP_PAGES
+from scraper.settle.transaction import SettledPage, Stored
+from scraper.worker import process as worker_module
+from scraper.worker import writer as writer_module
+from scraper.worker.batch import Batch
+from scraper.worker.process import Worker
+from scraper.worker.writer import FAILURES_MAX, GROUP_PAGES
 from tests.making import a_site, add, expire, new_page, open_crawl, rows, standing
 from tests.odd_shop import Answer, OddShop, Page, drip, hang, product, redirect
 
@@ -50,21 +51,31 @@ class Bench:
 
     def __init__(self, engine: sa.Engine, settings: Settings, shop: OddShop) -> None:
         self.engine, self.settings, self.shop = engine, settings, shop
-        self.door = threading.Event()  # pages of `behind` answer once it is open
+        # pages of `behind` answer once it is open
+        self.door = threading.Event()
         self.workers: list[Worker] = []
         self.threads: list[threading.Thread] = []
         self.errors: list[BaseException] = []
 
     def site(self, **more: object) -> tuple[int, int]:
-        values = {"start": self.shop.url("/"), "allow_private": True, "robots": "ignore", "revisit": "0s"}
-        self.crawl = open_crawl(self.engine, a_site(**(values | {"rate": "unlimited", "concurrency": 4} | more)))
+        values = {
+            "start": self.shop.url("/"),
+            "allow_private": True,
+            "robots": "ignore",
+            "revisit": "0s",
+        }
+        self.crawl = open_crawl(
+            self.engine, a_site(**(values | {"rate": "unlimited", "concurrency": 4} | more))
+        )
         return self.crawl
 
     def pages(self, count: int, page: Page | None = None, prefix: str = "/p") -> list[str]:
         """Adds product pages; `page` is what each answers, by default a good product."""
         targets = [f"{prefix}/{n}" for n in range(count)]
         found = [
-            self.shop.serve(target, page if page is not None else product(target, f"Product {target}").encode())
+            self.shop.serve(
+                target, page if page is not None else product(target, f"Product {target}").encode()
+            )
             for target in targets
         ]
         add(self.engine, [new_page(self.crawl, url) for url in found])
@@ -85,9 +96,13 @@ class Bench:
         return made
 
     def leases(self) -> list[UUID]:
-        return [UUID(m.kwargs["lease_id"]) for m in dispatch(self.engine, self.settings, lambda _: 0)]
+        return [
+            UUID(m.kwargs["lease_id"]) for m in dispatch(self.engine, self.settings, lambda _: 0)
+        ]
 
-    def begin(self, worker: Worker, lease_ids: list[UUID] | None = None, *, alone: bool = False) -> None:
+    def begin(
+        self, worker: Worker, lease_ids: list[UUID] | None = None, *, alone: bool = False
+    ) -> None:
         """Each lease on a thread of its own, as Celery's pool has it."""
 
         def work(lease_id: UUID) -> None:
@@ -116,7 +131,8 @@ class Bench:
         self.door.set()
         while self.workers:
             worker = self.workers.pop()
-            idle = worker._loop.shutdown_default_executor()  # a keeper's statement may be under way
+            # a keeper's statement may be under way
+            idle = worker._loop.shutdown_default_executor()
             asyncio.run_coroutine_threadsafe(idle, worker._loop).result(GENEROUS_S)
             worker.close()
 
@@ -154,7 +170,8 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return lambda seconds: monkeypatch.setattr(worker_module, "KEEPER_S", seconds)
 
 
-# --- told to stop ----------------------------------------------------------------------------------------------------
+# --- told to stop
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_a_worker_that_stops_ends_what_it_has_begun_and_no_more(bench: Bench) -> None:
@@ -228,7 +245,9 @@ def test_a_worker_that_stops_begins_no_new_batch(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("misdeed", [hang, drip], ids=["no answer", "an endless body"])
-def test_a_page_that_does_not_end_goes_back_when_the_time_is_up(bench: Bench, misdeed: Page) -> None:
+def test_a_page_that_does_not_end_goes_back_when_the_time_is_up(
+    bench: Bench, misdeed: Page
+) -> None:
     bench.site()
     bench.pages(2)
     bench.pages(3, misdeed, "/hangs")
@@ -239,7 +258,9 @@ def test_a_page_that_does_not_end_goes_back_when_the_time_is_up(bench: Bench, mi
     bench.ended()
     assert bench.found() == {"ok": 2, "due": 3}
     assert bench.uncharged()
-    assert rows(bench.engine, "SELECT DISTINCT last_outcome FROM pages WHERE status = 'due'") == [("deferred",)]
+    assert rows(bench.engine, "SELECT DISTINCT last_outcome FROM pages WHERE status = 'due'") == [
+        ("deferred",)
+    ]
     assert rows(bench.engine, "SELECT fetches, retries FROM crawls") == [(2, 0)]
     assert rows(bench.engine, "SELECT FROM leases") == []
     assert worker.lost == 0
@@ -271,16 +292,20 @@ def test_cutting_pages_short_leaves_the_hosts_turns_free(bench: Bench) -> None:
     assert all(gate.idle for gate in worker._gates._gates.values())
 
 
-# --- zombies ---------------------------------------------------------------------------------------------------------
+# --- zombies
+# ---------------------------------------------------------------------------------------------------------
 
 
 def no_longer_ours(worker: Worker) -> None:
-    """As after a freeze: by our own clock the lease may be somebody else's, and nobody has said so yet."""
+    """As after a freeze: by our own clock the lease may be somebody else's, and nobody has said so
+    yet."""
     for batch in worker._batches.values():
         batch.ours_until = 0.0
 
 
-def test_a_worker_that_was_frozen_begins_nothing(bench: Bench, keeper: Callable[[float], None]) -> None:
+def test_a_worker_that_was_frozen_begins_nothing(
+    bench: Bench, keeper: Callable[[float], None]
+) -> None:
     keeper(NEVER_S)
     bench.site()
     targets = bench.pages(20, bench.behind(Answer(product("x", "A").encode())))
@@ -291,13 +316,17 @@ def test_a_worker_that_was_frozen_begins_nothing(bench: Bench, keeper: Callable[
     bench.door.set()
     bench.ended()
     assert bench.asked().total() == 4
-    assert bench.found() == {"ok": 4, "due": 16}, "the lease was still ours after all: what was fetched counts"
+    assert bench.found() == {"ok": 4, "due": 16}, (
+        "the lease was still ours after all: what was fetched counts"
+    )
     assert bench.uncharged()
     bench.finish()
     assert bench.asked() == Counter(targets)
 
 
-def test_a_worker_that_was_frozen_follows_no_redirect(bench: Bench, keeper: Callable[[float], None]) -> None:
+def test_a_worker_that_was_frozen_follows_no_redirect(
+    bench: Bench, keeper: Callable[[float], None]
+) -> None:
     keeper(NEVER_S)
     bench.site()
     target = bench.shop.serve("/target", product("x", "A").encode())
@@ -313,7 +342,8 @@ def test_a_worker_that_was_frozen_follows_no_redirect(bench: Bench, keeper: Call
 
 
 class Slots:
-    """Every wait for a slot of a host that has a rate lasts until it is let on, but for the first `free` ones."""
+    """Every wait for a slot of a host that has a rate lasts until it is let on, but for the first
+    `free` ones."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int = 0) -> None:
         self.free, self.waiting, self.door = free, 0, threading.Event()
@@ -332,7 +362,8 @@ class Slots:
 
 
 def frozen_meanwhile(bench: Bench, slots: Slots) -> None:
-    """A worker that comes to the slot it has to wait for, and then is frozen for longer than its lease lasts."""
+    """A worker that comes to the slot it has to wait for, and then is frozen for longer than its
+    lease lasts."""
     worker = bench.worker()
     bench.begin(worker)
     until(lambda: slots.waiting)
@@ -353,7 +384,9 @@ def test_a_page_is_not_asked_for_after_the_wait_for_its_slot(
     assert bench.asked() == {}
 
 
-def test_nor_is_robots_txt(bench: Bench, keeper: Callable[[float], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nor_is_robots_txt(
+    bench: Bench, keeper: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     keeper(NEVER_S)
     bench.site(rate="100/s", robots="obey")
     bench.pages(1)
@@ -386,7 +419,9 @@ def test_nor_is_robots_txt_of_the_host_it_redirects_to(
     assert bench.asked() == {"/robots.txt": 1, page: 1}
 
 
-def test_one_that_was_not_frozen_asks_for_all_of_it(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_was_not_frozen_asks_for_all_of_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the four above rely on: these are the waits there are."""
     slots = Slots(monkeypatch)
     with OddShop() as elsewhere:
@@ -415,21 +450,26 @@ def test_one_that_lost_its_lease_begins_nothing_and_changes_nothing(
     bench.begin(worker, lease_ids)
     until(lambda: len(bench.asked()) == 4)
     (batch,) = worker._batches.values()
-    with bench.engine.begin() as connection:  # as if it had not looked after it for long
+    # as if it had not looked after it for long
+    with bench.engine.begin() as connection:
         connection.execute(sa.text("UPDATE leases SET until = now() - interval '1 second'"))
         connection.execute(sa.text("DELETE FROM leases"))
     until(lambda: batch.lost)
     bench.door.set()
     bench.ended()
     assert bench.asked().total() == 4
-    assert rows(bench.engine, "SELECT count(*), min(status), max(status) FROM pages") == [(12, "due", "due")]
+    assert rows(bench.engine, "SELECT count(*), min(status), max(status) FROM pages") == [
+        (12, "due", "due")
+    ]
     assert rows(bench.engine, "SELECT FROM products") == []
     assert rows(bench.engine, "SELECT fetches, ok FROM crawls") == [(0, 0)]
     bench.finish()
     assert bench.asked().keys() == set(targets)
 
 
-def test_a_lease_is_prolonged_while_its_worker_lives(bench: Bench, keeper: Callable[[float], None]) -> None:
+def test_a_lease_is_prolonged_while_its_worker_lives(
+    bench: Bench, keeper: Callable[[float], None]
+) -> None:
     """Even one that ran out, as long as nobody took it back."""
     keeper(0.05)
     bench.site()
@@ -440,24 +480,33 @@ def test_a_lease_is_prolonged_while_its_worker_lives(bench: Bench, keeper: Calla
     until(lambda: len(bench.asked()) == 2)
     for _ in range(3):
         expire(bench.engine, lease_ids[0])
-        until(lambda: rows(bench.engine, "SELECT FROM leases WHERE until > now() + interval '40 seconds'"))
+        until(
+            lambda: rows(
+                bench.engine, "SELECT FROM leases WHERE until > now() + interval '40 seconds'"
+            )
+        )
     bench.door.set()
     bench.ended()
     assert bench.found() in ({"ok": 2}, {"ok": 1, "unchanged": 1})
 
 
-# --- stuck -----------------------------------------------------------------------------------------------------------
+# --- stuck
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch counts as stuck when it has stood still for half a second."""
     settings = Settings()
-    monkeypatch.setattr(worker_module, "STUCK_MARGIN_S", 0.5 - settings.horizon_s - 2 * settings.page_timeout_s)
+    monkeypatch.setattr(
+        worker_module, "STUCK_MARGIN_S", 0.5 - settings.horizon_s - 2 * settings.page_timeout_s
+    )
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_batch_that_stands_still_is_given_up(bench: Bench, keeper: Callable[[float], None]) -> None:
+def test_a_batch_that_stands_still_is_given_up(
+    bench: Bench, keeper: Callable[[float], None]
+) -> None:
     keeper(0.1)
     bench.site()
     targets = bench.pages(6, hang, "/hangs")
@@ -467,7 +516,9 @@ def test_a_batch_that_stands_still_is_given_up(bench: Bench, keeper: Callable[[f
     assert worker._batches == {} and worker._tasks == {}
     ((lease_id, was),) = rows(bench.engine, "SELECT id, until FROM leases")
     time.sleep(0.5)
-    assert rows(bench.engine, "SELECT until FROM leases") == [(was,)], "nobody prolongs it: it runs out"
+    assert rows(bench.engine, "SELECT until FROM leases") == [(was,)], (
+        "nobody prolongs it: it runs out"
+    )
     expire(bench.engine, lease_id)  # type: ignore[arg-type]
     reap(bench.engine, bench.settings)
     assert rows(bench.engine, "SELECT DISTINCT status, losses FROM pages") == [("due", 1)]
@@ -480,9 +531,12 @@ def test_a_batch_that_stands_still_is_given_up(bench: Bench, keeper: Callable[[f
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_batch_that_was_given_up_leaves_no_page_pending(bench: Bench, keeper: Callable[[float], None]) -> None:
-    """Neither those under way nor those not begun: a gate that believed in them would never be swept, and would reserve
-    turns for nobody. Another batch's pages of the same host stay counted."""
+def test_a_batch_that_was_given_up_leaves_no_page_pending(
+    bench: Bench, keeper: Callable[[float], None]
+) -> None:
+    """Neither those under way nor those not begun: a gate that believed in them would never be
+    swept, and would reserve turns for nobody. Another batch's pages of the same host stay counted.
+    """
     keeper(0.1)
     bench.site()
     bench.pages(20, hang, "/hangs")
@@ -508,7 +562,8 @@ def test_a_batch_that_moves_is_left_alone(bench: Bench, keeper: Callable[[float]
     assert bench.found() == {"ok": 12}
 
 
-# --- paused sites ----------------------------------------------------------------------------------------------------
+# --- paused sites
+# ----------------------------------------------------------------------------------------------------
 
 
 def pause(engine: sa.Engine) -> None:
@@ -564,7 +619,12 @@ def test_one_sites_pause_is_not_anothers_in_the_same_batch(
     keeper(NEVER_S)
     bench.site()
     paused = bench.pages(5, prefix="/paused")
-    values = {"start": bench.shop.url("/"), "allow_private": True, "robots": "ignore", "rate": "unlimited"}
+    values = {
+        "start": bench.shop.url("/"),
+        "allow_private": True,
+        "robots": "ignore",
+        "rate": "unlimited",
+    }
     bench.crawl = open_crawl(engine, a_site("other", revisit="0s", **values))
     others = bench.pages(5, prefix="/other")
     (lease_id,) = bench.leases()
@@ -572,10 +632,13 @@ def test_one_sites_pause_is_not_anothers_in_the_same_batch(
     bench.begin(bench.worker(), [lease_id])
     bench.ended()
     assert bench.asked() == Counter(others)
-    assert len(rows(engine, "SELECT FROM pages WHERE status = 'due' AND url LIKE '%/paused/%'")) == len(paused)
+    assert len(
+        rows(engine, "SELECT FROM pages WHERE status = 'due' AND url LIKE '%/paused/%'")
+    ) == len(paused)
 
 
-# --- crawls without a context ----------------------------------------------------------------------------------------
+# --- crawls without a context
+# ----------------------------------------------------------------------------------------
 
 
 def broken_definition(engine: sa.Engine, name: str = "shop") -> None:
@@ -603,9 +666,9 @@ def test_a_crawl_whose_definition_cannot_be_used_ends(bench: Bench) -> None:
             connection.execute(sa.text("UPDATE pages SET not_before = now()"))
     assert "definition cannot be used" in str(rows(bench.engine, "SELECT error FROM pages")[0][0])
     finish(bench.engine, bench.crawl[1])
-    assert rows(bench.engine, "SELECT status, dead, product_done, fetches, retries FROM crawls") == [
-        ("failed", 4, 4, 4 * limit, 4 * (limit - 1))
-    ]
+    assert rows(
+        bench.engine, "SELECT status, dead, product_done, fetches, retries FROM crawls"
+    ) == [("failed", 4, 4, 4 * limit, 4 * (limit - 1))]
     assert bench.asked() == {}
     assert all(gate.pending == 0 for gate in worker._gates._gates.values())
 
@@ -616,7 +679,7 @@ def test_a_crawl_whose_code_is_gone_ends_too(bench: Bench, monkeypatch: pytest.M
     def gone(*_: object) -> None:
         raise ImportError("no module named shop_functions")
 
-    monkeypatch.setattr(crawl_context, "make_context", gone)
+    monkeypatch.setattr(context, "make_context", gone)
     bench.site()
     bench.pages(4)
     worker = bench.worker()
@@ -625,7 +688,9 @@ def test_a_crawl_whose_code_is_gone_ends_too(bench: Bench, monkeypatch: pytest.M
         bench.ended()
         with bench.engine.begin() as connection:
             connection.execute(sa.text("UPDATE pages SET not_before = now()"))
-    assert rows(bench.engine, "SELECT DISTINCT status, last_outcome, losses FROM pages") == [("dead", "crashed", 0)]
+    assert rows(bench.engine, "SELECT DISTINCT status, last_outcome, losses FROM pages") == [
+        ("dead", "crashed", 0)
+    ]
     assert rows(bench.engine, "SELECT FROM leases") == []
 
 
@@ -633,7 +698,12 @@ def test_one_crawls_broken_definition_is_not_anothers_trouble(bench: Bench) -> N
     """They share a batch, and a host."""
     bench.site()
     bench.pages(5, prefix="/broken")
-    values = {"start": bench.shop.url("/"), "allow_private": True, "robots": "ignore", "rate": "unlimited"}
+    values = {
+        "start": bench.shop.url("/"),
+        "allow_private": True,
+        "robots": "ignore",
+        "rate": "unlimited",
+    }
     bench.crawl = open_crawl(bench.engine, a_site("other", revisit="0s", **values))
     others = bench.pages(5, prefix="/other")
     broken_definition(bench.engine)
@@ -667,7 +737,9 @@ def test_pages_whose_crawl_cannot_be_read_just_now_come_back_uncharged(
     bench.ended()
     assert (bench.asked(), bench.found(), bench.uncharged()) == (Counter(), {"due": 4}, True)
     query = "SELECT DISTINCT last_outcome, not_before > now() FROM pages"
-    assert rows(bench.engine, query) == [("deferred", True)], "not at once: it may be away for a while"
+    assert rows(bench.engine, query) == [("deferred", True)], (
+        "not at once: it may be away for a while"
+    )
     assert rows(bench.engine, "SELECT fetches FROM crawls") == [(0,)]
     with bench.engine.begin() as connection:
         connection.execute(sa.text("UPDATE pages SET not_before = now()"))
@@ -677,7 +749,8 @@ def test_pages_whose_crawl_cannot_be_read_just_now_come_back_uncharged(
     assert bench.found() == {"ok": 4}
 
 
-# --- alone -----------------------------------------------------------------------------------------------------------
+# --- alone
+# -----------------------------------------------------------------------------------------------------------
 
 
 def claimed_by(engine: sa.Engine) -> dict[object, object]:
@@ -702,7 +775,11 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
     def noted(connection: sa.Connection, lease_id: UUID, *args: object, **more: object) -> object:
         got = claim(connection, lease_id, *args, **more)  # type: ignore[arg-type]
         seen.append(
-            dict(connection.execute(sa.text("SELECT id, alone FROM leases WHERE started_at IS NOT NULL")).all())
+            dict(
+                connection.execute(
+                    sa.text("SELECT id, alone FROM leases WHERE started_at IS NOT NULL")
+                ).all()
+            )
         )  # type: ignore[arg-type]
         return got
 
@@ -715,7 +792,9 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
     assert bench.found().keys() <= {"ok", "unchanged"}
 
 
-def test_one_that_cannot_be_alone_soon_goes_back_unclaimed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_cannot_be_alone_soon_goes_back_unclaimed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its lease runs out unread: nobody's fault."""
     monkeypatch.setattr(worker_module, "ALONE_WAIT_S", 0.05)
     bench.site()
@@ -736,7 +815,8 @@ def test_one_that_cannot_be_alone_soon_goes_back_unclaimed(bench: Bench, monkeyp
     bench.finish()
 
 
-# --- a store that is away --------------------------------------------------------------------------------------------
+# --- a store that is away
+# --------------------------------------------------------------------------------------------
 
 
 def products(engine: sa.Engine) -> list[tuple[object, ...]]:
@@ -745,10 +825,13 @@ def products(engine: sa.Engine) -> list[tuple[object, ...]]:
 
 @contextmanager
 def out_of_reach(engine: sa.Engine) -> Iterator[None]:
-    """The database, for this engine: its connections are closed once they are asked for, and new ones go to where nobody
-    listens. (Closed at once, the pool would never close one that another thread has just then.)"""
+    """The database, for this engine: its connections are closed once they are asked for, and new
+    ones go to where nobody listens. (Closed at once, the pool would never close one that another
+    thread has just then.)"""
 
-    def nowhere(_dialect: object, _record: object, _args: object, params: dict[str, object]) -> None:
+    def nowhere(
+        _dialect: object, _record: object, _args: object, params: dict[str, object]
+    ) -> None:
         params.update(host="127.0.0.1", port=1)
 
     def broken(*_: object) -> None:
@@ -770,7 +853,9 @@ def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
     bench.site()
     targets = bench.pages(60, bench.behind(Answer(product("x", "A").encode())))
     for target in targets:
-        bench.shop.serve(target, bench.behind(Answer(product(target, f"Product {target}").encode())))
+        bench.shop.serve(
+            target, bench.behind(Answer(product(target, f"Product {target}").encode()))
+        )
     worker = bench.worker()
     settle, tries = worker._settler._settle, []
 
@@ -791,12 +876,17 @@ def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
     assert [(data, version) for _, data, version in products(bench.engine)] == [
         ({"title": f"Product {target}"}, 1) for target in sorted(targets)
     ]
-    assert rows(bench.engine, "SELECT fetches, retries, products_new, product_done FROM crawls") == [(60, 0, 60, 60)]
+    assert rows(
+        bench.engine, "SELECT fetches, retries, products_new, product_done FROM crawls"
+    ) == [(60, 0, 60, 60)]
     assert (worker.lost, rows(bench.engine, "SELECT FROM leases")) == (0, [])
 
 
-def test_a_commit_whose_answer_was_lost_is_not_counted_twice(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection broke after PostgreSQL had committed: the group comes once more, and the fence knows it."""
+def test_a_commit_whose_answer_was_lost_is_not_counted_twice(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connection broke after PostgreSQL had committed: the group comes once more, and the fence
+    knows it."""
     bench.site()
     bench.pages(30)
     worker = bench.worker()
@@ -813,7 +903,9 @@ def test_a_commit_whose_answer_was_lost_is_not_counted_twice(bench: Bench, monke
     bench.begin(worker)
     bench.ended()
     assert failed
-    assert rows(bench.engine, "SELECT fetches, ok, products_new, product_done FROM crawls") == [(30, 30, 30, 30)]
+    assert rows(bench.engine, "SELECT fetches, ok, products_new, product_done FROM crawls") == [
+        (30, 30, 30, 30)
+    ]
     assert bench.found() == {"ok": 30}
 
 
@@ -842,7 +934,9 @@ def test_a_worker_that_must_end_without_a_database_gives_up_and_counts(
     assert rows(bench.engine, "SELECT DISTINCT status, losses FROM pages") == [("due", 1)]
 
 
-def test_the_database_comes_back_before_the_worker_gives_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_database_comes_back_before_the_worker_gives_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench.site()
     bench.pages(GROUP_PAGES + 20)
     worker = bench.worker(stop_s=0.1)
@@ -865,7 +959,8 @@ def test_the_database_comes_back_before_the_worker_gives_up(bench: Bench, monkey
     assert bench.uncharged()
 
 
-# --- the batch's own rule --------------------------------------------------------------------------------------------
+# --- the batch's own rule
+# --------------------------------------------------------------------------------------------
 
 
 def test_over_says_when_nothing_may_be_begun() -> None:

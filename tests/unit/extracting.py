@@ -19,7 +19,9 @@ def fetched(body: str | bytes, url: str = URL, **headers: str) -> Fetched:
     return Fetched(url, 200, names, body.encode() if isinstance(body, str) else body)
 
 
-def product(fields: str, body: str | bytes, url: str = URL, extra: str = "", **headers: str) -> Extracted:
+def product(
+    fields: str, body: str | bytes, url: str = URL, extra: str = "", **headers: str
+) -> Extracted:
     """`fields` is the inside of a YAML flow mapping."""
     extractor = site(f"{START}listing: {{products: a}}\nproduct:\n  fields: {{{fields}}}\n{extra}")
     return extractor.extract(Kind.PRODUCT, fetched(body, url, **headers), page_url=url, depth=1)
@@ -32,11 +34,20 @@ def value(field: str, body: str | bytes, url: str = URL, **headers: str) -> obje
 
 
 def listing(
-    spec: str, body: str | bytes, url: str, depth: int = 0, extra: str = "", asked: str | None = None
+    spec: str,
+    body: str | bytes,
+    url: str,
+    depth: int = 0,
+    extra: str = "",
+    asked: str | None = None,
 ) -> Extracted:
     extractor = site(f"{START}listing: {spec}\nproduct: {{fields: {{a: b}}}}\n{extra}")
     return extractor.extract(Kind.LISTING, fetched(body, url), page_url=asked or url, depth=depth)
 
 
 def urls(extracted: Extracted, kind: Kind = Kind.PRODUCT) -> list[str]:
-    return [link.url.removeprefix("https://shop.example/") for link in extracted.links if link.kind is kind]
+    return [
+        link.url.removeprefix("https://shop.example/")
+        for link in extracted.links
+        if link.kind is kind
+    ]

@@ -1,4 +1,5 @@
-"""Which pages a definition archives, and what differs between what a product was and what it would be."""
+"""Which pages a definition archives, and what differs between what a product was and what it would
+be."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from scraper.commands.reextract import when
+from scraper.cli.data.reextract import when
+from scraper.coordinator.prune import keep_s
 from scraper.domain import Kind
-from scraper.policy.differences import Change, Sums
-from scraper.prune import keep_s
+from scraper.reextract.differences import Change, Sums
 from scraper.sites.archive import ArchiveUse
 from tests.making import a_site
 
@@ -23,7 +24,10 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
         (False, None),
         (True, ArchiveUse()),
         ({}, ArchiveUse()),
-        ({"pages": "all", "answers": "changed", "keep": "12h"}, ArchiveUse(pages="all", answers="changed", keep="12h")),
+        (
+            {"pages": "all", "answers": "changed", "keep": "12h"},
+            ArchiveUse(pages="all", answers="changed", keep="12h"),
+        ),
     ],
 )
 def test_what_may_be_written(written: object, meant: ArchiveUse | None) -> None:
@@ -32,7 +36,11 @@ def test_what_may_be_written(written: object, meant: ArchiveUse | None) -> None:
 
 def test_the_defaults_are_product_pages_each_good_answer_a_month() -> None:
     use = a_site(archive=True).archive
-    assert use is not None and (use.pages, use.answers, use.keep_s) == ("products", "all", 30 * 86400)
+    assert use is not None and (use.pages, use.answers, use.keep_s) == (
+        "products",
+        "all",
+        30 * 86400,
+    )
     assert [kind for kind in Kind if use.wants(kind)] == [Kind.PRODUCT]
     everything = ArchiveUse(pages="all")
     assert [kind for kind in Kind if everything.wants(kind)] == [Kind.LISTING, Kind.PRODUCT]
@@ -53,7 +61,9 @@ def test_what_is_wrong_is_told(wrong: object, why: str) -> None:
         a_site(archive=wrong)
 
 
-@pytest.mark.parametrize(("keep", "seconds"), [("7d", 604_800), (None, 2_592_000), ("", 2_592_000), ("x", 2_592_000)])
+@pytest.mark.parametrize(
+    ("keep", "seconds"), [("7d", 604_800), (None, 2_592_000), ("", 2_592_000), ("x", 2_592_000)]
+)
 def test_how_long_a_stored_definition_keeps(keep: str | None, seconds: float) -> None:
     assert keep_s(keep) == seconds
 
@@ -80,14 +90,19 @@ def test_since_when_nobody_knows(text: str) -> None:
 
 def test_changes_of_a_product_and_their_sums() -> None:
     sums = Sums()
-    assert sums.compare("1", {"a": 1, "b": "x", "c": None}, {"a": 2, "b": "", "c": [], "d": "new"}) == {
+    assert sums.compare(
+        "1", {"a": 1, "b": "x", "c": None}, {"a": 2, "b": "", "c": [], "d": "new"}
+    ) == {
         "a": Change(1, 2),
         "b": Change("x", None),
         "d": Change(None, "new"),
     }
     assert sums.compare("2", {"a": 1}, {"a": 1, "c": None}) == {}
     sums.new({"a": 5, "b": None})
-    found = {name: (one.before, one.after, one.gained, one.changed, one.lost) for name, one in sums.fields.items()}
+    found = {
+        name: (one.before, one.after, one.gained, one.changed, one.lost)
+        for name, one in sums.fields.items()
+    }
     assert found == {"a": (2, 3, 0, 1, 0), "b": (1, 0, 0, 0, 1), "d": (0, 1, 1, 0, 0)}
     assert (sums.known, sums.found) == (2, 3)
     assert sums.fields["a"].examples == [("1", Change(1, 2))]

@@ -11,7 +11,13 @@ from psycopg import errors
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
 from structlog.testing import capture_logs
 
-from scraper.away import QUIET_S, Outage, broker_away, postgres_away, schema_changed
+from scraper.infra.outages import (
+    QUIET_S,
+    Outage,
+    broker_away,
+    postgres_away,
+    schema_changed,
+)
 
 SECRET_URL = "postgresql+psycopg://ann:s3cret@db.example/shop"
 
@@ -29,7 +35,11 @@ def wrapped(error: Exception, kind: type[DBAPIError] = OperationalError) -> DBAP
         wrapped(errors.TooManyConnections("sorry, too many clients already")),
         wrapped(errors.DiskFull("could not extend file")),
         wrapped(errors.AdminShutdown("terminating connection due to administrator command")),
-        wrapped(errors.CrashShutdown("terminating connection because of crash of another server process")),
+        wrapped(
+            errors.CrashShutdown(
+                "terminating connection because of crash of another server process"
+            )
+        ),
         wrapped(errors.CannotConnectNow("the database system is starting up")),
         sa.exc.TimeoutError("QueuePool limit of size 4 overflow 4 reached"),
         psycopg.OperationalError("server closed the connection unexpectedly"),
@@ -85,7 +95,9 @@ def test_the_broker_is_away(error: Exception) -> None:
     assert broker_away(error) and not postgres_away(error)
 
 
-@pytest.mark.parametrize("error", [redis.exceptions.ResponseError("WRONGTYPE"), FileNotFoundError(2, "x"), None])
+@pytest.mark.parametrize(
+    "error", [redis.exceptions.ResponseError("WRONGTYPE"), FileNotFoundError(2, "x"), None]
+)
 def test_the_broker_answered(error: Exception | None) -> None:
     assert not broker_away(error)
 

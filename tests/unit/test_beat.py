@@ -9,9 +9,15 @@ import redis.exceptions
 from celery.beat import SchedulingError
 from structlog.testing import capture_logs
 
-from scraper import away, beat
-from scraper.beat import BACKOFF_MAX_S, UNHEARD_S, WAITING_MAX, Metronome
 from scraper.celery import app
+from scraper.infra import outages
+from scraper.runtime import beat
+from scraper.runtime.beat import (
+    BACKOFF_MAX_S,
+    UNHEARD_S,
+    WAITING_MAX,
+    Metronome,
+)
 
 
 class Broker:
@@ -39,7 +45,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(beat, "depth", found.depth)
     monkeypatch.setattr(Metronome, "apply_async", found.send)
     monkeypatch.setattr(beat, "time", SimpleNamespace(monotonic=lambda: found.now))
-    monkeypatch.setattr(away, "_outages", {})
+    monkeypatch.setattr(outages, "_outages", {})
     return found
 
 

@@ -1,4 +1,5 @@
-"""The benchmark's arithmetic, its checks and its tables; that its shop is the sample shop; that peers are locked."""
+"""The benchmark's arithmetic, its checks and its tables; that its shop is the sample shop; that
+peers are locked."""
 
 from __future__ import annotations
 
@@ -68,11 +69,15 @@ def test_what_is_asked_for_is_each_page_once() -> None:
     counts["/p/9-x"] = 1
     assert truth.asked_amiss(counts, expected) == "1 twice or more, 1 unknown"
     del counts["/all?page=2"]
-    assert truth.asked_amiss(counts, expected) == "1 page never asked for, 1 twice or more, 1 unknown"
+    assert (
+        truth.asked_amiss(counts, expected) == "1 page never asked for, 1 twice or more, 1 unknown"
+    )
 
 
 def line(name: str, *cpu_s: float, **more: Any) -> Line:
-    return Line(name, name.title(), [Run(pages=1000, wall_s=2, cpu_s=seconds, **more) for seconds in cpu_s])
+    return Line(
+        name, name.title(), [Run(pages=1000, wall_s=2, cpu_s=seconds, **more) for seconds in cpu_s]
+    )
 
 
 def test_a_line_is_its_runs_median_and_extremes() -> None:
@@ -80,7 +85,12 @@ def test_a_line_is_its_runs_median_and_extremes() -> None:
     assert found.middle("per_cpu_s") == 250
     assert found.spread("per_cpu_s") == (200, 500)
     told = found.as_json()
-    assert (told["pages_per_cpu_s"], told["min"], told["max"], len(told["runs"])) == (250, 200, 500, 3)
+    assert (told["pages_per_cpu_s"], told["min"], told["max"], len(told["runs"])) == (
+        250,
+        200,
+        500,
+        3,
+    )
 
 
 def test_one_bad_run_is_no_result() -> None:
@@ -107,9 +117,16 @@ def test_the_table_is_best_first_and_says_what_has_no_result() -> None:
 
 
 def test_tables_fit_a_hundred_columns() -> None:
-    big = {"worker_cpu_s": 123.4, "peak_mb": 12345, "postgres_cpu_s": 999.9, "valkey_cpu_s": 999.9, "note": "y" * 200}
+    big = {
+        "worker_cpu_s": 123.4,
+        "peak_mb": 12345,
+        "postgres_cpu_s": 999.9,
+        "valkey_cpu_s": 999.9,
+        "note": "y" * 200,
+    }
     lines = [
-        Line(name, peer.title, [Run(pages=99_999, wall_s=9999.9, cpu_s=9.0, **big)] * 2) for name, peer in PEERS.items()
+        Line(name, peer.title, [Run(pages=99_999, wall_s=9999.9, cpu_s=9.0, **big)] * 2)
+        for name, peer in PEERS.items()
     ]
     lines.append(Line("lost", "this application, second crawl", [Run(problem="x" * 200)]))
     assert max(map(len, table(lines).splitlines())) <= WIDTH
@@ -118,7 +135,15 @@ def test_tables_fit_a_hundred_columns() -> None:
 
 
 def test_two_workers_against_one() -> None:
-    one = Run(pages=1000, wall_s=1.0, cpu_s=1.2, worker_cpu_s=1.0, postgres_cpu_s=0.2, valkey_cpu_s=0.1, shop_cpu_s=0.1)
+    one = Run(
+        pages=1000,
+        wall_s=1.0,
+        cpu_s=1.2,
+        worker_cpu_s=1.0,
+        postgres_cpu_s=0.2,
+        valkey_cpu_s=0.1,
+        shop_cpu_s=0.1,
+    )
     two = Run(pages=1000, wall_s=0.625, cpu_s=1.25, worker_cpu_s=1.0, postgres_cpu_s=0.2)
     said = scaling.table({1: [one], 2: [two]}).splitlines()
     assert said[2].split() == ["1", "worker", "1,000", "1,000", "1.00", "0.40", "0.20", "0.20"]
@@ -167,8 +192,12 @@ def test_the_benchmarks_shop_is_the_sample_shop(server: Server) -> None:
     assert answered(server, "/_control/counts") == {}
 
 
-def test_the_benchmarks_shop_answers_requests_that_come_at_once_or_in_pieces(server: Server) -> None:
-    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10) as client:
+def test_the_benchmarks_shop_answers_requests_that_come_at_once_or_in_pieces(
+    server: Server,
+) -> None:
+    with socket.create_connection(
+        ("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10
+    ) as client:
         request = b"GET /robots.txt HTTP/1.1\r\nHost: x\r\n\r\n"
         client.sendall(request + request + request[:20])
         client.sendall(request[20:])
@@ -182,7 +211,10 @@ def test_peers_are_locked_with_hashes_and_name_no_index() -> None:
     lock = (PEERS_FOLDER / "requirements.txt").read_text()
     assert "://" not in lock and not re.search(r"^-", lock, re.M)
     locked = set(re.findall(r"^([\w.-]+)==[^ ]+(?: ;[^\\]+)? \\$", lock, re.M))
-    wanted = {re.split(r"[\[<>=]", name)[0] for name in (PEERS_FOLDER / "requirements.in").read_text().split()}
+    wanted = {
+        re.split(r"[\[<>=]", name)[0]
+        for name in (PEERS_FOLDER / "requirements.in").read_text().split()
+    }
     assert wanted <= locked
     pins = re.split(r"^(?=\S)", lock, flags=re.M)[1:]
     assert all("--hash=sha256:" in pin for pin in pins)

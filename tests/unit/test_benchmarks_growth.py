@@ -10,7 +10,7 @@ from benchmarks.memory import Sample
 from benchmarks.sizes import TableSize
 from benchmarks.steps import Meter
 from scraper.domain import Kind
-from scraper.stores import products
+from scraper.settle import products
 
 WIDTH = 100
 
@@ -29,7 +29,9 @@ def size(pages: int, ms: float, postgres_s: float) -> Size:
 
 
 def test_a_row_says_how_much_more_and_marks_what_is_not_flat() -> None:
-    said = growth_table.table([size(10_000, 10, 0.2), size(1_000_000, 12, 0.3), size(5_000_000, 14, 0.2)]).splitlines()
+    said = growth_table.table(
+        [size(10_000, 10, 0.2), size(1_000_000, 12, 0.3), size(5_000_000, 14, 0.2)]
+    ).splitlines()
     assert said[0].split()[-3:] == ["10,000", "1,000,000", "5,000,000"]
     rows = {line[:30].strip(): line[30:].split() for line in said[1:-1]}
     assert rows["dispatch, median, ms"] == ["10.0", "12.0", "x1.20", "14.0", "x1.40!"]
@@ -47,17 +49,34 @@ def test_quantiles(share: float, value: float) -> None:
 def test_a_site_that_is_crawled_again_grows_by_so_much() -> None:
     def crawl(table_bytes: int) -> recrawls.Crawl:
         tables = {name: table_size(name, table_bytes) for name in ("pages", "products")}
-        return recrawls.Crawl(30_000, 9.0, 20.0, 40.0, 15.0, 100.0, 200.0, 300.0, 2500.0, tables, {})
+        return recrawls.Crawl(
+            30_000, 9.0, 20.0, 40.0, 15.0, 100.0, 200.0, 300.0, 2500.0, tables, {}
+        )
 
     said = recrawls.table([crawl(1500), crawl(1500), crawl(2500)]).splitlines()
-    assert said[-1] == "From the second crawl to the last, tables with indexes: pages x1.50, products x1.50."
+    assert (
+        said[-1]
+        == "From the second crawl to the last, tables with indexes: pages x1.50, products x1.50."
+    )
     assert len(said) == 2 + 3 + 1
     assert max(map(len, said)) <= 120
 
 
 def sample(pages: int, rss_mb: float) -> Sample:
     return Sample(
-        pages, pages / 500, rss_mb, rss_mb, pages / 1e3, 0, 0, 0, pages // 2, 10**6, pages // 100, pages * 3000, 1
+        pages,
+        pages / 500,
+        rss_mb,
+        rss_mb,
+        pages / 1e3,
+        0,
+        0,
+        0,
+        pages // 2,
+        10**6,
+        pages // 100,
+        pages * 3000,
+        1,
     )
 
 
@@ -67,7 +86,10 @@ def test_memory_is_flat_or_has_grown() -> None:
     leaking = [sample(0, 90), *(sample(5000 * n, 100 + 10 * n) for n in range(1, 9))]
     assert memory.grown_mb(leaking) == 40 and "+40.0 MB, grown" in memory.table(leaking)
     assert "1000 us CPU of the worker" in memory.table(warm)
-    assert "0.50 commands to Valkey, 0.0100 messages, 3,000 B of WAL; 500 pages a second" in memory.table(warm)
+    assert (
+        "0.50 commands to Valkey, 0.0100 messages, 3,000 B of WAL; 500 pages a second"
+        in memory.table(warm)
+    )
 
 
 def test_what_a_crawl_finds_next_follows_what_it_has_found() -> None:

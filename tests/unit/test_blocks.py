@@ -1,7 +1,7 @@
 """Blocks: every known challenge by its page, no ordinary page by any, and the site's own markers.
 
-A page in tests/pages is an answer as it came: status line, headers, an empty line, the body. `@@FILLER n@@` stands for n
-bytes of text.
+A page in tests/pages is an answer as it came: status line, headers, an empty line, the body.
+`@@FILLER n@@` stands for n bytes of text.
 """
 
 from __future__ import annotations
@@ -15,9 +15,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from scraper.policy import blocks
-from scraper.policy.block_signs import PAGE_MAX, SIGNS, Sign
-from scraper.policy.blocks import LINKS_MAX, MARKER_MAX, Block, Marker, detect, detect_redirect, missing_is_block
+from scraper.rules import blocks
+from scraper.rules.block_signatures import PAGE_MAX, SIGNS, Sign
+from scraper.rules.blocks import (
+    LINKS_MAX,
+    MARKER_MAX,
+    Block,
+    Marker,
+    detect,
+    detect_redirect,
+    missing_is_block,
+)
 from scraper.sites.blocked import Blocked, Markers, markers_of, spellings
 
 PAGES = Path(__file__).parents[1] / "pages"
@@ -47,7 +55,8 @@ def sign_of(found: Block | None) -> str | None:
     return found.sign if found else None
 
 
-# --- the known challenges --------------------------------------------------------------------------------------------
+# --- the known challenges
+# --------------------------------------------------------------------------------------------
 
 
 def test_every_sign_has_a_page_of_its_own() -> None:
@@ -60,18 +69,29 @@ def test_a_known_challenge_is_recognised_as_itself(path: Path) -> None:
     page = answer(path)
     found = detect(page.status, page.headers, page.body)
     assert sign_of(found) == path.stem
-    assert found is not None and found.vendor == BY_NAME[path.stem].vendor and found.by in ("headers", "page", "status")
+    assert (
+        found is not None
+        and found.vendor == BY_NAME[path.stem].vendor
+        and found.by in ("headers", "page", "status")
+    )
 
 
 @pytest.mark.parametrize("path", BLOCKED, ids=lambda path: path.stem)
 def test_everything_that_a_sign_names_is_needed(path: Path) -> None:
-    """A page that lacks one of the parts is not recognised as this challenge, by whatever it may be recognised then."""
+    """A page that lacks one of the parts is not recognised as this challenge, by whatever it may be
+    recognised then."""
     page, sign = answer(path), BY_NAME[path.stem]
     for part in sign.body:
-        assert sign_of(detect(page.status, page.headers, page.body.replace(part, b" "))) != sign.sign
+        assert (
+            sign_of(detect(page.status, page.headers, page.body.replace(part, b" "))) != sign.sign
+        )
     for name, part in sign.headers:
         assert part in page.headers[name]
-        without = {**page.headers, name: "other"} if part else {k: v for k, v in page.headers.items() if k != name}
+        without = (
+            {**page.headers, name: "other"}
+            if part
+            else {k: v for k, v in page.headers.items() if k != name}
+        )
         assert sign_of(detect(page.status, without, page.body)) != sign.sign
     if sign.titles:
         retitled = re.sub(rb"(?is)<title>.*?</title>", b"<title>A kettle</title>", page.body)
@@ -98,11 +118,18 @@ def test_header_names_alone_decide_nothing_on_a_good_page(path: Path) -> None:
     if sign.headers and not (sign.body or sign.statuses):
         return
     assert (
-        detect(200, {**page.headers, "content-type": "text/html"}, b"<title>A kettle</title><h1>A kettle</h1>") is None
+        detect(
+            200,
+            {**page.headers, "content-type": "text/html"},
+            b"<title>A kettle</title><h1>A kettle</h1>",
+        )
+        is None
     )
 
 
-@pytest.mark.parametrize("sign", [sign for sign in SIGNS if sign.body and not sign.titles], ids=lambda sign: sign.sign)
+@pytest.mark.parametrize(
+    "sign", [sign for sign in SIGNS if sign.body and not sign.titles], ids=lambda sign: sign.sign
+)
 def test_a_page_with_many_links_is_a_shops(sign: Sign) -> None:
     """The texts alone, in a page of the shop's own, are somebody's quotation."""
     page = answer(PAGES / "blocked" / f"{sign.sign}.http")
@@ -136,7 +163,9 @@ def test_json_and_sitemaps_are_not_searched() -> None:
 @pytest.mark.parametrize("charset", ["latin-1", "utf-8"])
 def test_a_challenge_in_another_language_and_character_set(charset: str) -> None:
     page = answer(PAGES / "blocked" / "anubis.http").body.decode()
-    assert sign_of(detect(200, {}, page.replace("Einen", "Prüfung über").encode(charset))) == "anubis"
+    assert (
+        sign_of(detect(200, {}, page.replace("Einen", "Prüfung über").encode(charset))) == "anubis"
+    )
 
 
 def test_utf_16_is_not_read_and_harms_nobody() -> None:
@@ -149,13 +178,18 @@ BODIES = st.one_of(
     st.binary(max_size=3000),
     st.lists(
         st.one_of(
-            st.sampled_from(PARTS), st.sampled_from([b"<title", b"<TITLE", b">", b"<", b"</title>"]), st.binary()
+            st.sampled_from(PARTS),
+            st.sampled_from([b"<title", b"<TITLE", b">", b"<", b"</title>"]),
+            st.binary(),
         ),
         max_size=30,
     ).map(b"".join),
 )
 HEADERS = st.dictionaries(
-    st.one_of(st.sampled_from(sorted({name for sign in SIGNS for name, _ in sign.headers})), st.text(max_size=12)),
+    st.one_of(
+        st.sampled_from(sorted({name for sign in SIGNS for name, _ in sign.headers})),
+        st.text(max_size=12),
+    ),
     st.text(max_size=30),
     max_size=6,
 )
@@ -164,7 +198,9 @@ HEADERS = st.dictionaries(
 @given(st.integers(0, 1000), HEADERS, BODIES)
 @example(200, {}, b"<title" * 100)
 @example(200, {}, b"<title>")
-def test_whatever_comes_there_is_an_answer(status: int, headers: dict[str, str], body: bytes) -> None:
+def test_whatever_comes_there_is_an_answer(
+    status: int, headers: dict[str, str], body: bytes
+) -> None:
     found = detect(status, headers, body)
     assert found is None or (found.sign in BY_NAME and BY_NAME[found.sign].vendor == found.vendor)
 
@@ -188,7 +224,9 @@ class _Watched(bytes):
         return super().__contains__(part)
 
 
-@pytest.mark.parametrize("title", ["A kettle", *(title.decode() for sign in SIGNS for title in sign.titles)])
+@pytest.mark.parametrize(
+    "title", ["A kettle", *(title.decode() for sign in SIGNS for title in sign.titles)]
+)
 def test_of_a_large_page_only_the_beginning_is_read(title: str) -> None:
     _Watched.read = 0
     detect(200, {}, _Watched(f"<title>{title}</title>".encode() + b"kettle " * 300_000))
@@ -206,13 +244,17 @@ def test_a_block_tells_people_what_it_is() -> None:
     )
 
 
-# --- redirects -------------------------------------------------------------------------------------------------------
+# --- redirects
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("location", "sign"),
     [
-        ("https://validate.perfdrive.com/64b926de/?ssa=be69&ssc=https%3A%2F%2Fshop.example%2F", "radware"),
+        (
+            "https://validate.perfdrive.com/64b926de/?ssa=be69&ssc=https%3A%2F%2Fshop.example%2F",
+            "radware",
+        ),
         ("https://shop.queue-it.net/?c=shop&e=sale&t=https%3A%2F%2Fshop.example", "queue-it"),
         ("//geo.captcha-delivery.com/captcha/?initialCid=A", "datadome"),
         ("https://shop.example/_____tmd_____/punish?x5secdata=xcE0", "alibaba-punish"),
@@ -222,7 +264,10 @@ def test_a_block_tells_people_what_it_is() -> None:
         ("https://www.shop.example/splashui/challenge?ap=1&ru=x", "ebay-interruption"),
         ("/showcaptcha?retpath=x", "yandex-captcha"),
         ("https://www.google.com/sorry/index?continue=x", "google-sorry"),
-        ("https://shop.example/checkpoint?return_to=https%3A%2F%2Fshop.example%2Fp%2F1", "redirect-captcha"),
+        (
+            "https://shop.example/checkpoint?return_to=https%3A%2F%2Fshop.example%2Fp%2F1",
+            "redirect-captcha",
+        ),
         ("/challenge?next=%2Fp%2F1", "redirect-captcha"),
         ("/blocked?url=L2lwLzE=&uuid=1-2&vid=3-4&g=b", "redirect-captcha"),
         ("/captcha", "redirect-captcha"),
@@ -245,39 +290,60 @@ def test_another_redirect_is_none(location: str) -> None:
     assert detect_redirect(location) is None
 
 
-@given(st.one_of(st.text(), st.text().map("http://".__add__), st.text().map("/challenge?next=/".__add__)))
+@given(
+    st.one_of(
+        st.text(), st.text().map("http://".__add__), st.text().map("/challenge?next=/".__add__)
+    )
+)
 def test_any_location_has_an_answer(location: str) -> None:
     detect_redirect(location)
 
 
-# --- extraction ------------------------------------------------------------------------------------------------------
+# --- extraction
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_fields_that_were_there_before_are_looked_for_once_more() -> None:
     found = missing_is_block(good_before=True, suspected_before=False, other_way=True)
     assert found is not None and (found.sign, found.by) == ("fields-missing", "extraction")
-    assert missing_is_block(good_before=True, suspected_before=True, other_way=True) is None  # missing there too
-    assert missing_is_block(good_before=False, suspected_before=False, other_way=True) is None  # never seen good
-    assert missing_is_block(good_before=True, suspected_before=False, other_way=False) is None  # nobody else to ask
+    # missing there too
+    assert missing_is_block(good_before=True, suspected_before=True, other_way=True) is None
+    # never seen good
+    assert missing_is_block(good_before=False, suspected_before=False, other_way=True) is None
+    # nobody else to ask
+    assert missing_is_block(good_before=True, suspected_before=False, other_way=False) is None
 
 
-# --- the site's own markers ------------------------------------------------------------------------------------------
+# --- the site's own markers
+# ------------------------------------------------------------------------------------------
 
 
 def markers(*written: Any) -> tuple[Marker, ...]:
     return markers_of(TypeAdapter(Markers).validate_python(list(written)))
 
 
-def marked(written: Any, status: int = 200, body: bytes = b"", url: str = "", **headers: str) -> bool:
+def marked(
+    written: Any, status: int = 200, body: bytes = b"", url: str = "", **headers: str
+) -> bool:
     found = detect(
-        status, {name.replace("_", "-"): value for name, value in headers.items()}, body, markers(written), url=url
+        status,
+        {name.replace("_", "-"): value for name, value in headers.items()},
+        body,
+        markers(written),
+        url=url,
     )
     assert found is None or (found.sign, found.by) == ("marker", "marker")
     return found is not None
 
 
 def test_a_text_marks_a_page_in_any_character_set() -> None:
-    for text in ("unusual activity", "ungewöhnliche Aktivität", "Вы не робот", "異常なアクセス", "异常访问"):
+    for text in (
+        "unusual activity",
+        "ungewöhnliche Aktivität",
+        "Вы не робот",
+        "異常なアクセス",
+        "异常访问",
+    ):
         for charset in ("utf-8", "cp1252", "cp1251", "shift_jis", "euc_jp", "gb18030", "big5"):
             try:
                 body = f"<p>{text}</p>".encode(charset)
@@ -304,7 +370,12 @@ def test_all_that_a_marker_names_must_hold() -> None:
         "url": "http://a/sorry",
     }
     assert marked(written, **good)
-    for name, other in {"body": b"dealers only", "status": 404, "x_shield": "pass", "url": "http://a/p"}.items():
+    for name, other in {
+        "body": b"dealers only",
+        "status": 404,
+        "x_shield": "pass",
+        "url": "http://a/p",
+    }.items():
         assert not marked(written, **{**good, name: other}), name
     assert not marked(written, **{**good, "body": b"case 17"})
 
@@ -316,7 +387,9 @@ def test_a_header_may_have_any_value_but_must_be_there() -> None:
 
 def test_a_regex_reads_the_page_in_its_own_character_set() -> None:
     assert marked({"regex": "gesperrt für .{3}!"}, body="<p>gesperrt für Sie!</p>".encode("cp1252"))
-    assert marked({"regex": "ロボット.?"}, body='<meta charset="shift_jis">ロボット'.encode("shift_jis"))
+    assert marked(
+        {"regex": "ロボット.?"}, body='<meta charset="shift_jis">ロボット'.encode("shift_jis")
+    )
 
 
 def test_a_regex_reads_a_page_that_is_cut_off_in_a_letter() -> None:
@@ -327,15 +400,20 @@ def test_a_regex_reads_a_page_that_is_cut_off_in_a_letter() -> None:
 
 
 def test_a_regex_that_takes_too_long_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scraper.sites.selectors.REGEX_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("scraper.sites.grammar.selectors.REGEX_TIMEOUT_S", 0.01)
     assert not marked({"regex": "(a|a)*$"}, body=b"a" * 5000 + b"b")
 
 
 def test_known_challenges_are_named_first() -> None:
-    assert sign_of(detect(403, {"cf-mitigated": "challenge"}, b"sorry", markers("sorry"))) == "cloudflare-challenge"
+    assert (
+        sign_of(detect(403, {"cf-mitigated": "challenge"}, b"sorry", markers("sorry")))
+        == "cloudflare-challenge"
+    )
     assert sign_of(detect(403, {}, b"sorry", markers("sorry"))) == "marker"
     found = detect(200, {}, b"sorry", markers("hello", {"status": 200, "text": "sorry"}))
-    assert found is not None and found.vendor == "the site's own marker: status 200 and text 'sorry'"
+    assert (
+        found is not None and found.vendor == "the site's own marker: status 200 and text 'sorry'"
+    )
 
 
 @pytest.mark.parametrize(
@@ -359,12 +437,19 @@ def test_a_marker_that_cannot_be_meant_is_refused(written: Any, said: str) -> No
 
 def test_one_marker_needs_no_list() -> None:
     one = TypeAdapter(Markers).validate_python("sorry, no")
-    assert one == TypeAdapter(Markers).validate_python({"text": "sorry, no"}) == (Blocked(text="sorry, no"),)
+    assert (
+        one
+        == TypeAdapter(Markers).validate_python({"text": "sorry, no"})
+        == (Blocked(text="sorry, no"),)
+    )
     assert TypeAdapter(Markers).validate_json(TypeAdapter(Markers).dump_json(one)) == one
     assert TypeAdapter(Markers).json_schema()
 
 
-@given(st.binary(max_size=500), st.text(min_size=4, max_size=20).filter(lambda text: len(text.strip()) >= 4))
+@given(
+    st.binary(max_size=500),
+    st.text(min_size=4, max_size=20).filter(lambda text: len(text.strip()) >= 4),
+)
 def test_markers_never_raise(body: bytes, text: str) -> None:
     found = markers(text, {"regex": "a.c"}, {"url": "x"})
     detect(200, {"content-type": "text/html; charset=utf-16"}, body, found, url="http://x.example/")
@@ -373,7 +458,11 @@ def test_markers_never_raise(body: bytes, text: str) -> None:
 def test_the_table_is_what_is_documented() -> None:
     assert all(sign.statuses or sign.headers or sign.titles or sign.body for sign in SIGNS)
     assert all(title == b" ".join(title.lower().split()) for sign in SIGNS for title in sign.titles)
-    assert all(name == name.lower() and part == part.lower() for sign in SIGNS for name, part in sign.headers)
+    assert all(
+        name == name.lower() and part == part.lower()
+        for sign in SIGNS
+        for name, part in sign.headers
+    )
     assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", sign.sign) and sign.note for sign in SIGNS)
     redirects = {block.sign for block in (*blocks._HOSTS.values(), *blocks._PATHS.values())}
     assert redirects - set(BY_NAME) == {"yandex-captcha"}

@@ -1,4 +1,5 @@
-"""What a Bloom module makes of the numbers that it is told: as much as a bitmap has, and room for uneven shards."""
+"""What a Bloom module makes of the numbers that it is told: as much as a bitmap has, and room for
+uneven shards."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import math
 
 import pytest
 
-from scraper.policy.bloom import FIRST, FURTHER, Shape
+from scraper.dedup.sizing import FIRST, FURTHER, Shape
 
 LEAST, MOST = 65_536 - 64, 1_048_576 - 64  # bytes of a shard
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.fetch.body import MEMBERS_MAX, read_body, unpack
+from scraper.http.body import MEMBERS_MAX, read_body, unpack
 
 MB = 1_000_000
 
@@ -23,9 +23,17 @@ async def stream(chunks: list[bytes]) -> AsyncIterator[bytes]:
         yield chunk
 
 
-def read(chunks: list[bytes], coding: str = "", *, wire: int = MB, body: int = MB, truncate: bool = False) -> bytes:
+def read(
+    chunks: list[bytes], coding: str = "", *, wire: int = MB, body: int = MB, truncate: bool = False
+) -> bytes:
     return asyncio.run(
-        read_body(stream(chunks), coding=coding, wire_max_bytes=wire, body_max_bytes=body, truncate=truncate)
+        read_body(
+            stream(chunks),
+            coding=coding,
+            wire_max_bytes=wire,
+            body_max_bytes=body,
+            truncate=truncate,
+        )
     )
 
 
@@ -76,7 +84,9 @@ def test_garbage_never_raises_anything_else(data: bytes, coding: str, size: int)
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 def test_members_follow_each_other_and_garbage_is_ignored(size: int) -> None:
-    wire = gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two") + b"\0\0\0 padding \x1f"
+    wire = (
+        gzip.compress(b"one ") + gzip.compress(b"") + gzip.compress(b"two") + b"\0\0\0 padding \x1f"
+    )
     assert read(cut(wire, size), "gzip") == b"one two"
 
 

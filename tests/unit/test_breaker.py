@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.domain import Blame, Outcome, Status
-from scraper.policy.breaker import (
+from scraper.rules.circuit_breaker import (
     DOWN_AFTER,
     FORGOTTEN_S,
     FREE_S,
@@ -24,10 +24,15 @@ from scraper.policy.breaker import (
     Breakers,
     HostDown,
 )
-from scraper.policy.verdict import HOST_PATIENCE, RetryPolicy, judge
+from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
 
 HOST = "shop.example"
-DECIDED_WITHOUT_IT = [Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN]
+DECIDED_WITHOUT_IT = [
+    Outcome.FRESH,
+    Outcome.FORBIDDEN_ADDRESS,
+    Outcome.ROBOTS_DISALLOWED,
+    Outcome.HOST_DOWN,
+]
 OURS = [o for o in Outcome if o.blame in (Blame.US, Blame.PROXY)]
 NEUTRAL = [Outcome.THROTTLED, Outcome.TLS, *DECIDED_WITHOUT_IT, *OURS]
 FAILURES = [o for o in Outcome if o.blame is Blame.HOST and o not in NEUTRAL]
@@ -35,7 +40,9 @@ ANSWERS = [outcome for outcome in Outcome if outcome not in (*NEUTRAL, *FAILURES
 GAPS = st.floats(0, 60)
 
 
-def fail(breakers: Breakers, pages: int, at: float = 0.0, first: int = 0, host: str = HOST) -> list[HostDown | None]:
+def fail(
+    breakers: Breakers, pages: int, at: float = 0.0, first: int = 0, host: str = HOST
+) -> list[HostDown | None]:
     return [breakers.saw(host, first + n, Outcome.TIMEOUT, at) for n in range(pages)]
 
 
@@ -45,12 +52,19 @@ def tripped(at: float = 0.0) -> Breakers:
     return breakers
 
 
-# --- when a host is down ---------------------------------------------------------------------------------------------
+# --- when a host is down
+# ---------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.sampled_from(FAILURES), GAPS), max_size=200), st.integers(1, DOWN_AFTER - 1))
-def test_a_few_failing_pages_never_take_a_host_down(tries: list[tuple[Outcome, float]], pages: int) -> None:
-    """However often they are tried, and for however long: their own account is charged, and so they end."""
+@given(
+    st.lists(st.tuples(st.sampled_from(FAILURES), GAPS), max_size=200),
+    st.integers(1, DOWN_AFTER - 1),
+)
+def test_a_few_failing_pages_never_take_a_host_down(
+    tries: list[tuple[Outcome, float]], pages: int
+) -> None:
+    """However often they are tried, and for however long: their own account is charged, and so they
+    end."""
     breakers, now = Breakers(), 0.0
     for number, (outcome, gap) in enumerate(tries):
         now += gap
@@ -58,7 +72,9 @@ def test_a_few_failing_pages_never_take_a_host_down(tries: list[tuple[Outcome, f
 
 
 ROUNDS = st.lists(
-    st.tuples(st.sampled_from(FAILURES), GAPS, st.integers(0, 2), st.sampled_from([None, *NEUTRAL])),
+    st.tuples(
+        st.sampled_from(FAILURES), GAPS, st.integers(0, 2), st.sampled_from([None, *NEUTRAL])
+    ),
     min_size=DOWN_AFTER,
     max_size=DOWN_AFTER,
 )
@@ -68,7 +84,8 @@ ROUNDS = st.lists(
 def test_different_pages_in_a_row_do(
     pages: list[int], rounds: list[tuple[Outcome, float, int, Outcome | None]]
 ) -> None:
-    """Whatever they fail of, however often each, and with outcomes between that say nothing of the host."""
+    """Whatever they fail of, however often each, and with outcomes between that say nothing of the
+    host."""
     breakers, now = Breakers(), 0.0
     for place, (outcome, gap, again, neutral) in enumerate(rounds):
         now += gap
@@ -93,11 +110,15 @@ def test_any_answer_ends_it(failures: int, answer: Outcome, page: int) -> None:
 
 
 @given(st.sampled_from(NEUTRAL), st.integers(0, 2 * DOWN_AFTER), st.floats(0, 100))
-def test_what_says_nothing_of_the_host_changes_nothing(outcome: Outcome, failures: int, at: float) -> None:
+def test_what_says_nothing_of_the_host_changes_nothing(
+    outcome: Outcome, failures: int, at: float
+) -> None:
     disturbed, quiet = Breakers(), Breakers()
     for page in range(failures):
         assert disturbed.saw(HOST, 500 + page, outcome, at) is None
-        both = [breakers.saw(HOST, page, Outcome.UNREACHABLE, at) for breakers in (disturbed, quiet)]
+        both = [
+            breakers.saw(HOST, page, Outcome.UNREACHABLE, at) for breakers in (disturbed, quiet)
+        ]
         assert both[0] == both[1]
     assert disturbed.saw(HOST, 0, outcome, at + 1) is None
     assert disturbed._failing == quiet._failing
@@ -110,7 +131,8 @@ def test_one_hosts_trouble_is_not_anothers() -> None:
     assert breakers.saw(HOST, 0, Outcome.TIMEOUT, 0.5) == HostDown(REST_S - 0.5)
 
 
-# --- pages that have failed before -----------------------------------------------------------------------------------
+# --- pages that have failed before
+# -----------------------------------------------------------------------------------
 
 
 @given(st.lists(st.tuples(st.integers(0, 500), st.sampled_from(FAILURES), GAPS), max_size=100))
@@ -130,14 +152,18 @@ def test_nor_do_they_help_to_begin_one(fresh: int, known: list[int]) -> None:
     for page in known:
         assert breakers.saw(HOST, page, Outcome.TIMEOUT, 0.0, failed_before=True) is None
     rest = fail(breakers, DOWN_AFTER - fresh, first=fresh)
-    assert rest == [None] * (DOWN_AFTER - fresh - 1) + [HostDown(REST_S)], "they do not end one either"
+    assert rest == [None] * (DOWN_AFTER - fresh - 1) + [HostDown(REST_S)], (
+        "they do not end one either"
+    )
 
 
 def test_they_wait_like_any_other_while_one_lasts() -> None:
     breakers = tripped()
     known = breakers.saw(HOST, 999, Outcome.TIMEOUT, 0.5, failed_before=True)
     assert known == HostDown(REST_S - 0.5)
-    assert breakers.saw(HOST, 999, Outcome.TIMEOUT, REST_S, failed_before=True) == HostDown(2 * REST_S)
+    assert breakers.saw(HOST, 999, Outcome.TIMEOUT, REST_S, failed_before=True) == HostDown(
+        2 * REST_S
+    )
 
 
 def test_one_that_failed_before_ends_an_outage_with_its_answer() -> None:
@@ -146,12 +172,14 @@ def test_one_that_failed_before_ends_an_outage_with_its_answer() -> None:
     assert fail(breakers, DOWN_AFTER - 1, at=1.0) == [None] * (DOWN_AFTER - 1)
 
 
-# --- ageing ----------------------------------------------------------------------------------------------------------
+# --- ageing
+# ----------------------------------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 3 * DOWN_AFTER), st.floats(0.1, 1e6))
 def test_a_streak_that_nobody_added_to_for_long_is_forgotten(failures: int, more_s: float) -> None:
-    """A crawl that ended in an outage says nothing of tomorrow's: that one begins with a clean slate."""
+    """A crawl that ended in an outage says nothing of tomorrow's: that one begins with a clean
+    slate."""
     breakers = Breakers()
     fail(breakers, failures)
     later = FORGOTTEN_S + more_s
@@ -186,7 +214,8 @@ def test_an_outage_begins_with_its_first_failure_not_with_a_forgotten_one() -> N
     assert fail(breakers, DOWN_AFTER, at=later)[-1] == HostDown(REST_S, charged=False)
 
 
-# --- free, charged, given up -----------------------------------------------------------------------------------------
+# --- free, charged, given up
+# -----------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.floats(0.1, 60), min_size=1, max_size=60))
@@ -201,7 +230,9 @@ def test_an_outage_is_free_then_charged_then_given_up(gaps: list[float]) -> None
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 60), st.booleans()), min_size=1, max_size=80))
-def test_a_page_is_hopeless_after_that_but_for_a_try_after_each_rest(steps: list[tuple[float, bool]]) -> None:
+def test_a_page_is_hopeless_after_that_but_for_a_try_after_each_rest(
+    steps: list[tuple[float, bool]],
+) -> None:
     breakers, now, rests_until, last = tripped(), 0.0, REST_S, 0.0
     for gap, tried in steps:
         now += gap
@@ -236,7 +267,8 @@ def test_one_answer_gives_hope() -> None:
     assert not breakers.hopeless(HOST, now)
 
 
-# --- rests -----------------------------------------------------------------------------------------------------------
+# --- rests
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_rests_double_up_to_the_cap() -> None:
@@ -253,8 +285,11 @@ def test_rests_double_up_to_the_cap() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.floats(0, 20)), min_size=1, max_size=40))
-def test_a_rest_is_ordered_once_and_what_fails_during_it_waits_for_its_end(tries: list[tuple[int, float]]) -> None:
-    """Pages that were under way when the host went down fail one after the other, long after its rest began."""
+def test_a_rest_is_ordered_once_and_what_fails_during_it_waits_for_its_end(
+    tries: list[tuple[int, float]],
+) -> None:
+    """Pages that were under way when the host went down fail one after the other, long after its
+    rest began."""
     breakers = tripped()
     now, until, rest_s = 0.0, REST_S, REST_S
     for page, gap in tries:
@@ -279,7 +314,8 @@ def test_a_host_that_answers_once_rests_briefly_again() -> None:
     assert fail(breakers, DOWN_AFTER, at=601.0)[-1] == HostDown(REST_S)
 
 
-# --- bounds ----------------------------------------------------------------------------------------------------------
+# --- bounds
+# ----------------------------------------------------------------------------------------------------------
 
 
 def still_failing(until_s: float) -> Breakers:
@@ -315,18 +351,23 @@ def test_memory_is_bounded_and_the_oldest_hosts_are_forgotten() -> None:
     assert len(breakers._failing["large.example"].pages) <= DOWN_AFTER
 
 
-# --- whole crawls, with the verdicts ---------------------------------------------------------------------------------
+# --- whole crawls, with the verdicts
+# ---------------------------------------------------------------------------------
 
 
 class Simulation:
-    """Pages of one host on one worker: tried when they are due and the host does not rest, a few at a time."""
+    """Pages of one host on one worker: tried when they are due and the host does not rest, a few at
+    a time."""
 
-    def __init__(self, pages: int, answers: Callable[[int, float], Outcome], *, takes_s: float, lanes: int) -> None:
+    def __init__(
+        self, pages: int, answers: Callable[[int, float], Outcome], *, takes_s: float, lanes: int
+    ) -> None:
         self.answers, self.takes_s, self.lanes = answers, takes_s, lanes
         self.breakers, self.rng, self.policy = Breakers(), random.Random(pages), RetryPolicy()
         self.statuses: Counter[Status] = Counter()
         self.due = [(0.0, page) for page in range(pages)]
-        self.charged: Counter[tuple[int, bool]] = Counter()  # (page, its host's account) -> tries
+        # (page, its host's account) -> tries
+        self.charged: Counter[tuple[int, bool]] = Counter()
         self.tries = 0
         self.ended_at = 0.0
 
@@ -417,7 +458,9 @@ def test_broken_pages_of_a_host_that_is_well_are_paid_for_by_themselves(bad: int
 
 @settings(max_examples=30)
 @given(st.integers(0, 2**32), st.floats(0, 1), st.integers(1, 200), st.floats(0.01, 10))
-def test_a_host_that_answers_at_random_ends_too(seed: int, share: float, pages: int, takes_s: float) -> None:
+def test_a_host_that_answers_at_random_ends_too(
+    seed: int, share: float, pages: int, takes_s: float
+) -> None:
     rng = random.Random(seed)
 
     def answers(page: int, now: float) -> Outcome:

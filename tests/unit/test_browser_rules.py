@@ -1,4 +1,5 @@
-"""What browser workers decide without a browser: how many pages, which cookies, which program, whose fault."""
+"""What browser workers decide without a browser: how many pages, which cookies, which program,
+whose fault."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from scraper.dispatch import BROWSER_BATCH_PAGES, batch_pages_of
+from scraper.browser import chromium
+from scraper.browser.faults import navigation_fault
+from scraper.connect.tunnel import ProxyHopError, ProxySignal
+from scraper.coordinator.dispatch import BROWSER_BATCH_PAGES, batch_pages_of
 from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import ConfigError
 from scraper.extract import compile_site
-from scraper.fetch import chromium
-from scraper.fetch.browser_faults import navigation_fault
-from scraper.fetch.cookies import CookieJar
-from scraper.fetch.http import FetchPolicy
-from scraper.fetch.tunnel import ProxyHopError, ProxySignal
+from scraper.http.cookies import CookieJar
+from scraper.http.fetcher import FetchPolicy
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 
@@ -25,14 +26,20 @@ LIMITS = FetchPolicy(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("cores", "memory_mb", "pages"), [(2, 8000, 4), (1, 100, 1), (32, 64_000, 8), (8, 2000, 2)])
+@pytest.mark.parametrize(
+    ("cores", "memory_mb", "pages"), [(2, 8000, 4), (1, 100, 1), (32, 64_000, 8), (8, 2000, 2)]
+)
 def test_pages_at_once_follow_from_the_machine(cores: int, memory_mb: float, pages: int) -> None:
     assert chromium.pages_at_once(Settings(), cores=cores, memory_mb=memory_mb) == pages
     assert chromium.pages_at_once(Settings(browser_pages=3), cores=cores, memory_mb=memory_mb) == 3
 
 
 def test_batches_for_browsers_are_small() -> None:
-    assert batch_pages_of("browser.eu", Settings()) == BROWSER_BATCH_PAGES < batch_pages_of("browsers", Settings())
+    assert (
+        batch_pages_of("browser.eu", Settings())
+        == BROWSER_BATCH_PAGES
+        < batch_pages_of("browsers", Settings())
+    )
 
 
 def test_cookies_go_to_a_browser_and_come_back() -> None:
@@ -48,7 +55,11 @@ def test_cookies_go_to_a_browser_and_come_back() -> None:
     other = CookieJar(lambda: now[0])
     for cookie in found.values():
         other.put(str(cookie["domain"]), cookie)
-    assert other.header("shop.example", "/a/c", secure=True) == jar.header("shop.example", "/a/c", secure=True) != ""
+    assert (
+        other.header("shop.example", "/a/c", secure=True)
+        == jar.header("shop.example", "/a/c", secure=True)
+        != ""
+    )
     now[0] = 2000.0
     assert [cookie["name"] for cookie in other.all()] == ["all"]
     other.put("shop.example", {"name": "bad", "value": "a\r\nb"})
@@ -95,6 +106,8 @@ def test_fields_and_links_are_read_from_captured_answers() -> None:
     links = extractor.extract(Kind.LISTING, page, page_url=page.url, depth=0).links
     assert [link.url for link in links] == ["http://shop.example/p/1", "http://shop.example/p/2"]
     product = b'{"product": {"offers": [{"price": 19.90}], "tags": ["a", "b"]}}'
-    page = Fetched("http://shop.example/p/1", 200, {}, b"<html></html>", captured={"api": (product,)})
+    page = Fetched(
+        "http://shop.example/p/1", 200, {}, b"<html></html>", captured={"api": (product,)}
+    )
     data = extractor.extract(Kind.PRODUCT, page, page_url=page.url, depth=1).products[0].data
     assert str(data["price"]) == "19.90" and data["tags"] == ["a", "b"]

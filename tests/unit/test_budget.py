@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Blame, Outcome
-from scraper.policy.budget import BAD_SHARE, BAD_WEIGHT, FLOOR, Budget, Override, Signals, faster, in_force, slower
+from scraper.rules.budget import (
+    BAD_SHARE,
+    BAD_WEIGHT,
+    FLOOR,
+    Budget,
+    Override,
+    Signals,
+    faster,
+    in_force,
+    slower,
+)
 
 GOOD = (Outcome.FETCHED, 200)
 BAD = [(Outcome.TIMEOUT, None), (Outcome.SERVER_ERROR, 503)]
@@ -47,8 +57,17 @@ def test_one_that_fails_three_in_ten_is() -> None:
 
 @pytest.mark.parametrize("outcome", sorted(Outcome))
 def test_what_each_outcome_says(outcome: Outcome) -> None:
-    """Good is what the host answered whole, whatever it said; nothing is what nobody asked it, and what is no overload."""
-    unasked = {"fresh", "forbidden_address", "robots_disallowed", "host_down", "deferred", "crashed", "worker_lost"}
+    """Good is what the host answered whole, whatever it said; nothing is what nobody asked it, and
+    what is no overload."""
+    unasked = {
+        "fresh",
+        "forbidden_address",
+        "robots_disallowed",
+        "host_down",
+        "deferred",
+        "crashed",
+        "worker_lost",
+    }
     unasked |= {"no_login", "login_failed"}
     said = Signals().saw(outcome, 500)
     if outcome is Outcome.THROTTLED:
@@ -68,12 +87,16 @@ def test_other_errors_of_the_server_leave_the_record_alone() -> None:
 
 
 @given(st.lists(st.sampled_from([GOOD, *BAD]), max_size=200))
-def test_it_slows_down_only_while_its_share_of_bad_ones_is_high(said: list[tuple[Outcome, int | None]]) -> None:
+def test_it_slows_down_only_while_its_share_of_bad_ones_is_high(
+    said: list[tuple[Outcome, int | None]],
+) -> None:
     signals, share = Signals(), 0.0
     for outcome, status in said:
         bad = (outcome, status) != GOOD
         share += BAD_WEIGHT * (bad - share)
-        assert signals.saw(outcome, status) is ((True if share > BAD_SHARE else None) if bad else False)
+        assert signals.saw(outcome, status) is (
+            (True if share > BAD_SHARE else None) if bad else False
+        )
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(0, 100)), max_size=100))
@@ -86,7 +109,9 @@ def test_a_pace_stays_between_its_floor_and_the_budget(changes: list[int | None]
         assert factor <= before if good is None else factor >= before
 
 
-def test_the_strictest_budget_counts_an_operators_word_above_it_and_a_crawl_delay_above_all() -> None:
+def test_the_strictest_budget_counts_an_operators_word_above_it_and_a_crawl_delay_above_all() -> (
+    None
+):
     sites = [Budget(0.5, 8, 4), Budget(0.25, 4, 2)]
     assert in_force([], Override(), 0.0) == Budget()
     assert in_force(sites, Override(), 0.0) == Budget(0.5, 4, 2)

@@ -1,4 +1,5 @@
-"""Calls of users' functions, as far as they are pure: what may be called, groups, messages; and a courier without servers."""
+"""Calls of users' functions, as far as they are pure: what may be called, groups, messages; and a
+courier without servers."""
 
 from __future__ import annotations
 
@@ -12,14 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.calls import failure_of
-from scraper.courier import Courier, _Parcel
+from scraper.calls.functions import resolve
+from scraper.calls.group import (
+    Failure,
+    Group,
+    Options,
+    group_size,
+    input_size,
+    parts_of,
+    size_after,
+)
+from scraper.calls.runner import failure_of
+from scraper.calls.sender import Courier, _Parcel
+from scraper.calls.store import Look
 from scraper.domain import Message, Outcome
 from scraper.errors import FetchError, FunctionRefusedError
-from scraper.functions import resolve
-from scraper.policy.calls import Failure, Group, Options, group_size, input_size, parts_of, size_after
 from scraper.settings import Settings
-from scraper.stores.calls import Look
 
 ALLOWED = ("tests.called",)
 
@@ -31,7 +40,12 @@ def test_only_whole_names_of_allowed_modules_are_parts(text: str) -> None:
             module, name = parts_of(function, ALLOWED)
         except ValueError:
             continue
-        assert module == "tests.called" and name.isascii() and name.isidentifier() and not name.startswith("_")
+        assert (
+            module == "tests.called"
+            and name.isascii()
+            and name.isidentifier()
+            and not name.startswith("_")
+        )
         assert function == f"{module}:{name}"
 
 
@@ -44,7 +58,9 @@ def test_nothing_is_imported_that_is_not_allowed() -> None:
     assert "antigravity" not in sys.modules
 
 
-@pytest.mark.parametrize("name", ["Walk", "Path", "imported", "not_async", "make", "nothing", "POLL_S", "annotations"])
+@pytest.mark.parametrize(
+    "name", ["Walk", "Path", "imported", "not_async", "make", "nothing", "POLL_S", "annotations"]
+)
 def test_only_async_functions_of_the_module_itself_are_called(name: str) -> None:
     assert resolve("tests.called:echo", ALLOWED).__name__ == "echo"
     with pytest.raises(FunctionRefusedError, match="mend"):
@@ -66,7 +82,15 @@ def test_few_messages(inputs: int) -> None:
 
 
 def test_a_group_comes_out_as_it_went_in() -> None:
-    group = Group("c", 3, "a:b", "browser.eu", 10, Options(site="x", concurrency=2), [(7, {"ä": [1, None]}), (9, "u")])
+    group = Group(
+        "c",
+        3,
+        "a:b",
+        "browser.eu",
+        10,
+        Options(site="x", concurrency=2),
+        [(7, {"ä": [1, None]}), (9, "u")],
+    )
     assert Group.of(group.message()) == group
     for wrong in ("", "[]", "{}", group.message().replace('"number"', '"n"')):
         with pytest.raises(ValueError, match="not a group|unexpected|Input"):
@@ -144,7 +168,10 @@ def test_what_workers_are_lost_with_gets_smaller_and_goes_alone_at_last() -> Non
         out = courier._suspects if losses == 2 else courier._parcels
         assert [len(each.open) for each in out] == sizes
     courier._lost(parcel(7, losses=3))
-    assert isinstance(courier.inbox.results[7], Failure) and courier.inbox.results[7].outcome == "worker_lost"
+    assert (
+        isinstance(courier.inbox.results[7], Failure)
+        and courier.inbox.results[7].outcome == "worker_lost"
+    )
     assert size_after(3) == 1
 
 
@@ -168,7 +195,15 @@ def test_what_is_handed_back_or_ends_without_results_goes_out_again() -> None:
     courier._take(world.answer(1, b=[1]))
     courier._take(
         world.answer(
-            2, r=[[2, 0, {"type": "E", "message": "m", "blame": "us", "outcome": "o", "traceback": ""}]], end=True
+            2,
+            r=[
+                [
+                    2,
+                    0,
+                    {"type": "E", "message": "m", "blame": "us", "outcome": "o", "traceback": ""},
+                ]
+            ],
+            end=True,
         )
     )
     assert [list(each.open) for each in courier._parcels] == [[1], [3]]
@@ -198,5 +233,7 @@ def test_after_redis_was_emptied_workers_have_a_moment_to_say_what_they_have() -
 def test_importing_the_client_costs_next_to_nothing() -> None:
     heavy = {"celery", "redis", "sqlalchemy", "pydantic", "httpx"}
     program = f"import sys, scraper.client; print(sorted({heavy} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scraper.changes import Change
-from scraper.commands.changes import described, since_of
+from scraper.cli.data.changes_command import described, since_of
 from scraper.errors import ConfigError
+from scraper.feed.reader import Change
 
 AT = datetime(2025, 11, 21, 6, 0, 12, tzinfo=UTC)
 
@@ -65,4 +65,7 @@ def test_a_line_for_people() -> None:
 
 def test_a_line_for_programs_keeps_every_digit() -> None:
     line = a_change().json()
-    assert '"before":{"price": 9.90},"data":{"name": "Pan", "price": 8.50}' in line and "\n" not in line
+    assert (
+        '"before":{"price": 9.90},"data":{"name": "Pan", "price": 8.50}' in line
+        and "\n" not in line
+    )

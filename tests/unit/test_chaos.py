@@ -1,4 +1,5 @@
-"""The fault harness's own judgement: what its checks find, and how it measures recovery. No process, no server."""
+"""The fault harness's own judgement: what its checks find, and how it measures recovery. No
+process, no server."""
 
 from __future__ import annotations
 
@@ -23,7 +24,12 @@ def story(*held: Held, **more: Any) -> Story:
     return Story(1, 0.0, 100.0, held={PAGE: list(held)}, **more)
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, told: Story, *log: tuple[float, int], woken: tuple[float, ...] = ()) -> Any:
+def asked(
+    monkeypatch: pytest.MonkeyPatch,
+    told: Story,
+    *log: tuple[float, int],
+    woken: tuple[float, ...] = (),
+) -> Any:
     """(problems, numbers) for requests for one page at these times, with these answers."""
     monkeypatch.setattr(truth, "pages_of", lambda *_: {PATH: PAGE})
     shop: Any = SimpleNamespace(url=SHOP, log=lambda: [(at, PATH, status) for at, status in log])
@@ -39,7 +45,9 @@ def test_one_request_a_lease_is_explained(monkeypatch: pytest.MonkeyPatch) -> No
     assert found == [] and (numbers.fetches, numbers.minimum, numbers.over) == (2, 2, 0)
 
 
-@pytest.mark.parametrize("log", [[(2.0, 200), (3.0, 200)], [(0.5, 200), (2.0, 200)], [(2.0, 200), (5.5, 200)]])
+@pytest.mark.parametrize(
+    "log", [[(2.0, 200), (3.0, 200)], [(0.5, 200), (2.0, 200)], [(2.0, 200), (5.5, 200)]]
+)
 def test_a_second_request_and_one_without_a_lease_are_not(
     monkeypatch: pytest.MonkeyPatch, log: list[tuple[float, int]]
 ) -> None:
@@ -47,7 +55,9 @@ def test_a_second_request_and_one_without_a_lease_are_not(
     assert len(found) == 1 and numbers.over == 1
 
 
-def test_a_request_that_was_broken_off_may_be_repeated_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_was_broken_off_may_be_repeated_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told = story(Held(PAGE, "a", 1.0, 5.0))
     assert asked(monkeypatch, told, (2.0, 0), (2.1, 200))[0] == []
     assert len(asked(monkeypatch, told, (2.0, 0), (2.1, 0), (2.2, 0))[0]) == 1
@@ -70,11 +80,23 @@ def test_a_lease_claimed_twice_is_found() -> None:
 
 
 def test_time_counts_only_while_nothing_else_is_out_of_order() -> None:
-    disorder = Disorder([Interval("redis", 10, 14), Interval("shop", 13, 16), Interval("postgres", 30)])
+    disorder = Disorder(
+        [Interval("redis", 10, 14), Interval("shop", 13, 16), Interval("postgres", 30)]
+    )
     assert disorder.orderly_s(8, 20, *recovery.ALL) == 2 + 4
-    assert disorder.orderly_s(11, 15, *recovery.ALL) is None and disorder.orderly_s(31, 40, *recovery.SERVERS) is None
-    assert disorder.orderly_s(14, 20, *recovery.ALL) == 4 and disorder.orderly_s(14, 20, *recovery.SERVERS) == 6
-    assert disorder.since(15, "shop") and not disorder.since(15, "redis") and disorder.since(99, "postgres")
+    assert (
+        disorder.orderly_s(11, 15, *recovery.ALL) is None
+        and disorder.orderly_s(31, 40, *recovery.SERVERS) is None
+    )
+    assert (
+        disorder.orderly_s(14, 20, *recovery.ALL) == 4
+        and disorder.orderly_s(14, 20, *recovery.SERVERS) == 6
+    )
+    assert (
+        disorder.since(15, "shop")
+        and not disorder.since(15, "redis")
+        and disorder.since(99, "postgres")
+    )
 
 
 def measured(kind: str, told: Story, disorder: Disorder | None = None, **more: Any) -> float | None:
@@ -95,7 +117,9 @@ def test_recovery_of_servers_and_coordinators() -> None:
 def test_recovery_of_a_killed_workers_pages_is_the_slowest_ones() -> None:
     claims = [(1.0, "a", "host:1"), (1.0, "z", "host:2")]
     again = story(
-        Held(PAGE, "a", 1.0, 40.0, "due", "worker_lost"), Held(PAGE, "b", 41.0, 42.0, "ok", "fetched"), claims=claims
+        Held(PAGE, "a", 1.0, 40.0, "due", "worker_lost"),
+        Held(PAGE, "b", 41.0, 42.0, "ok", "fetched"),
+        claims=claims,
     )
     assert measured("worker_killed", again, workers=["host:1"]) == 21
     assert measured("worker_killed", again, workers=["host:2"]) is None

@@ -9,7 +9,7 @@ from kombu.asynchronous import Hub
 from kombu.exceptions import ChannelError
 from kombu.message import Message
 
-from scraper import consumer
+from scraper.runtime import consumer
 
 REQUESTS = logging.getLogger("celery.worker.request")
 LOOPS = logging.getLogger("celery.worker.loops")
@@ -32,7 +32,8 @@ class Channel:
 @pytest.mark.parametrize(
     ("error", "lines"),
     [
-        (ConnectionResetError(104, "Connection reset by peer"), 0),  # the broker is away, which is said elsewhere
+        # the broker is away, which is said elsewhere
+        (ConnectionResetError(104, "Connection reset by peer"), 0),
         (ChannelError("PRECONDITION_FAILED - unknown delivery tag 1"), 2),
     ],
 )
@@ -46,9 +47,14 @@ def test_a_lost_connection_is_not_said_for_each_message(
     assert len(caplog.records) == lines
 
 
-@pytest.mark.parametrize(("error", "lines"), [(BrokenPipeError(32, "Broken pipe"), 0), (KeyError("a queue"), 1)])
-def test_nor_once_more_when_the_loop_ends(error: Exception, lines: int, caplog: pytest.LogCaptureFixture) -> None:
-    """A message that was to be acknowledged in the loop's next turn, when the connection broke (celery.worker.loops)."""
+@pytest.mark.parametrize(
+    ("error", "lines"), [(BrokenPipeError(32, "Broken pipe"), 0), (KeyError("a queue"), 1)]
+)
+def test_nor_once_more_when_the_loop_ends(
+    error: Exception, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A message that was to be acknowledged in the loop's next turn, when the connection broke
+    (celery.worker.loops)."""
 
     def acknowledge() -> None:
         raise error

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from scraper.fetch.deadlines import Deadlines
+from scraper.http.deadlines import Deadlines
 
 
 async def ends_late(deadlines: Deadlines, seconds: float) -> float:
@@ -29,7 +29,9 @@ def test_each_ends_at_its_own_time() -> None:
     async def work() -> None:
         deadlines = Deadlines()
         waits = (0.15, 0.05, 0.1, 0.3)
-        took = await asyncio.gather(*(ends_late(deadlines, wait) for wait in waits), ends_in_time(deadlines, 0.2))
+        took = await asyncio.gather(
+            *(ends_late(deadlines, wait) for wait in waits), ends_in_time(deadlines, 0.2)
+        )
         for wait, seconds in zip(waits, took, strict=False):
             assert seconds is not None and wait <= seconds < wait + 0.09
         await ends_in_time(deadlines, 0)
@@ -101,7 +103,9 @@ def test_one_timer_serves_all() -> None:
         loop = asyncio.get_running_loop()
         timers = []
         real = loop.call_at
-        loop.call_at = lambda when, *args, **kwargs: timers.append(when) or real(when, *args, **kwargs)  # type: ignore
+        loop.call_at = lambda when, *args, **kwargs: (
+            timers.append(when) or real(when, *args, **kwargs)
+        )  # type: ignore
         for _ in range(200):
             async with deadlines.after(5):
                 pass

@@ -14,16 +14,15 @@ from pydantic import ValidationError
 
 from scraper.domain import Kind
 from scraper.errors import DefinitionError
-from scraper.policy.quality import Tolerances
-from scraper.sites import loader, scalars, selectors
+from scraper.rules.quality import Tolerances
+from scraper.sites import loader
 from scraper.sites.definition import Site
+from scraper.sites.grammar import scalars, selectors
 from scraper.sites.quality import tolerances_of
 from scraper.sites.schema import json_schema, write_schema
 
 ROOT = Path(__file__).parents[2]
-MINIMAL = (
-    "start: https://shop.example/\nlisting: {products: a.card}\nproduct: {fields: {title: {css: h1, required: true}}}\n"
-)
+MINIMAL = "start: https://shop.example/\nlisting: {products: a.card}\nproduct: {fields: {title: {css: h1, required: true}}}\n"
 
 
 def load(text: str, path: str = "sites/books.yaml") -> Site:
@@ -64,7 +63,9 @@ def test_a_minimal_definition_has_the_documented_defaults() -> None:
 
 
 @pytest.mark.parametrize("file", sorted(ROOT.glob("sites/*.yaml")), ids=lambda path: path.name)
-def test_the_examples_are_valid_and_have_no_schedule(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_are_valid_and_have_no_schedule(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     assert loader.check([file]) == []
     assert loader.check_functions([file]) == []
@@ -95,7 +96,9 @@ def test_the_content_hash_follows_the_content_alone() -> None:
 def test_yaml_means_what_people_mean() -> None:
     """YAML 1.1 reads no as false, 12:30 as 750, 010 as 8 and 2025-01-01 as a date."""
     site = load(
-        with_product("country: {css: p, map: {NO: Norway, 12:30: noon, 010: ten, 2025-01-01: new year, 1: one}}")
+        with_product(
+            "country: {css: p, map: {NO: Norway, 12:30: noon, 010: ten, 2025-01-01: new year, 1: one}}"
+        )
     )
     assert site.product.fields["country"].map == {
         "NO": "Norway",
@@ -130,8 +133,14 @@ def test_proxies_of_a_site_and_of_its_kinds(text: str, meant: tuple[str, float, 
 
 def test_tolerances_of_a_crawl() -> None:
     assert load(MINIMAL).tolerances == Tolerances(0.5, 0.8, 0.1, 0.25, 0, {})
-    site = load(MINIMAL + "quality: {products: 0.3, fill: 95%, mistyped: 5 %, products_floor: 100, accept_after: 3}\n")
-    assert site.tolerances == Tolerances(0.3, 0.95, 0.05, 0.25, 100, {}) and site.quality.accept_after == 3
+    site = load(
+        MINIMAL
+        + "quality: {products: 0.3, fill: 95%, mistyped: 5 %, products_floor: 100, accept_after: 3}\n"
+    )
+    assert (
+        site.tolerances == Tolerances(0.3, 0.95, 0.05, 0.25, 100, {})
+        and site.quality.accept_after == 3
+    )
     assert Site.model_validate_json(site.model_dump_json()) == site
     floor = load(MINIMAL.replace("css: h1", "css: h1, floor: 99.5%"))
     assert floor.tolerances.floors == {"title": 0.995}
@@ -164,12 +173,20 @@ def test_tolerances_of_a_crawl() -> None:
         ("routes: {match: x, queue: y}", "routes", "list"),
         ("routes: [{match: '(', queue: x}]", "routes.0.match", "balance the brackets"),
         ("routes: [{priority: 9}]", "routes.0", "add `match:`"),
-        ("routes: [{match: x, priority: 9}, {match: y}]", "routes.1", "give it queue, region or priority"),
+        (
+            "routes: [{match: x, priority: 9}, {match: y}]",
+            "routes.1",
+            "give it queue, region or priority",
+        ),
         ("routes: [{match: x, priority: soon}]", "routes.0.priority", "high, normal, low"),
         ("routes: [{match: x, region: E U}]", "routes.0.region", "such as `eu`"),
         ("routes: [{match: x, queue: Fast}]", "routes.0.queue", "small letters"),
         ("routes: [{match: x, prio: high}]", "routes.0.prio", "did you mean `priority`?"),
-        ("routes: [{match: x, priority: 1, country: y}]", "routes.0.country", "did you mean `region`?"),
+        (
+            "routes: [{match: x, priority: 1, country: y}]",
+            "routes.0.country",
+            "did you mean `region`?",
+        ),
         ("schedule: 6am", "schedule", "a schedule has 5"),
         ('schedule: "0 25 * * *"', "schedule", "bad hour"),
         ('schedule: "0 0 30 2 *"', "schedule", "day-of-month"),
@@ -204,7 +221,9 @@ def test_tolerances_of_a_crawl() -> None:
         ("title: {a: b}", "title", "must be a text"),
     ],
 )
-def test_a_mistake_is_shown_with_its_line_its_key_and_a_mend(line: str, at: str, expected: str) -> None:
+def test_a_mistake_is_shown_with_its_line_its_key_and_a_mend(
+    line: str, at: str, expected: str
+) -> None:
     found = only_problem(MINIMAL + line + "\n")
     assert found.startswith(f"sites/books.yaml:4: {at}: "), found
     assert expected in found
@@ -325,12 +344,17 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
 def test_two_files_cannot_share_a_name(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("title: x\nname: one\n" + MINIMAL)
     (tmp_path / "b.yaml").write_text("title: x\nname: one\n" + MINIMAL)
-    assert f"{tmp_path}/b.yaml:2: name: 'one' is also the name of {tmp_path}/a.yaml" in loader.check([tmp_path])[0]
+    assert (
+        f"{tmp_path}/b.yaml:2: name: 'one' is also the name of {tmp_path}/a.yaml"
+        in loader.check([tmp_path])[0]
+    )
     with pytest.raises(DefinitionError):
         loader.load_dir(tmp_path)
 
 
-def test_functions_are_imported_only_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_are_imported_only_when_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "shopmod.py").write_text("def listing(page):\n    return []\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     file = tmp_path / "a.yaml"
@@ -351,13 +375,17 @@ def test_functions_are_imported_only_when_asked(tmp_path: Path, monkeypatch: pyt
 
 def test_start_or_sitemap_is_needed_and_a_listing_for_start() -> None:
     assert "give `start:` or `sitemap:`" in only_problem("product: {fields: {a: b}}\n")
-    assert "there is no `listing:`" in only_problem("start: https://x.example/\nproduct: {fields: {a: b}}\n")
+    assert "there is no `listing:`" in only_problem(
+        "start: https://x.example/\nproduct: {fields: {a: b}}\n"
+    )
     assert load("sitemap: https://x.example/s.xml\nproduct: {fields: {a: b}}\n").sitemap is not None
 
 
 def test_hosts_are_those_of_start_and_sitemap_and_more() -> None:
     site = load(
-        MINIMAL.replace("https://shop.example/", "[https://www.shop.example/, http://127.0.0.1:8000/]")
+        MINIMAL.replace(
+            "https://shop.example/", "[https://www.shop.example/, http://127.0.0.1:8000/]"
+        )
         + "hosts: cdn.example\n"
     )
     assert site.allowed_hosts == {"shop.example", "127.0.0.1:8000", "cdn.example"}
@@ -400,7 +428,15 @@ def test_durations(text: str, expected: float) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("60/m", 1.0), ("2/s", 2.0), ("3600/h", 1.0), ("2", 2.0), ("0.5", 0.5), ("90/min", 1.5), ("unlimited", None)],
+    [
+        ("60/m", 1.0),
+        ("2/s", 2.0),
+        ("3600/h", 1.0),
+        ("2", 2.0),
+        ("0.5", 0.5),
+        ("90/min", 1.5),
+        ("unlimited", None),
+    ],
 )
 def test_rates(text: str, expected: float | None) -> None:
     assert scalars.per_second(text) == expected
@@ -408,11 +444,19 @@ def test_rates(text: str, expected: float | None) -> None:
 
 @given(
     st.recursive(
-        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=20)),
+        st.one_of(
+            st.none(),
+            st.booleans(),
+            st.integers(),
+            st.floats(allow_nan=False),
+            st.text(max_size=20),
+        ),
         lambda inner: st.one_of(
             st.lists(inner, max_size=4),
             st.dictionaries(
-                st.sampled_from([*Site.model_fields, "css", "fields", "products", "pages", "url", "any", "x"]),
+                st.sampled_from(
+                    [*Site.model_fields, "css", "fields", "products", "pages", "url", "any", "x"]
+                ),
                 inner,
                 max_size=6,
             ),
@@ -447,7 +491,9 @@ def test_the_schema_knows_every_key_and_the_shorthands() -> None:
     "text",
     [
         block
-        for block in re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/site-definitions.md").read_text(), re.DOTALL)
+        for block in re.findall(
+            r"```yaml\n(.*?)```", (ROOT / "docs/site-definitions.md").read_text(), re.DOTALL
+        )
         if "product:\n" in block and "start" in block
     ],
 )
@@ -477,8 +523,14 @@ def test_who_we_look_like_is_ourselves_unless_the_site_says_more() -> None:
     ("more", "says"),
     [
         ("impersonate: netscape\n", "impersonate"),
-        ("impersonate: chrome\nuser_agent: mybot\n", "user_agent: does not go with `impersonate: chrome`"),
-        ("cookies: keep\nproxy: residential\n", "cookies: behind a proxy cookies belong to its identity"),
+        (
+            "impersonate: chrome\nuser_agent: mybot\n",
+            "user_agent: does not go with `impersonate: chrome`",
+        ),
+        (
+            "cookies: keep\nproxy: residential\n",
+            "cookies: behind a proxy cookies belong to its identity",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_said(more: str, says: str) -> None:
@@ -486,9 +538,13 @@ def test_what_does_not_go_together_is_said(more: str, says: str) -> None:
     assert says in problem and "mend" in problem
 
 
-def test_without_the_extra_a_site_that_needs_it_is_refused_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_a_site_that_needs_it_is_refused_with_its_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("scraper.sites.extras.find_spec", lambda _: None)
-    assert only_problem(MINIMAL + "http2: true\n").startswith("sites/books.yaml:4: http2: needs curl_cffi")
+    assert only_problem(MINIMAL + "http2: true\n").startswith(
+        "sites/books.yaml:4: http2: needs curl_cffi"
+    )
     assert "`pip install scraper[impersonate]`" in only_problem(MINIMAL + "impersonate: chrome\n")
     assert load(MINIMAL).http2 is False
 
@@ -497,14 +553,20 @@ def test_without_the_extra_a_site_that_needs_it_is_refused_with_its_line(monkeyp
 def test_a_pattern_that_repeats_one_thing_is_searched_without_a_clock(pattern: str) -> None:
     text = "a" * selectors.QUICK_CHARS
     assert selectors.time_limit_s(selectors.compile_regex(pattern), text) is None
-    assert selectors.time_limit_s(selectors.compile_regex(pattern), text + "a") == selectors.REGEX_TIMEOUT_S
+    assert (
+        selectors.time_limit_s(selectors.compile_regex(pattern), text + "a")
+        == selectors.REGEX_TIMEOUT_S
+    )
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(a+)+b", "a*a*b", r"(a+)\1b", "(?:a|aa)+b", "a{1,9}b", "(?R)?", "(a?b?)c", "(?:ab){e<=2}"]
+    "pattern",
+    ["(a+)+b", "a*a*b", r"(a+)\1b", "(?:a|aa)+b", "a{1,9}b", "(?R)?", "(a?b?)c", "(?:ab){e<=2}"],
 )
 def test_a_pattern_that_may_take_long_is_searched_with_one(pattern: str) -> None:
-    assert selectors.time_limit_s(selectors.compile_regex(pattern), "a") == selectors.REGEX_TIMEOUT_S
+    assert (
+        selectors.time_limit_s(selectors.compile_regex(pattern), "a") == selectors.REGEX_TIMEOUT_S
+    )
 
 
 def test_a_browser_block_says_what_it_does_and_is_checked() -> None:
@@ -517,7 +579,9 @@ def test_a_browser_block_says_what_it_does_and_is_checked() -> None:
         },
     })  # fmt: skip
     assert site.browser is not None and site.browser.block == () and site.browser.size == (800, 600)
-    assert site.browser.click is not None and site.browser.click.max == 20 and site.browser.wait_s == 3
+    assert (
+        site.browser.click is not None and site.browser.click.max == 20 and site.browser.wait_s == 3
+    )
 
     def problems(**more: object) -> str:
         with pytest.raises(ValidationError) as caught:
@@ -528,7 +592,14 @@ def test_a_browser_block_says_what_it_does_and_is_checked() -> None:
     assert "no response is called 'api'" in problems(queue="browser", product=product)
     assert "no viewport" in problems(queue="browser", browser={"viewport": "big"})
     assert "does not say where in it" in problems(product={"fields": {"x": {"response": "api"}}})
-    assert "path is for `response` alone" in problems(product={"fields": {"x": {"css": "h1", "path": "a.b"}}})
+    assert "path is for `response` alone" in problems(
+        product={"fields": {"x": {"css": "h1", "path": "a.b"}}}
+    )
     Site.model_validate(
-        {**base, "product": {"fields": {"title": "h1"}}, "escalate": "browser", "browser": {"scroll": 3}}
+        {
+            **base,
+            "product": {"fields": {"title": "h1"}},
+            "escalate": "browser",
+            "browser": {"scroll": 3},
+        }
     )

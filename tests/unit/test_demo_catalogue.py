@@ -39,7 +39,9 @@ def test_products_are_linked_from_several_listings(catalogue: Catalogue) -> None
 
 
 @pytest.mark.parametrize("visit", [2, 3, 10])
-def test_between_two_visits_some_prices_change_and_a_few_come_and_go(catalogue: Catalogue, visit: int) -> None:
+def test_between_two_visits_some_prices_change_and_a_few_come_and_go(
+    catalogue: Catalogue, visit: int
+) -> None:
     before, after = catalogue.at(visit - 1), catalogue.at(visit)
     assert 100 <= len(list(changed(before, after))) <= 200
     vanished, appeared = set(before.items) - set(after.items), set(after.items) - set(before.items)
@@ -77,7 +79,9 @@ def test_every_product_page_shows_the_truth(catalogue: Catalogue) -> None:
 
 def test_pages_need_decoding() -> None:
     """The shop is worth testing on: entities, umlauts, quotes, emoji, other scripts all occur."""
-    text = "".join(str(record["name"]) + str(record["brand"]) for record in Catalogue().truth(1, BASE))
+    text = "".join(
+        str(record["name"]) + str(record["brand"]) for record in Catalogue().truth(1, BASE)
+    )
     assert all(sign in text for sign in "&<>\"'üßéñł☕💡抹Л’")
 
 

@@ -1,4 +1,5 @@
-"""docker-compose.yml, Dockerfile and units as files: valid, closed, and their numbers are those of the program."""
+"""docker-compose.yml, Dockerfile and units as files: valid, closed, and their numbers are those of
+the program."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ import jsonschema
 import pytest
 import yaml
 
-from scraper.ending import LATE_S
+from scraper.process.shutdown import LATE_S
 from scraper.settings import Settings, variable
 from tests import compose, dockerfile
 from tests.promtool import promtool
@@ -61,7 +62,8 @@ def test_all_services_are_there() -> None:
 def test_a_service_is_closed(name: str) -> None:
     spec = SERVICES[name]
     assert "no-new-privileges:true" in spec["security_opt"] and "privileged" not in spec
-    if name not in ("postgres", "rabbitmq"):  # whose images begin as root, and write where they please
+    # whose images begin as root, and write where they please
+    if name not in ("postgres", "rabbitmq"):
         assert spec["read_only"] is True and spec["cap_drop"] == ["ALL"]
     for port in spec.get("ports", []):
         assert port.startswith("127.0.0.1:"), "reached from this machine alone"
@@ -72,18 +74,30 @@ def test_a_service_is_closed(name: str) -> None:
 
 
 def test_no_variable_holds_a_secret(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, ROOT / "deploy" / "make_secrets.py", tmp_path], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, ROOT / "deploy" / "make_secrets.py", tmp_path],
+        check=True,
+        capture_output=True,
+    )
     defined = compose.read()["secrets"]
-    assert {Path(each["file"]).name for each in defined.values()} <= {path.name for path in tmp_path.iterdir()}
+    assert {Path(each["file"]).name for each in defined.values()} <= {
+        path.name for path in tmp_path.iterdir()
+    }
     known = {variable(name, field) for name, field in Settings.model_fields.items()}
     for name, spec in SERVICES.items():
-        used = {each if isinstance(each, str) else each["source"] for each in spec.get("secrets", [])}
+        used = {
+            each if isinstance(each, str) else each["source"] for each in spec.get("secrets", [])
+        }
         assert used <= set(defined)
         for key, value in (spec.get("environment") or {}).items():
             if re.search("PASS|SECRET|URL|TOKEN", key):
                 assert key.endswith("_FILE"), f"{key} of {name}"
-                assert not value or Path(value).name in used, f"{key} of {name} names a file that it is not given"
-            assert name not in BUILT or key.removesuffix("_FILE") in known, f"{key} of {name} is no setting"
+                assert not value or Path(value).name in used, (
+                    f"{key} of {name} names a file that it is not given"
+                )
+            assert name not in BUILT or key.removesuffix("_FILE") in known, (
+                f"{key} of {name} is no setting"
+            )
 
 
 def minimum_s() -> float:
@@ -98,8 +112,12 @@ def test_a_worker_has_the_time_it_needs_to_stop(name: str) -> None:
 
 
 def test_systemd_gives_the_same_time() -> None:
-    found = re.search(r"^TimeoutStopSec=(\d+)$", (UNITS / "scraper-.service.d" / "common.conf").read_text(), re.M)
-    assert found and float(found[1]) == compose.seconds(SERVICES["worker-datacenter"]["stop_grace_period"])
+    found = re.search(
+        r"^TimeoutStopSec=(\d+)$", (UNITS / "scraper-.service.d" / "common.conf").read_text(), re.M
+    )
+    assert found and float(found[1]) == compose.seconds(
+        SERVICES["worker-datacenter"]["stop_grace_period"]
+    )
 
 
 def test_each_process_has_a_unit() -> None:
@@ -107,30 +125,45 @@ def test_each_process_has_a_unit() -> None:
     for name, spec in BUILT.items():
         if name == "migrate":
             continue
-        path = UNITS / (f"scraper-{name}.service" if not name.startswith("worker-") else "scraper-worker@.service")
+        path = UNITS / (
+            f"scraper-{name}.service"
+            if not name.startswith("worker-")
+            else "scraper-worker@.service"
+        )
         text = path.read_text().replace("%%", "%").replace("/usr/local/scraper/.venv/bin/", "")
         words = [word for word in spec["command"] if not word.startswith(("--", "0.0.0.0", "9750"))]
         if name.startswith("worker-"):
             words = words[: words.index("-Q")]
-        assert f"ExecStart={' '.join(words)}" in text or f"exec {' '.join(words)}" in text, path.name
+        assert f"ExecStart={' '.join(words)}" in text or f"exec {' '.join(words)}" in text, (
+            path.name
+        )
 
 
 def test_the_image_copies_what_there_is() -> None:
     """And what Docker is given: .dockerignore leaves out all that it does not name."""
-    given = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    given = [
+        line[1:]
+        for line in (ROOT / ".dockerignore").read_text().splitlines()
+        if line.startswith("!")
+    ]
     stages = dockerfile.stages()
     for stage in stages.values():
         for name in stage.copied:
             assert (ROOT / name).exists(), f"{name} of {stage.name}"
-            assert any(fnmatch.fnmatch(name, each) for each in given), f"{name} is not in .dockerignore"
+            assert any(fnmatch.fnmatch(name, each) for each in given), (
+                f"{name} is not in .dockerignore"
+            )
     assert list(stages)[-1] == "app", "what `docker build .` makes"
 
 
 def test_the_image_knows_its_version(tmp_path: Path) -> None:
-    """The line that writes it, run: `scraper --version` and the exporter ask, and the checkout is not installed there."""
+    """The line that writes it, run: `scraper --version` and the exporter ask, and the checkout is
+    not installed there."""
     (line,) = [line for line in dockerfile.stages()["app"].runs if "dist-info" in line]
     (tmp_path / "scraper").mkdir()
-    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text().replace("0.1.0", "4.5.6", 1))
+    (tmp_path / "pyproject.toml").write_text(
+        (ROOT / "pyproject.toml").read_text().replace("0.1.0", "4.5.6", 1)
+    )
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     subprocess.run(["sh", "-c", line], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True)
     (found,) = importlib.metadata.distributions(name="scraper", path=[str(tmp_path)])
@@ -139,7 +172,10 @@ def test_the_image_knows_its_version(tmp_path: Path) -> None:
 
 def test_the_image_has_what_the_program_imports() -> None:
     """What nothing asks for in its metadata, and the tests' own environment has anyway."""
-    locked = {line.partition("==")[0] for line in (ROOT / "requirements" / "runtime.txt").read_text().splitlines()}
+    locked = {
+        line.partition("==")[0]
+        for line in (ROOT / "requirements" / "runtime.txt").read_text().splitlines()
+    }
     assert "packaging" in locked, "kombu's Redis transport"
 
 
@@ -150,10 +186,16 @@ def test_what_the_image_runs_can_be_read_by_a_shell() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, spec in BUILT.items() if "CMD-SHELL" in (spec["healthcheck"].get("test") or [])]
+    "name",
+    [
+        name
+        for name, spec in BUILT.items()
+        if "CMD-SHELL" in (spec["healthcheck"].get("test") or [])
+    ],
 )
 def test_a_service_is_looked_at_as_its_image_says(name: str) -> None:
-    """And the stage it is built from is one, runs as nobody special, and starts what a worker's service starts."""
+    """And the stage it is built from is one, runs as nobody special, and starts what a worker's
+    service starts."""
     stage = dockerfile.stages()[BUILT[name]["build"]["target"]]
     assert stage.user == "10001:10001" and stage.health is not None
     assert stage.health.replace('"', "") == BUILT[name]["healthcheck"]["test"][-1]
@@ -162,9 +204,16 @@ def test_a_service_is_looked_at_as_its_image_says(name: str) -> None:
 
 def test_browser_workers_have_a_browser() -> None:
     spec, stage = SERVICES["worker-browser"], dockerfile.stages()["browser"]
-    assert spec["build"]["target"] == "browser" and spec["image"] != SERVICES["worker-datacenter"]["image"]
-    assert stage.env["SCRAPER_CHROMIUM"] == "/usr/bin/chromium" and any("chromium" in line for line in stage.runs)
-    profile = next(each for each in spec["security_opt"] if each.startswith("seccomp=")).removeprefix("seccomp=")
+    assert (
+        spec["build"]["target"] == "browser"
+        and spec["image"] != SERVICES["worker-datacenter"]["image"]
+    )
+    assert stage.env["SCRAPER_CHROMIUM"] == "/usr/bin/chromium" and any(
+        "chromium" in line for line in stage.runs
+    )
+    profile = next(
+        each for each in spec["security_opt"] if each.startswith("seccomp=")
+    ).removeprefix("seccomp=")
     assert json.loads((ROOT / profile).read_text())["syscalls"]
 
 
@@ -173,19 +222,31 @@ def test_prometheus_looks_where_they_are() -> None:
     config = yaml.safe_load((ROOT / "deploy" / "prometheus" / "compose.yml").read_text())
     fleet, workers = config["scrape_configs"]
     name, port = fleet["static_configs"][0]["targets"][0].split(":")
-    assert port in SERVICES[name]["command"] and str(Settings.model_fields["exporter_port"].default) == port
+    assert (
+        port in SERVICES[name]["command"]
+        and str(Settings.model_fields["exporter_port"].default) == port
+    )
     (found,) = workers["dns_sd_configs"]
     assert set(found["names"]) == {each for each in SERVICES if each.startswith("worker-")}
-    assert all(SERVICES[each]["environment"]["SCRAPER_METRICS_PORT"] == found["port"] for each in found["names"])
+    assert all(
+        SERVICES[each]["environment"]["SCRAPER_METRICS_PORT"] == found["port"]
+        for each in found["names"]
+    )
 
 
 def test_grafana_finds_its_dashboard() -> None:
     spec = SERVICES["grafana"]
     mounted = dict(volume.split(":")[1::-1] for volume in spec["volumes"])
     folder = ROOT / "deploy" / "grafana"
-    (source,) = yaml.safe_load((folder / "provisioning/datasources/prometheus.yml").read_text())["datasources"]
-    assert source["url"] == "http://prometheus:9090" and SERVICES["prometheus"]["ports"] == ["127.0.0.1:9090:9090"]
-    (provider,) = yaml.safe_load((folder / "provisioning/dashboards/scraper.yml").read_text())["providers"]
+    (source,) = yaml.safe_load((folder / "provisioning/datasources/prometheus.yml").read_text())[
+        "datasources"
+    ]
+    assert source["url"] == "http://prometheus:9090" and SERVICES["prometheus"]["ports"] == [
+        "127.0.0.1:9090:9090"
+    ]
+    (provider,) = yaml.safe_load((folder / "provisioning/dashboards/scraper.yml").read_text())[
+        "providers"
+    ]
     home: Any = spec["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
     assert str(Path(home).parent) == provider["options"]["path"]
     assert json.loads((ROOT / mounted[home]).read_text())["title"] == "scraper"

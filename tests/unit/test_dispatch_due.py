@@ -11,10 +11,20 @@ import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper import dispatch
-from scraper.dispatch import Due, Pages, boundary, counted, enough, next_batch, take, unread, within
-from scraper.policy.routing import PRIORITY_LEVELS
-from scraper.stores.due import DueHost, DuePage
+from scraper.coordinator import dispatch
+from scraper.coordinator.dispatch import (
+    Due,
+    Pages,
+    boundary,
+    counted,
+    enough,
+    next_batch,
+    take,
+    unread,
+    within,
+)
+from scraper.frontier.due import DueHost, DuePage
+from scraper.rules.routing import PRIORITY_LEVELS
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = st.dictionaries(
@@ -32,10 +42,18 @@ class Table:
         self.read = 0
 
     def due_hosts(self) -> list[DueHost]:
-        return [DueHost("datacenter", host, max(pages), SINCE, None) for host, pages in self.hosts.items()]
+        return [
+            DueHost("datacenter", host, max(pages), SINCE, None)
+            for host, pages in self.hosts.items()
+        ]
 
     def due_pages(
-        self, _: object, __: str, hosts: Sequence[DueHost], allowances: Mapping[str, int], ___: Sequence[int]
+        self,
+        _: object,
+        __: str,
+        hosts: Sequence[DueHost],
+        allowances: Mapping[str, int],
+        ___: Sequence[int],
     ) -> Pages:
         found: Pages = defaultdict(dict)
         for host, left in allowances.items():
@@ -65,7 +83,9 @@ def by_priority(due: Due, wanted: int) -> Counter[int]:
         before = {priority: hosts.total() for priority, hosts in left.items()}
         if not next_batch(left, min(10, wanted - taken.total()), Counter()):
             break
-        taken += Counter({priority: count - left[priority].total() for priority, count in before.items()})
+        taken += Counter(
+            {priority: count - left[priority].total() for priority, count in before.items()}
+        )
     return taken
 
 
@@ -91,7 +111,9 @@ def test_a_large_host_among_small_ones_is_read_on(monkeypatch: pytest.MonkeyPatc
     assert due(table, 800, 200, monkeypatch)[10]["large"] == 200
 
 
-def test_what_was_not_read_and_might_be_more_urgent_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_read_and_might_be_more_urgent_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     table = Table({"urgent": {19: 5000}} | {f"h{n}": {10: 5000} for n in range(99)})
     assert due(table, 800, 200, monkeypatch)[19]["urgent"] == 200
 
@@ -108,7 +130,8 @@ def test_batches_take_each_page_once_the_most_urgent_of_a_host_first(
         for host, those in each.items()
     }
     left: Pages = {}
-    numbers = {}  # of pages, each its own
+    # of pages, each its own
+    numbers = {}
     for (priority, host), named in pages.items():
         left.setdefault(priority, {})[host] = [
             DuePage(len(numbers) + n, True, host, priority) for n in range(len(named))
@@ -128,6 +151,10 @@ def test_batches_take_each_page_once_the_most_urgent_of_a_host_first(
 
 
 def test_parts() -> None:
-    assert unread({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 0}, {"a": 9, "b": 9, "c": 0}) == {"a"}
+    assert unread({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 0}, {"a": 9, "b": 9, "c": 0}) == {
+        "a"
+    }
     assert boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"]) == 11
-    assert enough({11: Counter(a=1), 10: Counter(b=3)}, 10, 4) and not enough({11: Counter(a=1)}, 10, 4)
+    assert enough({11: Counter(a=1), 10: Counter(b=3)}, 10, 4) and not enough(
+        {11: Counter(a=1)}, 10, 4
+    )

@@ -1,4 +1,5 @@
-"""The documentation names everything that can be set, typed or returned, and every link in it leads somewhere."""
+"""The documentation names everything that can be set, typed or returned, and every link in it leads
+somewhere."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ INTERRUPTED = 130
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 REGISTRIES = re.compile(
-    r"(?:pypi|pythonhosted|npmjs|proxy\.golang|crates|rubygems|cdnjs|jsdelivr|unpkg)[\w.]*\.(?:org|com|io|net)", re.I
+    r"(?:pypi|pythonhosted|npmjs|proxy\.golang|crates|rubygems|cdnjs|jsdelivr|unpkg)[\w.]*\.(?:org|com|io|net)",
+    re.I,
 )
 MACHINE_PATH = re.compile(r"(?<![\w.$}/:-])/(?:home|root|work|tmp|Users|mnt|opt|srv)/\S*")
 
@@ -33,17 +35,23 @@ def text(path: Path) -> str:
 
 
 def variables() -> list[str]:
-    return [field.alias or f"SCRAPER_{name.upper()}" for name, field in Settings.model_fields.items()]
+    return [
+        field.alias or f"SCRAPER_{name.upper()}" for name, field in Settings.model_fields.items()
+    ]
 
 
 @pytest.mark.parametrize("variable", variables())
 def test_every_setting_has_a_row_with_its_default_in_operations(variable: str) -> None:
     rows = [line for line in text(OPERATIONS).splitlines() if line.startswith(f"| `{variable}` |")]
     assert len(rows) == 1, f"{variable} needs one row of the settings table in docs/operations.md"
-    field = next(f for n, f in Settings.model_fields.items() if variable in (f.alias, f"SCRAPER_{n.upper()}"))
+    field = next(
+        f for n, f in Settings.model_fields.items() if variable in (f.alias, f"SCRAPER_{n.upper()}")
+    )
     default = rows[0].split("|")[2].strip().strip("`").replace(",", "")
     if field.default is not None:
-        assert default == str(field.default), f"{variable}: the table says {default!r}, the code {field.default!r}"
+        assert default == str(field.default), (
+            f"{variable}: the table says {default!r}, the code {field.default!r}"
+        )
 
 
 def commands(group: click.Group, prefix: str = "scraper") -> Iterator[tuple[str, click.Command]]:
@@ -56,7 +64,11 @@ def commands(group: click.Group, prefix: str = "scraper") -> Iterator[tuple[str,
 
 @pytest.mark.parametrize(("name", "command"), list(commands(main)))
 def test_every_command_and_option_is_in_operations(name: str, command: click.Command) -> None:
-    rows = [line for line in text(OPERATIONS).splitlines() if line.startswith((f"| `{name} ", f"| `{name}`"))]
+    rows = [
+        line
+        for line in text(OPERATIONS).splitlines()
+        if line.startswith((f"| `{name} ", f"| `{name}`"))
+    ]
     assert len(rows) == 1, f"{name} needs one row of the commands table in docs/operations.md"
     for parameter in command.params:
         for option in parameter.opts:
@@ -65,18 +77,26 @@ def test_every_command_and_option_is_in_operations(name: str, command: click.Com
 
 
 def exit_codes() -> set[int]:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.ScraperError)]
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, errors.ScraperError)
+    ]
     return {0, INTERRUPTED, *(kind.exit_code for kind in kinds)}
 
 
 @pytest.mark.parametrize("code", sorted(exit_codes()))
 def test_every_exit_code_is_in_operations(code: int) -> None:
-    assert re.search(rf"^\| {code} \|", text(OPERATIONS), re.M), f"exit code {code} has no row in docs/operations.md"
+    assert re.search(rf"^\| {code} \|", text(OPERATIONS), re.M), (
+        f"exit code {code} has no row in docs/operations.md"
+    )
 
 
 @pytest.mark.parametrize("queue", [queue.name for queue in celeryconfig.task_queues])
 def test_every_queue_is_in_operations(queue: str) -> None:
-    assert re.search(rf"^\| `{queue}` \|", text(OPERATIONS), re.M), f"{queue} has no row in docs/operations.md"
+    assert re.search(rf"^\| `{queue}` \|", text(OPERATIONS), re.M), (
+        f"{queue} has no row in docs/operations.md"
+    )
 
 
 def keys(node: Any) -> Iterator[str]:
@@ -98,7 +118,9 @@ def test_every_key_of_a_definition_is_in_its_reference(key: str) -> None:
 
 def anchors(path: Path) -> set[str]:
     """The anchors GitHub gives a page's headings."""
-    found = re.findall(r"^#+ +(.+?) *$", re.sub(r"^```.*?^```", "", text(path), flags=re.M | re.S), re.M)
+    found = re.findall(
+        r"^#+ +(.+?) *$", re.sub(r"^```.*?^```", "", text(path), flags=re.M | re.S), re.M
+    )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 

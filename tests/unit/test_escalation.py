@@ -1,4 +1,5 @@
-"""Escalation against a host that bans as hosts do: what it costs, when it ends, and what must never move it."""
+"""Escalation against a host that bans as hosts do: what it costs, when it ends, and what must never
+move it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scraper.policy.escalation import (
+from scraper.rules.escalation import (
     ALONE_DELAY_S,
     ALONE_TRIES,
     FLAP_S,
@@ -47,7 +48,9 @@ STEPS: Ladder = LEVELS
 DAY, WEEK = 86_400.0, 7 * 86_400.0
 
 
-def blocked(route: HostRoute, level: str, now: float, pages: range = range(HOST_PAGES)) -> HostRoute:
+def blocked(
+    route: HostRoute, level: str, now: float, pages: range = range(HOST_PAGES)
+) -> HostRoute:
     for page in pages:
         route = on_blocked(route, STEPS, level, page, "status-403", now)
     return route
@@ -69,12 +72,16 @@ def down(route: HostRoute) -> HostRoute:
     return route
 
 
-# --- the ladder ------------------------------------------------------------------------------------------------------
+# --- the ladder
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_a_ladder_is_what_a_definition_allows_above_its_start() -> None:
     assert ladder("datacenter", ["browser", "residential"]) == LEVELS
-    assert ladder("residential", ["browser", "datacenter", "residential"]) == ("residential", "browser")
+    assert ladder("residential", ["browser", "datacenter", "residential"]) == (
+        "residential",
+        "browser",
+    )
     assert ladder("datacenter", []) == ("datacenter",)
     assert ladder("browser", ["residential"]) == ("browser",)
     assert ladder("mine", ["residential", "browser"]) == ("mine", "residential", "browser")
@@ -95,7 +102,8 @@ def test_a_level_that_is_no_longer_allowed() -> None:
     assert level_for(HostRoute("residential", 0.0), ("mine", "browser")) == "browser"
 
 
-# --- a host goes up --------------------------------------------------------------------------------------------------
+# --- a host goes up
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_host_goes_up_when_enough_pages_were_given_up_there() -> None:
@@ -134,12 +142,18 @@ def test_at_the_top_a_host_stays_and_is_known_to_be_out() -> None:
     for page in range(20):
         assert blocked_out(route, ("datacenter",)) == (page >= HOST_PAGES)
         route = on_blocked(route, ("datacenter",), "datacenter", page, "status-403", 0.0)
-    assert route.level == "datacenter" and route.blocked_pages == (17, 18, 19) and route.probe_at is None
+    assert (
+        route.level == "datacenter"
+        and route.blocked_pages == (17, 18, 19)
+        and route.probe_at is None
+    )
     assert not blocked_out(on_good(route, ("datacenter",), "datacenter", 1.0), ("datacenter",))
-    assert on_blocked(route, STEPS, "datacenter", 20, "status-403", 1.0).level == "residential"  # now it may
+    # now it may
+    assert on_blocked(route, STEPS, "datacenter", 20, "status-403", 1.0).level == "residential"
 
 
-# --- and down --------------------------------------------------------------------------------------------------------
+# --- and down
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_probes_come_after_longer_and_longer_waits() -> None:
@@ -160,10 +174,15 @@ def test_enough_good_probes_in_a_row_bring_a_host_down_a_level() -> None:
     route = probed(probed(route, 600.0, good=True), 630.0, good=True)
     assert (route.level, route.probes_ok, route.probe_at) == ("browser", 2, 660.0)
     route = probed(route, 660.0, good=False)  # not in a row
-    assert (route.level, route.probes_ok, route.probe_at) == ("browser", 0, 660.0 + 2 * PROBE_FIRST_S)
+    assert (route.level, route.probes_ok, route.probe_at) == (
+        "browser",
+        0,
+        660.0 + 2 * PROBE_FIRST_S,
+    )
     route = down(route)
     assert route.level == "residential" and route.changed_at == 1860.0 + 2 * PROBE_NEXT_S
-    assert (route.probe_at, route.probes_ok) == (route.changed_at + PROBE_FIRST_S, 0)  # anew for the next lower one
+    # anew for the next lower one
+    assert (route.probe_at, route.probes_ok) == (route.changed_at + PROBE_FIRST_S, 0)
     route = down(route)
     assert route.level == "datacenter" and route.probe_at is None
     assert not probe_due(route, STEPS, 1e12)
@@ -187,7 +206,10 @@ def test_a_host_that_falls_back_and_is_blocked_again_is_probed_half_as_often() -
     route = down(route)
     assert (route.level, route.changed_at) == ("datacenter", 9060.0)
     assert blocked(route, "datacenter", 9500.0).probe_at == 19_100.0
-    assert blocked(route, "datacenter", 9060.0 + FLAP_S + 1).probe_at == 9060.0 + FLAP_S + 1 + PROBE_FIRST_S
+    assert (
+        blocked(route, "datacenter", 9060.0 + FLAP_S + 1).probe_at
+        == 9060.0 + FLAP_S + 1 + PROBE_FIRST_S
+    )
 
 
 def test_a_host_that_falls_two_levels_at_a_stretch_remembers_the_longer_wait() -> None:
@@ -201,18 +223,27 @@ def test_a_host_that_falls_two_levels_at_a_stretch_remembers_the_longer_wait() -
 
 
 def test_news_of_a_probe_that_comes_after_the_host_has_moved() -> None:
-    route = blocked(blocked(new_route(STEPS, 0.0), "datacenter", 0.0), "residential", 0.0)  # browser by now
+    # browser by now
+    route = blocked(blocked(new_route(STEPS, 0.0), "datacenter", 0.0), "residential", 0.0)
     assert on_good(route, STEPS, "datacenter", 1.0, probe=True) == route
     assert on_blocked(route, STEPS, "datacenter", 5, "x", 1.0, probe=True) == route
     fell = down(down(route))
-    late = on_blocked(fell, STEPS, "datacenter", 5, "x", 9e9, probe=True)  # at the host's own level: as of any page
+    # at the host's own level: as of any page
+    late = on_blocked(fell, STEPS, "datacenter", 5, "x", 9e9, probe=True)
     assert late == replace(fell, blocked_pages=(5,))
 
 
-# --- whatever comes, in whatever order -------------------------------------------------------------------------------
+# --- whatever comes, in whatever order
+# -------------------------------------------------------------------------------
 
 LADDERS = st.sampled_from(
-    [STEPS, ("datacenter",), ("datacenter", "browser"), ("mine", "residential"), ("residential", "browser")]
+    [
+        STEPS,
+        ("datacenter",),
+        ("datacenter", "browser"),
+        ("mine", "residential"),
+        ("residential", "browser"),
+    ]
 )
 SIGNALS = st.lists(
     st.tuples(
@@ -226,7 +257,9 @@ SIGNALS = st.lists(
 )
 
 
-def apply(route: HostRoute, steps: Ladder, signal: tuple[str, str, int, float, bool], now: float) -> HostRoute:
+def apply(
+    route: HostRoute, steps: Ladder, signal: tuple[str, str, int, float, bool], now: float
+) -> HostRoute:
     what, level, page, _, probe = signal
     if what == "begin":
         return begin_probe(route, now) if probe_due(route, steps, now) else route
@@ -236,7 +269,9 @@ def apply(route: HostRoute, steps: Ladder, signal: tuple[str, str, int, float, b
 
 
 @given(LADDERS, SIGNALS)
-def test_no_order_of_signals_leads_astray(steps: Ladder, signals: list[tuple[str, str, int, float, bool]]) -> None:
+def test_no_order_of_signals_leads_astray(
+    steps: Ladder, signals: list[tuple[str, str, int, float, bool]]
+) -> None:
     route, now = new_route(steps, 0.0), 0.0
     for signal in signals:
         now += signal[3]
@@ -244,7 +279,10 @@ def test_no_order_of_signals_leads_astray(steps: Ladder, signals: list[tuple[str
         assert route.level in steps
         assert abs(steps.index(route.level) - steps.index(before.level)) <= 1
         assert (route.probe_at is None) == (route.level == steps[0])
-        assert PROBE_FIRST_S <= route.probe_every_s <= PROBE_MAX_S and route.fell_every_s <= PROBE_MAX_S
+        assert (
+            PROBE_FIRST_S <= route.probe_every_s <= PROBE_MAX_S
+            and route.fell_every_s <= PROBE_MAX_S
+        )
         assert 0 <= route.probes_ok < PROBES_NEEDED
         assert len(set(route.blocked_pages)) == len(route.blocked_pages) <= HOST_PAGES
         assert len(route.blocked_pages) < HOST_PAGES or route.level == steps[-1]
@@ -264,14 +302,26 @@ def test_a_ladder_that_changes_midway_leads_nobody_out_of_it(
         steps = after if number >= 20 else before
         route = apply(route, steps, signal, now)
         assert level_for(route, steps) in steps
-        assert not probe_due(route, steps, now) or level_below(level_for(route, steps), steps) in steps
+        assert (
+            not probe_due(route, steps, now) or level_below(level_for(route, steps), steps) in steps
+        )
 
 
-# --- a page's own way ------------------------------------------------------------------------------------------------
+# --- a page's own way
+# ------------------------------------------------------------------------------------------------
 
 
 def ask(level: str, tries: int, proxies: int = 20, charged: int = 0, **more: bool) -> object:
-    return after_block(level, STEPS, tries, random.Random(1), proxies=proxies, charged=charged, charged_max=8, **more)
+    return after_block(
+        level,
+        STEPS,
+        tries,
+        random.Random(1),
+        proxies=proxies,
+        charged=charged,
+        charged_max=8,
+        **more,
+    )
 
 
 def test_a_page_asks_other_proxies_and_goes_up_alone() -> None:
@@ -296,7 +346,11 @@ def test_at_the_top_it_is_charged_waits_longer_and_is_given_up() -> None:
         answer = ask("browser", PAGE_TRIES + 1 + charged, charged=charged)
         assert isinstance(answer, RetryHere) and answer.charged
         delays.append(answer.delay_s)
-    assert 30 <= delays[0] <= 90 and delays[-1] == TOP_DELAY_MAX_S and delays[0] < delays[2] < delays[-1]
+    assert (
+        30 <= delays[0] <= 90
+        and delays[-1] == TOP_DELAY_MAX_S
+        and delays[0] < delays[2] < delays[-1]
+    )
     assert ask("browser", 99, charged=7) == GiveUp()
 
 
@@ -311,11 +365,15 @@ def test_a_probe_goes_back_to_its_host_uncharged() -> None:
 
 
 @given(st.integers(0, 20), st.integers(1, 12), st.integers(0, 10_000), LADDERS)
-def test_every_page_comes_to_an_end(proxies: int, charged_max: int, seed: int, steps: Ladder) -> None:
+def test_every_page_comes_to_an_end(
+    proxies: int, charged_max: int, seed: int, steps: Ladder
+) -> None:
     rng, level, tries, charged, asked = random.Random(seed), steps[0], 0, 0, 0
     while True:
         tries, asked = tries + 1, asked + 1
-        match after_block(level, steps, tries, rng, proxies=proxies, charged=charged, charged_max=charged_max):
+        match after_block(
+            level, steps, tries, rng, proxies=proxies, charged=charged, charged_max=charged_max
+        ):
             case GoUp(above):
                 assert above == next_level(level, steps)
                 level, tries = above, 0
@@ -327,12 +385,14 @@ def test_every_page_comes_to_an_end(proxies: int, charged_max: int, seed: int, s
     assert level == steps[-1] and asked <= len(steps) * (PAGE_TRIES + 1) + charged_max
 
 
-# --- a host, and a crawler that keeps to all this --------------------------------------------------------------------
+# --- a host, and a crawler that keeps to all this
+# --------------------------------------------------------------------
 
 
 @dataclass
 class Model:
-    """A crawl of one page a second, by a crawler with `lag` pages under way; what `serves` says is what the host does."""
+    """A crawl of one page a second, by a crawler with `lag` pages under way; what `serves` says is
+    what the host does."""
 
     serves: Callable[[str, int, float], bool]
     lag: int = 5
@@ -378,7 +438,14 @@ class Model:
     ) -> None:  # fmt: skip
         tries[page, level] += 1
         answer = after_block(
-            level, STEPS, tries[page, level], random.Random(1), proxies=20, charged=0, charged_max=1, probe=probe
+            level,
+            STEPS,
+            tries[page, level],
+            random.Random(1),
+            proxies=20,
+            charged=0,
+            charged_max=1,
+            probe=probe,
         )
         if probe or not isinstance(answer, RetryHere):
             self.route = on_blocked(self.route, STEPS, level, page, "status-403", now, probe=probe)
@@ -398,8 +465,8 @@ class Model:
 @settings(max_examples=40)
 @given(st.integers(60, 20_000), st.integers(0, 30), st.integers(0, 500))
 def test_a_ban_costs_little_and_is_noticed_to_be_over(ban_s: int, lag: int, since: int) -> None:
-    """Datacenter is banned from `since` on, for `ban_s`. The waste there is bounded, whatever its length, and the host is
-    back after twice its time, some minutes more at the most."""
+    """Datacenter is banned from `since` on, for `ban_s`. The waste there is bounded, whatever its
+    length, and the host is back after twice its time, some minutes more at the most."""
 
     def serves(level: str, page: int, now: float) -> bool:
         return level != "datacenter" or not since <= now < since + ban_s
@@ -407,14 +474,20 @@ def test_a_ban_costs_little_and_is_noticed_to_be_over(ban_s: int, lag: int, sinc
     host = Model(serves, lag)
     host.crawl(since + 2 * ban_s + 2000 + 10 * lag)
     probes = len(host.probes)
-    pages = max(HOST_PAGES, lag + 1)  # those that are under way at once are each tried again
+    # those that are under way at once are each tried again
+    pages = max(HOST_PAGES, lag + 1)
     assert host.wasted["datacenter"] <= pages * (PAGE_TRIES + 1) + lag + probes
     assert probes <= 12 and not host.given_up
     assert host.wasted["residential"] == host.wasted["browser"] == 0
     assert host.route.level == "datacenter"
     assert (
         host.back_at()
-        <= since + 2 * ban_s + 2 * PROBE_FIRST_S + PROBES_NEEDED * (PROBE_NEXT_S + lag + 1) + 8 * lag + 30
+        <= since
+        + 2 * ban_s
+        + 2 * PROBE_FIRST_S
+        + PROBES_NEEDED * (PROBE_NEXT_S + lag + 1)
+        + 8 * lag
+        + 30
     )
 
 
@@ -435,7 +508,11 @@ def test_a_week_of_ban_costs_a_probe_a_day() -> None:
 
 @given(st.integers(2, 20), st.integers(0, 10))
 def test_a_page_that_is_forbidden_to_everybody_never_moves_its_host(every: int, lag: int) -> None:
-    host = Model(lambda level, page, now: page != -1, lag, pages=lambda second: second if second % every else -1)
+    host = Model(
+        lambda level, page, now: page != -1,
+        lag,
+        pages=lambda second: second if second % every else -1,
+    )
     host.crawl(600)
     assert host.levels == [(host.levels[0][0], "datacenter")]
     assert host.given_up == {-1}
@@ -460,12 +537,20 @@ def test_a_host_that_bans_for_what_it_is_asked_flaps_less_and_less(lag: int) -> 
     host.crawl(2 * int(DAY))
     ups = [now for now, level in host.levels if level == "residential"]
     assert 3 <= len(ups) <= 9
-    assert all(later >= 1.5 * earlier for earlier, later in pairwise([b - a for a, b in pairwise(ups)]))
+    assert all(
+        later >= 1.5 * earlier for earlier, later in pairwise([b - a for a, b in pairwise(ups)])
+    )
     assert "browser" not in host.asked
 
 
 def test_a_host_that_blocks_two_levels_ends_at_the_third_and_comes_back() -> None:
     host = Model(lambda level, page, now: level == "browser" or now >= 5000)
     host.crawl(20_000)
-    assert [level for _, level in host.levels] == ["datacenter", "residential", "browser", "residential", "datacenter"]
+    assert [level for _, level in host.levels] == [
+        "datacenter",
+        "residential",
+        "browser",
+        "residential",
+        "datacenter",
+    ]
     assert host.wasted["datacenter"] + host.wasted["residential"] <= 50 and not host.given_up

@@ -7,13 +7,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scraper.extract.css_index import CssIndex, TooLong, css_path
-from scraper.sites import selectors
-from scraper.sites.decode import parse_html
+from scraper.rules.decoding import parse_html
+from scraper.sites.grammar import selectors
 
 NAMES = ["a", "b", "c", "ab", "A", "é", "b-c"]
 SPACES = [" ", "  ", "\t", "\n", "\x0c", "\xa0", "\u2003"]
 TAGS = ["div", "p", "span", "td", "DIV"]
-class_value = st.lists(st.one_of(st.sampled_from(NAMES), st.sampled_from(SPACES)), max_size=5).map("".join)
+class_value = st.lists(st.one_of(st.sampled_from(NAMES), st.sampled_from(SPACES)), max_size=5).map(
+    "".join
+)
 
 
 def element(parts: tuple[str, str | None, list[str]]) -> str:
@@ -24,13 +26,17 @@ def element(parts: tuple[str, str | None, list[str]]) -> str:
 
 tree = st.recursive(
     st.just(""),
-    lambda inner: st.tuples(st.sampled_from(TAGS), st.none() | class_value, st.lists(inner, max_size=3)).map(element),
+    lambda inner: st.tuples(
+        st.sampled_from(TAGS), st.none() | class_value, st.lists(inner, max_size=3)
+    ).map(element),
     max_leaves=25,
 )
-compound = st.tuples(st.sampled_from(["", "div", "P", "span"]), st.lists(st.sampled_from(NAMES), max_size=2)).filter(
-    any
+compound = st.tuples(
+    st.sampled_from(["", "div", "P", "span"]), st.lists(st.sampled_from(NAMES), max_size=2)
+).filter(any)
+some_css = st.lists(
+    compound.map(lambda c: c[0] + "".join(f".{name}" for name in c[1])), min_size=1, max_size=3
 )
-some_css = st.lists(compound.map(lambda c: c[0] + "".join(f".{name}" for name in c[1])), min_size=1, max_size=3)
 PSEUDOS = ["", "::attr(data-x)", "::text"]
 
 
@@ -47,8 +53,11 @@ def test_the_index_finds_what_xpath_finds(html: str, css: str, pseudo: str) -> N
     found: list[object] = []
     try:
         found.extend(path.found(CssIndex(root)))
-    except TooLong:  # what came before it stays in the list
-        assert pseudo == "::text" and found == by_xpath[: len(found)], "elements in each other, which XPath sorts out"
+    except TooLong:
+        # what came before it stays in the list
+        assert pseudo == "::text" and found == by_xpath[: len(found)], (
+            "elements in each other, which XPath sorts out"
+        )
     else:
         assert found == by_xpath
 

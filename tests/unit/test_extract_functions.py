@@ -29,9 +29,13 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setitem(sys.modules, "shop_under_test", module)
 
     def run(
-        function: Callable[[Page], Any], kind: Kind = Kind.PRODUCT, body: str = "<h1>t</h1>", depth: int = 0
+        function: Callable[[Page], Any],
+        kind: Kind = Kind.PRODUCT,
+        body: str = "<h1>t</h1>",
+        depth: int = 0,
     ) -> Extracted:
-        name = f"f{next(NUMBERS)}"  # extractors are kept by content, and so are their functions
+        # extractors are kept by content, and so are their functions
+        name = f"f{next(NUMBERS)}"
         setattr(module, name, function)
         if kind is Kind.PRODUCT:
             text = f"{START}listing: {{products: a}}\nproduct: {{function: 'shop_under_test:{name}'}}\n"
@@ -56,7 +60,9 @@ def test_a_product_function_yields_dicts_and_products(run: Run) -> None:
 
     found = run(function)
     assert found.products == [
-        Product("7", {"title": "t", "price": Decimal("1.50"), "on": "2025-03-04", "tags": ["a", None]}),
+        Product(
+            "7", {"title": "t", "price": Decimal("1.50"), "on": "2025-03-04", "tags": ["a", None]}
+        ),
         Product("8", {"a": {"b": [1.5, True]}}),
     ]
     assert found.links == [Link("https://shop.example/other", Kind.PRODUCT)]
@@ -90,7 +96,11 @@ def test_nothing_yielded_is_incomplete(run: Run) -> None:
 
 
 def test_texts_are_made_safe(run: Run) -> None:
-    found = run(lambda page: [{"id": "a\x00\ud800", "x": "b\x00\udfff", "y": "z" * 200_000, "l": list(range(5000))}])
+    found = run(
+        lambda page: [
+            {"id": "a\x00\ud800", "x": "b\x00\udfff", "y": "z" * 200_000, "l": list(range(5000))}
+        ]
+    )
     assert found.products[0].external_id == "a"
     assert found.products[0].data["x"] == "b"
     assert len(found.products[0].data["y"]) == 100_000
@@ -142,9 +152,9 @@ def test_exceptions_become_function_failed_with_a_bounded_text(run: Run) -> None
 
 def test_a_function_that_is_not_there_fails() -> None:
     with pytest.raises(FunctionFailed, match="cannot import 'nowhere_at_all'"):
-        site(f"{START}listing: {{products: a}}\nproduct: {{function: 'nowhere_at_all:x'}}\n").extract(
-            Kind.PRODUCT, fetched(""), page_url=URL, depth=0
-        )
+        site(
+            f"{START}listing: {{products: a}}\nproduct: {{function: 'nowhere_at_all:x'}}\n"
+        ).extract(Kind.PRODUCT, fetched(""), page_url=URL, depth=0)
 
 
 def test_endless_functions_are_cut(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +168,11 @@ def test_endless_functions_are_cut(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_page_given_to_functions() -> None:
-    page = Page("https://shop.example/a/b", b'{"x": "\xc3\xbc"}', headers={"content-type": "application/json"})
+    page = Page(
+        "https://shop.example/a/b",
+        b'{"x": "\xc3\xbc"}',
+        headers={"content-type": "application/json"},
+    )
     assert page.json() == {"x": "ü"}
     assert page.follow("c?utm_source=x") == "https://shop.example/a/c"
     assert page.page_url == page.url
@@ -174,8 +188,13 @@ def test_the_example_function(monkeypatch: pytest.MonkeyPatch) -> None:
     extractor = compile_site(load_file(ROOT / "sites/function-shop.yaml"))
     body = '<script id="state">{"name": "Shirt", "variants": [{"sku": "S1", "size": "M", "cents": 1999}]}</script>'
     found = extractor.extract(
-        Kind.PRODUCT, fetched(body, "https://shop.example.com/p/1"), page_url="https://shop.example.com/p/1", depth=1
+        Kind.PRODUCT,
+        fetched(body, "https://shop.example.com/p/1"),
+        page_url="https://shop.example.com/p/1",
+        depth=1,
     )
     assert found.products == [
-        Product("S1", {"name": "Shirt", "size": "M", "price": Decimal("19.99"), "price_currency": "GBP"})
+        Product(
+            "S1", {"name": "Shirt", "size": "M", "price": Decimal("19.99"), "price_currency": "GBP"}
+        )
     ]

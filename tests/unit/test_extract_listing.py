@@ -73,16 +73,24 @@ def test_a_start_page_with_foreign_links_alone_points_at_hosts() -> None:
     found = listing("{products: a}", '<a href="https://other.example/">', PAGE1)
     assert not found.complete
     assert "1 on hosts that are not the site's (see `hosts`)" in found.problems[0]
-    assert listing("{products: a}", '<a href="https://other.example/">', PAGE1, extra="hosts: other.example\n").complete
+    assert listing(
+        "{products: a}", '<a href="https://other.example/">', PAGE1, extra="hosts: other.example\n"
+    ).complete
 
 
 def test_a_url_is_one_link() -> None:
-    found = listing("{products: a, next: a}", '<a href="x"><a href="x#y"><a href="x?utm_id=1">', PAGE1)
-    assert [(link.url, link.kind) for link in found.links] == [("https://shop.example/catalogue/x", Kind.PRODUCT)]
+    found = listing(
+        "{products: a, next: a}", '<a href="x"><a href="x#y"><a href="x?utm_id=1">', PAGE1
+    )
+    assert [(link.url, link.kind) for link in found.links] == [
+        ("https://shop.example/catalogue/x", Kind.PRODUCT)
+    ]
 
 
 def test_next() -> None:
-    found = listing("{products: .card a, next: 'li.next a'}", CARDS + '<li class="next"><a href="?p=2">', PAGE1)
+    found = listing(
+        "{products: .card a, next: 'li.next a'}", CARDS + '<li class="next"><a href="?p=2">', PAGE1
+    )
     assert urls(found, Kind.LISTING) == ["catalogue/page-1.html?p=2"]
 
 
@@ -94,7 +102,10 @@ def pages(
     extra: str = "",
     asked: str | None = None,
 ) -> list[str]:
-    return urls(listing(f"{{products: .card a, pages: {spec}}}", CARDS + body, url, depth, extra, asked), Kind.LISTING)
+    return urls(
+        listing(f"{{products: .card a, pages: {spec}}}", CARDS + body, url, depth, extra, asked),
+        Kind.LISTING,
+    )
 
 
 COUNT = "{css: li, regex: 'of (\\d+)', url: 'page-{page}.html'}"
@@ -107,7 +118,12 @@ def test_a_count_fans_out_from_the_first_page_alone() -> None:
     assert pages(COUNT, url="https://shop.example/catalogue/", depth=1) == others
     assert pages(COUNT, url="https://shop.example/catalogue/page-3.html", depth=1) == []
     assert (
-        pages(COUNT, url="https://shop.example/catalogue/", depth=1, asked="https://shop.example/catalogue/page-3.html")
+        pages(
+            COUNT,
+            url="https://shop.example/catalogue/",
+            depth=1,
+            asked="https://shop.example/catalogue/page-3.html",
+        )
         == []
     )
 
@@ -119,7 +135,9 @@ def test_a_start_page_in_the_middle_fans_out_too() -> None:
 
 def test_a_deeper_pattern_is_recognised_on_its_own_pages() -> None:
     spec = "{css: li, regex: 'of (\\d+)', url: 'catalogue/page-{page}.html'}"
-    assert pages(spec, url="https://shop.example/") == [f"catalogue/page-{number}.html" for number in (2, 3, 4)]
+    assert pages(spec, url="https://shop.example/") == [
+        f"catalogue/page-{number}.html" for number in (2, 3, 4)
+    ]
     assert pages(spec, url="https://shop.example/catalogue/page-2.html", depth=1) == []
 
 
@@ -127,11 +145,17 @@ def test_a_deeper_pattern_is_recognised_on_its_own_pages() -> None:
 def test_a_query_parameter(spec: str) -> None:
     assert pages(spec, url="https://shop.example/c") == ["c?page=2", "c?page=3", "c?page=4"]
     assert pages(spec, url="https://shop.example/c?page=2", depth=1) == []
-    assert pages(spec, url="https://shop.example/c?page=1", depth=1) == ["c?page=2", "c?page=3", "c?page=4"]
+    assert pages(spec, url="https://shop.example/c?page=1", depth=1) == [
+        "c?page=2",
+        "c?page=3",
+        "c?page=4",
+    ]
 
 
 def test_a_parameter_keeps_the_others() -> None:
-    found = pages("{last: 3, param: 'p'}", url="https://shop.example/c?sort=x&p=1&q=%C3%BC", depth=1)
+    found = pages(
+        "{last: 3, param: 'p'}", url="https://shop.example/c?sort=x&p=1&q=%C3%BC", depth=1
+    )
     assert found == ["c?sort=x&p=2&q=%C3%BC", "c?sort=x&p=3&q=%C3%BC"]
 
 
@@ -148,25 +172,42 @@ def test_steps() -> None:
         "c?start=48",
         "c?start=72",
     ]
-    assert pages("{param: start, first: 0, step: 24}", url="https://shop.example/c?start=24", depth=1) == ["c?start=48"]
+    assert pages(
+        "{param: start, first: 0, step: 24}", url="https://shop.example/c?start=24", depth=1
+    ) == ["c?start=48"]
 
 
 def test_without_a_last_page_it_walks_until_there_are_no_products() -> None:
     assert pages("{param: page}", url="https://shop.example/c") == ["c?page=2"]
     assert pages("{param: page}", url="https://shop.example/c?page=7", depth=6) == ["c?page=8"]
     assert (
-        urls(listing("{products: .none, pages: {param: page}}", "", "https://shop.example/c?page=8", 7), Kind.LISTING)
+        urls(
+            listing(
+                "{products: .none, pages: {param: page}}", "", "https://shop.example/c?page=8", 7
+            ),
+            Kind.LISTING,
+        )
         == []
     )
 
 
 def test_fan_out_is_bounded_by_the_limit() -> None:
     assert len(pages(COUNT, "<li>1 of 999999999</li>", extra="limits: {listings: 50}\n")) == 49
-    assert pages("{param: page}", url="https://shop.example/c?page=50", depth=1, extra="limits: {listings: 50}\n") == []
+    assert (
+        pages(
+            "{param: page}",
+            url="https://shop.example/c?page=50",
+            depth=1,
+            extra="limits: {listings: 50}\n",
+        )
+        == []
+    )
 
 
 def test_an_absurd_count_is_a_problem() -> None:
-    found = listing(f"{{products: .card a, pages: {COUNT}}}", CARDS + f"<li>1 of {'9' * 40}</li>", PAGE1)
+    found = listing(
+        f"{{products: .card a, pages: {COUNT}}}", CARDS + f"<li>1 of {'9' * 40}</li>", PAGE1
+    )
     assert urls(found, Kind.LISTING) == []
     assert found.problems[0].startswith("listing.pages: ")
     assert found.complete

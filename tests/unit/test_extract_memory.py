@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from scraper.crawl_context import make_context
+from scraper.crawl.context import make_context
 from scraper.domain import Kind
+from scraper.rules.decoding import parse_html
 from scraper.settings import Settings
-from scraper.sites import selectors
-from scraper.sites.decode import parse_html
+from scraper.sites.grammar import selectors
 from scraper.sites.loader import load_text
 from tests.unit.extracting import fetched, site
 
@@ -55,9 +55,12 @@ def test_a_page_leaves_nothing_behind(kind: Kind) -> None:
     assert left_behind(lambda: extractor.extract(kind, page, page_url=page.url, depth=1)) < 0.5
 
 
-@pytest.mark.parametrize("xpath", ["//p", "//p[has-class('price')]", "//p[re:test(., '1')]", "set:distinct(//p)"])
+@pytest.mark.parametrize(
+    "xpath", ["//p", "//p[has-class('price')]", "//p[re:test(., '1')]", "set:distinct(//p)"]
+)
 def test_an_evaluation_leaves_nothing_in_the_error_log(xpath: str) -> None:
-    """lxml's are never emptied, and with the prefix of EXSLT's sets there was one more entry with each evaluation."""
+    """lxml's are never emptied, and with the prefix of EXSLT's sets there was one more entry with
+    each evaluation."""
     compiled: Any = selectors.compile_xpath(xpath)
     root = parse_html(PAGE.encode())
 
@@ -68,7 +71,10 @@ def test_an_evaluation_leaves_nothing_in_the_error_log(xpath: str) -> None:
 def test_crawls_by_one_definition_share_it() -> None:
     """A worker keeps 2,000 crawls' contexts, of which the definition is three quarters."""
     config = Settings()
-    contexts = [make_context(crawl_id, 1, load_text(DEFINITION, "shop.yaml"), config) for crawl_id in range(2)]
+    contexts = [
+        make_context(crawl_id, 1, load_text(DEFINITION, "shop.yaml"), config)
+        for crawl_id in range(2)
+    ]
     other = make_context(2, 1, load_text(f"rate: 1/s\n{DEFINITION}", "shop.yaml"), config)
 
     assert contexts[0].site is contexts[1].site is contexts[1].extractor.site

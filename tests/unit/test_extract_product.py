@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scraper.domain import Kind
 from scraper.extract import compile_site
 from scraper.extract.document import Document, whole_text
-from scraper.sites.decode import parse_html
+from scraper.rules.decoding import parse_html
 from scraper.sites.loader import load_text
 from tests.unit.extracting import START, URL, fetched, product, site, value
 
@@ -68,7 +68,9 @@ def test_a_price_gives_its_currency_too() -> None:
 
 
 def test_text_between_blocks_is_kept_apart() -> None:
-    root = parse_html(b"<div><p>one</p><p>two<br>three</p><b>fo</b>ur<!-- x --><style>p{}</style> five</div>tail")
+    root = parse_html(
+        b"<div><p>one</p><p>two<br>three</p><b>fo</b>ur<!-- x --><style>p{}</style> five</div>tail"
+    )
     div = next(root.iter("div"))
     assert " ".join(whole_text(div).split()) == "one two three four five"
 
@@ -91,9 +93,15 @@ def test_text_of_one_level_is_as_of_several(inner: str, text: str) -> None:
 
 
 def test_a_missing_required_field_makes_the_page_incomplete_and_says_why() -> None:
-    found = product("title: {css: 'h2::text', required: true}, price: {any: [{jsonld: a}, .b], required: true}", PAGE)
+    found = product(
+        "title: {css: 'h2::text', required: true}, price: {any: [{jsonld: a}, .b], required: true}",
+        PAGE,
+    )
     assert (found.complete, found.products) == (False, [])
-    assert found.problems == ["title: nothing matched css 'h2::text'", "price: nothing matched jsonld 'a' or css '.b'"]
+    assert found.problems == [
+        "title: nothing matched css 'h2::text'",
+        "price: nothing matched jsonld 'a' or css '.b'",
+    ]
 
 
 def test_a_mistyped_field_is_a_problem_and_only_required_ones_stop_the_page() -> None:
@@ -108,7 +116,10 @@ def test_too_long_texts_are_cut_with_a_problem_and_too_long_numbers_refused() ->
     found = product("a: h1, b: {css: h1, type: int}", body)
     assert len(found.products[0].data["a"]) == 100_000
     assert "b" not in found.products[0].data
-    assert found.problems == ["a: 120,000 characters, cut", "b: 120,000 characters are no int (css 'h1')"]
+    assert found.problems == [
+        "a: 120,000 characters, cut",
+        "b: 120,000 characters are no int (css 'h1')",
+    ]
 
 
 def test_lists_are_bounded() -> None:
@@ -118,15 +129,20 @@ def test_lists_are_bounded() -> None:
 
 
 def test_a_regex_that_never_ends_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scraper.sites.selectors.REGEX_TIMEOUT_S", 0.01)
-    found = product("a: {css: h1, regex: '(.*)(.*)(.*)(.*)(.*)[^a]\\1', required: true}", f"<h1>{'a' * 400}</h1>")
+    monkeypatch.setattr("scraper.sites.grammar.selectors.REGEX_TIMEOUT_S", 0.01)
+    found = product(
+        "a: {css: h1, regex: '(.*)(.*)(.*)(.*)(.*)[^a]\\1', required: true}",
+        f"<h1>{'a' * 400}</h1>",
+    )
     assert found.problems == ["a: a regular expression took longer than 0.01 s on this page"]
     assert not found.complete
 
 
 def test_ids() -> None:
     def of(spec: str, url: str = URL, asked: str | None = None) -> tuple[str | None, list[str]]:
-        extractor = site(f"{START}listing: {{products: a}}\nproduct: {{id: {spec}, fields: {{a: h1}}}}\n")
+        extractor = site(
+            f"{START}listing: {{products: a}}\nproduct: {{id: {spec}, fields: {{a: h1}}}}\n"
+        )
         found = extractor.extract(Kind.PRODUCT, fetched(PAGE, url), page_url=asked or url, depth=1)
         return (found.products[0].external_id if found.products else None), found.problems
 
@@ -139,7 +155,10 @@ def test_ids() -> None:
 
 
 def test_the_default_id_is_the_canonical_url_and_never_too_long() -> None:
-    assert product("a: h1", PAGE, URL + "?b=2&a=1&utm_source=x").products[0].external_id == URL + "?a=1&b=2"
+    assert (
+        product("a: h1", PAGE, URL + "?b=2&a=1&utm_source=x").products[0].external_id
+        == URL + "?a=1&b=2"
+    )
     long = product("a: h1", PAGE, "https://shop.example/" + "x" * 1900).products[0].external_id
     assert len(long) == 500
 
@@ -147,7 +166,10 @@ def test_the_default_id_is_the_canonical_url_and_never_too_long() -> None:
 LD = {
     "@context": "https://schema.org",
     "@graph": [
-        {"@type": "BreadcrumbList", "itemListElement": [{"item": {"name": "Home"}}, {"item": {"name": "Attics"}}]},
+        {
+            "@type": "BreadcrumbList",
+            "itemListElement": [{"item": {"name": "Home"}}, {"item": {"name": "Attics"}}],
+        },
         {
             "@type": ["Product", "Thing"],
             "name": "Light",
@@ -155,7 +177,12 @@ LD = {
             "brand": {"@type": "Brand", "name": "B"},
             "image": ["/a.png", {"@type": "ImageObject", "url": "/b.png"}],
             "offers": [
-                {"@type": "Offer", "price": 19.90, "priceCurrency": "eur", "availability": "https://schema.org/InStock"}
+                {
+                    "@type": "Offer",
+                    "price": 19.90,
+                    "priceCurrency": "eur",
+                    "availability": "https://schema.org/InStock",
+                }
             ],
             "isRelatedTo": {"@type": "Product", "name": "Other", "gtin": "999"},
         },
@@ -175,7 +202,10 @@ def ld(data: object) -> str:
         ("{jsonld: sku}", "12345678901234567890123"),
         ("{jsonld: brand}", "B"),
         ("{jsonld: brand.name}", "B"),
-        ("{jsonld: image, type: url, many: true}", ["https://shop.example/a.png", "https://shop.example/b.png"]),
+        (
+            "{jsonld: image, type: url, many: true}",
+            ["https://shop.example/a.png", "https://shop.example/b.png"],
+        ),
         ("{jsonld: 'image[1]', type: url}", "https://shop.example/b.png"),
         ("{jsonld: 'image[7]'}", None),
         ("{jsonld: offers.price}", "19.9"),
@@ -191,7 +221,11 @@ def test_jsonld(field: str, expected: object) -> None:
 
 
 def test_a_jsonld_price_takes_the_currency_beside_it_and_reads_dots_as_json_does() -> None:
-    found = product("price: {jsonld: offers.price, type: price, currency: USD}", ld(LD)).products[0].data
+    found = (
+        product("price: {jsonld: offers.price, type: price, currency: USD}", ld(LD))
+        .products[0]
+        .data
+    )
     assert found == {"price": Decimal("19.9"), "price_currency": "EUR"}
     assert value(
         "{jsonld: offers.price, type: price}", ld({"@type": "Product", "offers": {"price": 1.234}})
@@ -199,7 +233,11 @@ def test_a_jsonld_price_takes_the_currency_beside_it_and_reads_dots_as_json_does
 
 
 def test_a_product_groups_offers_stand_on_its_variants() -> None:
-    group = {"@type": "ProductGroup", "name": "G", "hasVariant": [{"@type": "Product", "offers": {"price": "5.00"}}]}
+    group = {
+        "@type": "ProductGroup",
+        "name": "G",
+        "hasVariant": [{"@type": "Product", "offers": {"price": "5.00"}}],
+    }
     assert value("{jsonld: offers.price}", ld(group)) == "5.00"
 
 
@@ -232,13 +270,24 @@ def test_the_base_element_moves_relative_links() -> None:
     field = "{css: 'a::attr(href)', type: url}"
     assert value(field, '<base href="/x/"><a href="y">') == "https://shop.example/x/y"
     assert value(field, '<BaSe href="/x/"><a href="y">') == "https://shop.example/x/y"
-    assert value(field, '<base href="javascript:1"><a href="y">') == "https://shop.example/catalogue/item_7/y"
+    assert (
+        value(field, '<base href="javascript:1"><a href="y">')
+        == "https://shop.example/catalogue/item_7/y"
+    )
 
 
 def test_the_character_set_is_found() -> None:
     assert value("h1", "<h1>£5</h1>".encode("cp1252")) == "£5"
-    assert value("h1", "<h1>ж</h1>".encode("cp1251"), content_type="text/html; charset=windows-1251") == "ж"
-    assert value("h1", "<h1>a&#0;b&#xD800;c\x00d</h1>") in ("a\ufffdb\ufffdcd", "abcd", "a\ufffdbcd", "ab\ufffdcd")
+    assert (
+        value("h1", "<h1>ж</h1>".encode("cp1251"), content_type="text/html; charset=windows-1251")
+        == "ж"
+    )
+    assert value("h1", "<h1>a&#0;b&#xD800;c\x00d</h1>") in (
+        "a\ufffdb\ufffdcd",
+        "abcd",
+        "a\ufffdbcd",
+        "ab\ufffdcd",
+    )
 
 
 @given(
@@ -292,7 +341,9 @@ def test_deep_nesting_is_harmless() -> None:
 
 def test_extractors_are_kept_by_content() -> None:
     text = f"{START}listing: {{products: a}}\nproduct: {{fields: {{a: h1}}}}\n"
-    assert compile_site(load_text(text, "a.yaml")) is compile_site(load_text(text + "# x\n", "a.yaml"))
+    assert compile_site(load_text(text, "a.yaml")) is compile_site(
+        load_text(text + "# x\n", "a.yaml")
+    )
     assert compile_site(load_text(text, "a.yaml")) is not compile_site(load_text(text, "b.yaml"))
 
 
@@ -303,7 +354,8 @@ def test_nothing_is_parsed_that_no_field_needs() -> None:
 
 
 def test_a_page_with_none_of_the_fields_is_no_product() -> None:
-    """A challenge page answers 200; a definition that requires nothing must not store its emptiness."""
+    """A challenge page answers 200; a definition that requires nothing must not store its
+    emptiness."""
     fields = "title: h1, here: {css: .stock, type: bool, when: 'yes'}, unit: {css: .unit, default: piece}, id2: {url: '_(.)'}"
     extracted = product(fields, "<p>Are you a robot?</p>")
     assert not extracted.complete

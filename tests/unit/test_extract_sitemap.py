@@ -22,7 +22,9 @@ def urlset(*paths: str) -> str:
 
 
 def read(
-    body: str | bytes, spec: str = "https://shop.example/sitemap.xml", url: str = "https://shop.example/sitemap.xml"
+    body: str | bytes,
+    spec: str = "https://shop.example/sitemap.xml",
+    url: str = "https://shop.example/sitemap.xml",
 ) -> Extracted:
     extractor = site(f"sitemap: {spec}\nlisting: {{products: a}}\nproduct: {{fields: {{a: b}}}}\n")
     return extractor.extract(Kind.SITEMAP, fetched(body, url), page_url=url, depth=0)
@@ -40,7 +42,9 @@ def test_every_url_is_a_product_by_default_and_images_are_not() -> None:
         ("products: '/p/', listings: '/c/'", ["p/1"], ["c/1"]),
     ],
 )
-def test_rules_tell_products_from_listings(rules: str, products: list[str], listings: list[str]) -> None:
+def test_rules_tell_products_from_listings(
+    rules: str, products: list[str], listings: list[str]
+) -> None:
     found = read(urlset("p/1", "c/1", "x"), f"{{url: https://shop.example/s.xml, {rules}}}")
     assert urls(found) == products
     assert urls(found, Kind.LISTING) == listings
@@ -71,21 +75,36 @@ def test_broken_gzip_gives_what_it_has() -> None:
 
 
 def test_robots_txt_and_plain_lists() -> None:
-    robots = "User-agent: *\nDisallow: /x\nSitemap: https://shop.example/s.xml\nsitemap: /t.xml # no\n"
+    robots = (
+        "User-agent: *\nDisallow: /x\nSitemap: https://shop.example/s.xml\nsitemap: /t.xml # no\n"
+    )
     found = read(robots, "https://shop.example/robots.txt", "https://shop.example/robots.txt")
     assert urls(found, Kind.SITEMAP)[0] == "s.xml"
-    assert urls(read("\ufeffhttps://shop.example/a\n\nhttps://shop.example/b\nnonsense\n".encode()))[:2] == ["a", "b"]
+    assert urls(
+        read("\ufeffhttps://shop.example/a\n\nhttps://shop.example/b\nnonsense\n".encode())
+    )[:2] == ["a", "b"]
 
 
 def test_foreign_urls_are_left_out_with_a_problem() -> None:
-    found = read(urlset("a").replace("</urlset>", "<url><loc>https://other.example/</loc></url></urlset>"))
+    found = read(
+        urlset("a").replace("</urlset>", "<url><loc>https://other.example/</loc></url></urlset>")
+    )
     assert urls(found) == ["a"]
     assert "1 URLs of the sitemap are on hosts that are not the site's" in found.problems[0]
 
 
 @pytest.mark.parametrize(
     "body",
-    ["", "<html><body>not found</body></html>", "{}", "nope", "<", "<?xml version='1.0'?>", b"\x00\xff", b"\xff\xfe<"],
+    [
+        "",
+        "<html><body>not found</body></html>",
+        "{}",
+        "nope",
+        "<",
+        "<?xml version='1.0'?>",
+        b"\x00\xff",
+        b"\xff\xfe<",
+    ],
 )
 def test_what_is_no_sitemap_is_incomplete(body: str | bytes) -> None:
     assert not read(body).complete
@@ -96,16 +115,23 @@ def test_an_empty_sitemap_is_a_sitemap() -> None:
 
 
 def test_broken_xml_gives_what_comes_before() -> None:
-    assert urls(read(urlset("a", "b").replace("</urlset>", "<url><loc>https://shop.example/c?x=1&y=2</loc></url><<<")))[
-        :2
-    ] == ["a", "b"]
+    assert urls(
+        read(
+            urlset("a", "b").replace(
+                "</urlset>", "<url><loc>https://shop.example/c?x=1&y=2</loc></url><<<"
+            )
+        )
+    )[:2] == ["a", "b"]
 
 
 @pytest.mark.parametrize(("repeats", "expected"), [(2, ["a?b=1&c=2"]), (1000, [])])
 def test_entities_are_not_expanded(repeats: int, expected: list[str]) -> None:
     bomb = f'<!ENTITY b "{"&a;" * repeats}"><!ENTITY c "{"&b;" * repeats}">'
     doctype = f'<!DOCTYPE urlset [<!ENTITY a "https://shop.example/x">{bomb}<!ENTITY f SYSTEM "file:///etc/passwd">]>'
-    entries = "".join(f"<url><loc>{loc}</loc></url>" for loc in ("&c;", "&f;", "https://shop.example/a?b=1&amp;c=2"))
+    entries = "".join(
+        f"<url><loc>{loc}</loc></url>"
+        for loc in ("&c;", "&f;", "https://shop.example/a?b=1&amp;c=2")
+    )
     found = read(f"<?xml version='1.0'?>{doctype}<urlset {NS}>{entries}</urlset>")
     assert urls(found) == expected
     assert found.complete is bool(expected)
@@ -118,7 +144,12 @@ def test_at_most_50000_urls(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "the others are left out" in found.problems[0]
 
 
-@given(st.one_of(st.binary(max_size=200), st.binary(max_size=100).map(lambda junk: urlset("a").encode()[:-20] + junk)))
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.binary(max_size=100).map(lambda junk: urlset("a").encode()[:-20] + junk),
+    )
+)
 def test_no_body_raises(body: bytes) -> None:
     read(body)
     read(body, url="https://shop.example/robots.txt")

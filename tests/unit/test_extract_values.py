@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scraper.extract import money, values
 from scraper.extract.values import Mistyped
-from scraper.sites.decode import clean_text, decode, parse_html
+from scraper.rules.decoding import clean_text, decode, parse_html
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,9 @@ def test_no_decimal(text: str) -> None:
         ("Free", None, "USD", ("0", "USD")),
     ],
 )
-def test_price(text: str, mark: str | None, currency: str | None, expected: tuple[str, str | None]) -> None:
+def test_price(
+    text: str, mark: str | None, currency: str | None, expected: tuple[str, str | None]
+) -> None:
     amount, code = money.to_price(text, mark, currency)
     assert (str(amount), code) == expected
 
@@ -102,15 +104,22 @@ def test_no_price(text: str) -> None:
 
 
 @given(
-    st.from_regex(r"[£€$¥₹]? ?([0-9]{1,6}|[0-9]{1,3}([.,][0-9]{3}){1,4})[.,][0-9]{2} ?[£€$¥₹]?", fullmatch=True),
+    st.from_regex(
+        r"[£€$¥₹]? ?([0-9]{1,6}|[0-9]{1,3}([.,][0-9]{3}){1,4})[.,][0-9]{2} ?[£€$¥₹]?",
+        fullmatch=True,
+    ),
     st.sampled_from([None, ".", ","]),
     st.sampled_from([None, "CAD", "EUR"]),
 )
 def test_the_fast_price_is_price_parsers(text: str, mark: str | None, currency: str | None) -> None:
-    assert _price(money.to_price, text, mark, currency) == _price(money._to_price_slowly, text, mark, currency)
+    assert _price(money.to_price, text, mark, currency) == _price(
+        money._to_price_slowly, text, mark, currency
+    )
 
 
-def _price(read: Callable[..., tuple[Decimal, str | None]], *args: str | None) -> tuple[str, str | None] | None:
+def _price(
+    read: Callable[..., tuple[Decimal, str | None]], *args: str | None
+) -> tuple[str, str | None] | None:
     try:
         amount, code = read(*args)
     except Mistyped:
@@ -157,7 +166,9 @@ def test_date(text: str, layout: str | None, dayfirst: bool, expected: str) -> N
     assert values.to_date(text, layout, dayfirst) == expected
 
 
-@pytest.mark.parametrize("text", ["", "soon", "March 2025", "2025", "10:30", "31/02/2025", "2025-02-30", "9" * 90])
+@pytest.mark.parametrize(
+    "text", ["", "soon", "March 2025", "2025", "10:30", "31/02/2025", "2025-02-30", "9" * 90]
+)
 def test_a_date_needs_year_month_and_day(text: str) -> None:
     with pytest.raises(Mistyped):
         values.to_date(text)
@@ -166,7 +177,10 @@ def test_a_date_needs_year_month_and_day(text: str) -> None:
 def test_no_url() -> None:
     with pytest.raises(Mistyped):
         values.to_url("data:image/png;base64,xx", "https://shop.example/")
-    assert values.to_url("/a.png?utm_source=x#y", "https://shop.example/b") == "https://shop.example/a.png?utm_source=x"
+    assert (
+        values.to_url("/a.png?utm_source=x#y", "https://shop.example/b")
+        == "https://shop.example/a.png?utm_source=x"
+    )
 
 
 @given(st.text(alphabet=st.characters(), max_size=60))
@@ -205,10 +219,18 @@ def test_clean_text_can_be_stored(text: str) -> None:
         (b"\xfc", "text/html; charset=nonsense", "ü"),
         (b'<meta charset="windows-1251">\xe9', None, '<meta charset="windows-1251">й'),
         (b'<meta charset="utf-16">x', None, '<meta charset="utf-16">x'),
-        (b'<meta charset="latin1">\xfc', "text/html; charset=utf-8", '<meta charset="latin1">\ufffd'),
+        (
+            b'<meta charset="latin1">\xfc',
+            "text/html; charset=utf-8",
+            '<meta charset="latin1">\ufffd',
+        ),
         (b"\xef\xbb\xbf\xc3\xbc", "text/html; charset=latin-1", "ü"),
         (b"\xff\xfeu\x00", None, "u"),
-        (b'<?xml version="1.0" encoding="shift_jis"?>\x83\x65', None, '<?xml version="1.0" encoding="shift_jis"?>テ'),
+        (
+            b'<?xml version="1.0" encoding="shift_jis"?>\x83\x65',
+            None,
+            '<?xml version="1.0" encoding="shift_jis"?>テ',
+        ),
         (b"41", "text/html; charset=hex", "41"),
         (b"x", "text/html; charset=base64", "x"),
         (b"x", "text/html; charset=utf-7", "x"),
@@ -221,20 +243,25 @@ def test_clean_text_can_be_stored(text: str) -> None:
 def test_decode(body: bytes, header: str | None, expected: str) -> None:
     decoded = decode(body, header)
     if "\ufffd" in expected:
-        assert decoded.text.endswith(("\ufffd", "ü"))  # the header was wrong; either is an answer
+        # the header was wrong; either is an answer
+        assert decoded.text.endswith(("\ufffd", "ü"))
     else:
         assert decoded.text == expected
         assert decoded.utf8.decode() == expected
 
 
-@given(st.binary(max_size=200), st.one_of(st.none(), st.text(max_size=30).map("text/html; charset=".__add__)))
+@given(
+    st.binary(max_size=200),
+    st.one_of(st.none(), st.text(max_size=30).map("text/html; charset=".__add__)),
+)
 def test_any_bytes_make_a_tree(body: bytes, header: str | None) -> None:
     decoded = decode(body, header)
     assert parse_html(decoded.utf8) is not None
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"\x00", b" ", b"<!-- x -->", b"<?pi", b"<" * 5000, b"<div>" * 10_000, b"\xff\xfe\x00"]
+    "body",
+    [b"", b"\x00", b" ", b"<!-- x -->", b"<?pi", b"<" * 5000, b"<div>" * 10_000, b"\xff\xfe\x00"],
 )
 def test_broken_markup_makes_a_tree(body: bytes) -> None:
     assert parse_html(body).tag == "html" or parse_html(body).tag is not None

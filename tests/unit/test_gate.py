@@ -15,10 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.fetch.gate import CONTENDED_ANSWERS, LATE_S, RESERVED_AHEAD_S, SHARE_RENEWED_S, STUCK_MAX_S, Gate
-from scraper.fetch.gates import Gates
-from scraper.policy.budget import Back, Budget, Override
-from scraper.stores.throttle import Reservation
+from scraper.politeness.fleet_limiter import Reservation
+from scraper.politeness.host_limiter import (
+    CONTENDED_ANSWERS,
+    LATE_S,
+    RESERVED_AHEAD_S,
+    SHARE_RENEWED_S,
+    STUCK_MAX_S,
+    Gate,
+)
+from scraper.politeness.host_limiters import Gates
+from scraper.rules.budget import Back, Budget, Override
 
 FAR = 10_000.0
 
@@ -56,7 +63,8 @@ def now() -> float:
 
 
 class Fleet:
-    """A throttle with one host and this one process: paces like the real one, and grants `limit` at the most."""
+    """A throttle with one host and this one process: paces like the real one, and grants `limit` at
+    the most."""
 
     def __init__(self, limit: int = 1000, ahead_s: float = 5.0) -> None:
         self.limit, self.ahead_s = limit, ahead_s
@@ -87,7 +95,9 @@ class Fleet:
             self.free -= back.slots * back.interval_s
         elif back is not None:
             slots = 0
-        self.asked.append({"slots": slots, "share": share, "inflight": inflight, "good": good, "at": now()})
+        self.asked.append(
+            {"slots": slots, "share": share, "inflight": inflight, "good": good, "at": now()}
+        )
         if share == 0 and inflight == 0:
             self.given_back.append(host)
         interval_s = budget.interval_s
@@ -100,12 +110,16 @@ class Fleet:
         end = round(self.free * 1e6)
         return Reservation(first, first, interval_s, granted, share, self.contended, end, took_back)
 
-    async def slow(self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None) -> None:
+    async def slow(
+        self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None
+    ) -> None:
         self.free = max(self.free, now() + rest_s)
         self.slowed.append((rest_s, why, age_s))
 
 
-def gate_of(fleet: Fleet, *, interval_s: float = 0.0, concurrency: int = 4, pending: int = 100) -> Gate:
+def gate_of(
+    fleet: Fleet, *, interval_s: float = 0.0, concurrency: int = 4, pending: int = 100
+) -> Gate:
     gate = Gate("shop.example", fleet)
     gate.budget(1, Budget(interval_s, concurrency))
     gate.pending = pending
@@ -151,7 +165,8 @@ def test_the_share_is_never_exceeded(limit: int) -> None:
 
 
 def test_a_share_that_shrinks_is_kept_to_while_pages_wait_for_their_slots() -> None:
-    """The throttle counts what is under way: a page that has passed the door must be in that number."""
+    """The throttle counts what is under way: a page that has passed the door must be in that
+    number."""
 
     async def work() -> None:
         fleet = Fleet()
@@ -170,7 +185,8 @@ def test_a_share_that_shrinks_is_kept_to_while_pages_wait_for_their_slots() -> N
 
 
 def test_a_fast_host_makes_room_for_another_process_after_few_answers() -> None:
-    """Others have nothing to do until this process hears of them, and again until it has said what it gave up."""
+    """Others have nothing to do until this process hears of them, and again until it has said what
+    it gave up."""
 
     async def work() -> None:
         fleet = Fleet()
@@ -187,9 +203,12 @@ def test_a_fast_host_makes_room_for_another_process_after_few_answers() -> None:
         changed, fleet.limit = now(), 64
         await asyncio.sleep(1)
         heard = next(asked for asked in fleet.asked if asked["at"] > changed)
-        said = next(asked for asked in fleet.asked if asked["at"] >= heard["at"] and asked["inflight"] <= 64)
+        said = next(
+            asked for asked in fleet.asked if asked["at"] >= heard["at"] and asked["inflight"] <= 64
+        )
         assert heard["at"] - changed <= 0.25 and said["at"] - heard["at"] <= 0.1
-        assert len(fleet.asked) <= 1.5 * 2560 / CONTENDED_ANSWERS + 4  # and no question more than that
+        # and no question more than that
+        assert len(fleet.asked) <= 1.5 * 2560 / CONTENDED_ANSWERS + 4
         for each in lanes:
             each.cancel()
         await asyncio.gather(*lanes, return_exceptions=True)
@@ -212,7 +231,9 @@ def test_slots_are_used_in_order_and_at_their_time() -> None:
 @given(
     st.integers(1, 10),
     st.sampled_from([0.05, 0.25, 1.0, 4.0]),
-    st.lists(st.tuples(st.floats(0, 20), st.floats(0, 1.9), st.booleans()), min_size=1, max_size=25),
+    st.lists(
+        st.tuples(st.floats(0, 20), st.floats(0, 1.9), st.booleans()), min_size=1, max_size=25
+    ),
 )
 def test_whatever_comes_the_pace_and_the_share_hold(
     concurrency: int, interval_s: float, pages: list[tuple[float, float, bool]]
@@ -249,9 +270,11 @@ def test_whatever_comes_the_pace_and_the_share_hold(
 
 
 @pytest.mark.parametrize(("interval_s", "concurrency"), [(0.0, 4), (0.25, 4), (0.25, 1)])
-def test_what_is_urgent_overtakes_all_that_is_not_under_way(interval_s: float, concurrency: int) -> None:
-    """A hundred pages wait when one of higher priority comes: before it go those that have a place already, and the one
-    at the door."""
+def test_what_is_urgent_overtakes_all_that_is_not_under_way(
+    interval_s: float, concurrency: int
+) -> None:
+    """A hundred pages wait when one of higher priority comes: before it go those that have a place
+    already, and the one at the door."""
 
     async def work() -> None:
         gate = gate_of(Fleet(), interval_s=interval_s, concurrency=concurrency, pending=101)
@@ -272,7 +295,9 @@ def test_who_is_overtaken_for_ever_goes_back_in_time() -> None:
     async def work() -> None:
         gate = gate_of(Fleet(), concurrency=1, pending=60)
         high, low = Visits(gate), Visits(gate)
-        waiting = asyncio.gather(*(high.one(urgency=16) for _ in range(50)), low.one(latest=10.0, urgency=4))
+        waiting = asyncio.gather(
+            *(high.one(urgency=16) for _ in range(50)), low.one(latest=10.0, urgency=4)
+        )
         await asyncio.sleep(10.1)
         assert low.deferred == [0.0] and not low.began
         await waiting
@@ -296,7 +321,8 @@ def test_a_turn_that_comes_too_late_is_refused_with_when_to_come_back() -> None:
 
 
 def test_nobody_waits_for_a_host_that_hangs() -> None:
-    """The batches that pages outside belong to would last as long as the hanging answers, and hold places of other hosts."""
+    """The batches that pages outside belong to would last as long as the hanging answers, and hold
+    places of other hosts."""
 
     async def work() -> None:
         gate = gate_of(Fleet(), concurrency=2, pending=20)
@@ -312,7 +338,8 @@ def test_nobody_waits_for_a_host_that_hangs() -> None:
 
 
 def test_all_places_that_become_free_at_once_are_taken_at_once() -> None:
-    """Else as many requests are under way as the loop has turns between two answers, whatever the host allows."""
+    """Else as many requests are under way as the loop has turns between two answers, whatever the
+    host allows."""
     turns = []
 
     async def work() -> None:
@@ -420,7 +447,8 @@ def test_slots_are_asked_for_several_pages_at_once_but_not_far_ahead() -> None:
 
 
 def test_more_pages_ask_for_a_larger_share_at_once() -> None:
-    """A listing alone gets a share of one; the hundred products it found do not wait for the next renewal."""
+    """A listing alone gets a share of one; the hundred products it found do not wait for the next
+    renewal."""
 
     async def work() -> None:
         gate = gate_of(Fleet(), concurrency=8, pending=1)
@@ -436,7 +464,8 @@ def test_more_pages_ask_for_a_larger_share_at_once() -> None:
 
 
 def test_a_page_inside_gets_another_request_while_others_wait_to_enter() -> None:
-    """A redirect or robots.txt of the only page allowed in must not wait for those outside, nor they for it."""
+    """A redirect or robots.txt of the only page allowed in must not wait for those outside, nor
+    they for it."""
 
     async def work() -> None:
         gate = gate_of(Fleet(), interval_s=0.1, concurrency=1, pending=2)
@@ -503,7 +532,9 @@ def test_a_crawl_delay_counts_where_it_is_longer_and_survives_the_next_budget() 
 def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str) -> None:
     async def work() -> None:
         fleet = Fleet()
-        gate = gate_of(fleet, interval_s=0.0 if wait == "for a share" else 2.0, concurrency=1, pending=3)
+        gate = gate_of(
+            fleet, interval_s=0.0 if wait == "for a share" else 2.0, concurrency=1, pending=3
+        )
         visits = Visits(gate, lasts_s=5.0)
         if wait == "for a share":
             first = asyncio.ensure_future(visits.one())
@@ -561,7 +592,9 @@ def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
     async def work() -> None:
         fleet = Fleet()
         gates = Gates(fleet)
-        idle, busy, expecting = (gates.of(f"{name}.example") for name in ("idle", "busy", "expecting"))
+        idle, busy, expecting = (
+            gates.of(f"{name}.example") for name in ("idle", "busy", "expecting")
+        )
         for gate in (idle, busy, expecting):
             gate.budget(1, Budget(0.0, 2))
             await Visits(gate, 0.0).one()
@@ -580,7 +613,8 @@ def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
 
 
 def test_a_long_answer_does_not_cost_the_share() -> None:
-    """A share that nobody renewed would be another process's after its time to live, and the host see one too many."""
+    """A share that nobody renewed would be another process's after its time to live, and the host
+    see one too many."""
 
     async def work() -> None:
         fleet = Fleet()
@@ -623,7 +657,8 @@ def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
     run(work)
 
 
-# --- the pace --------------------------------------------------------------------------------------------------------
+# --- the pace
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_good_answers_are_told_with_the_next_question_and_cost_none_of_their_own() -> None:
@@ -634,14 +669,16 @@ def test_good_answers_are_told_with_the_next_question_and_cost_none_of_their_own
         for _ in range(100):
             await asyncio.gather(*(visits.one() for _ in range(8)))
             gate.good += 8
-        assert 9 <= len(fleet.asked) <= 12  # each second, for others might wait for places
+        # each second, for others might wait for places
+        assert 9 <= len(fleet.asked) <= 12
         assert sum(asked["good"] for asked in fleet.asked) + gate.good == 800
 
     run(work)
 
 
 def test_many_complaints_at_once_are_told_once() -> None:
-    """Those of requests that left before the pace was cut, or before the cut can have taken effect, say nothing new."""
+    """Those of requests that left before the pace was cut, or before the cut can have taken effect,
+    say nothing new."""
 
     async def work() -> None:
         fleet = Fleet()
@@ -654,7 +691,10 @@ def test_many_complaints_at_once_are_told_once() -> None:
         await gate.slow(60.0, "429, Retry-After 60 s", now() + 1.0)
         await asyncio.sleep(5.0)
         await gate.slow(0.0, "503", now())
-        assert [(rest_s, age_s) for rest_s, _, age_s in fleet.slowed[1:]] == [(60.0, None), (0.0, 0.0)]
+        assert [(rest_s, age_s) for rest_s, _, age_s in fleet.slowed[1:]] == [
+            (60.0, None),
+            (0.0, 0.0),
+        ]
 
     run(work)
 
@@ -716,8 +756,8 @@ def test_a_paused_host_lets_nobody_in_and_sends_back_who_waits(interval_s: float
 
 @pytest.mark.parametrize("another_is_next", [False, True])
 def test_a_slot_for_which_the_loop_comes_too_late_is_not_used(another_is_next: bool) -> None:
-    """Used late it would crowd the next one, which may be another process's. It costs no more than the delay, where nobody
-    else has got a later one; otherwise its interval."""
+    """Used late it would crowd the next one, which may be another process's. It costs no more than
+    the delay, where nobody else has got a later one; otherwise its interval."""
 
     async def work() -> None:
         fleet = Fleet()
@@ -728,7 +768,8 @@ def test_a_slot_for_which_the_loop_comes_too_late_is_not_used(another_is_next: b
         pages = [asyncio.ensure_future(visits.one()) for _ in range(6)]
         await asyncio.sleep(1.5)
         fleet.free += another_is_next
-        loop.jumping.now += 0.8  # somebody parses a large page
+        # somebody parses a large page
+        loop.jumping.now += 0.8
         await asyncio.gather(*pages)
         assert len(visits.began) == 6
         assert all(b - a >= 1.0 - LATE_S for a, b in pairwise(visits.began))
@@ -742,7 +783,8 @@ def test_a_slot_for_which_the_loop_comes_too_late_is_not_used(another_is_next: b
 
 
 def test_slots_are_not_reserved_for_pages_that_have_no_place() -> None:
-    """One place and answers of two seconds: of four slots a second seven in eight would be lost to everybody."""
+    """One place and answers of two seconds: of four slots a second seven in eight would be lost to
+    everybody."""
 
     async def work() -> None:
         fleet = Fleet(limit=1)

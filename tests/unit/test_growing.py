@@ -8,9 +8,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.exporter import sources
-from scraper.exporter.counters import Growing
-from scraper.exporter.sources import Source
+from scraper.metrics import sources
+from scraper.metrics.counters import Growing
+from scraper.metrics.sources import Source
 
 SHOP = ("shop",)
 
@@ -42,7 +42,12 @@ def test_rows_to_keep_are_not_counted_anew_when_they_come_again() -> None:
     assert growing.sums == {SHOP: 4}
 
 
-@given(st.lists(st.dictionaries(st.integers(0, 3), st.integers(0, 100).map(lambda n: {SHOP: float(n)})), max_size=20))
+@given(
+    st.lists(
+        st.dictionaries(st.integers(0, 3), st.integers(0, 100).map(lambda n: {SHOP: float(n)})),
+        max_size=20,
+    )
+)
 def test_a_sum_never_falls(looks: list[dict[int, dict[tuple[str, ...], float]]]) -> None:
     growing, before = Growing(), 0.0
     for rows in looks:

@@ -11,7 +11,12 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.fetch.guard import ForbiddenAddressError, GuardedResolver, forbidden, socket_factory
+from scraper.connect.guard import (
+    ForbiddenAddressError,
+    GuardedResolver,
+    forbidden,
+    socket_factory,
+)
 
 INTERNAL_V4 = [
     "0.0.0.0/8",
@@ -51,7 +56,15 @@ METADATA = [
     "64:ff9b::a9fe:a9fe",
     "2002:a9fe:a9fe::1",
 ]
-PUBLIC = ["1.1.1.1", "8.8.8.8", "93.184.216.34", "172.32.0.1", "100.128.0.1", "2606:4700::1111", "2a00:1450:4001::200e"]
+PUBLIC = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "93.184.216.34",
+    "172.32.0.1",
+    "100.128.0.1",
+    "2606:4700::1111",
+    "2a00:1450:4001::200e",
+]
 
 internal_v4 = st.sampled_from(INTERNAL_V4).flatmap(lambda net: st.ip_addresses(network=net))
 
@@ -94,7 +107,12 @@ def test_whatever_passes_is_global_unicast(address: IPv4Address | IPv6Address) -
             assert forbidden(str(inner), False) is None
             return
         assert address in ip_network("2000::/3")
-    assert address.is_global and not address.is_multicast and not address.is_loopback and not address.is_link_local
+    assert (
+        address.is_global
+        and not address.is_multicast
+        and not address.is_loopback
+        and not address.is_link_local
+    )
 
 
 @pytest.mark.parametrize("address", METADATA)
@@ -102,7 +120,9 @@ def test_metadata_is_refused_even_where_private_addresses_are_allowed(address: s
     assert "metadata" in (forbidden(address, True) or "")
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "10.1.2.3", "::1", "192.168.1.1", "fd12::1", "::ffff:127.0.0.1"])
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "10.1.2.3", "::1", "192.168.1.1", "fd12::1", "::ffff:127.0.0.1"]
+)
 def test_allow_private_allows_private(address: str) -> None:
     assert forbidden(address, True) is None
     assert forbidden(address, False) is not None
@@ -117,7 +137,8 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["2130706433", "127.1", "0177.0.0.1", "0x7f.0.0.1", "", "localhost", "1.1.1.1.", "[::1]"]
+    "text",
+    ["2130706433", "127.1", "0177.0.0.1", "0x7f.0.0.1", "", "localhost", "1.1.1.1.", "[::1]"],
 )
 def test_odd_spellings_are_no_addresses(text: str) -> None:
     assert forbidden(text, True) == "not an IP address"
@@ -157,7 +178,9 @@ def resolve(resolver: GuardedResolver, host: str = "shop.example") -> list[str]:
 
 
 def test_only_public_answers_are_passed_on() -> None:
-    resolver = GuardedResolver(FakeResolver(["10.0.0.1", "1.1.1.1", "::1", "8.8.8.8"]), allow_private=False)
+    resolver = GuardedResolver(
+        FakeResolver(["10.0.0.1", "1.1.1.1", "::1", "8.8.8.8"]), allow_private=False
+    )
     assert resolve(resolver) == ["1.1.1.1", "8.8.8.8"]
 
 
@@ -166,7 +189,11 @@ def test_a_rebound_name_is_refused() -> None:
     assert resolve(resolver) == ["1.1.1.1"]
     with pytest.raises(ForbiddenAddressError) as caught:
         resolve(resolver)
-    assert (caught.value.host, caught.value.address, caught.value.reason) == ("shop.example", "127.0.0.1", "loopback")
+    assert (caught.value.host, caught.value.address, caught.value.reason) == (
+        "shop.example",
+        "127.0.0.1",
+        "loopback",
+    )
 
 
 def test_names_without_an_address_are_plain_failures() -> None:

@@ -12,14 +12,16 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from scraper.heartbeat import Heartbeat
+from scraper.process.heartbeat import Heartbeat
 
 PROBE = """find "$SCRAPER_HEARTBEAT" -newermt '-30 seconds' | grep -q ."""
 
 
 def well(path: Path) -> bool:
     return (
-        subprocess.run(["sh", "-c", PROBE], env={**os.environ, "SCRAPER_HEARTBEAT": str(path)}, check=False).returncode
+        subprocess.run(
+            ["sh", "-c", PROBE], env={**os.environ, "SCRAPER_HEARTBEAT": str(path)}, check=False
+        ).returncode
         == 0
     )
 
@@ -37,7 +39,10 @@ def test_the_file_is_new_while_it_beats(tmp_path: Path) -> None:
 
 @pytest.fixture(params=["path", "abstract"])
 def systemd(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, str]]:
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard,
+    ):
         name = f"{folder}/notify" if request.param == "path" else f"@scraper-tests-{os.getpid()}"
         heard.bind(name.replace("@", "\0", 1))
         heard.settimeout(5)

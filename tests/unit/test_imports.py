@@ -1,4 +1,5 @@
-"""What a process imports before it does anything: a command that only shows its help, and a worker until it is ready."""
+"""What a process imports before it does anything: a command that only shows its help, and a worker
+until it is ready."""
 
 from __future__ import annotations
 
@@ -8,8 +9,26 @@ import sys
 
 import pytest
 
-FETCHING = {"scraper.worker", "scraper.fetch.http", "httpx", "aiohttp", "price_parser", "curl_cffi"}
-HEAVY = {"sqlalchemy", "celery", "kombu", "pydantic", "redis", "psycopg", "lxml", "parsel", "rich", "alembic"}
+FETCHING = {
+    "scraper.worker.process",
+    "scraper.http.fetcher",
+    "httpx",
+    "aiohttp",
+    "price_parser",
+    "curl_cffi",
+}
+HEAVY = {
+    "sqlalchemy",
+    "celery",
+    "kombu",
+    "pydantic",
+    "redis",
+    "psycopg",
+    "lxml",
+    "parsel",
+    "rich",
+    "alembic",
+}
 
 
 @pytest.mark.parametrize(
@@ -21,5 +40,7 @@ HEAVY = {"sqlalchemy", "celery", "kombu", "pydantic", "redis", "psycopg", "lxml"
 )
 def test_nothing_heavy_is_imported_before_it_is_needed(module: str, without: set[str]) -> None:
     program = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     assert set(json.loads(done.stdout)) & without == set()

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scraper.accounts.file import AccountFile, read
+from scraper.accounts.sealing import make_seal
 from scraper.errors import ConfigError, DefinitionError
-from scraper.fetch.cookies import AccountJar
-from scraper.fetch.identity import Identity
-from scraper.policy.proxies import Proxy, parse, steady
-from scraper.sealing import make_seal
+from scraper.http.account_session import Identity
+from scraper.http.cookies import AccountJar
+from scraper.rules.proxies import Proxy, parse, steady
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
 from scraper.sites.login import at_path, header_of, render, signs_of
-from scraper.stores.account_file import AccountFile, read
 
 SITE = """
 start: https://shop.example/
@@ -41,21 +41,34 @@ def problem(login: str, more: str = "") -> str:
     return "\n".join(error.value.problems)
 
 
-# --- definitions -----------------------------------------------------------------------------------------------------
+# --- definitions
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("login", "told"),
     [
         ("", "login: says nothing of how (mend: give one of form, token, function)"),
-        (f"{FORM}, token: {{}}", "login.token: beside form (mend: keep one of form, token, function)"),
-        ('form: {url: https://other.example/l, fields: {a: "{b}"}}', "login.form.url: other.example is not a host of"),
+        (
+            f"{FORM}, token: {{}}",
+            "login.token: beside form (mend: keep one of form, token, function)",
+        ),
+        (
+            'form: {url: https://other.example/l, fields: {a: "{b}"}}',
+            "login.form.url: other.example is not a host of",
+        ),
         (
             "token: {url: https://other.example/l, body: {a: '{b}'}}",
             "login.token.url: other.example is not a host of the site (mend: add",
         ),
-        ("token: {header: nope}", "login.token.header: 'nope' is no header (mend: name: value, as in"),
-        ("token: {body: {a: b}}", "login.token: where is the token asked for? (mend: give `url`, or remove body"),
+        (
+            "token: {header: nope}",
+            "login.token.header: 'nope' is no header (mend: name: value, as in",
+        ),
+        (
+            "token: {body: {a: b}}",
+            "login.token: where is the token asked for? (mend: give `url`, or remove body",
+        ),
         (f"{FORM}, hosts: other.example", "login.hosts: other.example is not a host of the site"),
         (f"{FORM}, every: soon", "login.every: 'soon' is no length of time"),
         (f"{FORM}, logged_out: [{{}}]", "login.logged_out.0: says nothing"),
@@ -80,9 +93,16 @@ def test_listings_and_products_go_by_one_proxy() -> None:
 
 
 def test_a_definition_with_a_login_survives_its_snapshot() -> None:
-    one = site(f"{FORM}, success: {{cookie: sid}}, logged_out: [Please log in, {{css: form}}], every: 5")
+    one = site(
+        f"{FORM}, success: {{cookie: sid}}, logged_out: [Please log in, {{css: form}}], every: 5"
+    )
     again = Site.model_validate(json.loads(json.dumps(one.model_dump(mode="json"))))
-    assert again == one and again.content_hash == one.content_hash and one.login is not None and one.login.every_s == 5
+    assert (
+        again == one
+        and again.content_hash == one.content_hash
+        and one.login is not None
+        and one.login.every_s == 5
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,17 +122,23 @@ def test_a_definition_with_a_login_survives_its_snapshot() -> None:
         ("Please log in", 200, PAGE, "https://shop.example/login-tips", False),
     ],
 )
-def test_a_logged_out_page_is_known_by_its_signs(sign: str, status: int, body: bytes, url: str, found: bool) -> None:
+def test_a_logged_out_page_is_known_by_its_signs(
+    sign: str, status: int, body: bytes, url: str, found: bool
+) -> None:
     login = site(f"{FORM}, logged_out: [{sign}]").login
     assert login is not None
-    assert (signs_of(login).logged_out(status, {"content-type": "text/html"}, body, url) is not None) is found
+    assert (
+        signs_of(login).logged_out(status, {"content-type": "text/html"}, body, url) is not None
+    ) is found
 
 
 def test_a_redirect_to_the_login_is_known_before_it_is_followed() -> None:
     login = site(f"{FORM}, logged_out: [{{url: /signin}}, {{css: form, url: /p/}}]").login
     assert login is not None
     signs = signs_of(login)
-    assert signs.leads_out("https://shop.example/login?next=%2Fp") and signs.leads_out("https://shop.example/signin")
+    assert signs.leads_out("https://shop.example/login?next=%2Fp") and signs.leads_out(
+        "https://shop.example/signin"
+    )
     assert signs.leads_out("https://shop.example/p/1") is None
 
 
@@ -126,13 +152,15 @@ def test_templates_take_the_accounts_values_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "found"), [("a.b", 1), ("a.c.1", 3), ("a.c.9", None), ("a.b.c", None), ("x", None), ("a.c.x", None)]
+    ("path", "found"),
+    [("a.b", 1), ("a.c.1", 3), ("a.c.9", None), ("a.b.c", None), ("x", None), ("a.c.x", None)],
 )
 def test_a_path_leads_into_json(path: str, found: object) -> None:
     assert at_path({"a": {"b": 1, "c": [2, 3]}}, path) == found
 
 
-# --- the secrets file ------------------------------------------------------------------------------------------------
+# --- the secrets file
+# ------------------------------------------------------------------------------------------------
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -149,7 +177,9 @@ def test_accounts_are_read_by_site(tmp_path: Path) -> None:
             "shop:\n  - {username: ann, password: \"0123\"}\n  - {name: b, token: x-y}\napi: {token: abc, pin: 'no'}\n",
         )
     )
-    assert [one.name for one in groups["shop"]] == ["1", "b"] and groups["shop"][0].password == "0123"
+    assert [one.name for one in groups["shop"]] == ["1", "b"] and groups["shop"][
+        0
+    ].password == "0123"
     assert groups["api"][0].values == {"token": "abc", "pin": "no"}
     assert "0123" not in repr(groups) and "ann" not in repr(groups)
     assert groups["shop"][0].hidden("0123 and ann") == "*** and ann"
@@ -158,13 +188,19 @@ def test_accounts_are_read_by_site(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("shop:\n  - {username: s3cret, password: 1234}\n", ":2: `password` must be a text (mend: quote it)"),
+        (
+            "shop:\n  - {username: s3cret, password: 1234}\n",
+            ":2: `password` must be a text (mend: quote it)",
+        ),
         ("shop:\n  - s3cret\n", ":2: must be a mapping"),
         ("shop: s3cret\n", ":1: must be a list of 1 to"),
         ("shop: []\n", ":1: must be a list of 1 to"),
         ("- s3cret\n", "must be a mapping of site names"),
         ("shop: {name: a}\n", ":1: has nothing to log in with"),
-        ("shop:\n  - {name: a, token: s3cret}\n  - {name: a, token: s3cret}\n", ":3: its name is taken"),
+        (
+            "shop:\n  - {name: a, token: s3cret}\n  - {name: a, token: s3cret}\n",
+            ":3: its name is taken",
+        ),
         ("shop: {name: 'a s3cret', token: b}\n", "`name` must be made of letters"),
         ("shop: {token: ''}\n", "`token` is empty"),
         ('shop: {token: "s3cret\\n"}\n', "has a character that none may have"),
@@ -197,14 +233,17 @@ def test_a_file_that_becomes_wrong_keeps_the_last_one_in_use(tmp_path: Path) -> 
     assert file.groups["shop"][0].token == "second"
 
 
-# --- sealing ---------------------------------------------------------------------------------------------------------
+# --- sealing
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_key_is_made_once_and_for_its_owner_alone(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path / "home")
     sealed = make_seal(settings).seal(b"text")
     path = tmp_path / "home" / "secret-key"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600 and make_seal(settings).open(sealed) == b"text"
+    assert (
+        stat.S_IMODE(path.stat().st_mode) == 0o600 and make_seal(settings).open(sealed) == b"text"
+    )
     assert [one.name for one in path.parent.iterdir()] == ["secret-key"]
     assert path.read_text().strip() not in repr(make_seal(settings))
 
@@ -213,18 +252,27 @@ def test_keys_are_changed_one_after_the_other() -> None:
     old, new, other = ("o" * 32, "n" * 32, "x" * 32)
     sealed = make_seal(Settings(secret_key=old)).seal(b"text")
     both = make_seal(Settings(secret_key=f"{new}, {old}"))
-    assert both.open(sealed) == b"text" and make_seal(Settings(secret_key=new)).open(both.seal(b"a")) == b"a"
+    assert (
+        both.open(sealed) == b"text"
+        and make_seal(Settings(secret_key=new)).open(both.seal(b"a")) == b"a"
+    )
     assert make_seal(Settings(secret_key=other)).open(sealed) is None
     (mark,) = make_seal(Settings(secret_key=old)).marks(b"password")
     assert mark in both.marks(b"password") and mark not in both.marks(b"another")
-    assert mark.split(":")[1] != make_seal(Settings(secret_key=other)).marks(b"password")[0].split(":")[1]
+    assert (
+        mark.split(":")[1]
+        != make_seal(Settings(secret_key=other)).marks(b"password")[0].split(":")[1]
+    )
 
 
 @pytest.mark.parametrize("key", ["short", ",", "k" * 31, f"{'k' * 32},short"])
 def test_a_key_that_is_none_is_told_without_showing_it(key: str) -> None:
     with pytest.raises(ConfigError) as error:
         make_seal(Settings(secret_key=key))
-    assert "SCRAPER_SECRET_KEY" in str(error.value) and key not in str(error.value).split(":", 1)[1].split("(mend")[0]
+    assert (
+        "SCRAPER_SECRET_KEY" in str(error.value)
+        and key not in str(error.value).split(":", 1)[1].split("(mend")[0]
+    )
 
 
 def test_without_cryptography_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +281,8 @@ def test_without_cryptography_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
         make_seal(Settings(secret_key="k" * 32))
 
 
-# --- an account's cookies and proxy ----------------------------------------------------------------------------------
+# --- an account's cookies and proxy
+# ----------------------------------------------------------------------------------
 
 
 def jar(*lines: bytes, secure_only: bool = False) -> AccountJar:
@@ -250,7 +299,9 @@ def test_cookies_are_written_down_and_read_again() -> None:
     two.load(json.loads(json.dumps(one.dump())))
     assert not two.changed
     for secure in (True, False):
-        assert two.header("shop.example", "/", secure=secure) == one.header("shop.example", "/", secure=secure)
+        assert two.header("shop.example", "/", secure=secure) == one.header(
+            "shop.example", "/", secure=secure
+        )
 
 
 def test_what_changed_here_goes_over_what_others_wrote() -> None:
@@ -272,7 +323,10 @@ def test_a_cookie_that_stays_as_it_is_is_no_change() -> None:
     assert not one.changed
 
 
-@given(st.sampled_from(["http", "https"]), st.sampled_from(["shop.example", "api.shop.example", "other.example"]))
+@given(
+    st.sampled_from(["http", "https"]),
+    st.sampled_from(["shop.example", "api.shop.example", "other.example"]),
+)
 def test_nothing_of_a_login_by_https_goes_without(scheme: str, host: str) -> None:
     made = jar(b"sid=1; Path=/", secure_only=True)
     one = Identity("shop", "1", 1, made, {"Authorization": "Bearer x"}, frozenset({"shop.example"}))
@@ -283,7 +337,9 @@ def test_nothing_of_a_login_by_https_goes_without(scheme: str, host: str) -> Non
 
 
 def test_an_account_has_one_proxy_while_it_is_there() -> None:
-    proxies: list[Proxy] = parse("".join(f"http://u:p@10.0.0.{n}:80 class=datacenter\n" for n in range(1, 51)), "list")
+    proxies: list[Proxy] = parse(
+        "".join(f"http://u:p@10.0.0.{n}:80 class=datacenter\n" for n in range(1, 51)), "list"
+    )
     first = steady("shop/1", proxies)
     assert first is not None and steady("shop/1", list(reversed(proxies))) == first
     rest = [one for one in proxies if one is not first]

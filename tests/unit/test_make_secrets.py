@@ -14,7 +14,11 @@ ODD = "p@ss/w:rd #%'\"\\ü?&"
 
 def make(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-I", SCRIPT, folder, *words], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-I", SCRIPT, folder, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert done.returncode == code, done.stderr
     return done

@@ -1,4 +1,5 @@
-"""The Crawls tab's pure parts: Flower's navigation with one more item, what a replay means, what is served as a file."""
+"""The Crawls tab's pure parts: Flower's navigation with one more item, what a replay means, what is
+served as a file."""
 
 from __future__ import annotations
 
@@ -33,13 +34,19 @@ def test_a_file_needs_nothing_from_elsewhere(name: str) -> None:
     text = (FOLDER / "assets" / name).read_text()
     without = text.replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?://[a-z]|@import|url\(", without)
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function", text
+    )
 
 
-@pytest.mark.parametrize("path", sorted((FOLDER / "templates").glob("*.html")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted((FOLDER / "templates").glob("*.html")), ids=lambda path: path.name
+)
 def test_a_page_has_no_script_or_style_of_its_own(path: Path) -> None:
     text = path.read_text()
-    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|\{% raw|autoescape|https?://", text)
+    assert not re.search(
+        r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|\{% raw|autoescape|https?://", text
+    )
 
 
 def test_the_policy_lets_nothing_in_from_elsewhere_and_nobody_frame_it() -> None:

@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Blame, Outcome
-from scraper.policy.schedule import latest_slot, next_slot
-from scraper.stores.overview import POINTS, STEPS_S, empty_points, floor, window
-from scraper.stores.throughput import COARSER, failed
+from scraper.frontier.throughput import COARSER, failed
+from scraper.rules.schedule import latest_slot, next_slot
+from scraper.views.overview import (
+    POINTS,
+    STEPS_S,
+    empty_points,
+    floor,
+    window,
+)
 
 NOON = datetime(2026, 7, 1, 12, 0, 7, tzinfo=UTC)
 SPANS = st.floats(0, 10 * 365 * 86_400)
@@ -24,19 +30,27 @@ def test_a_window_has_few_points_that_cover_it_all(span_s: float, coarsest_s: in
     points = empty_points(shown)
     assert shown.step_s >= coarsest_s
     assert len(points) <= POINTS + 1 or shown.step_s == STEPS_S[-1]
-    assert points[0].at <= NOON and points[-1].at <= shown.end < points[-1].at + timedelta(seconds=shown.step_s)
-    assert [b.at - a.at for a, b in itertools.pairwise(points)] == [timedelta(seconds=shown.step_s)] * (len(points) - 1)
+    assert points[0].at <= NOON and points[-1].at <= shown.end < points[-1].at + timedelta(
+        seconds=shown.step_s
+    )
+    assert [b.at - a.at for a, b in itertools.pairwise(points)] == [
+        timedelta(seconds=shown.step_s)
+    ] * (len(points) - 1)
     assert all(1 <= point.covered_s <= shown.step_s for point in points)
 
 
 @given(SPANS)
 def test_the_steps_cover_no_more_than_the_time_itself(span_s: float) -> None:
     points = empty_points(window(NOON, NOON + timedelta(seconds=span_s)))
-    assert sum(point.covered_s for point in points) <= span_s + 2  # the first and last count one second at the least
+    # the first and last count one second at the least
+    assert sum(point.covered_s for point in points) <= span_s + 2
 
 
 def test_the_step_is_the_shortest_that_fits() -> None:
-    steps = [window(NOON, NOON + timedelta(seconds=s)).step_s for s in (5, 1190, 1191, 3570, 86_400, 30 * 86_400)]
+    steps = [
+        window(NOON, NOON + timedelta(seconds=s)).step_s
+        for s in (5, 1190, 1191, 3570, 86_400, 30 * 86_400)
+    ]
     assert steps == [10, 10, 20, 30, 1200, 43_200]
 
 
@@ -54,7 +68,11 @@ def test_a_bucket_begins_where_postgresql_says() -> None:
 def test_an_outcome_failed_where_somebody_is_to_blame() -> None:
     good = {Outcome.FETCHED, Outcome.NOT_MODIFIED, Outcome.FRESH, Outcome.NOT_FOUND}
     assert {outcome for outcome in Outcome if not failed(outcome)} == good
-    assert all(failed(outcome) for outcome in Outcome if outcome.blame in (Blame.HOST, Blame.PROXY, Blame.PARSER))
+    assert all(
+        failed(outcome)
+        for outcome in Outcome
+        if outcome.blame in (Blame.HOST, Blame.PROXY, Blame.PARSER)
+    )
 
 
 @given(
@@ -62,7 +80,9 @@ def test_an_outcome_failed_where_somebody_is_to_blame() -> None:
     st.sampled_from(["0 6 * * *", "*/7 * * * *", "30 2 * * *", "0 0 29 2 *"]),
     st.sampled_from(["Europe/Berlin", "UTC", "America/New_York", "Australia/Lord_Howe"]),
 )
-def test_the_next_slot_is_the_latest_one_once_it_has_come(now: datetime, expression: str, zone: str) -> None:
+def test_the_next_slot_is_the_latest_one_once_it_has_come(
+    now: datetime, expression: str, zone: str
+) -> None:
     coming = next_slot(expression, zone, now)
     assert coming is not None and coming > now
     assert latest_slot(expression, zone, coming) == coming

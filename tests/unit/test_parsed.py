@@ -7,14 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.fetch.parsed import parsed
-from scraper.policy import urls
+from scraper.http.parsed_url import parsed
+from scraper.rules import urls
 
-hosts = st.from_regex(r"\A(?:[a-z0-9-]{1,8}\.){0,2}[a-z][a-z0-9-]{0,8}\Z") | st.ip_addresses(v=4).map(str)
+hosts = st.from_regex(r"\A(?:[a-z0-9-]{1,8}\.){0,2}[a-z][a-z0-9-]{0,8}\Z") | st.ip_addresses(
+    v=4
+).map(str)
 paths = st.from_regex(r"\A(?:/[A-Za-z0-9_.~%-]{0,6}){0,4}\Z")
 queries = st.from_regex(r"\A(?:\?[A-Za-z0-9_.~=&%+-]{0,12})?\Z")
 ports = st.just("") | st.integers(1, 65535).map(":{}".format)
-texts = st.builds("{}://{}{}{}{}".format, st.sampled_from(["http", "https"]), hosts, ports, paths, queries)
+texts = st.builds(
+    "{}://{}{}{}{}".format, st.sampled_from(["http", "https"]), hosts, ports, paths, queries
+)
 
 
 @given(texts)

@@ -1,4 +1,5 @@
-"""Who works beside whom: together, or alone. Threads that wait are seen in `Places` itself, never guessed by the time."""
+"""Who works beside whom: together, or alone. Threads that wait are seen in `Places` itself, never
+guessed by the time."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from scraper.places import Places
+from scraper.infra.slots import Places
 
 GENEROUS_S = 30.0
 
@@ -17,7 +18,9 @@ GENEROUS_S = 30.0
 class Guest(threading.Thread):
     """Takes a place, stays until it is told to leave, and notes what it was given."""
 
-    def __init__(self, places: Places, *, alone: bool = False, timeout_s: float = GENEROUS_S) -> None:
+    def __init__(
+        self, places: Places, *, alone: bool = False, timeout_s: float = GENEROUS_S
+    ) -> None:
         super().__init__(daemon=True)
         self.places, self.alone, self.timeout_s = places, alone, timeout_s
         self.inside, self.leave = threading.Event(), threading.Event()
@@ -149,7 +152,10 @@ def test_a_second_one_that_gives_up_leaves_the_first_one_alone(places: Places) -
 
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_place_is_free_again_after_an_error(places: Places, alone: bool) -> None:
-    with pytest.raises(ValueError, match="a fault of ours"), places.alone(1.0) if alone else places.beside_others():
+    with (
+        pytest.raises(ValueError, match="a fault of ours"),
+        places.alone(1.0) if alone else places.beside_others(),
+    ):
         raise ValueError("a fault of ours")
     with places.alone(0.0) as free:
         assert free
@@ -184,7 +190,9 @@ def test_nobody_is_ever_beside_one_that_is_alone(places: Places, seed: int) -> N
 
         return work
 
-    threads = [threading.Thread(target=works(random.Random(f"{seed} {n}")), daemon=True) for n in range(8)]
+    threads = [
+        threading.Thread(target=works(random.Random(f"{seed} {n}")), daemon=True) for n in range(8)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from scraper import places, settings
-from scraper.places import LEAST_COST, Place
-from scraper.policy.routing import may_begin
-from scraper.pool import TaskPool
+from scraper import settings
+from scraper.infra import slots
+from scraper.infra.slots import LEAST_COST, Place
+from scraper.rules.routing import may_begin
+from scraper.runtime.pool import TaskPool
 
 LIMIT = 2
 
@@ -27,15 +28,19 @@ class Batches:
     def send(self, name: str, priority: int = 5, queue: str = "datacenter") -> None:
         def target(*_: object) -> None:
             with self.changed:
-                self.begun[name] = places.here()
+                self.begun[name] = slots.here()
                 self.changed.notify_all()
             self._may_end.wait(20)
 
-        self.pool.on_apply(target, ("task", "id", {"delivery_info": {"priority": priority, "routing_key": queue}}))
+        self.pool.on_apply(
+            target, ("task", "id", {"delivery_info": {"priority": priority, "routing_key": queue}})
+        )
 
     def have_begun(self, *names: str) -> bool:
         with self.changed:
-            return self.changed.wait_for(lambda: set(self.begun) >= set(names), 10) and set(self.begun) == set(names)
+            return self.changed.wait_for(lambda: set(self.begun) >= set(names), 10) and set(
+                self.begun
+            ) == set(names)
 
     def place(self, name: str) -> Place:
         place = self.begun[name]
@@ -99,7 +104,13 @@ def test_what_is_urgent_begins_beside_lesser_work_and_before_it(batches: Batches
 def test_a_batch_never_takes_more_than_a_place_or_less_than_its_thread() -> None:
     freed = []
     place = Place(3, lambda: freed.append(1))
-    for busy, paced, cost in ((100, 0, 1), (300, 0, 1), (50, 32, 0.52), (0, 0, LEAST_COST), (0, 100, 1 / 16)):
+    for busy, paced, cost in (
+        (100, 0, 1),
+        (300, 0, 1),
+        (50, 32, 0.52),
+        (0, 0, LEAST_COST),
+        (0, 100, 1 / 16),
+    ):
         place.weigh(busy, paced, 100)
         assert place.cost == pytest.approx(cost)
     assert len(freed) == 2, "told when it became less, and only then"
@@ -113,10 +124,12 @@ def test_shares_of_places_add_up() -> None:
 
 
 def test_who_is_in_no_pool_has_no_place() -> None:
-    assert places.here() is None
+    assert slots.here() is None
 
 
-def test_a_lesser_batch_does_not_overtake_an_urgent_one_that_is_being_claimed(batches: Batches) -> None:
+def test_a_lesser_batch_does_not_overtake_an_urgent_one_that_is_being_claimed(
+    batches: Batches,
+) -> None:
     batches.send("urgent", priority=0)
     assert batches.have_begun("urgent")
     batches.send("lesser", priority=9)
@@ -140,14 +153,18 @@ def test_one_whose_claim_came_to_nothing_holds_up_nobody(batches: Batches) -> No
     assert batches.have_begun("urgent", "as urgent", "lesser")
 
 
-def test_batches_for_browsers_have_few_places_of_their_own(batches: Batches, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_for_browsers_have_few_places_of_their_own(
+    batches: Batches, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SCRAPER_BROWSER_PAGES", "2")
     settings.load.cache_clear()
     for name in ("shown", "shown too", "not yet"):
         batches.send(name, queue="browser.eu")
     assert batches.have_begun("shown", "shown too"), "two of them, where two pages are open at once"
     batches.send("fetched")
-    assert batches.have_begun("shown", "shown too", "fetched"), "they keep out nobody who needs no browser"
+    assert batches.have_begun("shown", "shown too", "fetched"), (
+        "they keep out nobody who needs no browser"
+    )
     batches.place("shown").weigh(0, 0, 5)
     batches.place("shown too").weigh(0, 0, 5)
     assert batches.have_begun("shown", "shown too", "fetched", "not yet")

@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scraper.domain import ProxySignal
-from scraper.fetch.cookies import CookieJar
-from scraper.policy import browsers, proxies
-from scraper.policy.proxies import (
+from scraper.http.cookies import CookieJar
+from scraper.rules import browsers, proxies
+from scraper.rules.proxies import (
     FAULT_WAITS_S,
     FORGIVEN_AFTER_S,
     QUARANTINES_S,
@@ -32,7 +32,10 @@ from scraper.sites.definition import ProxyUse
 
 SECRETS = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=6, max_size=20)
 HEALTHS = st.builds(
-    Health, success=st.floats(0, 1), latency_s=st.floats(0, 60), free_at=st.sampled_from([0.0, 50.0, 150.0])
+    Health,
+    success=st.floats(0, 1),
+    latency_s=st.floats(0, 60),
+    free_at=st.sampled_from([0.0, 50.0, 150.0]),
 )
 
 
@@ -49,10 +52,28 @@ socks5://three.example class=datacenter region=any
 socks5h://bob@[::1]:9050 weight=0.5
 """
     one, two, three, four = parse(text, "list")
-    assert (one.scheme, one.host, one.port, one.user, one.password) == ("http", "one.example", 8080, "ann", "pa#ss")
+    assert (one.scheme, one.host, one.port, one.user, one.password) == (
+        "http",
+        "one.example",
+        8080,
+        "ann",
+        "pa#ss",
+    )
     assert (one.pool, one.region, one.weight) == ("residential", "eu", 2.0)
-    assert (two.port, two.pool, two.region, two.weight, two.user) == (443, "datacenter", None, 1.0, None)
-    assert (three.port, three.region, four.host, four.port, four.password) == (1080, None, "::1", 9050, None)
+    assert (two.port, two.pool, two.region, two.weight, two.user) == (
+        443,
+        "datacenter",
+        None,
+        1.0,
+        None,
+    )
+    assert (three.port, three.region, four.host, four.port, four.password) == (
+        1080,
+        None,
+        "::1",
+        9050,
+        None,
+    )
     assert one.id.startswith("residential-eu-") and two.id.startswith("datacenter-any-")
     assert len({one.id, two.id, three.id, four.id}) == 4
 
@@ -60,7 +81,9 @@ socks5h://bob@[::1]:9050 weight=0.5
 @given(SECRETS, SECRETS)
 def test_nothing_but_the_id_is_ever_shown(user: str, password: str) -> None:
     assume(":" not in user)
-    proxy = parse(f"http://{quote(user, safe='')}:{quote(password, safe='')}@hidden.example:81", "list")[0]
+    proxy = parse(
+        f"http://{quote(user, safe='')}:{quote(password, safe='')}@hidden.example:81", "list"
+    )[0]
     assert (proxy.user, proxy.password) == (user, password)
     rest = "id= scheme='http', pool='datacenter', region=None, weight=1.0)Proxy("
     for text in (repr(proxy), str(proxy), f"{proxy}"):
@@ -71,7 +94,10 @@ def test_nothing_but_the_id_is_ever_shown(user: str, password: str) -> None:
 
 
 def test_an_id_follows_from_host_port_and_user_alone() -> None:
-    ids = [parse(line, "list")[0].id for line in ("http://u:p@h:1", "http://u:other@h:1 weight=3", "http://v:p@h:1")]
+    ids = [
+        parse(line, "list")[0].id
+        for line in ("http://u:p@h:1", "http://u:other@h:1 weight=3", "http://v:p@h:1")
+    ]
     assert ids[0] == ids[1] != ids[2]
 
 
@@ -93,7 +119,9 @@ def test_an_id_follows_from_host_port_and_user_alone() -> None:
         ("socks5://u:hunter2" + "x" * 300 + "@h:1", "longer than SOCKS5 allows"),
     ],
 )
-def test_mistakes_are_told_with_their_line_and_without_what_stands_there(line: str, told: str) -> None:
+def test_mistakes_are_told_with_their_line_and_without_what_stands_there(
+    line: str, told: str
+) -> None:
     with pytest.raises(ListError) as caught:
         parse(f"# first\n{line}\nhttp://good.example:1\n", "proxies.txt")
     (problem,) = caught.value.problems
@@ -117,7 +145,12 @@ def test_any_text_is_a_list_or_a_list_of_problems(text: str) -> None:
         assert len({proxy.id for proxy in found}) == len(found)
 
 
-@given(st.lists(HEALTHS, min_size=1, max_size=12), st.lists(HEALTHS, max_size=12), st.integers(), st.data())
+@given(
+    st.lists(HEALTHS, min_size=1, max_size=12),
+    st.lists(HEALTHS, max_size=12),
+    st.integers(),
+    st.data(),
+)
 def test_what_rests_or_is_excluded_is_never_lent_and_all_else_may_be(
     at_host: list[Health], whole: list[Health], seed: int, data: st.DataObject
 ) -> None:
@@ -125,7 +158,9 @@ def test_what_rests_or_is_excluded_is_never_lent_and_all_else_may_be(
     here = {proxy.id: health for proxy, health in zip(pool, at_host, strict=True)}
     everywhere = {proxy.id: health for proxy, health in zip(pool, whole, strict=False)}
     now = 100.0
-    free = {p.id for p in pool if max(h[p.id].free_at for h in (here, everywhere) if p.id in h) <= now}
+    free = {
+        p.id for p in pool if max(h[p.id].free_at for h in (here, everywhere) if p.id in h) <= now
+    }
     without = set(data.draw(st.lists(st.sampled_from([p.id for p in pool]))))
     chooser = Chooser(pool, here, everywhere, now)
     assert {proxy.id for proxy in chooser.free} == free
@@ -136,13 +171,17 @@ def test_what_rests_or_is_excluded_is_never_lent_and_all_else_may_be(
 
 @given(st.builds(Proxy, st.just("x"), st.just("http"), st.just("h"), st.just(1), st.none(), st.none(),
                  weight=st.floats(0.01, 1000)), HEALTHS, st.floats(0, 60))  # fmt: skip
-def test_a_score_is_never_zero_and_never_above_the_weight(proxy: Proxy, health: Health, fastest_s: float) -> None:
+def test_a_score_is_never_zero_and_never_above_the_weight(
+    proxy: Proxy, health: Health, fastest_s: float
+) -> None:
     assert 0 < score(proxy, health, fastest_s) <= proxy.weight
     assert score(proxy, health, fastest_s) <= score(proxy, Health(), fastest_s)
 
 
 def test_the_weighty_the_healthy_and_the_fast_are_lent_more_often() -> None:
-    heavy, failing, slow, plain = parse("http://a:1 weight=3\nhttp://b:1\nhttp://c:1\nhttp://d:1\n", "list")
+    heavy, failing, slow, plain = parse(
+        "http://a:1 weight=3\nhttp://b:1\nhttp://c:1\nhttp://d:1\n", "list"
+    )
     known = {
         heavy.id: Health(latency_s=0.2),
         failing.id: Health(success=0.3, latency_s=0.2),
@@ -155,7 +194,9 @@ def test_the_weighty_the_healthy_and_the_fast_are_lent_more_often() -> None:
 
 
 @given(st.integers(0, 50), st.floats(0, 1e7))
-def test_quarantines_grow_with_each_strike_and_are_forgiven_with_time(strikes: int, free_for_s: float) -> None:
+def test_quarantines_grow_with_each_strike_and_are_forgiven_with_time(
+    strikes: int, free_for_s: float
+) -> None:
     count, rests_s = after_strike(strikes, free_for_s)
     assert 1 <= count <= strikes + 1 and rests_s in QUARANTINES_S
     assert after_strike(strikes, free_for_s + FORGIVEN_AFTER_S)[0] <= count
@@ -188,7 +229,9 @@ def test_a_page_that_only_meets_faults_of_proxies_waits_longer_and_longer(faults
         (500, "http://h/", "http://p:1", ProxySignal.ANSWERED),
     ],
 )
-def test_what_an_answer_says_of_its_proxy(status: int, url: str, line: str, signal: ProxySignal) -> None:
+def test_what_an_answer_says_of_its_proxy(
+    status: int, url: str, line: str, signal: ProxySignal
+) -> None:
     assert answer_signal(status, {}, url, parse(line, "l")[0], blocked=status == 403) is signal
 
 
@@ -201,13 +244,17 @@ def test_a_host_that_asks_to_be_left_alone_is_no_broken_proxy() -> None:
 
 
 @given(st.text(), st.sampled_from([None, "de", "eu", "us", "xx", "de-by"]), st.booleans())
-def test_a_browser_is_consistent_and_always_the_same(seed: str, region: str | None, secure: bool) -> None:
+def test_a_browser_is_consistent_and_always_the_same(
+    seed: str, region: str | None, secure: bool
+) -> None:
     pairs = browsers.headers(seed, region, "gzip, deflate", secure=secure)
     headers = {name.lower(): value for name, value in pairs}
     assert pairs == browsers.headers(seed, region, "gzip, deflate", secure=secure)
     assert len(headers) == len(pairs) and headers["accept-encoding"] == "gzip, deflate"
     agent, chromium = headers["user-agent"], "Chrome/" in headers["user-agent"]
-    assert ("sec-ch-ua" in headers) is (secure and chromium) and ("sec-fetch-mode" in headers) is secure
+    assert ("sec-ch-ua" in headers) is (secure and chromium) and (
+        "sec-fetch-mode" in headers
+    ) is secure
     if "sec-ch-ua" in headers:
         version = agent.partition("Chrome/")[2].partition(".")[0]
         assert headers["sec-ch-ua"].count(f'v="{version}"') == 2
@@ -230,7 +277,9 @@ def test_chromiums_brands_follow_from_its_version(version: int, sent: str) -> No
 
 
 def test_many_proxies_are_several_browsers() -> None:
-    agents = {dict(browsers.headers(str(n), None, "", secure=True))["User-Agent"] for n in range(100)}
+    agents = {
+        dict(browsers.headers(str(n), None, "", secure=True))["User-Agent"] for n in range(100)
+    }
     assert len(agents) == len(browsers.BROWSERS)
 
 
@@ -243,7 +292,12 @@ def test_cookies_of_an_identity() -> None:
         b"h=8; Expires=Thu, 01-Jan-2099 00:00:01 GMT", b"a=9; Max-Age=120",
     ):  # fmt: skip
         jar.keep("www.shop.example", "/list/1", line)
-    assert set(jar.header("www.shop.example", "/list/2", secure=True).split("; ")) == {"a=9", "b=2", "d=4", "h=8"}
+    assert set(jar.header("www.shop.example", "/list/2", secure=True).split("; ")) == {
+        "a=9",
+        "b=2",
+        "d=4",
+        "h=8",
+    }
     assert "d=4" not in jar.header("www.shop.example", "/list/2", secure=False)
     assert jar.header("www.shop.example", "/cart/x", secure=False) == "c=3; b=2"
     assert jar.header("m.shop.example", "/", secure=False) == "b=2"
@@ -252,7 +306,10 @@ def test_cookies_of_an_identity() -> None:
     assert "a=9" not in jar.header("www.shop.example", "/list/2", secure=True)
 
 
-@given(st.binary(max_size=300), st.from_regex(r"[a-z]{1,5}(\.[a-z]{1,5}){0,3}|\d+\.\d+\.\d+\.\d+", fullmatch=True))
+@given(
+    st.binary(max_size=300),
+    st.from_regex(r"[a-z]{1,5}(\.[a-z]{1,5}){0,3}|\d+\.\d+\.\d+\.\d+", fullmatch=True),
+)
 def test_any_set_cookie_is_taken_or_left(line: bytes, host: str) -> None:
     jar = CookieJar()
     jar.keep(host, "/", line)

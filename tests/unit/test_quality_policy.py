@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.policy import quality
-from scraper.policy.excerpts import EXCERPT_CHARS, SHOWN_CHARS, excerpt, shown
-from scraper.policy.quality import Figures, Tolerances, Usual
+from scraper.rules import quality
+from scraper.rules.quality import Figures, Tolerances, Usual
+from scraper.settle.excerpts import (
+    EXCERPT_CHARS,
+    SHOWN_CHARS,
+    excerpt,
+    shown,
+)
 
 TOLERANCES = Tolerances()
 SHARES = st.floats(0.01, 1.0)
@@ -33,7 +38,10 @@ def verdict(now: Figures, usual: Usual, tolerances: Tolerances = TOLERANCES) -> 
 
 def tail(found: int, records: int, expected: float) -> float:
     """How probable so few are, exactly."""
-    return sum(math.comb(records, n) * expected**n * (1 - expected) ** (records - n) for n in range(found + 1))
+    return sum(
+        math.comb(records, n) * expected**n * (1 - expected) ** (records - n)
+        for n in range(found + 1)
+    )
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.floats(0.01, 0.99))
@@ -50,7 +58,9 @@ def test_surprise_never_says_more_than_is_so(records: int, found: int, expected:
 
 
 @given(RECORDS, SHARES, st.data())
-def test_what_is_as_usual_is_never_in_breach(records: int, share: float, data: st.DataObject) -> None:
+def test_what_is_as_usual_is_never_in_breach(
+    records: int, share: float, data: st.DataObject
+) -> None:
     found = data.draw(st.integers(math.ceil(share * records), records))
     usual = Usual(share, 0.0, 10, records)
     now = figures(records, found, distinct=10, sampled=records)
@@ -60,7 +70,9 @@ def test_what_is_as_usual_is_never_in_breach(records: int, share: float, data: s
 
 
 @given(st.integers(3, 100_000), st.floats(0.95, 1.0))
-def test_a_field_that_all_had_and_none_has_is_in_breach_and_kept_throughout(records: int, share: float) -> None:
+def test_a_field_that_all_had_and_none_has_is_in_breach_and_kept_throughout(
+    records: int, share: float
+) -> None:
     now, usual = figures(records, 0), Usual(share)
     line = quality.line_of("price", usual, TOLERANCES)
     assert verdict(now, usual) == "fill" and quality.broken(now, line, share)
@@ -69,7 +81,9 @@ def test_a_field_that_all_had_and_none_has_is_in_breach_and_kept_throughout(reco
 
 
 @given(RECORDS, SHARES, st.data())
-def test_fewer_found_is_never_a_better_verdict(records: int, share: float, data: st.DataObject) -> None:
+def test_fewer_found_is_never_a_better_verdict(
+    records: int, share: float, data: st.DataObject
+) -> None:
     found = data.draw(st.integers(1, records))
     fewer = data.draw(st.integers(0, found - 1))
     if verdict(figures(records, found), Usual(share)) is not None:
@@ -77,8 +91,11 @@ def test_fewer_found_is_never_a_better_verdict(records: int, share: float, data:
 
 
 @given(RECORDS, SHARES, st.data())
-def test_whatever_is_in_breach_at_the_end_was_kept_at_the_end(records: int, share: float, data: st.DataObject) -> None:
-    """No verdict without its values: what makes a crawl suspect for emptiness is guarded when its last group is stored."""
+def test_whatever_is_in_breach_at_the_end_was_kept_at_the_end(
+    records: int, share: float, data: st.DataObject
+) -> None:
+    """No verdict without its values: what makes a crawl suspect for emptiness is guarded when its
+    last group is stored."""
     now = figures(records, data.draw(st.integers(0, records)))
     line = quality.line_of("price", Usual(share), TOLERANCES)
     if verdict(now, Usual(share)) == "fill":
@@ -92,7 +109,8 @@ def test_whatever_is_in_breach_at_the_end_was_kept_at_the_end(records: int, shar
         (2, 0, 1.0, "fill"),
         (100, 79, 1.0, "fill"),
         (100, 81, 1.0, None),  # within the tolerance
-        (10, 0, 0.3, None),  # happens one time in thirty
+        # happens one time in thirty
+        (10, 0, 0.3, None),
         (30, 0, 0.3, "fill"),
         (0, 0, 1.0, None),
         (5, 0, None, None),  # nothing to compare with
@@ -116,7 +134,9 @@ def test_floors_stand_for_themselves() -> None:
 def test_a_field_breaks_late() -> None:
     now = Figures(10_000, 9_900, kept=90, recent_records=50, recent_found=1)
     assert verdict(now, Usual(1.0)) == "late"
-    assert verdict(replace(now, kept=0), Usual(1.0)) is None, "a part of the catalogue that never had it"
+    assert verdict(replace(now, kept=0), Usual(1.0)) is None, (
+        "a part of the catalogue that never had it"
+    )
 
 
 def test_types_and_values() -> None:
@@ -124,7 +144,9 @@ def test_types_and_values() -> None:
     assert verdict(figures(100, 60, mistyped=40, distinct=30, sampled=60), usual) == "mistyped"
     assert verdict(figures(100, 95, mistyped=5, distinct=50, sampled=95), usual) is None
     assert verdict(figures(100, 100, distinct=3, sampled=100), usual) == "distinct"
-    assert verdict(figures(10, 10, distinct=3, sampled=10), usual) is None, "so few products have few values"
+    assert verdict(figures(10, 10, distinct=3, sampled=10), usual) is None, (
+        "so few products have few values"
+    )
     assert verdict(figures(10, 10, distinct=1, sampled=10), usual) == "distinct"
     assert verdict(figures(100, 100, distinct=1, sampled=100), Usual(1.0, 0, 3, 100)) is None
 
@@ -156,9 +178,7 @@ def test_crawls_agree_only_in_a_row_and_on_the_same() -> None:
 
 
 def test_an_excerpt_shows_markup_and_no_scripts() -> None:
-    page = (
-        b"<html><head><title>x</title></head><body><nav>menu</nav><script>var a='<h1>';</script><!-- <h1> --><main>\n"
-    )
+    page = b"<html><head><title>x</title></head><body><nav>menu</nav><script>var a='<h1>';</script><!-- <h1> --><main>\n"
     page += b"  <h1>Thing</h1> <style>p{}</style><p class='cost'>19.90</p><svg><path d='M0'/></svg></main>"
     assert excerpt(page) == "<main> <h1>Thing</h1> <p class='cost'>19.90</p></main>"
     assert excerpt(b"<body>no main part") == "<body>no main part"
@@ -167,8 +187,16 @@ def test_an_excerpt_shows_markup_and_no_scripts() -> None:
 
 
 def test_an_excerpt_is_about_the_value_that_is_known() -> None:
-    text = excerpt(b"<h1>Thing</h1>" + b"<p>filler</p>" * 1000 + b"<b class=cost>19.90</b>" + b"<p>more</p>" * 1000)
-    assert "<b class=cost>19.90</b>" in shown(text, "19.90") and len(shown(text, "19.90")) == SHOWN_CHARS
+    text = excerpt(
+        b"<h1>Thing</h1>"
+        + b"<p>filler</p>" * 1000
+        + b"<b class=cost>19.90</b>"
+        + b"<p>more</p>" * 1000
+    )
+    assert (
+        "<b class=cost>19.90</b>" in shown(text, "19.90")
+        and len(shown(text, "19.90")) == SHOWN_CHARS
+    )
     assert shown(text, "7.77") == shown(text, None) == text[:SHOWN_CHARS]
 
 
@@ -188,5 +216,7 @@ def test_crawls_are_compared_with_those_that_read_as_much() -> None:
     assert quality.alike(shares, 0.9) == {1, 3}
     assert quality.alike(shares, 0.1) == {2, 4}
     assert quality.alike(shares, None) == {1, 2, 3, 4}, "one that has just begun"
-    assert quality.alike({1: 1.0}, 0.1) == {1} and quality.alike({2: 0.05}, 1.0) == {2}, "better than nothing"
+    assert quality.alike({1: 1.0}, 0.1) == {1} and quality.alike({2: 0.05}, 1.0) == {2}, (
+        "better than nothing"
+    )
     assert quality.alike({}, 1.0) == set()

@@ -1,12 +1,13 @@
-"""What is noted of a product page: which fields it had, which had something else, and where to look for the others."""
+"""What is noted of a product page: which fields it had, which had something else, and where to look
+for the others."""
 
 from __future__ import annotations
 
-from scraper.crawl_context import make_context
+from scraper.crawl.context import make_context
 from scraper.domain import Extracted, Kind, LeasedPage, Reading
-from scraper.readings import Readings
 from scraper.settings import Settings
 from scraper.sites.loader import load_text
+from scraper.worker.observations import Readings
 from tests.unit.extracting import fetched, product
 
 FIELDS = (
@@ -14,14 +15,18 @@ FIELDS = (
     "s: {css: .s, type: bool, when: yes}"
 )
 FULL = "<h1>T</h1><b class=p>1 €</b><i class=n>3</i><u class=s>no</u>"
-DEFINITION = f"start: https://shop.example/\nlisting: {{products: a}}\nproduct: {{fields: {{{FIELDS}}}}}\n"
+DEFINITION = (
+    f"start: https://shop.example/\nlisting: {{products: a}}\nproduct: {{fields: {{{FIELDS}}}}}\n"
+)
 
 
 def page(number: int = 1, kind: Kind = Kind.PRODUCT) -> LeasedPage:
     return LeasedPage(number, 7, f"https://shop.example/{number}", kind, "shop.example", 0, 0, 1, 5)
 
 
-def read(readings: Readings, extracted: Extracted, number: int = 1, kind: Kind = Kind.PRODUCT) -> Reading | None:
+def read(
+    readings: Readings, extracted: Extracted, number: int = 1, kind: Kind = Kind.PRODUCT
+) -> Reading | None:
     context = make_context(7, 1, load_text(DEFINITION, "shop.yaml"), Settings())
     return readings.of(page(number, kind), fetched("<body><h1>a page</h1>"), extracted, context)
 
@@ -30,13 +35,18 @@ def test_what_was_found_is_what_the_page_itself_said() -> None:
     assert product(FIELDS, FULL).found == ("t", "price", "n", "s")
     less = product(FIELDS, "<h1>T</h1>")
     assert less.found == ("t",) and less.mistyped == () and less.complete
-    assert less.products[0].data == {"t": "T", "n": 0, "s": False}, "a default and a false are not found"
+    assert less.products[0].data == {"t": "T", "n": 0, "s": False}, (
+        "a default and a false are not found"
+    )
 
 
 def test_something_else_than_a_value_is_told_apart_from_nothing() -> None:
     wrong = product(FIELDS, "<h1>T</h1><b class=p>ask us</b><i class=n>many</i>")
     assert wrong.found == ("t",) and wrong.mistyped == ("price", "n")
-    mended = product("x: {type: price, any: [.old, .new]}, t: h1", "<h1>T</h1><b class=old>ask</b><b class=new>5 €</b>")
+    mended = product(
+        "x: {type: price, any: [.old, .new]}, t: h1",
+        "<h1>T</h1><b class=old>ask</b><b class=new>5 €</b>",
+    )
     assert mended.found == ("x", "t") and mended.mistyped == ()
 
 
@@ -60,5 +70,9 @@ def test_a_full_page_has_no_examples_and_one_that_gives_only_links_is_no_record(
 def test_examples_grow_with_the_logarithm_of_the_pages() -> None:
     readings = Readings()
     less = product(FIELDS, "<h1>T</h1><i class=n>3</i><u class=s>no</u>")
-    shown = [number for number in range(1, 101) if (found := read(readings, less, number)) and found.examples]
+    shown = [
+        number
+        for number in range(1, 101)
+        if (found := read(readings, less, number)) and found.examples
+    ]
     assert shown == [1, 2, 3, 4, 8, 16, 32, 64]

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.errors import FetchError
-from scraper.fetch.cookies import COOKIES_MAX
-from scraper.fetch.redirects import Chain, host_of, next_url
+from scraper.http.cookies import COOKIES_MAX
+from scraper.http.redirects import Chain, host_of, next_url
 
 HERE = httpx.URL("http://shop.example:8080/a/b?c=d")
 PIECES = [
@@ -28,8 +28,23 @@ PIECES = [
     b"\xff",
     b"\xc3\xa9",
 ]
-PIECES += [b"?", b"#", b"..", b"xn--a", b"a" * 70, b" ", b"\x7f", b"\x01", b"99999", b"80", b"\xe2\x80\x8b", b"0x7f.1"]
-locations = st.one_of(st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=9).map(b"".join))
+PIECES += [
+    b"?",
+    b"#",
+    b"..",
+    b"xn--a",
+    b"a" * 70,
+    b" ",
+    b"\x7f",
+    b"\x01",
+    b"99999",
+    b"80",
+    b"\xe2\x80\x8b",
+    b"0x7f.1",
+]
+locations = st.one_of(
+    st.binary(max_size=60), st.lists(st.sampled_from(PIECES), max_size=9).map(b"".join)
+)
 
 
 def chain(first: str = "http://shop.example/x", **headers: str) -> tuple[Chain, httpx.URL]:
@@ -65,7 +80,15 @@ def test_targets(location: bytes, url: str) -> None:
 
 def test_cookies_go_back_to_their_host_alone_and_secure_ones_over_tls() -> None:
     hops, url = chain()
-    set_cookies = [b"a=1; Path=/", b"s=2; Secure", b"gone=3", b"gone=; Max-Age=0", b"bad", b"n\x00l=1", b"e\xe9=1"]
+    set_cookies = [
+        b"a=1; Path=/",
+        b"s=2; Secure",
+        b"gone=3",
+        b"gone=; Max-Age=0",
+        b"bad",
+        b"n\x00l=1",
+        b"e\xe9=1",
+    ]
     there = hops.follow(url, 302, b"https://shop.example/y", set_cookies)
     assert dict(hops.headers_for(there))["Cookie"] == "a=1; s=2"
     assert dict(hops.headers_for(httpx.URL("http://shop.example/")))["Cookie"] == "a=1"
@@ -74,7 +97,9 @@ def test_cookies_go_back_to_their_host_alone_and_secure_ones_over_tls() -> None:
 
 def test_cookies_are_bounded() -> None:
     hops, url = chain()
-    hops.follow(url, 302, b"/y", [b"c%d=1" % number for number in range(500)] + [b"big=" + b"x" * 5000])
+    hops.follow(
+        url, 302, b"/y", [b"c%d=1" % number for number in range(500)] + [b"big=" + b"x" * 5000]
+    )
     assert dict(hops.headers_for(url))["Cookie"].count("=") == COOKIES_MAX
 
 

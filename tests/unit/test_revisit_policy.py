@@ -10,11 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper import crawl_context
-from scraper.crawl_context import Reader
+from scraper.crawl import context
+from scraper.crawl.context import Reader
 from scraper.domain import NO_VALIDATORS, Kind, Known, LeasedPage, Validators
-from scraper.policy.revisit import GROWS, LATE_MAX, QUIET, SHRINKS, Bounds, next_interval_s
-from scraper.policy.validators import ETAG_MAX, validators_of, validators_to_send
+from scraper.rules.revisit import (
+    GROWS,
+    LATE_MAX,
+    QUIET,
+    SHRINKS,
+    Bounds,
+    next_interval_s,
+)
+from scraper.rules.validators import ETAG_MAX, validators_of, validators_to_send
 from scraper.sites.definition import Site
 from tests.making import a_site
 
@@ -38,7 +45,9 @@ def test_an_interval_is_within_its_bounds(
 
 
 @given(seconds, anytime)
-def test_a_change_never_lengthens_it_and_none_never_shortens_it(interval: float, since: float) -> None:
+def test_a_change_never_lengthens_it_and_none_never_shortens_it(
+    interval: float, since: float
+) -> None:
     changed = next_interval_s(WIDE, interval, since, changed=True)
     same = next_interval_s(WIDE, interval, since, changed=False)
     assert changed <= interval <= same
@@ -47,8 +56,12 @@ def test_a_change_never_lengthens_it_and_none_never_shortens_it(interval: float,
 
 @given(st.floats(200.0, 100 * DAY))
 def test_after_a_whole_interval_it_is_halved_or_grows_by_half(interval: float) -> None:
-    assert next_interval_s(WIDE, interval, interval, changed=True) == pytest.approx(interval * SHRINKS)
-    assert next_interval_s(WIDE, interval, interval, changed=False) == pytest.approx(interval * GROWS)
+    assert next_interval_s(WIDE, interval, interval, changed=True) == pytest.approx(
+        interval * SHRINKS
+    )
+    assert next_interval_s(WIDE, interval, interval, changed=False) == pytest.approx(
+        interval * GROWS
+    )
 
 
 @given(st.floats(DAY, 30 * DAY), st.integers(2, 50))
@@ -61,7 +74,9 @@ def test_many_looks_that_find_nothing_say_no_more_than_one(interval: float, look
 
 
 @given(seconds, anytime, anytime)
-def test_the_longer_nothing_changed_the_longer_it_gets(interval: float, one: float, other: float) -> None:
+def test_the_longer_nothing_changed_the_longer_it_gets(
+    interval: float, one: float, other: float
+) -> None:
     sooner, later = sorted((one, other))
     after = [next_interval_s(WIDE, interval, since, changed=False) for since in (sooner, later)]
     assert after[0] <= after[1]
@@ -74,11 +89,14 @@ def test_a_new_page_begins_with_the_shortest(limits: Bounds, changed: bool) -> N
     assert next_interval_s(limits, None, None, changed=changed) == limits.min_s
 
 
-@pytest.mark.parametrize("every", [0.0, 6 * HOUR, DAY], ids=["as it is due", "a crawl each 6 hours", "a crawl a day"])
+@pytest.mark.parametrize(
+    "every", [0.0, 6 * HOUR, DAY], ids=["as it is due", "a crawl each 6 hours", "a crawl a day"]
+)
 @pytest.mark.parametrize("days", [2.0, 10.0, 60.0])
 def test_it_settles_where_two_looks_in_three_find_nothing(days: float, every: float) -> None:
-    """A page that changes at random, once in so many days, looked at by the first crawl after it is due: whenever crawls
-    come, the interval settles near the same part of the time between two changes."""
+    """A page that changes at random, once in so many days, looked at by the first crawl after it is
+    due: whenever crawls come, the interval settles near the same part of the time between two
+    changes."""
     rng = random.Random(7)
     limits, rate = Bounds(HOUR, 1000 * DAY), 1 / (days * DAY)
     interval, found, looks = HOUR, [], 0
@@ -100,7 +118,9 @@ def test_it_settles_where_two_looks_in_three_find_nothing(days: float, every: fl
 tags = st.builds(
     lambda weak, text: f'{"W/" if weak else ""}"{text}"',
     st.booleans(),
-    st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters='"'), max_size=60),
+    st.text(
+        st.characters(min_codepoint=0x21, max_codepoint=0x7E, exclude_characters='"'), max_size=60
+    ),
 )
 
 
@@ -110,13 +130,20 @@ def test_a_tag_is_kept_as_it_came(tag: str) -> None:
 
 
 @given(
-    st.text(st.characters(max_codepoint=0xFF), max_size=700), st.text(st.characters(max_codepoint=0xFF), max_size=60)
+    st.text(st.characters(max_codepoint=0xFF), max_size=700),
+    st.text(st.characters(max_codepoint=0xFF), max_size=60),
 )
-def test_whatever_a_server_sends_what_is_kept_is_one_line_of_ascii(etag: str, modified: str) -> None:
+def test_whatever_a_server_sends_what_is_kept_is_one_line_of_ascii(
+    etag: str, modified: str
+) -> None:
     kept = validators_of({"etag": etag, "last-modified": modified})
     for value in kept:
-        assert value is None or (value.isascii() and value.isprintable() and 0 < len(value) <= ETAG_MAX)
-    assert kept.etag is None or (kept.etag.endswith('"') and kept.etag.removeprefix("W/").startswith('"'))
+        assert value is None or (
+            value.isascii() and value.isprintable() and 0 < len(value) <= ETAG_MAX
+        )
+    assert kept.etag is None or (
+        kept.etag.endswith('"') and kept.etag.removeprefix("W/").startswith('"')
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +172,17 @@ def test_a_date_is_kept_where_it_is_one_and_earlier_than_the_answer(
 
 def leased(known: Known | None, blocked: int = 0) -> LeasedPage:
     return LeasedPage(
-        1, 1, "https://shop.example/1", Kind.PRODUCT, "shop.example", 0, 0, 1, 10, blocked=blocked, known=known
+        1,
+        1,
+        "https://shop.example/1",
+        Kind.PRODUCT,
+        "shop.example",
+        0,
+        0,
+        1,
+        10,
+        blocked=blocked,
+        known=known,
     )
 
 
@@ -173,7 +210,9 @@ def number(**more: object) -> int | None:
 
 def test_the_same_definition_is_the_same_reader_and_fits_a_bigint() -> None:
     one = number()
-    assert one == number(rate="1/s", schedule="0 6 * * *", conditional="1d", revisit={"min": "1d", "max": "9d"})
+    assert one == number(
+        rate="1/s", schedule="0 6 * * *", conditional="1d", revisit={"min": "1d", "max": "9d"}
+    )
     assert one is not None and -(2**63) <= one < 2**63
     others = [number(headers={"A": "b"}), number(product={"fields": {"title": "h2"}}), number(user_agent="browser"),
               number(trailing_slash="strip"), number(proxy="residential", region="de")]  # fmt: skip
@@ -182,11 +221,13 @@ def test_the_same_definition_is_the_same_reader_and_fits_a_bigint() -> None:
 
 def test_another_version_of_ours_is_another_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     before = number()
-    monkeypatch.setattr(crawl_context, "OUR_VERSION", "9.9.9")
+    monkeypatch.setattr(context, "OUR_VERSION", "9.9.9")
     assert number() != before
 
 
-def test_a_changed_function_is_another_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_function_is_another_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     for name, body in (("one", "yield {}"), ("two", "yield {'a': 1}")):
         (tmp_path / f"reads_{name}.py").write_text(f"def product(page):\n    {body}\n")
@@ -194,7 +235,7 @@ def test_a_changed_function_is_another_reader(tmp_path: Path, monkeypatch: pytes
     assert one is not None and two is not None and one != two
     site = a_site(product={"function": "reads_one:product"})
     (tmp_path / "reads_one.py").write_text("def product(page):\n    yield {'b': 2}\n")
-    crawl_context.source_of.cache_clear()
+    context.source_of.cache_clear()
     assert Reader(site).number != one
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.fetch.robots import (
+from scraper.politeness.robots import (
     NO_ANSWER,
     ROBOTS_MAX_BYTES,
     RobotsRules,
@@ -61,7 +61,9 @@ def test_the_group_of_our_own_name_wins_over_the_star() -> None:
     text = "User-agent: *\nDisallow: /\n\nUser-agent: FOOBOT\nDisallow: /cart\nAllow: /cart/public\nCrawl-delay: 1.5\n"
     ours, others = rules(text), rules(text, "Otherbot/1.0")
     assert (
-        ours.allowed("https://h/x") and not ours.allowed("https://h/cart/1") and ours.allowed("https://h/cart/public")
+        ours.allowed("https://h/x")
+        and not ours.allowed("https://h/cart/1")
+        and ours.allowed("https://h/cart/public")
     )
     assert ours.crawl_delay_s == 1.5
     assert not others.allowed("https://h/x") and others.crawl_delay_s is None
@@ -101,7 +103,16 @@ def test_nul_and_line_ends() -> None:
 
 @pytest.mark.parametrize(
     ("value", "delay_s"),
-    [("10", 10), ("0.5", 0.5), ("1e9", 300), ("-1", None), ("nan", None), ("inf", None), ("soon", None), ("", None)],
+    [
+        ("10", 10),
+        ("0.5", 0.5),
+        ("1e9", 300),
+        ("-1", None),
+        ("nan", None),
+        ("inf", None),
+        ("soon", None),
+        ("", None),
+    ],
 )
 def test_crawl_delays_are_bounded(value: str, delay_s: float | None) -> None:
     assert rules(f"User-agent: *\nCrawl-delay: {value}\n").crawl_delay_s == delay_s

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scraper.policy.schedule import latest_slot
+from scraper.rules.schedule import latest_slot
 
 MINUTE = timedelta(minutes=1)
 CHANGES = [
@@ -40,16 +40,22 @@ def numbers(field: str, size: int) -> set[int]:
 def slots(minute: str, hour: str, zone: str, change: datetime) -> list[datetime]:
     """Every slot within two days of `change`, by looking at each minute.
 
-    Debian's cron: where the minute or the hour is a star, the job follows real time. Otherwise it follows the clock on
-    the wall: a time that is skipped counts at the first moment after it, one that is repeated the first time only.
+    Debian's cron: where the minute or the hour is a star, the job follows real time. Otherwise it
+    follows the clock on the wall: a time that is skipped counts at the first moment after it, one
+    that is repeated the first time only.
     """
     there, minutes, hours = ZoneInfo(zone), numbers(minute, 60), numbers(hour, 24)
     if minute.startswith("*") or hour.startswith("*"):
-        walls = [(moment, moment.astimezone(there)) for moment in (change + n * MINUTE for n in range(-2400, 1700))]
+        walls = [
+            (moment, moment.astimezone(there))
+            for moment in (change + n * MINUTE for n in range(-2400, 1700))
+        ]
         return [moment for moment, wall in walls if wall.minute in minutes and wall.hour in hours]
     midnight = change.astimezone(there).replace(hour=0, minute=0, tzinfo=None)
     days = [midnight + timedelta(days=n) for n in range(-3, 4)]
-    walls_of_days = [day + timedelta(hours=h, minutes=m) for day in days for h in hours for m in minutes]
+    walls_of_days = [
+        day + timedelta(hours=h, minutes=m) for day in days for h in hours for m in minutes
+    ]
     return sorted(_moment(wall, there) for wall in walls_of_days)
 
 
@@ -69,7 +75,12 @@ def _moment(wall: datetime, there: ZoneInfo) -> datetime:
     st.sampled_from([0, 1, 999_999]),
 )
 def test_the_slot_is_the_one_a_scan_finds(
-    change: tuple[str, datetime], minute: str, hour: str, minutes_later: int, second: int, microsecond: int
+    change: tuple[str, datetime],
+    minute: str,
+    hour: str,
+    minutes_later: int,
+    second: int,
+    microsecond: int,
 ) -> None:
     zone, moment = change
     now = moment + timedelta(minutes=minutes_later, seconds=second, microseconds=microsecond)
@@ -93,23 +104,29 @@ def test_slots_never_lie_ahead_nor_go_back(zone: str, change: datetime, cron: st
 def test_a_slot_at_this_very_moment_counts(zone: str) -> None:
     six = datetime(2026, 7, 1, 6, tzinfo=ZoneInfo(zone))
     assert latest_slot("0 6 * * *", zone, six) == six
-    assert latest_slot("0 6 * * *", zone, six - timedelta(microseconds=1)) == six - timedelta(days=1)
+    assert latest_slot("0 6 * * *", zone, six - timedelta(microseconds=1)) == six - timedelta(
+        days=1
+    )
 
 
 @pytest.mark.parametrize(
     ("now", "slot"),
     [
         ("2026-03-29T00:59:59", "2026-03-28T01:30:00"),
-        ("2026-03-29T01:00:00", "2026-03-29T01:00:00"),  # 2:30 does not exist: at 3:00, the first moment after
+        # 2:30 does not exist: at 3:00, the first moment after
+        ("2026-03-29T01:00:00", "2026-03-29T01:00:00"),
         ("2026-10-25T00:29:00", "2026-10-24T00:30:00"),
         ("2026-10-25T00:30:00", "2026-10-25T00:30:00"),  # 2:30 summer time
-        ("2026-10-25T01:30:00", "2026-10-25T00:30:00"),  # 2:30 winter time is not a second slot
+        # 2:30 winter time is not a second slot
+        ("2026-10-25T01:30:00", "2026-10-25T00:30:00"),
         ("2026-10-26T01:30:00", "2026-10-26T01:30:00"),
     ],
 )
 def test_half_past_two_in_berlin(now: str, slot: str) -> None:
     at = datetime.fromisoformat(now).replace(tzinfo=UTC)
-    assert latest_slot("30 2 * * *", "Europe/Berlin", at) == datetime.fromisoformat(slot).replace(tzinfo=UTC)
+    assert latest_slot("30 2 * * *", "Europe/Berlin", at) == datetime.fromisoformat(slot).replace(
+        tzinfo=UTC
+    )
 
 
 def test_rare_and_impossible_days() -> None:

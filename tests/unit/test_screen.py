@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from scraper.commands.glance import Glance, WorkerState
-from scraper.commands.screen import GAP, Column, Screen, fitted, span, widths
-from scraper.stores.crawls import Counts, Progress
-from scraper.stores.hosts import HostState
-from scraper.stores.state import QueueState, Trouble, Unusable
+from scraper.cli.crawl.screen import (
+    GAP,
+    Column,
+    Screen,
+    fitted,
+    span,
+    widths,
+)
+from scraper.frontier.crawls import Counts, Progress
+from scraper.frontier.hosts import HostState
+from scraper.views.glance import Glance, WorkerState
+from scraper.views.state import QueueState, Trouble, Unusable
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 LONG = "a-shop-with-quite-a-long-name-that-somebody-chose"
@@ -31,7 +38,14 @@ def a_crawl(number: int, status: str = "running", paused: bool = False, **counts
 def everything(crawls: int = 12) -> Glance:
     running = [
         a_crawl(1, discovery_total=3, discovery_done=1, product_total=50, product_done=7),
-        a_crawl(2, discovery_total=3, discovery_done=3, product_total=1_234_567, product_done=1_000_000, dead=12),
+        a_crawl(
+            2,
+            discovery_total=3,
+            discovery_done=3,
+            product_total=1_234_567,
+            product_done=1_000_000,
+            dead=12,
+        ),
         a_crawl(3, paused=True, product_total=9),
     ]
     return Glance(
@@ -55,7 +69,9 @@ def everything(crawls: int = 12) -> Glance:
 
 def shown(found: Glance, width: int, height: int | None) -> list[str]:
     out = io.StringIO()
-    console = Console(file=out, width=width, height=height or 200, force_terminal=False, color_system=None)
+    console = Console(
+        file=out, width=width, height=height or 200, force_terminal=False, color_system=None
+    )
     console.print(Screen(found, height=height, header=Text("head")))
     return out.getvalue().splitlines()
 
@@ -64,9 +80,21 @@ def test_eighty_columns_show_what_matters_whole() -> None:
     lines = shown(everything(), 80, 50)
     text = "\n".join(lines)
     assert max(map(len, map(str.rstrip, lines))) <= 80 and len(lines) <= 50
-    for word in ("1,000,003/1,234,570", "discovering", "nobody", "residential.eu", "rests 12 s (429", "slowed to 25%"):
+    for word in (
+        "1,000,003/1,234,570",
+        "discovering",
+        "nobody",
+        "residential.eu",
+        "rests 12 s (429",
+        "slowed to 25%",
+    ):
         assert word in text, word
-    assert "Redis does not answer" in text and "shop 1,234 dead" in text and "dull" in text and "timeout" in text
+    assert (
+        "Redis does not answer" in text
+        and "shop 1,234 dead" in text
+        and "dull" in text
+        and "timeout" in text
+    )
     assert "s3cret" not in text and "\x1b" not in text and "more" in text
 
 
@@ -99,7 +127,10 @@ def test_rows_are_taken_from_the_longest(sizes: list[int], room: int) -> None:
         assert kept == sizes
 
 
-@given(st.lists(st.tuples(st.integers(0, 80), st.booleans()), min_size=1, max_size=8), st.integers(1, 120))
+@given(
+    st.lists(st.tuples(st.integers(0, 80), st.booleans()), min_size=1, max_size=8),
+    st.integers(1, 120),
+)
 def test_columns_that_stay_whole_do(columns: list[tuple[int, bool]], room: int) -> None:
     made = [Column("", whole=whole) for _, whole in columns]
     given_ = widths(made, [[Text("x" * size) for size, _ in columns]], room)
@@ -107,12 +138,14 @@ def test_columns_that_stay_whole_do(columns: list[tuple[int, bool]], room: int) 
         assert cells == size if whole else min(size, 4) <= cells <= size
     too_wide = sum(given_) + GAP * (len(given_) - 1) > room
     assert not too_wide or all(
-        cells == (size if whole else min(size, 4)) for cells, (size, whole) in zip(given_, columns, strict=True)
+        cells == (size if whole else min(size, 4))
+        for cells, (size, whole) in zip(given_, columns, strict=True)
     )
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(-1.0, "0 s"), (99.0, "99 s"), (100.0, "2 min"), (7200.0, "2 h"), (864_000.0, "10 d")]
+    ("seconds", "text"),
+    [(-1.0, "0 s"), (99.0, "99 s"), (100.0, "2 min"), (7200.0, "2 h"), (864_000.0, "10 d")],
 )
 def test_a_span_has_one_unit(seconds: float, text: str) -> None:
     assert span(seconds) == text

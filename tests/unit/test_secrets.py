@@ -12,8 +12,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper import logs
-from scraper.policy.secrets import redacted
+from scraper.infra import logs
+from scraper.infra.redaction import redacted
 from scraper.settings import Settings
 
 
@@ -25,8 +25,14 @@ from scraper.settings import Settings
         ("https://tok@shop.example", "https://***@shop.example"),
         ("a redis://:pw@h/0 and amqp://u:p@h/v", "a redis://***@h/0 and amqp://***@h/v"),
         ("https://h/p?id=7&access_token=abc&x=1#f", "https://h/p?id=7&access_token=***&x=1#f"),
-        ("https://h/p?API-Key=abc&X-Amz-Signature=def", "https://h/p?API-Key=***&X-Amz-Signature=***"),
-        ('{"url": "https://a:b@h/?token=x", "n": 1}', '{"url": "https://***@h/?token=***", "n": 1}'),
+        (
+            "https://h/p?API-Key=abc&X-Amz-Signature=def",
+            "https://h/p?API-Key=***&X-Amz-Signature=***",
+        ),
+        (
+            '{"url": "https://a:b@h/?token=x", "n": 1}',
+            '{"url": "https://***@h/?token=***", "n": 1}',
+        ),
         ("postgresql://u@/db?host=/run&password=s3", "postgresql://***@/db?host=/run&password=***"),
     ],
 )
@@ -66,7 +72,9 @@ def restored() -> Iterator[None]:
 
 @pytest.mark.parametrize("form", ["json", "console"])
 @pytest.mark.usefixtures("restored")
-def test_no_log_line_has_a_login_whoever_writes_it(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+def test_no_log_line_has_a_login_whoever_writes_it(
+    monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
     monkeypatch.setattr("sys.stderr", stream := io.StringIO())
     logs.configure(Settings(log_format=form))  # type: ignore[arg-type]
     structlog.get_logger("ours").info("ours", url="https://ann:s3cret@shop.example/")
@@ -79,5 +87,9 @@ def test_no_log_line_has_a_login_whoever_writes_it(monkeypatch: pytest.MonkeyPat
     assert "s3cret" not in text and "shop.example" in text and "no answer of" in text
     if form == "json":
         lines = [json.loads(line) for line in text.splitlines()]
-        assert [line["event"] for line in lines] == ["ours", "cannot connect to amqp://***@h//", "theirs"]
+        assert [line["event"] for line in lines] == [
+            "ours",
+            "cannot connect to amqp://***@h//",
+            "theirs",
+        ]
         assert [line["level"] for line in lines] == ["info", "warning", "error"]

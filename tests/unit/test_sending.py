@@ -8,8 +8,9 @@ import pytest
 from kombu.exceptions import OperationalError
 from structlog.testing import capture_logs
 
-from scraper import away, sending
 from scraper.domain import Message
+from scraper.infra import outages
+from scraper.runtime import send as sending
 
 HINTS = [Message("dispatch", "coordinator")]
 
@@ -26,20 +27,22 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[Exception | None]:
 
     monkeypatch.setattr(sending, "send", send)
     monkeypatch.setattr(sending, "_no_hints_until", 0.0)
-    monkeypatch.setattr(away, "_outages", {})
+    monkeypatch.setattr(outages, "_outages", {})
     return errors
 
 
-def test_a_broker_that_is_away(tried: list[Exception | None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_is_away(
+    tried: list[Exception | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried += [OperationalError("Connection refused"), None]
     with capture_logs() as logs:
         for _ in range(20):
             sending.hint(HINTS)
         assert len(tried) == 1, "the others do not even try for a while"
-        assert away.broker().away_s > 0
+        assert outages.broker().away_s > 0
         monkeypatch.setattr(sending, "_no_hints_until", 0.0)
         sending.hint(HINTS)
-    assert not tried and away.broker().away_s == 0
+    assert not tried and outages.broker().away_s == 0
     assert [line["event"] for line in logs] == ["Redis is away", "Redis is back"]
 
 

@@ -63,7 +63,11 @@ def test_both_at_once_are_refused(give: Give, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is empty"), ("http://ann:s3cret@db", "must start with postgresql"), ("s3cret" * 9999, "larger than")],
+    [
+        ("", "is empty"),
+        ("http://ann:s3cret@db", "must start with postgresql"),
+        ("s3cret" * 9999, "larger than"),
+    ],
 )
 def test_errors_show_no_value(give: Give, text: str, message: str) -> None:
     give("DATABASE_URL", text)

@@ -1,5 +1,5 @@
-"""Work that is done in a row for many, stage by stage: each gets its own, and who does not come any more costs nobody
-anything."""
+"""Work that is done in a row for many, stage by stage: each gets its own, and who does not come any
+more costs nobody anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from typing import TypeVar
 
 import pytest
 
-from scraper.together import ROW_BYTES, ROW_PAGES, ROW_S, Together
+from scraper.worker.row_reader import (
+    ROW_BYTES,
+    ROW_PAGES,
+    ROW_S,
+    Together,
+)
 
 T = TypeVar("T")
 
@@ -52,7 +57,9 @@ def test_what_comes_in_one_turn_of_the_loop_is_done_in_a_row_and_stage_by_stage(
     asyncio.run(work())
 
 
-@pytest.mark.parametrize(("weight", "most"), [(0, ROW_PAGES), (ROW_BYTES // 2, 2), (2 * ROW_BYTES, 1)])
+@pytest.mark.parametrize(
+    ("weight", "most"), [(0, ROW_PAGES), (ROW_BYTES // 2, 2), (2 * ROW_BYTES, 1)]
+)
 def test_a_row_is_of_so_many_pages_or_bytes(weight: int, most: int) -> None:
     began: set[int] = set()
     open_at_once = []
@@ -74,7 +81,9 @@ def test_a_row_is_of_so_many_pages_or_bytes(weight: int, most: int) -> None:
 def test_an_error_is_its_callers_and_nobody_elses() -> None:
     async def work() -> None:
         together = Together(staged(lambda number: 6 / number))
-        found = await asyncio.gather(*(together(0, number) for number in (0, 2, 3)), return_exceptions=True)
+        found = await asyncio.gather(
+            *(together(0, number) for number in (0, 2, 3)), return_exceptions=True
+        )
         assert isinstance(found[0], ZeroDivisionError) and found[1:] == [3.0, 2.0]
         with pytest.raises(ZeroDivisionError):
             await together(0, 0)

@@ -9,7 +9,7 @@ import aiohttp
 import httpx
 import pytest
 
-from scraper.fetch.transport import _Protocol, request_head
+from scraper.connect.transport import _Protocol, request_head
 
 
 def test_a_head_is_the_target_the_host_and_the_fields() -> None:

@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.fetch.urgent_lock import UrgentLock
+from scraper.politeness.priority_lock import UrgentLock
 
 
-async def held(lock: UrgentLock, urgency: int, got: list[int], mark: int, latest: float = float("inf")) -> None:
+async def held(
+    lock: UrgentLock, urgency: int, got: list[int], mark: int, latest: float = float("inf")
+) -> None:
     async with lock.held(urgency, min(latest, asyncio.get_running_loop().time() + 60)):
         got.append(mark)
         await asyncio.sleep(0)
@@ -24,7 +26,9 @@ def test_the_most_urgent_goes_next_and_equals_in_their_order(urgencies: list[int
     async def work() -> None:
         lock, got = UrgentLock(), list[int]()
         async with lock.held(0, float("inf")):
-            waiting = [asyncio.ensure_future(held(lock, each, got, n)) for n, each in enumerate(urgencies)]
+            waiting = [
+                asyncio.ensure_future(held(lock, each, got, n)) for n, each in enumerate(urgencies)
+            ]
             await asyncio.sleep(0)
         await asyncio.gather(*waiting)
         assert got == sorted(range(len(urgencies)), key=lambda n: (-urgencies[n], n))
@@ -86,21 +90,28 @@ def test_each_of_many_who_wait_has_a_time_of_his_own() -> None:
             ended[mark] = loop.time() - latest
 
         async with lock.held(0, float("inf")):
-            now = loop.time()  # some sooner than those who came before, some later, some together
+            # some sooner than those who came before, some later, some together
+            now = loop.time()
             waits = (0.15, 0.05, 0.1, 0.05, 0.2, 0.1)
             cancelled = asyncio.ensure_future(late(-1, now + 0.01))
-            tasks = [asyncio.ensure_future(late(mark, now + wait_s)) for mark, wait_s in enumerate(waits)]
+            tasks = [
+                asyncio.ensure_future(late(mark, now + wait_s)) for mark, wait_s in enumerate(waits)
+            ]
             await asyncio.sleep(0)
             cancelled.cancel()
             await asyncio.gather(*tasks)
-        assert sorted(ended) == [0, 1, 2, 3, 4, 5] and all(seconds >= 0 for seconds in ended.values())
+        assert sorted(ended) == [0, 1, 2, 3, 4, 5] and all(
+            seconds >= 0 for seconds in ended.values()
+        )
         assert not lock.locked()
 
     asyncio.run(work())
 
 
 @given(st.lists(st.integers(0, 3), max_size=12), st.integers(0, 14))
-def test_who_is_let_past_goes_on_without_it_the_most_urgent_first(urgencies: list[int], most: int) -> None:
+def test_who_is_let_past_goes_on_without_it_the_most_urgent_first(
+    urgencies: list[int], most: int
+) -> None:
     async def work() -> None:
         lock, past = UrgentLock(), list[int]()
 
@@ -115,7 +126,10 @@ def test_who_is_let_past_goes_on_without_it_the_most_urgent_first(urgencies: lis
         await asyncio.sleep(0)
         assert lock.let_past(most) == min(most, len(urgencies))
         await asyncio.sleep(0)
-        assert past == sorted(range(len(urgencies)), key=lambda n: (-urgencies[n], n))[:most] and lock.locked()
+        assert (
+            past == sorted(range(len(urgencies)), key=lambda n: (-urgencies[n], n))[:most]
+            and lock.locked()
+        )
         lock.release()
         await asyncio.gather(*waiting)
         assert not lock.locked()

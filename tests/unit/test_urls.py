@@ -6,8 +6,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from scraper.policy import urls
-from scraper.policy.urls import UrlRules, belongs, canonical, clean, fingerprint, host_of
+from scraper.rules import urls
+from scraper.rules.urls import (
+    UrlRules,
+    belongs,
+    canonical,
+    clean,
+    fingerprint,
+    host_of,
+)
 
 BASE = "https://shop.example/a/c/page.html"
 FRAGMENTS = [
@@ -61,19 +68,32 @@ FRAGMENTS = [
 anything = st.one_of(
     st.text(max_size=60),
     st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join),
-    st.lists(st.sampled_from(FRAGMENTS), max_size=10).map(lambda parts: "http://a.example/" + "".join(parts)),
+    st.lists(st.sampled_from(FRAGMENTS), max_size=10).map(
+        lambda parts: "http://a.example/" + "".join(parts)
+    ),
     st.tuples(
         st.sampled_from(
-            ["http://127.0.0.1", "https://1.2.3.256", "http://10.0.0.07", "https://shop.example", "http://9.9.9"]
+            [
+                "http://127.0.0.1",
+                "https://1.2.3.256",
+                "http://10.0.0.07",
+                "https://shop.example",
+                "http://9.9.9",
+            ]
         ),
-        st.sampled_from(["", ":", ":80", ":443", ":0", ":8800", ":08", ":59999", ":65535", ":65536", ":8o"]),
+        st.sampled_from(
+            ["", ":", ":80", ":443", ":0", ":8800", ":08", ":59999", ":65535", ":65536", ":8o"]
+        ),
         st.lists(st.sampled_from(FRAGMENTS), max_size=6).map("".join),
     ).map(lambda parts: f"{parts[0]}{parts[1]}/{parts[2]}"),
 )
 nearly_plain = st.from_regex(
-    r"https?://([a-z0-9-]{1,5}\.){0,3}[a-z0-9-]{1,4}(/[A-Za-z0-9._~/-]{0,14})?(\?[a-z_.~=&-]{0,14})?", fullmatch=True
+    r"https?://([a-z0-9-]{1,5}\.){0,3}[a-z0-9-]{1,4}(/[A-Za-z0-9._~/-]{0,14})?(\?[a-z_.~=&-]{0,14})?",
+    fullmatch=True,
 )
-some_rules = st.sampled_from([UrlRules(), UrlRules(strip_slash=True), UrlRules(strip=("a*",), keep=("utm_x",))])
+some_rules = st.sampled_from(
+    [UrlRules(), UrlRules(strip_slash=True), UrlRules(strip=("a*",), keep=("utm_x",))]
+)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +153,10 @@ def test_what_no_browser_opens_as_a_page_is_none(link: str) -> None:
 
 def test_site_rules_strip_keep_and_trim() -> None:
     rules = UrlRules(strip=("sess*", "ref"), keep=("gclid",), strip_slash=True)
-    assert clean("/p/?sessionid=1&REF=a&gclid=b&id=2", BASE, rules) == "https://shop.example/p?gclid=b&id=2"
+    assert (
+        clean("/p/?sessionid=1&REF=a&gclid=b&id=2", BASE, rules)
+        == "https://shop.example/p?gclid=b&id=2"
+    )
     assert clean("/", BASE, rules) == "https://shop.example/"
 
 
@@ -142,13 +165,19 @@ def test_slashes_and_case_of_paths_name_different_pages() -> None:
 
 
 def test_canonical_urls_compare_equal() -> None:
-    assert canonical("https://shop.example/%7Ea?b=2&a=1") == canonical("https://shop.example/~a?a=1&b=2")
-    assert fingerprint("https://shop.example/?b=%c3%bc&a=1") == fingerprint("https://shop.example/?a=1&b=%C3%BC")
+    assert canonical("https://shop.example/%7Ea?b=2&a=1") == canonical(
+        "https://shop.example/~a?a=1&b=2"
+    )
+    assert fingerprint("https://shop.example/?b=%c3%bc&a=1") == fingerprint(
+        "https://shop.example/?a=1&b=%C3%BC"
+    )
 
 
 def test_fingerprints_never_change() -> None:
     """They are stored: another value here means that every page of every site is new."""
-    assert str(fingerprint("https://shop.example/a?b=2&a=1")) == "e1d76502-0619-a331-a05b-aefb5bd9a685"
+    assert (
+        str(fingerprint("https://shop.example/a?b=2&a=1")) == "e1d76502-0619-a331-a05b-aefb5bd9a685"
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,11 +247,15 @@ tails = st.from_regex(r"(\?[a-z]{1,3}=[a-z%0-9AF&=+]{0,12})?(#[a-z %?\\]{0,4})?"
 
 
 @given(nearly_plain, tails, some_rules)
-def test_the_fast_path_of_queries_and_fragments_answers_as_the_slow_path(url: str, tail: str, rules: UrlRules) -> None:
+def test_the_fast_path_of_queries_and_fragments_answers_as_the_slow_path(
+    url: str, tail: str, rules: UrlRules
+) -> None:
     assert clean(url + tail, rules=rules) == urls._clean_slowly(url + tail, rules)
 
 
-@given(st.from_regex(r"(/|(\.\./){0,3})[A-Za-z0-9_~./-]{0,14}", fullmatch=True), tails, nearly_plain)
+@given(
+    st.from_regex(r"(/|(\.\./){0,3})[A-Za-z0-9_~./-]{0,14}", fullmatch=True), tails, nearly_plain
+)
 @example("0", "", "http://a//")
 @example("/p", "?a=%2f&utm_x=%20#b", "http://a/b/c?d=e")
 def test_the_fast_join_answers_as_urljoin(link: str, tail: str, base: str) -> None:

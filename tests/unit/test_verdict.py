@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Blame, Outcome, Status, Verdict
-from scraper.policy.breaker import HostDown
-from scraper.policy.verdict import (
+from scraper.rules.circuit_breaker import HostDown
+from scraper.rules.verdict import (
     HOST_PATIENCE,
     RETRY_AFTER_MAX_S,
     THROTTLED_ATTEMPTS,
@@ -20,10 +20,16 @@ from scraper.policy.verdict import (
     outcome_of_status,
 )
 
-POLICIES = st.builds(RetryPolicy, attempts_max=st.integers(1, 20), base_s=st.floats(0.1, 10), max_s=st.floats(10, 1000))
+POLICIES = st.builds(
+    RetryPolicy,
+    attempts_max=st.integers(1, 20),
+    base_s=st.floats(0.1, 10),
+    max_s=st.floats(10, 1000),
+)
 RNGS = st.integers().map(random.Random)
 CHARGED = [outcome for outcome in Outcome if outcome.tried]
-WAITS = [o for o in CHARGED if o.blame is Blame.HOST and o is not Outcome.THROTTLED]  # while their host is down
+# while their host is down
+WAITS = [o for o in CHARGED if o.blame is Blame.HOST and o is not Outcome.THROTTLED]
 BACK = [Outcome.DEFERRED, Outcome.PROXY_FAILED, Outcome.NO_PROXY, Outcome.NO_LOGIN]
 
 
@@ -32,8 +38,8 @@ def middle() -> random.Random:
 
 
 def tries(outcome: Outcome, policy: RetryPolicy) -> int:
-    """The most an account may be charged: a host's faults get more patience than a page's own, and a host that asks us
-    to slow down still more."""
+    """The most an account may be charged: a host's faults get more patience than a page's own, and
+    a host that asks us to slow down still more."""
     if outcome.blame is not Blame.HOST:
         return policy.attempts_max
     if outcome is Outcome.BLOCKED:
@@ -60,7 +66,9 @@ def test_every_outcome_ends_within_the_attempts(
 
 
 @given(st.lists(st.sampled_from(CHARGED), min_size=80), POLICIES, RNGS)
-def test_a_mixture_of_outcomes_ends_too(outcomes: list[Outcome], policy: RetryPolicy, rng: random.Random) -> None:
+def test_a_mixture_of_outcomes_ends_too(
+    outcomes: list[Outcome], policy: RetryPolicy, rng: random.Random
+) -> None:
     """Two accounts: a page ends at the latest when both are used up."""
     charged: Counter[bool] = Counter()
     for outcome in outcomes:
@@ -89,7 +97,8 @@ def test_while_its_host_is_down_a_page_waits_for_free(
 def test_when_it_is_down_for_longer_each_try_is_charged(
     outcome: Outcome, attempts: int, policy: RetryPolicy, rng: random.Random, rest_s: float
 ) -> None:
-    """It has as many as at any other time, and waits for its host's rest, not for a backoff of its own."""
+    """It has as many as at any other time, and waits for its host's rest, not for a backoff of its
+    own."""
     verdict = judge(outcome, attempts, policy, rng, down=HostDown(rest_s, charged=True))
     last = attempts + 1 >= tries(outcome, policy)
     assert (verdict.status, verdict.charged) == (Status.DEAD if last else Status.DUE, True)
@@ -101,14 +110,24 @@ def test_a_host_that_is_given_up_gives_up_the_page(
     outcome: Outcome, attempts: int, policy: RetryPolicy, rng: random.Random
 ) -> None:
     given_up = HostDown(0.0, charged=True, given_up=True)
-    assert judge(outcome, attempts, policy, rng, down=given_up) == Verdict(Status.DEAD, 0.0, charged=True)
+    assert judge(outcome, attempts, policy, rng, down=given_up) == Verdict(
+        Status.DEAD, 0.0, charged=True
+    )
 
 
-@given(st.sampled_from([o for o in Outcome if o not in WAITS]), st.integers(0, 100), POLICIES, st.integers(), DOWNS)
+@given(
+    st.sampled_from([o for o in Outcome if o not in WAITS]),
+    st.integers(0, 100),
+    POLICIES,
+    st.integers(),
+    DOWNS,
+)
 def test_a_host_that_is_down_is_no_matter_of_other_outcomes(
     outcome: Outcome, attempts: int, policy: RetryPolicy, seed: int, down: HostDown
 ) -> None:
-    same = [judge(outcome, attempts, policy, random.Random(seed), down=each) for each in (None, down)]
+    same = [
+        judge(outcome, attempts, policy, random.Random(seed), down=each) for each in (None, down)
+    ]
     assert same[0] == same[1]
 
 
@@ -121,7 +140,11 @@ def test_a_page_whose_host_is_hopeless_dies_untried_and_pays_nothing(
 
 
 @given(
-    st.integers(0, 100), POLICIES, RNGS, st.floats(0, 100_000), st.sampled_from([Outcome.THROTTLED, Outcome.TIMEOUT])
+    st.integers(0, 100),
+    POLICIES,
+    RNGS,
+    st.floats(0, 100_000),
+    st.sampled_from([Outcome.THROTTLED, Outcome.TIMEOUT]),
 )
 def test_a_servers_wish_is_the_least_delay(
     attempts: int, policy: RetryPolicy, rng: random.Random, wish_s: float, outcome: Outcome
@@ -133,7 +156,9 @@ def test_a_servers_wish_is_the_least_delay(
 
 
 @given(st.integers(0, 10_000), POLICIES, RNGS)
-def test_backoff_doubles_and_is_bounded_with_jitter(attempt: int, policy: RetryPolicy, rng: random.Random) -> None:
+def test_backoff_doubles_and_is_bounded_with_jitter(
+    attempt: int, policy: RetryPolicy, rng: random.Random
+) -> None:
     expected = min(policy.base_s * 2 ** min(attempt, 30), policy.max_s)
     assert 0.5 * expected <= policy.delay_s(attempt, rng) <= 1.5 * expected
 
@@ -141,7 +166,9 @@ def test_backoff_doubles_and_is_bounded_with_jitter(attempt: int, policy: RetryP
 def test_pages_that_failed_together_do_not_come_back_together() -> None:
     rng = middle()
     assert len({judge(Outcome.TIMEOUT, 0, RetryPolicy(), rng).delay_s for _ in range(50)}) == 50
-    wishes = {judge(Outcome.THROTTLED, 0, RetryPolicy(), rng, retry_after_s=60).delay_s for _ in range(50)}
+    wishes = {
+        judge(Outcome.THROTTLED, 0, RetryPolicy(), rng, retry_after_s=60).delay_s for _ in range(50)
+    }
     assert len(wishes) == 50
 
 
@@ -177,7 +204,11 @@ def test_what_is_done(outcome: Outcome, attempts: int, status: Status) -> None:
 
 def test_only_good_answers_count_as_good() -> None:
     """Invariant 7."""
-    good = {o for o in Outcome if judge(o, 0, RetryPolicy(), middle()).status in (Status.OK, Status.UNCHANGED)}
+    good = {
+        o
+        for o in Outcome
+        if judge(o, 0, RetryPolicy(), middle()).status in (Status.OK, Status.UNCHANGED)
+    }
     assert good == {Outcome.FETCHED, Outcome.NOT_MODIFIED, Outcome.FRESH}
 
 

@@ -14,8 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
-from scraper.stores import warc
-from scraper.stores.warc import Answer, Codec, RecordError
+from scraper.archive import warc
+from scraper.archive.warc import Answer, Codec, RecordError
 
 AT = datetime(2026, 11, 20, 18, 30, 1, 250000, tzinfo=UTC)
 ANSWER = Answer(
@@ -46,13 +46,19 @@ def test_what_is_written_is_read(codec: Codec) -> None:
     size = str(len(ANSWER.body))
     assert found == replace(
         ANSWER,
-        headers={"content-type": "text/html; charset=utf-8", "etag": '"abc"', "content-length": size},
+        headers={
+            "content-type": "text/html; charset=utf-8",
+            "etag": '"abc"',
+            "content-length": size,
+        },
     )
 
 
 @CODECS
 def test_warcio_reads_a_segment_and_agrees_with_its_digests(codec: Codec) -> None:
-    segment = plain(warc.warcinfo("x.warc", codec), codec) + plain(warc.response(ANSWER, codec), codec)
+    segment = plain(warc.warcinfo("x.warc", codec), codec) + plain(
+        warc.response(ANSWER, codec), codec
+    )
     info, response = [
         (record.rec_type, record.rec_headers, record.content_stream().read())
         for record in ArchiveIterator(BytesIO(segment), check_digests="raise")
@@ -68,7 +74,8 @@ def test_warcio_reads_a_segment_and_agrees_with_its_digests(codec: Codec) -> Non
 
 
 def test_a_zstd_record_is_one_frame_with_its_size_and_a_checksum() -> None:
-    """As IIPC's "Zstandard Compression for WARC Files" wants it; the frame's header is that of RFC 8878, 3.1.1.1."""
+    """As IIPC's "Zstandard Compression for WARC Files" wants it; the frame's header is that of RFC
+    8878, 3.1.1.1."""
     data = warc.response(ANSWER, "zstd")
     assert data[:4] == bytes.fromhex("28b52ffd")
     assert data[4] & 0b100, "a checksum of the content"
@@ -93,7 +100,9 @@ def test_a_record_that_is_not_what_was_written_is_told(codec: Codec) -> None:
 
 
 def test_an_altered_body_does_not_pass_for_the_one_that_was_written() -> None:
-    altered = zlib.compress(zlib.decompress(warc.response(ANSWER, "gzip"), 31).replace(b"Stuhl", b"Tisch"), wbits=31)
+    altered = zlib.compress(
+        zlib.decompress(warc.response(ANSWER, "gzip"), 31).replace(b"Stuhl", b"Tisch"), wbits=31
+    )
     with pytest.raises(RecordError, match="digest"):
         warc.read(altered, "gzip", len(ANSWER.body))
 
@@ -104,7 +113,9 @@ def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -
     assert len(bomb) < 100_000
     asked: list[int] = []
     unpack = warc._unpack
-    monkeypatch.setattr(warc, "_unpack", lambda data, codec, most: asked.append(most) or unpack(data, codec, most))
+    monkeypatch.setattr(
+        warc, "_unpack", lambda data, codec, most: asked.append(most) or unpack(data, codec, most)
+    )
     with pytest.raises(RecordError, match="unpacks to more than it may"):
         warc.read(bomb, codec, 1000)
     assert asked == [1000 + warc.HEAD_MAX]
@@ -117,8 +128,12 @@ def test_a_bomb_is_not_unpacked(codec: Codec, monkeypatch: pytest.MonkeyPatch) -
     body=st.binary(max_size=300),
     status=st.integers(100, 999),
 )
-def test_nothing_that_a_shop_sends_breaks_a_record(headers: dict[str, str], url: str, body: bytes, status: int) -> None:
-    answer = Answer(f"https://shop.example/{url}", "https://shop.example/", status, headers, body, AT)
+def test_nothing_that_a_shop_sends_breaks_a_record(
+    headers: dict[str, str], url: str, body: bytes, status: int
+) -> None:
+    answer = Answer(
+        f"https://shop.example/{url}", "https://shop.example/", status, headers, body, AT
+    )
     found = warc.read(warc.response(answer, "gzip"), "gzip", len(body))
     assert (found.status, found.body, found.at) == (status, body, AT)
     known = {name.lower() for name in headers} | {"content-length"}
@@ -133,7 +148,9 @@ def test_headers_are_bounded() -> None:
 
 
 @pytest.mark.parametrize("missing", ["warcio", "backports"])
-def test_without_the_extra_the_error_names_it(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_names_it(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from scraper.errors import ConfigError
 
     modules: Any = __import__("sys").modules

@@ -6,8 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from scraper.process.watchdog import (
+    SIGN_S,
+    Action,
+    Seen,
+    judged,
+    well,
+)
 from scraper.settings import Settings
-from scraper.watchdog import SIGN_S, Action, Seen, judged, well
 
 SETTINGS = Settings(lease_s=45, away_s=600, memory_max_mb=1024)
 WELL = Seen(life_s=3600, loop_silent_s=1, consumer_silent_s=1, rss_mb=300, tasks=5000)
@@ -38,7 +44,8 @@ def test_what_it_ends_for(seen: Seen, action: Action, code: int) -> None:
     [
         replace(WELL, loop_silent_s=89),
         replace(WELL, postgres_away_s=599),
-        replace(WELL, rss_mb=1025, tasks=0),  # no work done in this life
+        # no work done in this life
+        replace(WELL, rss_mb=1025, tasks=0),
         replace(WELL, rss_mb=1025, life_s=5),  # or hardly
         replace(WELL, rss_mb=1025, postgres_away_s=3),  # it could not start
         replace(WELL, beat_died=True, broker_away_s=3),
@@ -62,5 +69,8 @@ def test_no_limit_of_memory() -> None:
 def test_when_it_gives_no_sign_of_life() -> None:
     """Before it quits by itself, so that a probe tells of it; servers that are away are no reason."""
     assert well(WELL) and well(replace(WELL, postgres_away_s=500, broker_away_s=500))
-    for silent in (replace(WELL, loop_silent_s=SIGN_S + 1), replace(WELL, consumer_silent_s=SIGN_S + 1)):
+    for silent in (
+        replace(WELL, loop_silent_s=SIGN_S + 1),
+        replace(WELL, consumer_silent_s=SIGN_S + 1),
+    ):
         assert not well(silent) and judged(silent, SETTINGS) is None

@@ -14,10 +14,17 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from scraper import writer as writer_module
 from scraper.domain import Outcome, Settled, Status, Verdict
-from scraper.stores.settle import SettledPage
-from scraper.writer import FAILURES_MAX, GROUP_AGE_S, GROUP_LINKS, GROUP_PAGES, Pending, Writer
+from scraper.settle.transaction import SettledPage
+from scraper.worker import writer as writer_module
+from scraper.worker.writer import (
+    FAILURES_MAX,
+    GROUP_AGE_S,
+    GROUP_LINKS,
+    GROUP_PAGES,
+    Pending,
+    Writer,
+)
 from tests.making import new_page
 
 LEASE = uuid4()
@@ -202,7 +209,9 @@ def test_a_slow_store_blocks_neither_put_nor_the_loop() -> None:
     assert len(database.threads) == 1
 
 
-def test_pages_that_aged_during_a_slow_store_wait_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_that_aged_during_a_slow_store_wait_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Their age counts from when they came, not from when the writer looks at them again."""
     monkeypatch.setattr(writer_module, "GROUP_AGE_S", 1.0)
     database = Database()
@@ -272,7 +281,8 @@ def test_a_process_that_must_end_does_not_wait_for_a_database_that_is_away() -> 
 
 
 def test_it_does_not_wait_for_each_group_anew() -> None:
-    """Hundreds of pages of many batches: the first group has found out, and once the time is up none is tried."""
+    """Hundreds of pages of many batches: the first group has found out, and once the time is up
+    none is tried."""
     database = Database(fails=1_000_000)
     groups = 30
 

@@ -1,4 +1,5 @@
-"""What every command needs: our errors as one message, the settings, the database, JSON that is harmless to a terminal."""
+"""What every command needs: our errors as one message, the settings, the database, JSON that is
+harmless to a terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 
     from scraper.settings import Settings
 
-STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")  # orjson escapes what is below
+# orjson escapes what is below
+STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Command(click.Group):
-    """Prints our own errors as one message and exits with their code; everything else is a bug and keeps its trace."""
+    """Prints our own errors as one message and exits with their code; everything else is a bug and
+    keeps its trace."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -31,11 +34,15 @@ class Command(click.Group):
             sys.stderr.close()
             ctx.exit(0)
         except Exception as error:
-            from sqlalchemy.exc import OperationalError  # imported when it is too late for speed to matter
+            # imported when it is too late for speed to matter
+            from sqlalchemy.exc import OperationalError
 
             if not isinstance(error, OperationalError):
                 raise
-            click.echo(f"scraper: PostgreSQL stopped answering: {str(error.orig).strip().splitlines()[0]}", err=True)
+            click.echo(
+                f"scraper: PostgreSQL stopped answering: {str(error.orig).strip().splitlines()[0]}",
+                err=True,
+            )
             ctx.exit(ServerUnavailableError.exit_code)
 
 
@@ -47,8 +54,8 @@ def load_settings() -> Settings:
 
 def open_engine() -> sa.Engine:
     """The database, known to answer and to be migrated."""
-    from scraper import migrations, servers
-    from scraper.stores.database import make_engine
+    from scraper.infra import migrations, servers
+    from scraper.infra.database import make_engine
 
     settings = load_settings()
     servers.require_postgres(settings)
@@ -59,7 +66,7 @@ def open_engine() -> sa.Engine:
 
 def print_json(value: Any) -> None:
     """As JSON of the same meaning that does not steer a terminal, whatever a shop has sent."""
-    from scraper.stores.database import dumps
+    from scraper.infra.database import dumps
 
     click.echo(harmless(dumps(value)))
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper.cli.shared import load_settings, open_engine, print_json
+from scraper.cli.common.shared import load_settings, open_engine, print_json
 from scraper.domain import Blame, Outcome, Status
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
 
-    from scraper.stores.dead import Selection
+    from scraper.dead_letters.store import Selection
 
 
 # What a page can be dead or invalid for.
@@ -31,7 +31,7 @@ def dead() -> None:
 
 
 def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    from scraper.sites.scalars import seconds
+    from scraper.sites.grammar.scalars import seconds
 
     try:
         return None if value is None else seconds(value)
@@ -42,15 +42,33 @@ def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | No
 def _selecting(command: Callable[..., None]) -> Callable[..., None]:
     """The filters that say which dead and invalid pages are meant."""
     for option in (
-        click.option("--newer", "newer_s", metavar="AGE", callback=_age, help="Given up less than AGE ago."),
         click.option(
-            "--older", "older_s", metavar="AGE", callback=_age, help="Given up longer than AGE ago, as in 30m, 12h, 7d."
+            "--newer", "newer_s", metavar="AGE", callback=_age, help="Given up less than AGE ago."
         ),
         click.option(
-            "--status", type=click.Choice([Status.DEAD.value, Status.INVALID.value]), help="One of the two only."
+            "--older",
+            "older_s",
+            metavar="AGE",
+            callback=_age,
+            help="Given up longer than AGE ago, as in 30m, 12h, 7d.",
         ),
-        click.option("--host", metavar="HOST", type=str.lower, help="Of that host, with its port if it has one."),
-        click.option("--reason", metavar="OUTCOME", type=click.Choice(UNUSABLE), help="Given up for that outcome."),
+        click.option(
+            "--status",
+            type=click.Choice([Status.DEAD.value, Status.INVALID.value]),
+            help="One of the two only.",
+        ),
+        click.option(
+            "--host",
+            metavar="HOST",
+            type=str.lower,
+            help="Of that host, with its port if it has one.",
+        ),
+        click.option(
+            "--reason",
+            metavar="OUTCOME",
+            type=click.Choice(UNUSABLE),
+            help="Given up for that outcome.",
+        ),
     ):
         command = option(command)
     return command
@@ -59,17 +77,23 @@ def _selecting(command: Callable[..., None]) -> Callable[..., None]:
 @dead.command("list")
 @click.argument("site", required=False)
 @_selecting
-@click.option("--limit", default=20, show_default=True, type=click.IntRange(min=0), help="Pages to show.")
+@click.option(
+    "--limit", default=20, show_default=True, type=click.IntRange(min=0), help="Pages to show."
+)
 @click.option("--summary", is_flag=True, help="Count them by site, reason and host instead.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filters: Any) -> None:
     """Show dead and invalid pages, of SITE or of all, the latest first."""
-    from scraper.commands import dead as shown
-    from scraper.stores import dead as store
+    from scraper.actions import replay as shown
+    from scraper.dead_letters import store as store
 
     with open_engine().connect() as connection:
         selection = shown.selected(connection, site, **filters)
-        found = store.summary(connection, selection) if summary else store.find(connection, selection, limit)
+        found = (
+            store.summary(connection, selection)
+            if summary
+            else store.find(connection, selection, limit)
+        )
         total = store.total(connection, selection)
     if as_json:
         print_json([shown.page_json(row) for row in found])
@@ -86,8 +110,8 @@ def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filt
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def dead_show(page: str, as_json: bool) -> None:
     """Show all that is known of PAGE (an id, or a URL), and what to type next."""
-    from scraper.commands import dead as shown
-    from scraper.stores import dead as store
+    from scraper.actions import replay as shown
+    from scraper.dead_letters import store as store
 
     with open_engine().connect() as connection:
         row = store.read(connection, shown.page_id(connection, page))
@@ -103,7 +127,12 @@ def _acting(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--json", "as_json", is_flag=True, help="One JSON array."),
         click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
-        click.option("--all", "everything", is_flag=True, help="All there are, or all that the filters let through."),
+        click.option(
+            "--all",
+            "everything",
+            is_flag=True,
+            help="All there are, or all that the filters let through.",
+        ),
         _selecting,
         click.argument("words", metavar="[SITE] [PAGE]...", nargs=-1),
     ):
@@ -111,8 +140,10 @@ def _acting(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _selection(engine: sa.Engine, words: tuple[str, ...], everything: bool, filters: dict[str, Any]) -> Selection:
-    from scraper.commands import dead as shown
+def _selection(
+    engine: sa.Engine, words: tuple[str, ...], everything: bool, filters: dict[str, Any]
+) -> Selection:
+    from scraper.actions import replay as shown
 
     if not (everything or words or any(value is not None for value in filters.values())):
         raise click.UsageError("say which pages are meant: a site, pages, a filter, or --all")
@@ -123,19 +154,29 @@ def _selection(engine: sa.Engine, words: tuple[str, ...], everything: bool, filt
 
 @dead.command("replay")
 @_acting
-@click.option("--wait", is_flag=True, help="Show progress until their crawls end; exit 4 unless they complete.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Show progress until their crawls end; exit 4 unless they complete.",
+)
 def dead_replay(
-    words: tuple[str, ...], everything: bool, dry_run: bool, as_json: bool, wait: bool, **filters: Any
+    words: tuple[str, ...],
+    everything: bool,
+    dry_run: bool,
+    as_json: bool,
+    wait: bool,
+    **filters: Any,
 ) -> None:
-    """Try dead and invalid pages again: those of SITE, certain PAGEs (ids or URLs), those a filter lets through.
+    """Try dead and invalid pages again: those of SITE, certain PAGEs (ids or URLs), those a filter
+    lets through.
 
     They join the site's running crawl, or one that is opened for them alone, which delists nothing.
     """
     from dataclasses import asdict
 
-    from scraper import dead as step
-    from scraper.commands import crawling
-    from scraper.commands import dead as shown
+    from scraper.actions import crawls
+    from scraper.actions import replay as shown
+    from scraper.dead_letters import replay as step
 
     settings, engine = load_settings(), open_engine()
     selection = _selection(engine, words, everything, filters)
@@ -150,17 +191,19 @@ def dead_replay(
         shown.print_replayed(done, dry_run=dry_run)
     if wait and not dry_run:
         ids = [one.crawl_id for one in done if one.crawl_id is not None]
-        crawling.wait_all(engine, settings, ids, local=settings.embedded, summary_to_stderr=as_json)
+        crawls.wait_all(engine, settings, ids, local=settings.embedded, summary_to_stderr=as_json)
 
 
 @dead.command("drop")
 @_acting
-def dead_drop(words: tuple[str, ...], everything: bool, dry_run: bool, as_json: bool, **filters: Any) -> None:
+def dead_drop(
+    words: tuple[str, ...], everything: bool, dry_run: bool, as_json: bool, **filters: Any
+) -> None:
     """Give dead and invalid pages up until a crawl finds them again. Products stay as they are."""
     from dataclasses import asdict
 
-    from scraper import dead as step
-    from scraper.commands import dead as shown
+    from scraper.actions import replay as shown
+    from scraper.dead_letters import replay as step
 
     engine = open_engine()
     selection = _selection(engine, words, everything, filters)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import click
 
-from scraper.cli.shared import load_settings, open_engine, print_json
+from scraper.cli.common.shared import load_settings, open_engine, print_json
 
 
 @click.command()
 @click.argument("crawl", metavar="CRAWL")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.option("--accept", is_flag=True, help="Take the crawl as the new usual: the shop has changed for good.")
+@click.option(
+    "--accept", is_flag=True, help="Take the crawl as the new usual: the shop has changed for good."
+)
 def report(crawl: str, as_json: bool, accept: bool) -> None:
-    """Show how full each field of CRAWL (an id, or a site for its newest one) was, beside what is usual.
+    """Show how full each field of CRAWL (an id, or a site for its newest one) was, beside what is
+    usual.
 
-    Of a suspect crawl: why, with selectors, pages and excerpts. Exits with 5 where the crawl is suspect.
+    Of a suspect crawl: why, with selectors, pages and excerpts. Exits with 5 where the crawl is
+    suspect.
     """
-    from scraper.commands import report as shown
+    from scraper.cli.crawl import report as shown
 
     engine = open_engine()
     crawl_id = shown.crawl_id(engine, crawl)
@@ -38,8 +42,9 @@ def alerts() -> None:
 @alerts.command("test")
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def alerts_test(as_json: bool) -> None:
-    """Send a test message to everybody on the list, and say who has got it. Exits with 1 unless all have."""
-    from scraper.commands import report as shown
+    """Send a test message to everybody on the list, and say who has got it. Exits with 1 unless all
+    have."""
+    from scraper.cli.crawl import report as shown
 
     done = shown.test_alerts(load_settings())
     if as_json:

@@ -1,4 +1,5 @@
-"""A crawl's report as people read it: the table of its fields, why it is suspect, and where to look."""
+"""A crawl's report as people read it: the table of its fields, why it is suspect, and where to
+look."""
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper import notify
-from scraper.commands.tables import plain, print_table
 from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError, ScraperError, SuspectError
-from scraper.notify import Notice
+from scraper.infra.database import retried
+from scraper.infra.tables import plain, print_table
+from scraper.quality import notify
+from scraper.quality import report as reports
+from scraper.quality.notify import Notice
+from scraper.quality.report import FieldReport, Report
 from scraper.secret_files import open_to_all
 from scraper.settings import Settings
-from scraper.stores import judgement, reports
-from scraper.stores.database import retried
-from scraper.stores.reports import FieldReport, Report
+from scraper.settle import crawl_quality
 
 EXCERPT_CHARS = 500
 as_json = reports.as_json
@@ -41,10 +43,13 @@ def accept(engine: sa.Engine, crawl: int) -> None:
 
     def work() -> bool:
         with engine.begin() as connection:
-            return judgement.accept(connection, crawl)
+            return crawl_quality.accept(connection, crawl)
 
     if retried(work):
-        click.echo(f"crawl {crawl} is the new usual; what came before is not compared with any more", err=True)
+        click.echo(
+            f"crawl {crawl} is the new usual; what came before is not compared with any more",
+            err=True,
+        )
         return
     found = read(engine, crawl)
     if found.judged_at is None:
@@ -58,12 +63,24 @@ def print_report(report: Report) -> None:
     click.echo(f"{report.site}: crawl {report.crawl_id}, {report.status}: {_verdict(report)}")
     click.echo(f"products: {report.products_phrase}")
     if report.products and report.records < report.products:
-        click.echo(f"read: {report.records:,} product pages; the others were fresh, or answered 304")
+        click.echo(
+            f"read: {report.records:,} product pages; the others were fresh, or answered 304"
+        )
     if report.note:
         click.echo(f"note: {plain(report.note)}")
     if report.fields:
         click.echo()
-        columns = ["field", "fill", "usual", "floor", "mistyped", "distinct", "usual", "kept", "verdict"]
+        columns = [
+            "field",
+            "fill",
+            "usual",
+            "floor",
+            "mistyped",
+            "distinct",
+            "usual",
+            "kept",
+            "verdict",
+        ]
         print_table(columns, [_row(one) for one in report.fields])
     for reason in report.reasons:
         _print_reason(report, reason)
@@ -114,7 +131,9 @@ def _print_reason(report: Report, reason: dict[str, Any]) -> None:
     for example in report.examples.get(name, []):
         known = f" (the product has {plain(example['known'])!r})" if example["known"] else ""
         click.echo(f"  page: {plain(example['url'])}: {plain(example['problem'])}{known}")
-    excerpts = [example["excerpt"] for example in report.examples.get(name, []) if example["excerpt"]]
+    excerpts = [
+        example["excerpt"] for example in report.examples.get(name, []) if example["excerpt"]
+    ]
     if excerpts:
         click.echo(f"  excerpt: {plain(excerpts[0])[:EXCERPT_CHARS]}")
 
@@ -126,12 +145,18 @@ def refuse(report: Report) -> None:
 
 
 def test_alerts(settings: Settings) -> list[dict[str, Any]]:
-    """Tells everybody on the list that this is a test. Raises `ConfigError` where there is no list, or a wrong one."""
+    """Tells everybody on the list that this is a test. Raises `ConfigError` where there is no list,
+    or a wrong one."""
     if settings.alerts is None:
-        raise ConfigError("nobody is told of anything: SCRAPER_ALERTS names no file (docs/operations.md, Alerts)")
+        raise ConfigError(
+            "nobody is told of anything: SCRAPER_ALERTS names no file (docs/operations.md, Alerts)"
+        )
     everybody = notify.recipients(settings.alerts)
     if open_to_all(settings.alerts):
-        click.echo(f"{settings.alerts} can be read by every user of this machine (mend: chmod 600)", err=True)
+        click.echo(
+            f"{settings.alerts} can be read by every user of this machine (mend: chmod 600)",
+            err=True,
+        )
     details: dict[str, Any] = {
         "crawl": None,
         "site": None,
@@ -140,13 +165,16 @@ def test_alerts(settings: Settings) -> list[dict[str, Any]]:
         "reasons": [],
     }
     told = notify.send(
-        Notice("scraper: a test", "Alerts of suspect and failed crawls come here.", details, False), everybody
+        Notice("scraper: a test", "Alerts of suspect and failed crawls come here.", details, False),
+        everybody,
     )
     return [{"line": one.line, "kind": one.kind, "told": one in told} for one in everybody]
 
 
 def print_tested(done: Sequence[dict[str, Any]]) -> None:
-    rows = [[str(one["line"]), one["kind"], "told" if one["told"] else "not reached"] for one in done]
+    rows = [
+        [str(one["line"]), one["kind"], "told" if one["told"] else "not reached"] for one in done
+    ]
     print_table(["line", "kind", "result"], rows)
 
 

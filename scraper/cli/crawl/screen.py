@@ -1,7 +1,8 @@
-"""A glance on a terminal: one screen, whatever its size. The same for `scraper status` and `scraper watch`.
+"""A glance on a terminal: one screen, whatever its size. The same for `scraper status` and `scraper
+watch`.
 
-Each part says what there is and how much of it is not shown. Where there is little room, columns go first, then rows: of
-ended crawls before running ones, of the longest list before the short ones.
+Each part says what there is and how much of it is not shown. Where there is little room, columns go
+first, then rows: of ended crawls before running ones, of the longest list before the short ones.
 """
 
 from __future__ import annotations
@@ -15,24 +16,32 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from scraper import progress
-from scraper.commands.glance import Glance
-from scraper.commands.tables import plain
-from scraper.policy.secrets import redacted
-from scraper.stores.crawls import Progress
-from scraper.stores.hosts import HostState
-from scraper.stores.state import QueueState, Trouble
+from scraper.frontier.crawls import Progress
+from scraper.frontier.hosts import HostState
+from scraper.infra.redaction import redacted
+from scraper.infra.tables import plain
+from scraper.views import progress
+from scraper.views.glance import Glance
+from scraper.views.state import QueueState, Trouble
 
 BAR_CELLS = 12
 GAP = 1  # cells between two columns
-ROWS_LEAST = 2  # of a part, however small the screen
+# of a part, however small the screen
+ROWS_LEAST = 2
 STATES = {"silent": "red", "busy": "green", "idle": "dim", "coordinator": "cyan"}
-PHASES = {"fetching": "green", "discovering": "cyan", "paused": "yellow", "failed": "red", "stopped": "yellow"}
+PHASES = {
+    "fetching": "green",
+    "discovering": "cyan",
+    "paused": "yellow",
+    "failed": "red",
+    "stopped": "yellow",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`from_width`: the narrowest screen that shows it. `least`: cells it keeps; the longest texts give way first."""
+    """`from_width`: the narrowest screen that shows it. `least`: cells it keeps; the longest texts
+    give way first."""
 
     title: str
     from_width: int = 0
@@ -52,7 +61,9 @@ class Part:
 class Screen:
     """Rendered by rich: as many rows as fit into `height` (None: all there are)."""
 
-    def __init__(self, found: Glance, *, height: int | None, header: RenderableType | None = None) -> None:
+    def __init__(
+        self, found: Glance, *, height: int | None, header: RenderableType | None = None
+    ) -> None:
         self._parts = [part for part in parts(found) if part.rows or part.note]
         self._height = height
         self._header = header
@@ -61,12 +72,16 @@ class Screen:
         room = None if self._height is None else self._height - (self._header is not None)
         shown = fitted([len(part.rows) for part in self._parts], room)
         lines = [] if self._header is None else [self._header]
-        lines += [_part(part, rows, options.max_width) for part, rows in zip(self._parts, shown, strict=True)]
+        lines += [
+            _part(part, rows, options.max_width)
+            for part, rows in zip(self._parts, shown, strict=True)
+        ]
         yield Group(*lines)
 
 
 def fitted(sizes: Sequence[int], room: int | None) -> list[int]:
-    """How many rows of each part are shown, where each has a title and each list a line of column titles."""
+    """How many rows of each part are shown, where each has a title and each list a line of column
+    titles."""
     shown = list(sizes)
     if room is None:
         return shown
@@ -154,7 +169,10 @@ def host_trouble(state: HostState) -> str:
     if state.rests_s is not None:
         said.append(f"rests {span(state.rests_s)} ({state.why})")
     if state.pace < 1:
-        said.append(f"slowed to {state.pace:.0%}" + (f", {state.pace_per_s:.2g}/s" if state.pace_per_s else ""))
+        said.append(
+            f"slowed to {state.pace:.0%}"
+            + (f", {state.pace_per_s:.2g}/s" if state.pace_per_s else "")
+        )
     said += [f"{route['level']} for {route['site']} ({route['why']})" for route in state.routes]
     return ", ".join(said)
 
@@ -211,7 +229,9 @@ def _error(one: Trouble) -> list[Text | str]:
 def _part(part: Part, rows: int, width: int) -> RenderableType:
     hidden = len(part.rows) - rows
     more = f"  {hidden:,} more" if hidden else ""
-    title = Text.assemble((part.title, "bold"), (more, "dim"), (f"  {part.note}" if part.note else "", "yellow"))
+    title = Text.assemble(
+        (part.title, "bold"), (more, "dim"), (f"  {part.note}" if part.note else "", "yellow")
+    )
     title.truncate(width, overflow="ellipsis")
     if not rows:
         return title
@@ -221,7 +241,9 @@ def _part(part: Part, rows: int, width: int) -> RenderableType:
     table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
     for column, cells_wide in zip(columns, widths(columns, cells, width), strict=True):
         justify: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(column.title, justify=justify, no_wrap=True, overflow="ellipsis", width=cells_wide)
+        table.add_column(
+            column.title, justify=justify, no_wrap=True, overflow="ellipsis", width=cells_wide
+        )
     for row in cells:
         table.add_row(*row)
     return Group(title, table)
@@ -232,10 +254,16 @@ def _text(cell: Text | str) -> Text:
 
 
 def widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> list[int]:
-    """What each column gets: all it wants where there is room; else the widest that may give way do so, down to their
-    least. (rich would take from all alike, and the short ones would be gone.)"""
-    wanted = [max(cell_len(column.title), *(row[k].cell_len for row in rows)) for k, column in enumerate(columns)]
-    least = [want if column.whole else min(want, column.least) for want, column in zip(wanted, columns, strict=True)]
+    """What each column gets: all it wants where there is room; else the widest that may give way do
+    so, down to their least. (rich would take from all alike, and the short ones would be gone.)"""
+    wanted = [
+        max(cell_len(column.title), *(row[k].cell_len for row in rows))
+        for k, column in enumerate(columns)
+    ]
+    least = [
+        want if column.whole else min(want, column.least)
+        for want, column in zip(wanted, columns, strict=True)
+    ]
     while sum(wanted) + GAP * (len(wanted) - 1) > room:
         widest = max(range(len(wanted)), key=lambda k: (wanted[k] > least[k], wanted[k]))
         if wanted[widest] <= least[widest]:

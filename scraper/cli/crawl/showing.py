@@ -1,4 +1,5 @@
-"""`scraper status`: a glance printed once. One screen for people; elsewhere each part under its name, tab-separated."""
+"""`scraper status`: a glance printed once. One screen for people; elsewhere each part under its
+name, tab-separated."""
 
 from __future__ import annotations
 
@@ -7,11 +8,12 @@ import sys
 import click
 from rich.console import Console
 
-from scraper.commands.glance import Glance
-from scraper.commands.screen import Screen, parts
-from scraper.commands.tables import print_table
+from scraper.cli.crawl.screen import Screen, parts
+from scraper.infra.tables import print_table
+from scraper.views.glance import Glance
 
-PROMPT_LINES = 2  # the shell's, so that the first line stays in sight
+# the shell's, so that the first line stays in sight
+PROMPT_LINES = 2
 
 
 def print_glance(found: Glance, *, whole: bool) -> None:

@@ -1,4 +1,5 @@
-"""`scraper watch`: the same glance again and again, on one screen that is left as it was found; lines where there is none."""
+"""`scraper watch`: the same glance again and again, on one screen that is left as it was found;
+lines where there is none."""
 
 from __future__ import annotations
 
@@ -19,18 +20,21 @@ from rich.live import Live
 from rich.text import Text
 from sqlalchemy.exc import OperationalError
 
-from scraper import away, progress
-from scraper.commands import fleet, glance
-from scraper.commands.glance import Glance
-from scraper.commands.screen import Screen, host_trouble
-from scraper.commands.tables import plain
+from scraper.cli.crawl.screen import Screen, host_trouble
+from scraper.infra import outages
+from scraper.infra.tables import plain
+from scraper.runtime import fleet
 from scraper.settings import Settings
+from scraper.views import glance, progress
+from scraper.views.glance import Glance
 
-ASK_EVERY_S = 5.0  # workers: a message to each of them
+# workers: a message to each of them
+ASK_EVERY_S = 5.0
 
 
 class Answers:
-    """What workers said last. They are asked in a thread: a broker that is away must not hold up what PostgreSQL says."""
+    """What workers said last. They are asked in a thread: a broker that is away must not hold up
+    what PostgreSQL says."""
 
     def __init__(self) -> None:
         self.nodes: Mapping[str, fleet.Node] = {}
@@ -44,9 +48,9 @@ class Answers:
             try:
                 self.nodes, self.away = fleet.nodes(), None
             except Exception as error:  # noqa: BLE001 - shown in place of the workers
-                if away.broker_away(error):
-                    away.broker().failed(error)
-                    self.away = away.broker().error
+                if outages.broker_away(error):
+                    outages.broker().failed(error)
+                    self.away = outages.broker().error
                 else:
                     self.away = f"{type(error).__name__}: {error}"
             self.first.set()
@@ -57,7 +61,9 @@ class Answers:
 
 
 class Watch:
-    def __init__(self, engine: sa.Engine, settings: Settings, *, site: str | None, every_s: float) -> None:
+    def __init__(
+        self, engine: sa.Engine, settings: Settings, *, site: str | None, every_s: float
+    ) -> None:
         self._engine, self._settings, self._site, self._every_s = engine, settings, site, every_s
         self._answers = Answers()
         self._found: Glance | None = None
@@ -91,12 +97,14 @@ class Watch:
 
     def _looked(self) -> bool:
         try:
-            found = glance.read(self._engine, self._settings, site=self._site, answers=self._answers.nodes)
+            found = glance.read(
+                self._engine, self._settings, site=self._site, answers=self._answers.nodes
+            )
         except OperationalError as error:
-            if not away.postgres_away(error):
+            if not outages.postgres_away(error):
                 raise
-            away.postgres().failed(error)
-            self._error = away.postgres().error
+            outages.postgres().failed(error)
+            self._error = outages.postgres().error
             return False
         if self._answers.away is not None:
             found.away["broker"] = self._answers.away
@@ -106,13 +114,16 @@ class Watch:
         return True
 
     def _wait(self, least_s: float = 0.0) -> None:
-        """A frontier of millions takes its time to be counted: looking on never takes more than a quarter of PostgreSQL's."""
+        """A frontier of millions takes its time to be counted: looking on never takes more than a
+        quarter of PostgreSQL's."""
         time.sleep(max(self._every_s, least_s, 3 * self._took_s))
 
     def _live(self) -> None:
         console = Console()
         self._look()
-        with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
+        with Live(
+            console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
+        ) as live:
             while True:
                 live.update(self._screen(console), refresh=True)
                 self._wait()
@@ -126,10 +137,14 @@ class Watch:
     def _header(self) -> Text:
         if self._error:
             said = Text(
-                f"PostgreSQL does not answer for {time.monotonic() - self._seen_at:.0f} s: {self._error}", "red"
+                f"PostgreSQL does not answer for {time.monotonic() - self._seen_at:.0f} s: {self._error}",
+                "red",
             )
         else:
-            said = Text(f"{datetime.now().astimezone():%H:%M:%S}  every {self._every_s:g} s, Ctrl-C ends", "dim")
+            said = Text(
+                f"{datetime.now().astimezone():%H:%M:%S}  every {self._every_s:g} s, Ctrl-C ends",
+                "dim",
+            )
         said.no_wrap, said.overflow = True, "ellipsis"
         return said
 
@@ -146,7 +161,9 @@ class Watch:
     def _json(self, print_json: Callable[[Any], None]) -> None:
         while True:
             if self._look() and self._found is not None:
-                print_json({"at": datetime.now().astimezone().isoformat(), **glance.as_json(self._found)})
+                print_json(
+                    {"at": datetime.now().astimezone().isoformat(), **glance.as_json(self._found)}
+                )
                 sys.stdout.flush()
             self._wait()
 
@@ -162,7 +179,9 @@ def lines(found: Glance | None) -> list[str]:
         for each in found.queues
     ]
     told += [f"host {plain(each.host)}: {plain(host_trouble(each))}" for each in found.hosts]
-    told += [f"worker {each.worker}: {each.state}" for each in found.workers if each.state == "silent"]
+    told += [
+        f"worker {each.worker}: {each.state}" for each in found.workers if each.state == "silent"
+    ]
     told += [f"{name} does not answer: {said}" for name, said in found.away.items()]
     return told or ["no crawl is running"]
 
@@ -174,7 +193,9 @@ def _ends_by_signal() -> Iterator[None]:
     def end(number: int, _: FrameType | None) -> None:
         sys.exit(128 + number)
 
-    before: dict[int, Any] = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before: dict[int, Any] = {
+        number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         yield
     finally:

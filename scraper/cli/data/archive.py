@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scraper.cli.shared import load_settings, open_engine, print_json
+from scraper.cli.common.shared import load_settings, open_engine, print_json
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def _when(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
     from datetime import UTC, datetime
 
-    from scraper.commands.reextract import when
+    from scraper.cli.data.reextract import when
 
     try:
         return None if value is None else when(value, datetime.now(UTC))
@@ -25,7 +25,10 @@ def _when(_: click.Context, __: click.Parameter, value: str | None) -> datetime 
 
 
 SINCE = click.option(
-    "--since", metavar="WHEN", callback=_when, help="Pages fetched since then: 7d, 2026-11-20, 2026-11-20T18:00."
+    "--since",
+    metavar="WHEN",
+    callback=_when,
+    help="Pages fetched since then: 7d, 2026-11-20, 2026-11-20T18:00.",
 )
 
 
@@ -39,7 +42,7 @@ def archive() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON array.")
 def archive_list(site: str | None, as_json: bool) -> None:
     """Show what is kept, of SITE or of all."""
-    from scraper.commands import archive as shown
+    from scraper.cli.data import archive_command as shown
 
     found = shown.listed(open_engine(), site)
     if as_json:
@@ -54,7 +57,7 @@ def archive_prune(as_json: bool) -> None:
     """Forget now what is older than its site's `keep`; coordinators do so by themselves."""
     from dataclasses import asdict
 
-    from scraper.commands import archive as shown
+    from scraper.cli.data import archive_command as shown
 
     done = shown.prune(open_engine())
     if as_json:
@@ -69,9 +72,12 @@ def archive_prune(as_json: bool) -> None:
 @SINCE
 @click.option("--limit", type=click.IntRange(min=1), help="Records to read at the most.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def archive_verify(site: str | None, since: datetime | None, limit: int | None, as_json: bool) -> None:
-    """Read every record, of SITE or of all, and compare its digests; exit 1 unless all are what was written."""
-    from scraper.commands import archive as shown
+def archive_verify(
+    site: str | None, since: datetime | None, limit: int | None, as_json: bool
+) -> None:
+    """Read every record, of SITE or of all, and compare its digests; exit 1 unless all are what was
+    written."""
+    from scraper.cli.data import archive_command as shown
 
     done = shown.verify(open_engine(), site, since, limit)
     if as_json:
@@ -86,7 +92,13 @@ def archive_verify(site: str | None, since: datetime | None, limit: int | None, 
 @SINCE
 @click.option("--diff", is_flag=True, help="Show what would change, and write nothing.")
 @click.option("--limit", type=click.IntRange(min=1), help="Pages to read at the most.")
-@click.option("--show", default=20, show_default=True, type=click.IntRange(min=0), help="Products to show singly.")
+@click.option(
+    "--show",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Products to show singly.",
+)
 @click.option("--accept", is_flag=True, help="Write even what a crawl would be suspect for.")
 @click.option("--yes", is_flag=True, help="Ask nothing.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -102,9 +114,10 @@ def reextract(
 ) -> None:
     """Run SITE's definition of today over its archived product pages, without a request.
 
-    Shows what changes, and writes it unless --diff is given. Exit 5 where the outcome would make a crawl suspect.
+    Shows what changes, and writes it unless --diff is given. Exit 5 where the outcome would make a
+    crawl suspect.
     """
-    from scraper.commands import reextract as shown
+    from scraper.cli.data import reextract as shown
 
     try:
         shown.run(
@@ -120,5 +133,7 @@ def reextract(
             told=print_json if as_json else None,
         )
     except KeyboardInterrupt:
-        click.echo("\nbroken off; what was written stays, and the same command does the rest", err=True)
+        click.echo(
+            "\nbroken off; what was written stays, and the same command does the rest", err=True
+        )
         sys.exit(130)

@@ -1,4 +1,5 @@
-"""`scraper archive`: what is kept, forgetting what is old, and whether every record is what was written."""
+"""`scraper archive`: what is kept, forgetting what is old, and whether every record is what was
+written."""
 
 from __future__ import annotations
 
@@ -10,17 +11,18 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper import prune as step
-from scraper.archived import read_all
-from scraper.commands.reextract import progress
-from scraper.commands.tables import plain, print_table
+from scraper.archive import rows as store
+from scraper.archive.reader import read_all
+from scraper.cli.data.reextract import progress
+from scraper.coordinator import prune as step
+from scraper.coordinator.prune import Pruned
 from scraper.errors import NotFoundError, ScraperError
-from scraper.prune import Pruned
-from scraper.stores import archive as store
+from scraper.infra.tables import plain, print_table
 
 PROBLEMS = 20
 PIECE = 2000
-BODY_MAX = 2**31 - 1  # what was stored is to be read, whatever a limit says now
+# what was stored is to be read, whatever a limit says now
+BODY_MAX = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -33,7 +35,8 @@ class Verified:
 
 
 def listed(engine: sa.Engine, site: str | None) -> list[dict[str, Any]]:
-    """Per site: pages, URLs, segments, bytes packed and unpacked, oldest and newest, how long they are kept."""
+    """Per site: pages, URLs, segments, bytes packed and unpacked, oldest and newest, how long they
+    are kept."""
     with engine.connect() as connection:
         _known(connection, site)
         rows = store.summary(connection, site)
@@ -90,7 +93,9 @@ def refuse_problems(done: Pruned) -> None:
         raise ScraperError("\n".join(done.problems))
 
 
-def verify(engine: sa.Engine, site: str | None, since: datetime | None, limit: int | None) -> Verified:
+def verify(
+    engine: sa.Engine, site: str | None, since: datetime | None, limit: int | None
+) -> Verified:
     """Reads every record and compares its digests."""
     done = Verified()
     with engine.connect() as connection:
@@ -140,4 +145,6 @@ def verified_json(done: Verified) -> dict[str, Any]:
 def _known(connection: sa.Connection, site: str | None) -> None:
     query = sa.text("SELECT FROM sites WHERE name = :name")
     if site is not None and connection.execute(query, {"name": site}).first() is None:
-        raise NotFoundError(f"there is no site named {site!r} in the database; `scraper status` shows those crawled")
+        raise NotFoundError(
+            f"there is no site named {site!r} in the database; `scraper status` shows those crawled"
+        )

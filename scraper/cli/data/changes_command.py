@@ -1,8 +1,10 @@
-"""The feed of changes on a terminal or into a pipe: once, or as it comes; and the consumers whose place is kept here.
+"""The feed of changes on a terminal or into a pipe: once, or as it comes; and the consumers whose
+place is kept here.
 
-A consumer's place is moved on after its lines were written and flushed, never before: whoever ends in between has the last
-lines (a thousand at the most) once more when he comes again. At-least-once, then; exactly once has who keeps each line's
-`cursor` beside what he made of it, and begins `--since` there.
+A consumer's place is moved on after its lines were written and flushed, never before: whoever ends
+in between has the last lines (a thousand at the most) once more when he comes again. At-least-once,
+then; exactly once has who keeps each line's `cursor` beside what he made of it, and begins
+`--since` there.
 """
 
 from __future__ import annotations
@@ -19,18 +21,24 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper import changes
-from scraper.changes import ROWS, Change, Reader, Since
-from scraper.commands.tables import cell, plain, print_table
 from scraper.errors import ConfigError, NotFoundError
-from scraper.sites import scalars
-from scraper.stores import consumers
+from scraper.feed import consumers
+from scraper.feed import reader as changes
+from scraper.feed.reader import (
+    ROWS,
+    Change,
+    Reader,
+    Since,
+)
+from scraper.infra.tables import cell, plain, print_table
+from scraper.sites.grammar import scalars
 
 FIELDS_SHOWN = 4
 
 
 def since_of(text: str) -> Since:
-    """`1234` (a cursor), `oldest`, `now`, `2h` (so long ago), `2025-11-21`, `2025-11-21T06:00+01:00` (UTC without a zone)."""
+    """`1234` (a cursor), `oldest`, `now`, `2h` (so long ago), `2025-11-21`,
+    `2025-11-21T06:00+01:00` (UTC without a zone)."""
     if text.isdecimal() and len(text) < 19:
         return int(text)
     if text in ("oldest", "now"):
@@ -48,7 +56,8 @@ def since_of(text: str) -> Since:
 
 
 class Stop:
-    """SIGTERM and Ctrl-C end the command between two batches, so that what was written is noted; a second one ends it now."""
+    """SIGTERM and Ctrl-C end the command between two batches, so that what was written is noted; a
+    second one ends it now."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -56,7 +65,9 @@ class Stop:
 
     @contextmanager
     def on_signals(self) -> Iterator[None]:
-        before = {number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)}
+        before = {
+            number: signal.signal(number, self._heard) for number in (signal.SIGTERM, signal.SIGINT)
+        }
         try:
             yield
         finally:
@@ -80,8 +91,8 @@ def show(
     consumer: str | None,
     as_json: Callable[[str], str] | None,
 ) -> None:
-    """Writes changes until there are no more, or for good. A consumer begins where it has come to, or at `since`.
-    `as_json`: as JSON lines, made harmless by it."""
+    """Writes changes until there are no more, or for good. A consumer begins where it has come to,
+    or at `since`. `as_json`: as JSON lines, made harmless by it."""
     if consumer is None:
         _show(engine, Reader(engine, changes.resolved(engine, "oldest" if since is None else since), site=site),
               follow=follow, limit=limit, as_json=as_json, place=None)  # fmt: skip
@@ -132,7 +143,10 @@ def _show(
     stop, left = Stop(), limit
     end = None if follow else max(reader.cursor, changes.resolved(engine, "now"))
     reader.rows = min(ROWS, left or ROWS)
-    with stop.on_signals(), closing(changes.batches(reader, stop.event, _say, bear=follow)) as batches:
+    with (
+        stop.on_signals(),
+        closing(changes.batches(reader, stop.event, _say, bear=follow)) as batches,
+    ):
         for batch in batches:
             _write(batch, as_json)
             if place is not None:
@@ -140,7 +154,11 @@ def _show(
             if left is not None:
                 left -= len(batch)
                 reader.rows = min(ROWS, left)
-            if left == 0 or (end is not None and reader.cursor >= end) or (not batch and _nobody_reads()):
+            if (
+                left == 0
+                or (end is not None and reader.cursor >= end)
+                or (not batch and _nobody_reads())
+            ):
                 break
     if stop.number and not follow:
         sys.exit(128 + stop.number)
@@ -163,7 +181,9 @@ def described(change: Change) -> str:
     """One line for people: `2025-11-21 06:00:12  shop  changed  1010  price: 9.90 -> 8.50`."""
     if change.changed:
         names = change.changed[:FIELDS_SHOWN]
-        what = [f"{plain(n)}: {cell(change.before.get(n))} -> {cell(change.data.get(n))}" for n in names]
+        what = [
+            f"{plain(n)}: {cell(change.before.get(n))} -> {cell(change.data.get(n))}" for n in names
+        ]
         more = len(change.changed) - len(names)
         text = ", ".join(what) + (f", {more} more" if more else "")
     else:
@@ -174,7 +194,8 @@ def described(change: Change) -> str:
 
 
 def _nobody_reads() -> bool:
-    """Whether the reader of our pipe has left, which is told otherwise by the next line only: that may be tomorrow's."""
+    """Whether the reader of our pipe has left, which is told otherwise by the next line only: that
+    may be tomorrow's."""
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)

@@ -1,11 +1,13 @@
-"""Products as files: CSV and JSON lines, streamed, in an order of rows and columns that stays the same.
+"""Products as files: CSV and JSON lines, streamed, in an order of rows and columns that stays the
+same.
 
-Since a cursor: the products that have a change after it, as they are now, the delisted ones among them. What is written comes
-from one moment, and the feed's position at that moment is told: `scraper changes --since` goes on from there.
+Since a cursor: the products that have a change after it, as they are now, the delisted ones among
+them. What is written comes from one moment, and the feed's position at that moment is told:
+`scraper changes --since` goes on from there.
 
-Columns: `id`, `url`, the definition's fields in its order, any other keys by name, then the times. Numbers keep every
-digit. In CSV, text that a spreadsheet would run as a formula is defused with a leading apostrophe (OWASP, "CSV
-Injection").
+Columns: `id`, `url`, the definition's fields in its order, any other keys by name, then the times.
+Numbers keep every digit. In CSV, text that a spreadsheet would run as a formula is defused with a
+leading apostrophe (OWASP, "CSV Injection").
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ from typing import IO, Any, Literal
 
 import sqlalchemy as sa
 
-from scraper import changes
-from scraper.changes import Reader, Since
-from scraper.commands import crawling, output
+from scraper.actions import crawls
+from scraper.cli.data import output
 from scraper.errors import ConfigError
+from scraper.feed import consumers, reader
+from scraper.feed import store as feed
+from scraper.feed.reader import Reader, Since
+from scraper.infra.database import dumps
+from scraper.settle import products
 from scraper.sites.definition import Site
-from scraper.stores import changes as feed
-from scraper.stores import consumers, products
-from scraper.stores.database import dumps
 
 Form = Literal["csv", "jsonl", "parquet"]
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -41,7 +44,8 @@ SELECT DISTINCT k FROM products p JOIN sites s ON s.id = p.site_id, jsonb_object
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A site's products as rows of `columns`; `rows` streams from the database while its connection is open."""
+    """A site's products as rows of `columns`; `rows` streams from the database while its connection
+    is open."""
 
     columns: list[str]
     rows: Iterator[dict[str, Any]]
@@ -49,8 +53,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export came to. `cursor` (None: read from a standby): what changed later comes after it in the feed; with
-    `exact` unset, some of what was exported as well. `since` None: all products."""
+    """What an export came to. `cursor` (None: read from a standby): what changed later comes after
+    it in the feed; with `exact` unset, some of what was exported as well. `since` None: all
+    products."""
 
     site: str
     format: str
@@ -61,13 +66,28 @@ class Exported:
     exact: bool
 
 
-def read(connection: sa.Connection, site: str, definition: Site, *, delisted: bool, since: int | None = None) -> Table:
+def read(
+    connection: sa.Connection,
+    site: str,
+    definition: Site,
+    *,
+    delisted: bool,
+    since: int | None = None,
+) -> Table:
     """Opens the stream. The definition gives its fields their order."""
     stored = set(connection.execute(KEYS, {"site": site}).scalars())
-    named = [key for name, spec in definition.product.fields.items() for key in keys_of(name, spec.type)]
-    columns = list(dict.fromkeys(["id", "url", *named, *sorted(stored - set(named)), *LAST_COLUMNS]))
+    named = [
+        key for name, spec in definition.product.fields.items() for key in keys_of(name, spec.type)
+    ]
+    columns = list(
+        dict.fromkeys(["id", "url", *named, *sorted(stored - set(named)), *LAST_COLUMNS])
+    )
     return Table(
-        columns, (_row(row, columns) for row in products.export(connection, site, delisted=delisted, since=since))
+        columns,
+        (
+            _row(row, columns)
+            for row in products.export(connection, site, delisted=delisted, since=since)
+        ),
     )
 
 
@@ -81,19 +101,27 @@ def export(
     since: Since | Literal["last"] | None = None,
     consumer: str | None = None,
 ) -> Exported:
-    """Writes products to `where`, which is there whole or not at all. A consumer's place is then where this one ends."""
+    """Writes products to `where`, which is there whole or not at all. A consumer's place is then
+    where this one ends."""
     if form == "parquet":
-        from scraper.commands import parquet
+        from scraper.cli.data import parquet
 
         parquet.require()
         if where is None:
-            raise ConfigError("Parquet is not for a terminal (mend: --output FILE or s3://bucket/key)")
+            raise ConfigError(
+                "Parquet is not for a terminal (mend: --output FILE or s3://bucket/key)"
+            )
     with consumers.held(engine, consumer, site) if consumer else nullcontext():
         after = _after(engine, site, since, consumer)
         with output.opened(where) as out, feed.view(engine) as view:
-            definition = crawling.known_site(view.connection, site)
+            definition = crawls.known_site(view.connection, site)
             table = read(view.connection, site, definition, delisted=delisted, since=after)
-            about = {"site": site, "cursor": view.cursor, "since": after, "at": datetime.now(UTC).isoformat()}
+            about = {
+                "site": site,
+                "cursor": view.cursor,
+                "since": after,
+                "at": datetime.now(UTC).isoformat(),
+            }
             count = _write(form, table, out, definition, about)
         if consumer and view.cursor is not None:
             with engine.begin() as connection:
@@ -101,22 +129,29 @@ def export(
     return Exported(site, form, where, count, after, view.cursor, view.exact)
 
 
-def _after(engine: sa.Engine, site: str, since: Since | Literal["last"] | None, consumer: str | None) -> int | None:
+def _after(
+    engine: sa.Engine, site: str, since: Since | Literal["last"] | None, consumer: str | None
+) -> int | None:
     if since == "last":
         if consumer is None:
-            raise ConfigError("--since last is where a consumer has come to (mend: --consumer NAME beside it)")
+            raise ConfigError(
+                "--since last is where a consumer has come to (mend: --consumer NAME beside it)"
+            )
         with engine.connect() as connection:
             after = consumers.position(connection, consumer, site)
     else:
-        after = None if since is None else changes.resolved(engine, since)
+        after = None if since is None else reader.resolved(engine, since)
     if after is not None:
-        Reader(engine, after, site=site)  # whether the feed reaches back so far
+        # whether the feed reaches back so far
+        Reader(engine, after, site=site)
     return after
 
 
-def _write(form: Form, table: Table, out: IO[bytes], definition: Site, about: dict[str, Any]) -> int:
+def _write(
+    form: Form, table: Table, out: IO[bytes], definition: Site, about: dict[str, Any]
+) -> int:
     if form == "parquet":
-        from scraper.commands import parquet
+        from scraper.cli.data import parquet
 
         return parquet.write_parquet(table, out, definition, about)
     with output.as_text(out) as text:

@@ -1,7 +1,8 @@
-"""Where an export goes: to the terminal, to a file, or to S3 (`s3://bucket/key`). It is there whole or not at all.
+"""Where an export goes: to the terminal, to a file, or to S3 (`s3://bucket/key`). It is there whole
+or not at all.
 
-A file is written beside its place and renamed; what goes to S3 is written to the temporary folder first (TMPDIR, which needs
-the room), and sent in parts where it is large.
+A file is written beside its place and renamed; what goes to S3 is written to the temporary folder
+first (TMPDIR, which needs the room), and sent in parts where it is large.
 """
 
 from __future__ import annotations
@@ -15,16 +16,17 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
 
+from scraper.archive import objects
 from scraper.errors import ConfigError, ScraperError
-from scraper.stores import objects
 
 S3 = "s3://"
 
 
 @contextmanager
 def opened(where: str | None) -> Iterator[IO[bytes]]:
-    """A file to write bytes to. When the block ends well it is where it belongs; otherwise nothing is there that was not
-    before. Raises `ConfigError` before the block where the place cannot be one."""
+    """A file to write bytes to. When the block ends well it is where it belongs; otherwise nothing
+    is there that was not before. Raises `ConfigError` before the block where the place cannot be
+    one."""
     if where is None:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -52,7 +54,9 @@ def as_text(out: IO[bytes]) -> Iterator[IO[str]]:
 def _for_file(path: str) -> Iterator[IO[bytes]]:
     target = Path(path)
     try:
-        with NamedTemporaryFile("wb", dir=target.parent, prefix=f".{target.name[:100]}.", delete=False) as out:
+        with NamedTemporaryFile(
+            "wb", dir=target.parent, prefix=f".{target.name[:100]}.", delete=False
+        ) as out:
             try:
                 yield out.file
                 out.flush()

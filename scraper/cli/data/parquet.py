@@ -1,6 +1,7 @@
 """Products as Parquet: columns typed by the site's definition, row groups as they are read, zstd.
 
-The types follow from the definition alone, never from the values, so that files of different days fit together:
+The types follow from the definition alone, never from the values, so that files of different days
+fit together:
 
     text, url                   string                     list, many        list of the type
     int                         int64                      bool              bool
@@ -8,9 +9,10 @@ The types follow from the definition alone, never from the values, so that files
     first_seen_at, changed_at … timestamp in us, UTC                         in UTC where that has an offset (%z)
     what no definition names    string: text as it is, all else as JSON
 
-A value that does not fit its column (the field had another type once, more than nine decimals, a number beyond 64 bits) is
-null there, and kept in `_misfits`, a JSON object: nothing is lost, and nothing rounded. Of a date with a time in a column of
-dates the day stays there, and all of it is in `_misfits`. decimal(38, 9) is what BigQuery calls NUMERIC.
+A value that does not fit its column (the field had another type once, more than nine decimals, a
+number beyond 64 bits) is null there, and kept in `_misfits`, a JSON object: nothing is lost, and
+nothing rounded. Of a date with a time in a column of dates the day stays there, and all of it is in
+`_misfits`. decimal(38, 9) is what BigQuery calls NUMERIC.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import IO, Any, NamedTuple
 
-from scraper.commands.export import LAST_COLUMNS, Table
+from scraper.cli.data.export import LAST_COLUMNS, Table
 from scraper.errors import ConfigError
+from scraper.infra.database import dumps
 from scraper.sites.definition import Site
-from scraper.sites.fields import FieldSpec
-from scraper.stores.database import dumps
+from scraper.sites.grammar.fields import FieldSpec
 
 MISFITS = "_misfits"
-ROWS, CHARS = 10_000, 32_000_000  # of a row group, whichever is reached first
+# of a row group, whichever is reached first
+ROWS, CHARS = 10_000, 32_000_000
 SCALE, DIGITS = 9, 38
 INT_MAX = 2**63
 TIME_CODES = ("%H", "%I", "%M", "%S", "%X", "%c", "%f")
@@ -42,7 +45,8 @@ class Misfit(Exception):
 
 
 class Kind(NamedTuple):
-    """A column's type, made once pyarrow is there, and what makes a value of it. `Misfit` where it is none."""
+    """A column's type, made once pyarrow is there, and what makes a value of it. `Misfit` where it
+    is none."""
 
     arrow: Callable[[Any], Any]
     value: Callable[[Any], Any]
@@ -53,7 +57,11 @@ def _text(value: Any) -> str:
 
 
 def _int(value: Any) -> int:
-    whole = int(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) and value % 1 == 0 else None
+    whole = (
+        int(value)
+        if isinstance(value, int | Decimal) and not isinstance(value, bool) and value % 1 == 0
+        else None
+    )
     if whole is None or not -INT_MAX <= whole < INT_MAX:
         raise Misfit
     return whole
@@ -66,7 +74,9 @@ def _decimal(value: Any) -> Decimal:
     if number.adjusted() >= DIGITS - SCALE:
         raise Misfit
     _, digits, exponent = number.as_tuple()
-    if isinstance(exponent, str) or any(digits[len(digits) + exponent + SCALE :] if exponent < -SCALE else ()):
+    if isinstance(exponent, str) or any(
+        digits[len(digits) + exponent + SCALE :] if exponent < -SCALE else ()
+    ):
         raise Misfit
     return Decimal(format(number, f".{SCALE}f")) if exponent < -SCALE else number
 
@@ -159,7 +169,8 @@ def require() -> Any:
 
 
 def write_parquet(table: Table, out: IO[bytes], definition: Site, about: Mapping[str, Any]) -> int:
-    """Writes the rows as they come; `about` is kept in the file's metadata, as JSON under `scraper`. Returns their number."""
+    """Writes the rows as they come; `about` is kept in the file's metadata, as JSON under
+    `scraper`. Returns their number."""
     pa = require()
     columns = kinds(table.columns, definition)
     schema = pa.schema(

@@ -1,5 +1,5 @@
-"""`scraper reextract`: the definition and the pages that are meant, what would change in words and as JSON, and the question
-before it is written.
+"""`scraper reextract`: the definition and the pages that are meant, what would change in words and
+as JSON, and the question before it is written.
 
 All that a shop sent is shown without control characters.
 """
@@ -17,37 +17,48 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper.commands import crawling
-from scraper.commands.tables import cell, plain, print_table
+from scraper.actions import crawls
 from scraper.errors import NotFoundError, ScraperError, SuspectError
-from scraper.policy.differences import Change, FieldSums
-from scraper.reextract import Outlook, Reextraction, Tick, Written
+from scraper.frontier import sites
+from scraper.infra.tables import cell, plain, print_table
+from scraper.reextract.differences import Change, FieldSums
+from scraper.reextract.run import (
+    Outlook,
+    Reextraction,
+    Tick,
+    Written,
+)
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from scraper.sites.scalars import seconds
-from scraper.stores import sites
+from scraper.sites.grammar.scalars import seconds
 
 NO_PAGES = "no archived pages"
 
 
 def when(text: str, now: datetime) -> datetime:
-    """A date or time in ISO 8601 (UTC unless it says otherwise), or how long ago: `7d`. ValueError says what it should be."""
+    """A date or time in ISO 8601 (UTC unless it says otherwise), or how long ago: `7d`. ValueError
+    says what it should be."""
     if re.match(r"\d{4}-", text.strip()):
         try:
             at = datetime.fromisoformat(text.strip())
         except ValueError:
-            raise ValueError(f"{text!r} is no date (mend: as in 2026-11-20 or 2026-11-20T18:00)") from None
+            raise ValueError(
+                f"{text!r} is no date (mend: as in 2026-11-20 or 2026-11-20T18:00)"
+            ) from None
         return at if at.tzinfo else at.replace(tzinfo=UTC)
     return now - timedelta(seconds=seconds(text))
 
 
 def today(engine: sa.Engine, settings: Settings, name: str) -> tuple[int, Site, bool]:
-    """The site's id, its definition of today, and whether that is from sites/ (else the stored one)."""
+    """The site's id, its definition of today, and whether that is from sites/ (else the stored
+    one)."""
     with engine.connect() as connection:
         found = sites.find(connection, name)
     if found is None:
-        raise NotFoundError(f"there is no site named {name!r} in the database; `scraper status` shows those crawled")
-    from_file = crawling.from_files(settings, name)
+        raise NotFoundError(
+            f"there is no site named {name!r} in the database; `scraper status` shows those crawled"
+        )
+    from_file = crawls.from_files(settings, name)
     return found[0], from_file or found[1], from_file is not None
 
 
@@ -67,7 +78,12 @@ def progress(label: str) -> Iterator[Tick]:
             return
         if not bars:
             bars.append(
-                click.progressbar(length=total, label=label, file=sys.stderr, update_min_steps=max(1, total // 200))
+                click.progressbar(
+                    length=total,
+                    label=label,
+                    file=sys.stderr,
+                    update_min_steps=max(1, total // 200),
+                )
             )
             bars[0].__enter__()
         bars[0].update(done - bars[0].pos)
@@ -80,7 +96,8 @@ def progress(label: str) -> Iterator[Tick]:
 
 
 def refuse_unless_usual(outlook: Outlook, *, accept: bool) -> None:
-    """Raises `SuspectError` where a crawl with this outcome would be suspect, and nobody has said to take it all the same."""
+    """Raises `SuspectError` where a crawl with this outcome would be suspect, and nobody has said
+    to take it all the same."""
     if outlook.reasons and not accept:
         reasons = "\n".join(f"  {reason.field}: {reason.text}" for reason in outlook.reasons)
         raise SuspectError(
@@ -100,7 +117,9 @@ def refuse_nothing(outlook: Outlook, name: str) -> None:
 def confirmed(outlook: Outlook, *, yes: bool) -> bool:
     if yes or not sys.stdin.isatty():
         return True
-    return click.confirm(f"write {outlook.changed:,} changed and {outlook.new:,} new products?", err=True)
+    return click.confirm(
+        f"write {outlook.changed:,} changed and {outlook.new:,} new products?", err=True
+    )
 
 
 def as_json(name: str, outlook: Outlook, written: Written | None) -> dict[str, Any]:
@@ -120,7 +139,9 @@ def as_json(name: str, outlook: Outlook, written: Written | None) -> dict[str, A
             "left_alone": dict(outlook.left),
         },
         "vanished_examples": outlook.vanished_examples,
-        "fields": {field: _field_json(outlook, sums) for field, sums in sorted(outlook.sums.fields.items())},
+        "fields": {
+            field: _field_json(outlook, sums) for field, sums in sorted(outlook.sums.fields.items())
+        },
         "changes": [
             {
                 "id": one.external_id,
@@ -142,7 +163,9 @@ def _field_json(outlook: Outlook, sums: FieldSums) -> dict[str, Any]:
         "gained": sums.gained,
         "changed": sums.changed,
         "lost": sums.lost,
-        "examples": [{"id": external_id, **_change_json(change)} for external_id, change in sums.examples],
+        "examples": [
+            {"id": external_id, **_change_json(change)} for external_id, change in sums.examples
+        ],
     }
 
 
@@ -159,8 +182,13 @@ def print_outlook(name: str, outlook: Outlook) -> None:
         click.echo(f"left alone: {count:,} {reason}")
     if outlook.vanished:
         ids = ", ".join(plain(one) for one in outlook.vanished_examples)
-        click.echo(f"not found on their pages, and left as they are: {outlook.vanished:,}, such as {ids}")
-    for what, count in (("not extracted", outlook.not_extracted), ("not readable", outlook.unreadable)):
+        click.echo(
+            f"not found on their pages, and left as they are: {outlook.vanished:,}, such as {ids}"
+        )
+    for what, count in (
+        ("not extracted", outlook.not_extracted),
+        ("not readable", outlook.unreadable),
+    ):
         if count:
             click.echo(f"pages {what}: {count:,}")
     for url, problem in outlook.problems:
@@ -214,7 +242,9 @@ def _time(at: datetime | None) -> str:
 
 
 def print_written(written: Written) -> None:
-    click.echo(f"written: {written.changed:,} products changed, {written.new:,} new, as crawl {written.crawl_id}")
+    click.echo(
+        f"written: {written.changed:,} products changed, {written.new:,} new, as crawl {written.crawl_id}"
+    )
 
 
 def run(

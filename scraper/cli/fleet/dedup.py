@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scraper.cli.shared import load_settings, open_engine, print_json
+from scraper.cli.common.shared import load_settings, open_engine, print_json
 
 if TYPE_CHECKING:
     pass
@@ -22,7 +22,7 @@ def dedup() -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def dedup_show(site: str, as_json: bool) -> None:
     """Show the filter of SITE: generations, URLs, keys, memory, and how often it is wrong."""
-    from scraper.commands import dedup as shown
+    from scraper.cli.fleet import dedup_command as shown
 
     state = shown.read(open_engine(), load_settings(), site)
     if as_json:
@@ -34,7 +34,8 @@ def dedup_show(site: str, as_json: bool) -> None:
 @dedup.command("reset")
 @click.argument("site")
 def dedup_reset(site: str) -> None:
-    """Forget which pages of SITE were fetched: its next crawl fetches all of them. A crawl that runs keeps what it knows."""
-    from scraper.commands import dedup as shown
+    """Forget which pages of SITE were fetched: its next crawl fetches all of them. A crawl that
+    runs keeps what it knows."""
+    from scraper.cli.fleet import dedup_command as shown
 
     shown.reset(open_engine(), load_settings(), site)

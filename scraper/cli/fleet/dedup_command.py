@@ -12,15 +12,15 @@ import redis
 import sqlalchemy as sa
 from redis.exceptions import RedisError
 
-from scraper import servers
-from scraper.commands.tables import print_table
+from scraper.dedup import filters as store
+from scraper.dedup.bloom import Filter, Filters, FilterState
+from scraper.dedup.sizing import Form
 from scraper.errors import NotFoundError, ServerUnavailableError
-from scraper.policy.bloom import Form
+from scraper.frontier import crawls, sites
+from scraper.infra import servers
+from scraper.infra.tables import print_table
 from scraper.settings import Settings
 from scraper.sites.definition import Site
-from scraper.stores import crawls, sites
-from scraper.stores import dedup as store
-from scraper.stores.bloom import Filter, Filters, FilterState
 
 KEEPS = "noeviction"
 SHARDS = {Form.BITMAP: "bitmaps", Form.BF: "BF"}
@@ -53,7 +53,8 @@ def read(engine: sa.Engine, settings: Settings, name: str) -> Shown:
 
 
 def reset(engine: sa.Engine, settings: Settings, name: str) -> None:
-    """The new id is what forgets; the old keys are deleted where no crawl asks them, and expire otherwise."""
+    """The new id is what forgets; the old keys are deleted where no crawl asks them, and expire
+    otherwise."""
     with engine.begin() as connection:
         site_id, _ = _found(connection, name)
         store.renew(connection, site_id)
@@ -109,7 +110,9 @@ def as_json(shown: Shown) -> dict[str, Any]:
 def print_state(shown: Shown) -> None:
     state = shown.state
     if shown.site.dedup.by == "exact" and not state.urls:
-        click.echo(f"{shown.site.name}: exact; its pages stay in the frontier, and there is no filter")
+        click.echo(
+            f"{shown.site.name}: exact; its pages stay in the frontier, and there is no filter"
+        )
         return
     click.echo(
         f"{shown.site.name}: {state.urls:,} URLs remembered for {shown.site.revisit} at the most, made for "
@@ -117,7 +120,9 @@ def print_state(shown: Shown) -> None:
     )
     each = f", {state.memory_bytes / state.urls:.2f} bytes a URL" if state.urls else ""
     click.echo(f"{state.keys} keys, {state.memory_bytes / 1e6:,.1f} MB{each}")
-    click.echo(f"a new URL is taken for a known one with a probability of {state.false_positives:.4%}")
+    click.echo(
+        f"a new URL is taken for a known one with a probability of {state.false_positives:.4%}"
+    )
     pages = ", ".join(f"{count:,} {status}" for status, count in sorted(shown.frontier.items()))
     click.echo(f"frontier: {pages or 'empty'}")
     if state.generations:
@@ -135,7 +140,10 @@ def print_state(shown: Shown) -> None:
             for generation in state.generations
             for part in generation.parts
         ]
-        print_table(["generation", "age", "forgotten in", "URLs", "made for", "shards", "bits", "wrong"], rows)
+        print_table(
+            ["generation", "age", "forgotten in", "URLs", "made for", "shards", "bits", "wrong"],
+            rows,
+        )
     if shown.warning:
         click.echo(f"scraper: {shown.warning}", err=True)
 
@@ -143,14 +151,20 @@ def print_state(shown: Shown) -> None:
 def _found(connection: sa.Connection, name: str) -> tuple[int, Site]:
     found = sites.find(connection, name)
     if found is None:
-        raise NotFoundError(f"there is no site named {name!r}; `scraper sites list` shows those there are")
+        raise NotFoundError(
+            f"there is no site named {name!r}; `scraper sites list` shows those there are"
+        )
     return found
 
 
 @contextmanager
 def _redis(settings: Settings) -> Iterator[redis.Redis]:
     try:
-        with redis.Redis.from_url(settings.valkey_url, socket_connect_timeout=5, socket_timeout=10) as client:
+        with redis.Redis.from_url(
+            settings.valkey_url, socket_connect_timeout=5, socket_timeout=10
+        ) as client:
             yield client
     except RedisError as error:
-        raise ServerUnavailableError(f"Redis does not answer: {servers.scrubbed(error, settings.valkey_url)}") from None
+        raise ServerUnavailableError(
+            f"Redis does not answer: {servers.scrubbed(error, settings.valkey_url)}"
+        ) from None

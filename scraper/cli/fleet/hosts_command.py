@@ -11,24 +11,28 @@ import redis
 import sqlalchemy as sa
 from redis.exceptions import RedisError
 
-from scraper import servers
-from scraper.commands.tables import print_table
 from scraper.errors import ServerUnavailableError
+from scraper.frontier import hosts
+from scraper.frontier.hosts import HostState
+from scraper.infra import servers
+from scraper.infra.database import retried
+from scraper.infra.tables import print_table
 from scraper.settings import Settings
-from scraper.stores import hosts
-from scraper.stores.database import retried
-from scraper.stores.hosts import HostState
 
 T = TypeVar("T")
 
 
 def read(engine: sa.Engine, settings: Settings, host: str | None) -> list[HostState]:
     try:
-        client = redis.Redis.from_url(settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
+        client = redis.Redis.from_url(
+            settings.valkey_url, socket_connect_timeout=5, socket_timeout=10
+        )
         with client, engine.connect() as connection:
             return hosts.states(connection, client, host)
     except RedisError as error:
-        raise ServerUnavailableError(f"Redis does not answer: {servers.scrubbed(error, settings.valkey_url)}") from None
+        raise ServerUnavailableError(
+            f"Redis does not answer: {servers.scrubbed(error, settings.valkey_url)}"
+        ) from None
 
 
 def as_json(state: HostState) -> dict[str, Any]:
@@ -57,7 +61,9 @@ def print_states(states: list[HostState]) -> None:
 
 
 def pause(engine: sa.Engine, host: str, *, paused: bool) -> None:
-    changed, known = _change(engine, host, lambda connection: hosts.set_paused(connection, host, paused=paused))
+    changed, known = _change(
+        engine, host, lambda connection: hosts.set_paused(connection, host, paused=paused)
+    )
     if paused:
         click.echo(f"{host}: paused" if changed else f"{host}: was paused already")
     else:
@@ -66,10 +72,18 @@ def pause(engine: sa.Engine, host: str, *, paused: bool) -> None:
 
 
 def set_budget(
-    engine: sa.Engine, host: str, *, rate: str | None, concurrency: int | None, burst: int | None, reset: bool
+    engine: sa.Engine,
+    host: str,
+    *,
+    rate: str | None,
+    concurrency: int | None,
+    burst: int | None,
+    reset: bool,
 ) -> None:
     def work(connection: sa.Connection) -> None:
-        hosts.set_budget(connection, host, rate=rate, concurrency=concurrency, burst=burst, reset=reset)
+        hosts.set_budget(
+            connection, host, rate=rate, concurrency=concurrency, burst=burst, reset=reset
+        )
 
     _, known = _change(engine, host, work)
     said = {"rate": rate, "concurrency": concurrency, "burst": burst}
@@ -89,17 +103,22 @@ def _change(engine: sa.Engine, host: str, work: Callable[[sa.Connection], T]) ->
 def _tell_unknown(host: str, known: bool) -> None:
     if not known:
         click.echo(
-            f"no page of {host} is known yet; a host is written as in `scraper host list`, with its port", err=True
+            f"no page of {host} is known yet; a host is written as in `scraper host list`, with its port",
+            err=True,
         )
 
 
 def _row(state: HostState) -> list[str]:
     slower = (
-        f"{state.pace:.0%}" + (f" ({state.pace_per_s:.2g}/s)" if state.pace_per_s else "") if state.pace < 1 else ""
+        f"{state.pace:.0%}" + (f" ({state.pace_per_s:.2g}/s)" if state.pace_per_s else "")
+        if state.pace < 1
+        else ""
     )
     return [
         state.host,
-        (f"{state.rate_per_s:.3g}/s" if state.rate_per_s else "unlimited") if state.concurrency else "",
+        (f"{state.rate_per_s:.3g}/s" if state.rate_per_s else "unlimited")
+        if state.concurrency
+        else "",
         str(state.concurrency or ""),
         str(state.burst or ""),
         slower,

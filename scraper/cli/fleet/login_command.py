@@ -1,4 +1,5 @@
-"""Accounts for people: how they stand in Redis, a login tried out, a login forgotten. Shows their names, no more."""
+"""Accounts for people: how they stand in Redis, a login tried out, a login forgotten. Shows their
+names, no more."""
 
 from __future__ import annotations
 
@@ -14,28 +15,28 @@ from typing import Any
 import redis
 import redis.asyncio as aredis
 
-from scraper import servers
-from scraper.commands.tables import print_table
-from scraper.crawl_context import CrawlContext, make_context
+from scraper.accounts import file, store
+from scraper.accounts.file import Account, AccountFile
+from scraper.accounts.sessions import Attempt, Logins
+from scraper.accounts.store import LoginStore, Standing
+from scraper.crawl.context import CrawlContext, make_context
 from scraper.errors import ConfigError, NotFoundError, ServerUnavailableError
-from scraper.fetch.gates import Gates
-from scraper.fetch.http import HttpFetcher
-from scraper.logins import Attempt, Logins
-from scraper.proxy_pool import ProxyPool
+from scraper.http.fetcher import HttpFetcher
+from scraper.infra import servers
+from scraper.infra.tables import print_table
+from scraper.politeness.fleet_limiter import Throttle
+from scraper.politeness.host_limiters import Gates
+from scraper.proxies.file import ProxyFile
+from scraper.proxies.health import ProxyHealth
+from scraper.proxies.pool import ProxyPool
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
-from scraper.stores import account_file, logins
-from scraper.stores.account_file import Account, AccountFile
-from scraper.stores.logins import LoginStore, Standing
-from scraper.stores.proxies import ProxyHealth
-from scraper.stores.proxy_file import ProxyFile
-from scraper.stores.throttle import Throttle
 
 
 def accounts(settings: Settings, name: str | None) -> list[dict[str, Any]]:
     """One object an account: those of the secrets file, then those that Redis alone knows."""
-    listed = account_file.read(settings.accounts) if settings.accounts else {}
+    listed = file.read(settings.accounts) if settings.accounts else {}
     names = [
         (site.name, account.name)
         for site in _sites(settings)
@@ -43,10 +44,14 @@ def accounts(settings: Settings, name: str | None) -> list[dict[str, Any]]:
         for account in listed.get(site.login.accounts or site.name, [])
     ]
     with _redis(settings) as client:
-        known = [one for one in logins.known_accounts(client) if one not in names]
-        standings = {one: logins.read_now(client, *one) for one in [*names, *known] if name in (None, one[0])}
+        known = [one for one in store.known_accounts(client) if one not in names]
+        standings = {
+            one: store.read_now(client, *one) for one in [*names, *known] if name in (None, one[0])
+        }
         found = [
-            _told(*one, one in names, standing) for one, standing in standings.items() if one in names or standing.known
+            _told(*one, one in names, standing)
+            for one, standing in standings.items()
+            if one in names or standing.known
         ]
     if name is not None and not found:
         _site(settings, name)
@@ -54,21 +59,30 @@ def accounts(settings: Settings, name: str | None) -> list[dict[str, Any]]:
 
 
 def check(settings: Settings, name: str, account: str | None) -> list[dict[str, Any]]:
-    """Logs in now. Raises `NotFoundError` for what does not exist, `ConfigError` without a secrets file."""
+    """Logs in now. Raises `NotFoundError` for what does not exist, `ConfigError` without a secrets
+    file."""
     site = _site(settings, name)
     chosen = _chosen(settings, site, account)
     servers.require_redis(settings)
-    context = make_context(0, -1 - secrets.randbelow(2**31), site, settings)  # no crawl's, nor any site's row
-    return [{"site": name, **asdict(each)} for each in asyncio.run(_check(settings, context, chosen))]
+    # no crawl's, nor any site's row
+    context = make_context(0, -1 - secrets.randbelow(2**31), site, settings)
+    return [
+        {"site": name, **asdict(each)} for each in asyncio.run(_check(settings, context, chosen))
+    ]
 
 
 def forget(settings: Settings, name: str, account: str | None) -> list[str]:
     """The accounts of which something was known."""
     with _redis(settings) as client:
-        known = [each for site, each in logins.known_accounts(client) if site == name and account in (None, each)]
-        forgotten = [each for each in known if logins.forget(client, name, each)]
+        known = [
+            each
+            for site, each in store.known_accounts(client)
+            if site == name and account in (None, each)
+        ]
+        forgotten = [each for each in known if store.forget(client, name, each)]
     if not forgotten:
-        _chosen(settings, _site(settings, name), account)  # a name that does not exist is a mistake
+        # a name that does not exist is a mistake
+        _chosen(settings, _site(settings, name), account)
     return forgotten
 
 
@@ -85,8 +99,17 @@ def print_accounts(told: list[dict[str, Any]]) -> None:
 def print_attempts(told: list[dict[str, Any]]) -> None:
     rows = []
     for one in told:
-        brought = [f"cookie {name}" for name in one["cookies"]] + [f"header {name}" for name in one["headers"]]
-        rows.append([one["account"], "logged in" if one["worked"] else one["kind"], one["saw"], ", ".join(brought)])
+        brought = [f"cookie {name}" for name in one["cookies"]] + [
+            f"header {name}" for name in one["headers"]
+        ]
+        rows.append(
+            [
+                one["account"],
+                "logged in" if one["worked"] else one["kind"],
+                one["saw"],
+                ", ".join(brought),
+            ]
+        )
     print_table(["account", "", "seen", "brought"], rows)
 
 
@@ -136,7 +159,9 @@ def _sites(settings: Settings) -> list[Site]:
 def _site(settings: Settings, name: str) -> Site:
     found = next((site for site in _sites(settings) if site.name == name), None)
     if found is None:
-        raise NotFoundError(f"no site {name!r} in {settings.sites_dir}/ (`scraper sites list` shows them)")
+        raise NotFoundError(
+            f"no site {name!r} in {settings.sites_dir}/ (`scraper sites list` shows them)"
+        )
     if found.login is None:
         raise NotFoundError(f"{name} has no `login:` in its definition")
     return found
@@ -144,14 +169,18 @@ def _site(settings: Settings, name: str) -> Site:
 
 def _chosen(settings: Settings, site: Site, account: str | None) -> list[Account]:
     if settings.accounts is None:
-        raise ConfigError("there is no file of accounts: set SCRAPER_ACCOUNTS (docs/operations.md shows one)")
+        raise ConfigError(
+            "there is no file of accounts: set SCRAPER_ACCOUNTS (docs/operations.md shows one)"
+        )
     assert site.login is not None
     group = site.login.accounts or site.name
-    listed = account_file.read(settings.accounts).get(group, [])
+    listed = file.read(settings.accounts).get(group, [])
     chosen = [one for one in listed if account in (None, one.name)]
     if not chosen:
         which = f"an account {account!r} of {group}" if account else f"an account of {group}"
-        raise NotFoundError(f"{settings.accounts}: has not {which} (`scraper login list` shows them)")
+        raise NotFoundError(
+            f"{settings.accounts}: has not {which} (`scraper login list` shows them)"
+        )
     return chosen
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import click
 
-from scraper.cli.shared import load_settings
+from scraper.cli.common.shared import load_settings
 
 
 @click.command()
-@click.option("--host", metavar="ADDRESS", help="Where to listen (SCRAPER_METRICS_HOST, 127.0.0.1).")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), help="Which port (SCRAPER_EXPORTER_PORT, 9750); 0: any free one."
+    "--host", metavar="ADDRESS", help="Where to listen (SCRAPER_METRICS_HOST, 127.0.0.1)."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Which port (SCRAPER_EXPORTER_PORT, 9750); 0: any free one.",
 )
 @click.option("--once", is_flag=True, help="Print them and end.")
 def metrics(host: str | None, port: int | None, once: bool) -> None:
@@ -18,7 +22,7 @@ def metrics(host: str | None, port: int | None, once: bool) -> None:
 
     One is enough for an installation. Workers have metrics of their own: see SCRAPER_METRICS_PORT.
     """
-    from scraper.commands import metrics as serving
+    from scraper.cli.fleet import metrics_command as serving
 
     settings = load_settings()
     if once:

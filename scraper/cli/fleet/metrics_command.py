@@ -1,4 +1,5 @@
-"""`scraper metrics`: serves what the fleet's servers know, until it is told to end; or prints it once."""
+"""`scraper metrics`: serves what the fleet's servers know, until it is told to end; or prints it
+once."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ import threading
 import click
 from prometheus_client import generate_latest
 
-from scraper import logs
 from scraper.errors import ConfigError
-from scraper.exporter.exporter import make_registry
+from scraper.infra import logs
+from scraper.infra.metrics_endpoint import Target
+from scraper.metrics.exporter import make_registry
 from scraper.settings import Settings
-from scraper.targets import Target
 
 
 def serve(settings: Settings, host: str, port: int) -> None:

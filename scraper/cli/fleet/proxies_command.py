@@ -1,4 +1,5 @@
-"""The proxies for people: what the fleet knows of them, by id; whether the list is right, and its proxies answer.
+"""The proxies for people: what the fleet knows of them, by id; whether the list is right, and its
+proxies answer.
 
 Refuses to print what stands on the list: a proxy is its id here as everywhere.
 """
@@ -12,13 +13,13 @@ from typing import Any
 
 import click
 
-from scraper.commands.tables import print_table
 from scraper.errors import ConfigError, NotFoundError, ScraperError, ServerUnavailableError
-from scraper.policy.proxies import UNKNOWN, Health, Proxy
+from scraper.infra.tables import print_table
+from scraper.proxies import file
+from scraper.proxies.health import EVERYWHERE, read_all
+from scraper.rules.proxies import UNKNOWN, Health, Proxy
 from scraper.secret_files import open_to_all
 from scraper.settings import Settings
-from scraper.stores import proxy_file
-from scraper.stores.proxies import EVERYWHERE, read_all
 
 CONNECTS_AT_ONCE = 50
 CONNECT_S = 10.0
@@ -27,15 +28,17 @@ CONNECT_S = 10.0
 def listed(settings: Settings) -> tuple[Path, list[Proxy]]:
     """Raises `ConfigError` where there is no list, or a wrong one."""
     if settings.proxy_list is None:
-        raise ConfigError("there is no list of proxies: set PROXY_LIST to a file with one URL a line")
-    return settings.proxy_list, proxy_file.read(settings.proxy_list)
+        raise ConfigError(
+            "there is no list of proxies: set PROXY_LIST to a file with one URL a line"
+        )
+    return settings.proxy_list, file.read(settings.proxy_list)
 
 
 def known(settings: Settings) -> dict[str, dict[str, Health]]:
     """What Redis holds, by host, by proxy."""
     import redis
 
-    from scraper import servers
+    from scraper.infra import servers
 
     servers.require_redis(settings)
     try:
@@ -65,7 +68,10 @@ def as_json(
         if host is not None and proxy is None and not hosts:
             continue
         resting = {name: one for name, one in hosts.items() if one.free_at > 0}
-        answered, failed = sum(one.answered for one in hosts.values()), sum(one.failed for one in hosts.values())
+        answered, failed = (
+            sum(one.answered for one in hosts.values()),
+            sum(one.failed for one in hosts.values()),
+        )
         told.append(
             {
                 "id": proxy_id,
@@ -112,18 +118,38 @@ def _latency(hosts: Mapping[str, Health]) -> float | None:
     answered = sum(one.answered for one in hosts.values() if one.latency_s)
     if not answered:
         return None
-    return round(sum(one.latency_s * one.answered for one in hosts.values() if one.latency_s) / answered, 3)
+    return round(
+        sum(one.latency_s * one.answered for one in hosts.values() if one.latency_s) / answered, 3
+    )
 
 
 def print_proxies(told: Sequence[Mapping[str, Any]]) -> None:
     if not told:
         click.echo("no proxies: the list is empty, and none is known from before")
         return
-    columns = ["proxy", "class", "region", "weight", "state", "requests", "success", "latency", "quarantined at"]
+    columns = [
+        "proxy",
+        "class",
+        "region",
+        "weight",
+        "state",
+        "requests",
+        "success",
+        "latency",
+        "quarantined at",
+    ]
     rows = []
     for one in told:
-        resting = [f"{h['host']} ({h['why']}, {_span(h['quarantine_s'])})" for h in one["hosts"] if h["quarantine_s"]]
-        state = f"dead ({one['why']}, {_span(one['free_in_s'])})" if one["state"] == "dead" else one["state"]
+        resting = [
+            f"{h['host']} ({h['why']}, {_span(h['quarantine_s'])})"
+            for h in one["hosts"]
+            if h["quarantine_s"]
+        ]
+        state = (
+            f"dead ({one['why']}, {_span(one['free_in_s'])})"
+            if one["state"] == "dead"
+            else one["state"]
+        )
         rows.append(
             [
                 one["id"],
@@ -147,10 +173,14 @@ def _span(seconds: float) -> str:
 
 
 def check(settings: Settings, *, connect: bool) -> None:
-    """Prints what is on the list; with `connect`, opens a connection to each proxy. Raises where something is wrong."""
+    """Prints what is on the list; with `connect`, opens a connection to each proxy. Raises where
+    something is wrong."""
     path, proxies = listed(settings)
     if open_to_all(path):
-        click.echo(f"{path}: warning: every user of this machine can read it (mend: chmod 600 {path})", err=True)
+        click.echo(
+            f"{path}: warning: every user of this machine can read it (mend: chmod 600 {path})",
+            err=True,
+        )
     counts: dict[str, int] = {}
     for proxy in proxies:
         name = f"{proxy.pool} in {proxy.region or 'any region'}"
@@ -169,10 +199,10 @@ def check(settings: Settings, *, connect: bool) -> None:
 
 
 async def _connected(proxies: Sequence[Proxy]) -> list[tuple[str, str]]:
-    """Those that no connection can be opened to, TLS with an https proxy included. Logins are not tried: that takes a
-    request to some host."""
-    from scraper.fetch.transport import tls_context
-    from scraper.fetch.tunnel import ProxyHopError, knock
+    """Those that no connection can be opened to, TLS with an https proxy included. Logins are not
+    tried: that takes a request to some host."""
+    from scraper.connect.transport import tls_context
+    from scraper.connect.tunnel import ProxyHopError, knock
 
     tls, at_once = tls_context(), asyncio.Semaphore(CONNECTS_AT_ONCE)
 

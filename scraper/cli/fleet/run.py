@@ -8,25 +8,42 @@ from typing import IO, Any
 
 import click
 
-from scraper.cli.shared import load_settings, print_json
+from scraper.cli.common.shared import load_settings, print_json
 
 
 @click.command()
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.argument("inputs", metavar="[URLS]...", nargs=-1)
-@click.option("-f", "--file", "file", type=click.File("r"), help="One input a line; - is the standard input.")
+@click.option(
+    "-f", "--file", "file", type=click.File("r"), help="One input a line; - is the standard input."
+)
 @click.option("--queue", default="datacenter", show_default=True, help="Whose workers run it.")
 @click.option("--region", help="Where they are, such as eu; default: any.")
 @click.option("--site", help="In that site's name: its rate, headers, proxies.")
 @click.option("--proxy", help="Through proxies of that class.")
-@click.option("--rate", help="Requests to a host by the whole fleet, such as 60/m; default: as for a site.")
-@click.option("--concurrency", type=click.IntRange(1, 1000), help="Requests at once to a host, whole fleet.")
-@click.option("--priority", default="normal", show_default=True, help="high, normal, low, or 0 to 9.")
-@click.option("--input-timeout", "input_timeout_s", type=click.FloatRange(min=0.01), help="Seconds for one input.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0.01), help="Seconds for all of them.")
+@click.option(
+    "--rate", help="Requests to a host by the whole fleet, such as 60/m; default: as for a site."
+)
+@click.option(
+    "--concurrency", type=click.IntRange(1, 1000), help="Requests at once to a host, whole fleet."
+)
+@click.option(
+    "--priority", default="normal", show_default=True, help="high, normal, low, or 0 to 9."
+)
+@click.option(
+    "--input-timeout",
+    "input_timeout_s",
+    type=click.FloatRange(min=0.01),
+    help="Seconds for one input.",
+)
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0.01), help="Seconds for all of them."
+)
 @click.option("--unordered", is_flag=True, help="Results as they come.")
 @click.option(
-    "--local/--no-local", default=None, help="Start a worker here where none serves the queue (embedded: default)."
+    "--local/--no-local",
+    default=None,
+    help="Start a worker here where none serves the queue (embedded: default).",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def run(
@@ -40,8 +57,9 @@ def run(
 ) -> None:
     """Call the async function MODULE:FUNCTION on the workers, once for each of URLS.
 
-    Prints results in the order of the inputs, as they come; exits with 4 where some failed. URLS may be any texts; - reads
-    them from the standard input, one a line. The module must be in SCRAPER_FUNCTIONS.
+    Prints results in the order of the inputs, as they come; exits with 4 where some failed. URLS
+    may be any texts; - reads them from the standard input, one a line. The module must be in
+    SCRAPER_FUNCTIONS.
     """
     from scraper.client import CallError, Client
     from scraper.errors import CallsFailedError
@@ -55,9 +73,13 @@ def run(
     try:
         with (
             Client(local=local) as client,
-            client.map(function, _noted(lines, kept), ordered=False, return_exceptions=True, **options)
+            client.map(
+                function, _noted(lines, kept), ordered=False, return_exceptions=True, **options
+            )
             if unordered
-            else client.map(function, _noted(lines, kept), return_exceptions=True, **options) as call,
+            else client.map(
+                function, _noted(lines, kept), return_exceptions=True, **options
+            ) as call,
         ):
             for index, result in call if unordered else enumerate(call):
                 done += 1
@@ -83,15 +105,20 @@ def _noted(lines: Iterator[str], kept: dict[int, str]) -> Iterator[str]:
 
 def _print(index: int, given: str, result: Any, *, as_json: bool) -> None:
     from scraper.client import CallError
-    from scraper.commands.tables import plain
-    from scraper.stores.database import dumps
+    from scraper.infra.database import dumps
+    from scraper.infra.tables import plain
 
     if isinstance(result, CallError):
-        told = {name: getattr(result, name) for name in ("type", "message", "blame", "outcome", "traceback")}
+        told = {
+            name: getattr(result, name)
+            for name in ("type", "message", "blame", "outcome", "traceback")
+        }
         if as_json:
             print_json({"index": index, "input": given, "error": told})
         else:
-            click.echo(f"{plain(given)}\t{result.type}: {plain(result.message)} ({result.blame})", err=True)
+            click.echo(
+                f"{plain(given)}\t{result.type}: {plain(result.message)} ({result.blame})", err=True
+            )
     elif as_json:
         print_json({"index": index, "input": given, "result": result})
     else:

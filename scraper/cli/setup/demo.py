@@ -1,6 +1,8 @@
-"""`scraper demo`: a real crawl of the sample shop through every real part, twice, with what came of it.
+"""`scraper demo`: a real crawl of the sample shop through every real part, twice, with what came of
+it.
 
-Starts what is not running yet (servers, shop, coordinator, workers, Flower), and stops what it started.
+Starts what is not running yet (servers, shop, coordinator, workers, Flower), and stops what it
+started.
 """
 
 from __future__ import annotations
@@ -20,17 +22,22 @@ import click
 import httpx
 import sqlalchemy as sa
 
-from scraper import embedded, flower_login, migrations, plan, progress, servers
-from scraper.commands import crawling, export, fleet, tables
+from scraper.actions import crawls
+from scraper.cli.data import export
+from scraper.coordinator import plan
 from scraper.demo import definition
+from scraper.embedded import servers as embedded
 from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
+from scraper.frontier import sites
+from scraper.frontier.crawls import Progress
+from scraper.infra import flower_login, migrations, servers, tables
+from scraper.infra.database import make_engine
+from scraper.runtime import fleet
 from scraper.settings import Settings
 from scraper.sites import loader
-from scraper.stores import sites
-from scraper.stores.crawls import Progress
-from scraper.stores.database import make_engine
+from scraper.views import progress
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FLOWER_PORT = 5555
 READY_S = 30.0
 LATENCY_MS = 15
@@ -71,7 +78,9 @@ def run(settings: Settings, *, products: int, keep: bool) -> None:
         _take_over(engine, shop)
         _wait_ready(settings, processes, port)
         login = flower_login.get(settings)
-        click.echo(f"Flower: http://127.0.0.1:{port}  (user {login.user}, password in {login.where})\n")
+        click.echo(
+            f"Flower: http://127.0.0.1:{port}  (user {login.user}, password in {login.where})\n"
+        )
         _first_crawl(engine, settings)
         _second_crawl(engine, settings, shop)
         _farewell(keep, port)
@@ -126,8 +135,12 @@ def _shop_address(process: subprocess.Popen[bytes], log: Path, begin: int) -> st
 
 def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]]:
     """The commands a user would type, each in a process of its own."""
-    # No sites folder: this coordinator must not take the user's own definitions for gone, nor crawl by their schedules.
-    env = {"SCRAPER_SITES": str(settings.home_dir / "demo-has-no-sites-folder"), "SCRAPER_SCHEDULES": "false"}
+    # No sites folder: this coordinator must not take the user's own definitions for gone, nor crawl
+    # by their schedules.
+    env = {
+        "SCRAPER_SITES": str(settings.home_dir / "demo-has-no-sites-folder"),
+        "SCRAPER_SCHEDULES": "false",
+    }
     os.chdir(ROOT)
     flower = [sys.executable, "-m", "celery", "-A", "scraper", "flower", f"--port={flower_port}"]
     commands = {
@@ -152,7 +165,9 @@ def _take_over(engine: sa.Engine, shop: str) -> None:
         sites.sync(connection, [site])
 
 
-def _wait_ready(settings: Settings, processes: list[subprocess.Popen[bytes]], flower_port: int) -> None:
+def _wait_ready(
+    settings: Settings, processes: list[subprocess.Popen[bytes]], flower_port: int
+) -> None:
     wanted = {"coordinator", "residential", "datacenter"}
     deadline = time.monotonic() + READY_S
     while not (wanted <= fleet.served_queues() and _answers(flower_port)):
@@ -175,7 +190,7 @@ def _answers(port: int) -> bool:
 
 
 def _crawl(engine: sa.Engine, settings: Settings) -> Progress:
-    from scraper.sending import send
+    from scraper.runtime.send import send
 
     opened = plan.open_now(engine, "demo")
     send(opened.messages)
@@ -190,7 +205,9 @@ def _first_crawl(engine: sa.Engine, settings: Settings) -> None:
     click.echo("First crawl: everything is new.")
     _crawl(engine, settings)
     with engine.connect() as connection:
-        table = export.read(connection, "demo", crawling.known_site(connection, "demo"), delisted=False)
+        table = export.read(
+            connection, "demo", crawls.known_site(connection, "demo"), delisted=False
+        )
         rows = [row for row, _ in zip(table.rows, range(SHOWN), strict=False)]
     click.echo("")
     tables.print_products(table.columns, rows)
@@ -198,14 +215,19 @@ def _first_crawl(engine: sa.Engine, settings: Settings) -> None:
 
 def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
     httpx.post(f"{shop}/_visit", timeout=10).raise_for_status()
-    click.echo("\nThe shop changes prices, adds and drops products. Second crawl: only changes are written.")
+    click.echo(
+        "\nThe shop changes prices, adds and drops products. Second crawl: only changes are written."
+    )
     ended = _crawl(engine, settings)
     with engine.connect() as connection:
         changes = list(connection.execute(PRICE_CHANGES, {"crawl": ended.id, "shown": SHOWN}))
     if not changes:
         raise ScraperError("the second crawl found no price change, though the shop made some")
     click.echo(f"\n{changes[0].total:,} prices changed, such as:")
-    rows = [[c.external_id, c.name, f"{c.before} {c.currency or ''}", f"{c.after} {c.currency or ''}"] for c in changes]
+    rows = [
+        [c.external_id, c.name, f"{c.before} {c.currency or ''}", f"{c.after} {c.currency or ''}"]
+        for c in changes
+    ]
     tables.print_table(["id", "name", "before", "after"], rows)
 
 
@@ -214,17 +236,22 @@ def _farewell(keep: bool, port: int) -> None:
     if keep:
         click.echo(f"  http://127.0.0.1:{port}                      Flower: crawls, workers, tasks")
         click.echo("  scraper crawl demo --wait                  crawl it again")
-        click.echo("  scraper demo --stop                        stop everything that is left running")
+        click.echo(
+            "  scraper demo --stop                        stop everything that is left running"
+        )
     else:
         click.echo("  scraper up                                 start PostgreSQL and Valkey again")
         click.echo("  make demo KEEP=1                           the same, and leave it running")
     click.echo("  scraper status                             the crawls")
-    click.echo("  scraper products demo                      the products; `scraper history demo ID` for one")
+    click.echo(
+        "  scraper products demo                      the products; `scraper history demo ID` for one"
+    )
     click.echo("  scraper export demo --format csv -o demo.csv")
 
 
 def _remember(settings: Settings, processes: list[subprocess.Popen[bytes]]) -> None:
-    """Keeps the ids of the processes that are left running, with their start times, for `scraper demo --stop`."""
+    """Keeps the ids of the processes that are left running, with their start times, for `scraper
+    demo --stop`."""
     path = settings.home_dir / "demo.pids"
     known = json.loads(path.read_text()) if path.exists() else {}
     known |= {str(process.pid): _started(process.pid) for process in processes}
@@ -232,11 +259,16 @@ def _remember(settings: Settings, processes: list[subprocess.Popen[bytes]]) -> N
 
 
 def stop_kept(settings: Settings) -> int:
-    """Stops what an earlier `--keep` left running; only processes that are provably those. Returns how many."""
+    """Stops what an earlier `--keep` left running; only processes that are provably those. Returns
+    how many."""
     path = settings.home_dir / "demo.pids"
     if not path.exists():
         return 0
-    mine = [int(pid) for pid, started in json.loads(path.read_text()).items() if _started(int(pid)) == started]
+    mine = [
+        int(pid)
+        for pid, started in json.loads(path.read_text()).items()
+        if _started(int(pid)) == started
+    ]
     for pid in mine:
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + fleet.STOP_S
@@ -248,9 +280,15 @@ def stop_kept(settings: Settings) -> int:
 
 def _started(pid: int) -> str:
     """When a process was started, as `ps` says it; empty where there is none."""
-    found = subprocess.run(["ps", "-o", "lstart=,stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        ["ps", "-o", "lstart=,stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
     text = found.stdout.strip()
-    return "" if not text or text.rsplit(maxsplit=1)[-1].startswith("Z") else text.rsplit(maxsplit=1)[0]
+    return (
+        ""
+        if not text or text.rsplit(maxsplit=1)[-1].startswith("Z")
+        else text.rsplit(maxsplit=1)[0]
+    )
 
 
 def free_port(preferred: int) -> int:

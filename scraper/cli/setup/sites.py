@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scraper.cli.shared import load_settings, open_engine, print_json
+from scraper.cli.common.shared import load_settings, open_engine, print_json
 from scraper.errors import DefinitionError, NotFoundError
 
 if TYPE_CHECKING:
@@ -21,14 +21,17 @@ def sites() -> None:
 @sites.command("check")
 @click.argument("files", nargs=-1, type=click.Path())
 def sites_check(files: tuple[str, ...]) -> None:
-    """Validate definitions: every error of every file, with line, key and mend. Checks sites/ unless FILES are named."""
+    """Validate definitions: every error of every file, with line, key and mend. Checks sites/
+    unless FILES are named."""
     from pathlib import Path
 
     from scraper.sites import loader
 
     paths = [Path(file) for file in files] or loader.definition_files(load_settings().sites_dir)
     if not paths:
-        raise NotFoundError(f"no definitions in {load_settings().sites_dir}/ (write one, or set SCRAPER_SITES)")
+        raise NotFoundError(
+            f"no definitions in {load_settings().sites_dir}/ (write one, or set SCRAPER_SITES)"
+        )
     problems = [*loader.check(paths), *loader.check_functions(paths)]
     if problems:
         raise DefinitionError(problems)
@@ -60,7 +63,8 @@ def sites_list(as_json: bool) -> None:
 def sites_pause(name: str) -> None:
     """Fetch nothing of a site until it is resumed; effective within seconds.
 
-    A running crawl keeps its pages and goes on later. Slots of the schedule that come due meanwhile are not made up.
+    A running crawl keeps its pages and goes on later. Slots of the schedule that come due meanwhile
+    are not made up.
     """
     _set_paused(name, paused=True)
 
@@ -73,9 +77,9 @@ def sites_resume(name: str) -> None:
 
 
 def _set_paused(name: str, *, paused: bool) -> None:
-    from scraper.commands import steering
+    from scraper.actions import overrides
 
-    changed = steering.set_paused(open_engine(), name, paused=paused)
+    changed = overrides.set_paused(open_engine(), name, paused=paused)
     if paused:
         click.echo(f"{name}: paused" if changed else f"{name}: was paused already")
     else:
@@ -83,7 +87,12 @@ def _set_paused(name: str, *, paused: bool) -> None:
 
 
 @sites.command("schema")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="A file instead of the terminal.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, writable=True),
+    help="A file instead of the terminal.",
+)
 def sites_schema(output: str | None) -> None:
     """Print the JSON schema of a definition, for editors."""
     from scraper.sites import schema

@@ -1,6 +1,8 @@
-"""The small values of a site definition: durations, rates, cron, time zones, URLs, headers, priorities. Pure.
+"""The small values of a site definition: durations, rates, cron, time zones, URLs, headers,
+priorities. Pure.
 
-Each function takes what was written and gives the number that is meant, or raises `ValueError` with a mend.
+Each function takes what was written and gives the number that is meant, or raises `ValueError` with
+a mend.
 """
 
 from __future__ import annotations
@@ -12,16 +14,20 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from scraper.policy import urls
-from scraper.policy.routing import COORDINATOR
+from scraper.rules import urls
+from scraper.rules.routing import COORDINATOR
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)").fullmatch
-_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:/\s*(?:([smhd])|(sec|second|min|minute|hour|day)))?").fullmatch
+_RATE = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(?:/\s*(?:([smhd])|(sec|second|min|minute|hour|day)))?"
+).fullmatch
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)").fullmatch
 PRIORITIES = {"low": 2, "normal": 5, "high": 8}
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch  # RFC 9110, 5.1: a token
-# The client computes these, or they would break the framing of the request or the connection's reuse.
+# RFC 9110, 5.1: a token
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch
+# The client computes these, or they would break the framing of the request or the connection's
+# reuse.
 _OWN_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer",
                 "proxy-authorization", "proxy-connection", "expect", "accept-encoding", "if-none-match",
                 "if-modified-since", "range"}  # fmt: skip
@@ -31,7 +37,9 @@ def seconds(text: str) -> float:
     """`7d`, `12h`, `30m`, `45s`, `0`: a length of time in seconds. A bare number is seconds."""
     match = _DURATION(text.strip().lower())
     if match is None:
-        raise ValueError(f"{text!r} is no length of time (mend: a number and s, m, h, d or w, as in `12h`; 0 for none)")
+        raise ValueError(
+            f"{text!r} is no length of time (mend: a number and s, m, h, d or w, as in `12h`; 0 for none)"
+        )
     value = float(match[1]) * _UNITS_S[match[2] or "s"]
     if value > 10 * 365 * 86_400:
         raise ValueError(f"{text!r} is longer than ten years (mend: for example `7d`)")
@@ -45,12 +53,18 @@ def per_second(text: str) -> float | None:
         return None
     match = _RATE(written)
     if match is None:
-        raise ValueError(f"{text!r} is no rate (mend: requests a second, minute or hour, as in `60/m`, or `unlimited`)")
+        raise ValueError(
+            f"{text!r} is no rate (mend: requests a second, minute or hour, as in `60/m`, or `unlimited`)"
+        )
     value = float(match[1]) / _UNITS_S[(match[2] or match[3] or "s")[0]]
     if value <= 0:
-        raise ValueError("a rate of 0 would never fetch anything (mend: `enabled: false` switches a site off)")
+        raise ValueError(
+            "a rate of 0 would never fetch anything (mend: `enabled: false` switches a site off)"
+        )
     if value > 10_000:
-        raise ValueError(f"{text!r} is more than 10,000 a second (mend: `unlimited` says that you mean it)")
+        raise ValueError(
+            f"{text!r} is more than 10,000 a second (mend: `unlimited` says that you mean it)"
+        )
     return value
 
 
@@ -59,7 +73,9 @@ def share(text: str) -> float:
     match = _SHARE(text.strip())
     value = float(match[1]) / (100 if match[2] else 1) if match else 2.0
     if not 0 <= value <= 1:
-        raise ValueError(f"{text!r} is no share (mend: from `0%` to `100%`, or from 0 to 1, as in `80%` or `0.8`)")
+        raise ValueError(
+            f"{text!r} is no share (mend: from `0%` to `100%`, or from 0 to 1, as in `80%` or `0.8`)"
+        )
     return value
 
 
@@ -69,12 +85,16 @@ def priority_number(text: str) -> int:
         return PRIORITIES[text]
     if re.fullmatch("[0-9]", text):
         return int(text)
-    raise ValueError(f"{text!r} is no priority (mend: high, normal, low, or a number from 0, last, to 9, first)")
+    raise ValueError(
+        f"{text!r} is no priority (mend: high, normal, low, or a number from 0, last, to 9, first)"
+    )
 
 
 def check_queue(name: str) -> str:
     if name == COORDINATOR:
-        raise ValueError(f"{name!r} is the coordinators' own queue, they fetch nothing (mend: another name)")
+        raise ValueError(
+            f"{name!r} is the coordinators' own queue, they fetch nothing (mend: another name)"
+        )
     return name
 
 
@@ -129,15 +149,21 @@ def check_start_url(text: str) -> str:
     if cleaned is not None:
         return cleaned
     if "@" in text:
-        raise ValueError("no user name or password in a URL (mend: send an `Authorization` header from `headers`)")
-    raise ValueError(f"{text!r} is no absolute URL (mend: start it with https://, as in `https://shop.example/`)")
+        raise ValueError(
+            "no user name or password in a URL (mend: send an `Authorization` header from `headers`)"
+        )
+    raise ValueError(
+        f"{text!r} is no absolute URL (mend: start it with https://, as in `https://shop.example/`)"
+    )
 
 
 def check_host(text: str) -> str:
     """A host as it is written in `hosts`: a name, with a port only where that port alone is meant."""
     cleaned = urls.clean(f"http://{text}/") if not set("/?#@*") & set(text) else None
     if cleaned is None:
-        raise ValueError(f"{text!r} is no host name (mend: without https:// and path, as in `cdn.shop.example`)")
+        raise ValueError(
+            f"{text!r} is no host name (mend: without https:// and path, as in `cdn.shop.example`)"
+        )
     return urls.host_of(cleaned)
 
 
@@ -147,7 +173,9 @@ def check_header(name: str, value: str) -> None:
     if name.lower() in _OWN_HEADERS:
         raise ValueError(f"the header {name!r} is set by the crawler itself (mend: remove it)")
     if name.lower() == "user-agent":
-        raise ValueError("the user agent has a key of its own (mend: `user_agent: …` beside `headers`)")
+        raise ValueError(
+            "the user agent has a key of its own (mend: `user_agent: …` beside `headers`)"
+        )
     check_header_value(name, value)
 
 

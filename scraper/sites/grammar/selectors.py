@@ -1,8 +1,9 @@
-"""Selectors as they are written, compiled once: CSS and XPath to lxml, patterns to `regex`, JSON-LD paths to steps. Pure.
+"""Selectors as they are written, compiled once: CSS and XPath to lxml, patterns to `regex`, JSON-LD
+paths to steps. Pure.
 
-Every function raises `ValueError` with a sentence that says what is wrong and how to mend it; what compiles here cannot
-fail later for its own sake. Hostile pages are met with `REGEX_TIMEOUT_S`; XPath's own `re:` functions have no such limit,
-so prefer the `regex:` key.
+Every function raises `ValueError` with a sentence that says what is wrong and how to mend it; what
+compiles here cannot fail later for its own sake. Hostile pages are met with `REGEX_TIMEOUT_S`;
+XPath's own `re:` functions have no such limit, so prefer the `regex:` key.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from parsel.xpathfuncs import setup as _register_has_class
 
 REGEX_TIMEOUT_S = 1.0
 QUICK_CHARS = 1000
-REGEXPS = {"re": "http://exslt.org/regular-expressions"}  # as parsel has them, and sets
+# as parsel has them, and sets
+REGEXPS = {"re": "http://exslt.org/regular-expressions"}
 SETS = {"set": "http://exslt.org/sets"}
 
 _register_has_class()
@@ -92,7 +94,8 @@ def compile_regex(pattern: str, groups: int | None = None) -> regex.Pattern[str]
 
 
 def find(pattern: regex.Pattern[str], text: str) -> str | None:
-    """The first group that took part in the first match, or the whole match; None where nothing matches.
+    """The first group that took part in the first match, or the whole match; None where nothing
+    matches.
 
     Raises `TimeoutError` after `REGEX_TIMEOUT_S`.
     """
@@ -105,14 +108,15 @@ def find_at_all(pattern: regex.Pattern[str], text: str) -> bool:
 
 
 def time_limit_s(pattern: regex.Pattern[str], text: str) -> float | None:
-    """None where even the worst text of that length takes no more than some milliseconds: watching the clock costs ten times
-    what the search itself does."""
+    """None where even the worst text of that length takes no more than some milliseconds: watching
+    the clock costs ten times what the search itself does."""
     return None if len(text) <= QUICK_CHARS and _at_most_quadratic(pattern) else REGEX_TIMEOUT_S
 
 
 @lru_cache(maxsize=4096)
 def _at_most_quadratic(pattern: regex.Pattern[str]) -> bool:
-    """A pattern that repeats one thing at the most, refers back to nothing, and has none of what begins with `(?` or `{`."""
+    """A pattern that repeats one thing at the most, refers back to nothing, and has none of what
+    begins with `(?` or `{`."""
     source = pattern.pattern
     return not _MAY_BE_SLOW.search(source) and sum(map(source.count, "*+?")) <= 1
 
@@ -136,10 +140,13 @@ def _picked(match: regex.Match[str]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def parse_jsonld(path: str) -> JsonPath:
-    """`offers.price` is looked for in the page's Product; a capitalised first word names another @type."""
+    """`offers.price` is looked for in the page's Product; a capitalised first word names another
+    @type."""
     steps = _steps(path)
     if not steps:
-        raise ValueError(f"bad JSON-LD path {path!r} (mend: names joined by dots, as in `Product.offers[0].price`)")
+        raise ValueError(
+            f"bad JSON-LD path {path!r} (mend: names joined by dots, as in `Product.offers[0].price`)"
+        )
     first = steps[0]
     if isinstance(first, str) and first[:1].isupper():
         if len(steps) == 1 or isinstance(steps[1], int):
@@ -152,10 +159,13 @@ def parse_jsonld(path: str) -> JsonPath:
 
 @lru_cache(maxsize=4096)
 def parse_json(path: str) -> tuple[str | int, ...]:
-    """Keys and indexes within any JSON: `items[0].price`, or `$.items[0].price`. A list without an index means each of it."""
+    """Keys and indexes within any JSON: `items[0].price`, or `$.items[0].price`. A list without an
+    index means each of it."""
     steps = _steps(path.removeprefix("$."))
     if not steps:
-        raise ValueError(f"bad JSON path {path!r} (mend: names joined by dots, as in `product.offers[0].price`)")
+        raise ValueError(
+            f"bad JSON path {path!r} (mend: names joined by dots, as in `product.offers[0].price`)"
+        )
     return tuple(steps)
 
 
@@ -183,7 +193,8 @@ def _steps(path: str) -> list[str | int]:
 def _compiled(xpath: str) -> etree.XPath:
     try:
         compiled = _AnewEachTime(xpath) if "set:" in xpath else _evaluator(xpath, REGEXPS)
-        compiled(_EMPTY)  # unknown functions and prefixes show only now
+        # unknown functions and prefixes show only now
+        compiled(_EMPTY)
     except (etree.XPathError, ValueError, TypeError) as error:
         raise ValueError(_reason(error)) from None
     return compiled
@@ -196,10 +207,11 @@ def _evaluator(xpath: str, namespaces: dict[str, str]) -> etree.XPath:
 class _AnewEachTime(etree.XPath):
     """An XPath that may use EXSLT's sets: compiled again for every page, which costs 10 us.
 
-    lxml registers the functions of sets (of dates, math and strings too, but not its own regular expressions) with each
-    evaluation of an XPath that knows their prefix, used or not. From the second time on libxml2 (2.13 and later) complains,
-    and lxml adds that to the evaluator's error log, which nobody can empty. A worker grew by 160 to 500 bytes for each page
-    and selector, with the holes that the entries leave between them.
+    lxml registers the functions of sets (of dates, math and strings too, but not its own regular
+    expressions) with each evaluation of an XPath that knows their prefix, used or not. From the
+    second time on libxml2 (2.13 and later) complains, and lxml adds that to the evaluator's error
+    log, which nobody can empty. A worker grew by 160 to 500 bytes for each page and selector, with
+    the holes that the entries leave between them.
     """
 
     def __init__(self, xpath: str) -> None:

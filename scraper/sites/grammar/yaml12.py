@@ -1,7 +1,8 @@
 """YAML as people mean it: 1.2's core schema over PyYAML's safe loader, with the line of every key.
 
-`no`, `yes`, `on` and `off` stay texts (pydantic reads them as booleans where a boolean is meant), `12:30` is no number,
-`2025-01-01` no date. Nothing but mappings, lists and scalars can be written; duplicate keys are problems.
+`no`, `yes`, `on` and `off` stay texts (pydantic reads them as booleans where a boolean is meant),
+`12:30` is no number, `2025-01-01` no date. Nothing but mappings, lists and scalars can be written;
+duplicate keys are problems.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import yaml
 
 Path = tuple[str | int, ...]
 DEPTH_MAX = 40
-NODES_MAX = 50_000  # aliases counted every time they are used: a file of 1 KB can otherwise mean billions of nodes
+# aliases counted every time they are used: a file of 1 KB can otherwise mean billions of nodes
+NODES_MAX = 50_000
 
 
 class Parsed(NamedTuple):
@@ -36,7 +38,9 @@ for _tag, _pattern, _first in (
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", "-+.0123456789"),
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first)
+    )
 
 
 def parse(text: str) -> Parsed:
@@ -53,7 +57,11 @@ def parse(text: str) -> Parsed:
 
 
 def _value(
-    loader: _Loader, node: yaml.Node, path: Path, lines: dict[Path, int], problems: list[tuple[int, str]]
+    loader: _Loader,
+    node: yaml.Node,
+    path: Path,
+    lines: dict[Path, int],
+    problems: list[tuple[int, str]],
 ) -> Any:
     if len(path) > DEPTH_MAX or len(lines) > NODES_MAX:
         raise yaml.MarkedYAMLError(problem="too deep or too large", problem_mark=node.start_mark)
@@ -69,19 +77,31 @@ def _value(
 
 
 def _mapping(
-    loader: _Loader, node: yaml.MappingNode, path: Path, lines: dict[Path, int], problems: list[tuple[int, str]]
+    loader: _Loader,
+    node: yaml.MappingNode,
+    path: Path,
+    lines: dict[Path, int],
+    problems: list[tuple[int, str]],
 ) -> dict[Any, Any]:
     mapping: dict[Any, Any] = {}
     for key_node, value_node in node.value:
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode):
-            problems.append((line, "a key must be a plain text (mend: quote it if it starts with { or [)"))
+            problems.append(
+                (line, "a key must be a plain text (mend: quote it if it starts with { or [)")
+            )
             continue
-        # A key is what was written: in `map: {1: one, true: yes}` the page's texts are compared with "1" and "true".
+        # A key is what was written: in `map: {1: one, true: yes}` the page's texts are compared
+        # with "1" and "true".
         key = key_node.value
         if key in mapping:
             dotted = ".".join(map(str, (*path, key)))
-            problems.append((line, f"{dotted}: written twice, first in line {lines[(*path, key)]} (mend: remove one)"))
+            problems.append(
+                (
+                    line,
+                    f"{dotted}: written twice, first in line {lines[(*path, key)]} (mend: remove one)",
+                )
+            )
             continue
         lines[(*path, key)] = line
         mapping[key] = _value(loader, value_node, (*path, key), lines, problems)
@@ -92,14 +112,18 @@ def _scalar(loader: _Loader, node: yaml.Node, problems: list[tuple[int, str]]) -
     try:
         return loader.construct_object(node)
     except (yaml.YAMLError, ValueError, OverflowError):
-        problems.append((node.start_mark.line + 1, f"cannot read {str(node.value)[:60]!r} (mend: quote it)"))
+        problems.append(
+            (node.start_mark.line + 1, f"cannot read {str(node.value)[:60]!r} (mend: quote it)")
+        )
         return str(node.value)
 
 
 def sentence(error: yaml.YAMLError) -> tuple[int, str]:
     """(line, what is wrong and how to mend it)."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
-    problem = " ".join(str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).split())
+    problem = " ".join(
+        str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).split()
+    )
     if mark is None:
         return 1, f"YAML: {problem} (mend: save it as UTF-8 text without control characters)"
     line = mark.line + 1

@@ -1,4 +1,5 @@
-"""`python -m tests.acceptance.chaos`: faults against a crawl of the sample shop, for as long as is asked for. See `--help`.
+"""`python -m tests.acceptance.chaos`: faults against a crawl of the sample shop, for as long as is
+asked for. See `--help`.
 
 Exit codes: 0, all checks passed; 1, some failed, all of them listed; 130, interrupted.
 """
@@ -21,8 +22,10 @@ from tests.acceptance.chaos import message_faults, outage_faults, process_faults
 from tests.acceptance.chaos.faults import KINDS
 from tests.acceptance.chaos.run import Options, Run
 
-FAULTS = (message_faults, outage_faults, process_faults)  # importing them makes their kinds known
-LONG_MINUTES = 10.0  # from here on with the default settings
+# importing them makes their kinds known
+FAULTS = (message_faults, outage_faults, process_faults)
+# from here on with the default settings
+LONG_MINUTES = 10.0
 SHORT_LEASE_S = 8.0
 
 
@@ -59,15 +62,32 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m tests.acceptance.chaos", description=(__doc__ or "").split("\n\n")[0]
     )
     parser.add_argument(
-        "--minutes", type=float, default=1.25, help="of faults (default: 1.25; start and checks come on top)"
+        "--minutes",
+        type=float,
+        default=1.25,
+        help="of faults (default: 1.25; start and checks come on top)",
     )
-    parser.add_argument("--seed", type=int, help="the same faults in the same order again (default: a new one)")
-    parser.add_argument("--products", type=int, default=3000, help="of the sample shop (default: 3000)")
-    parser.add_argument("--latency-ms", type=float, default=150.0, help="of its pages (default: 150)")
+    parser.add_argument(
+        "--seed", type=int, help="the same faults in the same order again (default: a new one)"
+    )
+    parser.add_argument(
+        "--products", type=int, default=3000, help="of the sample shop (default: 3000)"
+    )
+    parser.add_argument(
+        "--latency-ms", type=float, default=150.0, help="of its pages (default: 150)"
+    )
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--coordinators", type=int, default=3)
-    parser.add_argument("--lease-s", type=float, help=f"SCRAPER_LEASE_S (default: {SHORT_LEASE_S:g}, long runs: unset)")
-    parser.add_argument("--default-settings", action="store_true", help=f"so from {LONG_MINUTES:g} minutes on anyway")
+    parser.add_argument(
+        "--lease-s",
+        type=float,
+        help=f"SCRAPER_LEASE_S (default: {SHORT_LEASE_S:g}, long runs: unset)",
+    )
+    parser.add_argument(
+        "--default-settings",
+        action="store_true",
+        help=f"so from {LONG_MINUTES:g} minutes on anyway",
+    )
     parser.add_argument("--only", metavar="KIND,…", help="these kinds of fault alone")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there, too")
     parser.add_argument("--keep", action="store_true", help="leave the folder with data and logs")

@@ -1,8 +1,9 @@
-"""What happened to every page and lease, written down by triggers in the harness's own database, and read after a round.
+"""What happened to every page and lease, written down by triggers in the harness's own database,
+and read after a round.
 
-The triggers see only what commits; pages are released as their transaction ends, when they have their verdicts. Times are
-`clock_timestamp()` of the machine that everything here runs on, so that they compare with the sample shop's log and with the
-harness's own clock.
+The triggers see only what commits; pages are released as their transaction ends, when they have
+their verdicts. Times are `clock_timestamp()` of the machine that everything here runs on, so that
+they compare with the sample shop's log and with the harness's own clock.
 """
 
 from __future__ import annotations
@@ -83,11 +84,15 @@ class Story:
     began: float
     ended: float
     held: dict[int, list[Held]] = field(default_factory=lambda: defaultdict(list))  # by page
-    tried: list[float] = field(default_factory=list)  # a worker stored what came of a page
+    # a worker stored what came of a page
+    tried: list[float] = field(default_factory=list)
     good: list[float] = field(default_factory=list)  # the page was there
-    made: list[float] = field(default_factory=list)  # a lease was made, for any crawl
-    claims: list[tuple[float, str, str]] = field(default_factory=list)  # when, which lease, by whom
-    kinds: dict[str, tuple[str, str]] = field(default_factory=dict)  # lease -> its queue and kind
+    # a lease was made, for any crawl
+    made: list[float] = field(default_factory=list)
+    # when, which lease, by whom
+    claims: list[tuple[float, str, str]] = field(default_factory=list)
+    # lease -> its queue and kind
+    kinds: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def install(engine: sa.Engine) -> None:

@@ -1,7 +1,8 @@
 """What a fault is, the kinds there are, and the plan that a seed gives.
 
-A fault draws from dice of its own, so that the same seed gives the same faults in the same order with the same victims and
-durations. What they meet (how far the crawl is, who lives) is the machine's own. No fault mends anything but itself.
+A fault draws from dice of its own, so that the same seed gives the same faults in the same order
+with the same victims and durations. What they meet (how far the crawl is, who lives) is the
+machine's own. No fault mends anything but itself.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from typing import ClassVar
 
 from tests.acceptance.chaos.rig import Injected, Rig
 
-OVERLAPPING = 0.25  # of all faults come right after the one before
-FIRST_GAP_S = (1.5, 4.0)  # while there are kinds that had no turn yet
+# of all faults come right after the one before
+OVERLAPPING = 0.25
+# while there are kinds that had no turn yet
+FIRST_GAP_S = (1.5, 4.0)
 KINDS: dict[str, type[Fault]] = {}
 
 
@@ -40,7 +43,9 @@ class Fault(ABC):
             self.inject()
         except Exception as error:
             self.say(f"could not be injected: {type(error).__name__}: {error}".splitlines()[0])
-            self.rig.problems.append(f"{self.kind} #{self.injected.number}: {type(error).__name__}: {error}")
+            self.rig.problems.append(
+                f"{self.kind} #{self.injected.number}: {type(error).__name__}: {error}"
+            )
         finally:
             self.injected.ended = self.injected.ended or time.time()
 
@@ -68,12 +73,15 @@ class Planned:
 
 
 def planned(seed: int, kinds: Sequence[str], gap_s: tuple[float, float]) -> Iterator[Planned]:
-    """Every kind once, one soon after the other, faults of servers and others in turn; then at random for ever."""
+    """Every kind once, one soon after the other, faults of servers and others in turn; then at
+    random for ever."""
     dice = Random(seed)
 
     def one(kind: str, gap_s: tuple[float, float]) -> Planned:
         near = dice.random() < OVERLAPPING
-        return Planned(dice.uniform(0, 0.3) if near else dice.uniform(*gap_s), kind, dice.getrandbits(32))
+        return Planned(
+            dice.uniform(0, 0.3) if near else dice.uniform(*gap_s), kind, dice.getrandbits(32)
+        )
 
     servers = [kind for kind in kinds if KINDS[kind].resource in ("redis", "postgres")]
     others = [kind for kind in kinds if kind not in servers]

@@ -1,7 +1,8 @@
-"""Coordinators and workers as the commands a user types, and a small supervisor that restarts what has ended.
+"""Coordinators and workers as the commands a user types, and a small supervisor that restarts what
+has ended.
 
-The supervisor does what `Restart=always` does, a second later. An exit that the harness did not cause is recorded as
-unexpected, with the end of the process's log; it never repairs anything else.
+The supervisor does what `Restart=always` does, a second later. An exit that the harness did not
+cause is recorded as unexpected, with the end of the process's log; it never repairs anything else.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[3]
 RESTART_S = 1.0
 POLL_S = 0.1
-REFUSED = 3  # "PostgreSQL or Redis does not answer": the supervisor's turn
-START_S = 30.0  # for so long after its start, a process may find a server away and say so with that code
+# "PostgreSQL or Redis does not answer": the supervisor's turn
+REFUSED = 3
+# for so long after its start, a process may find a server away and say so with that code
+START_S = 30.0
 STOP_S = 40.0
 
 
@@ -39,7 +42,8 @@ class Life:
     began: float
     ended: float | None = None
     code: int | None = None
-    cause: str = ""  # of the harness; empty: nobody
+    # of the harness; empty: nobody
+    cause: str = ""
     stop_by: float | None = None
 
     @property
@@ -56,7 +60,8 @@ class Member:
     argv: list[str]
     log: Path
     lives: list[Life] = field(default_factory=list)
-    victim: bool = False  # of a fault that is under way
+    # of a fault that is under way
+    victim: bool = False
     restart_at: float | None = 0.0
 
     @property
@@ -76,7 +81,8 @@ class Member:
 
 
 class Fleet:
-    """The members and their supervisor. `say` gets a line for every restart and every unexpected exit."""
+    """The members and their supervisor. `say` gets a line for every restart and every unexpected
+    exit."""
 
     def __init__(
         self, folder: Path, env: Mapping[str, str], workers: int, coordinators: int, disorder: Disorder,
@@ -85,9 +91,13 @@ class Fleet:
         self._env = dict(env)
         self._disorder = disorder
         self._say = say
-        self.workers = [self._member(folder, f"w{n}", "-Q", "residential,datacenter") for n in range(1, workers + 1)]
+        self.workers = [
+            self._member(folder, f"w{n}", "-Q", "residential,datacenter")
+            for n in range(1, workers + 1)
+        ]
         self.coordinators = [
-            self._member(folder, f"c{n}", "-B", "-Q", "coordinator") for n in range(1, coordinators + 1)
+            self._member(folder, f"c{n}", "-B", "-Q", "coordinator")
+            for n in range(1, coordinators + 1)
         ]
         self.unexpected: list[str] = []
         self.refused = 0
@@ -109,10 +119,13 @@ class Fleet:
         self._thread.start()
 
     def ready(self) -> bool:
-        return all(member.log.exists() and " ready." in member.log.read_text() for member in self.members)
+        return all(
+            member.log.exists() and " ready." in member.log.read_text() for member in self.members
+        )
 
     def signal(self, member: Member, number: signal.Signals, cause: str) -> Life:
-        """To the process alone. What ends it gets a cause, so that its exit is not an unexpected one."""
+        """To the process alone. What ends it gets a cause, so that its exit is not an unexpected
+        one."""
         life = member.life
         if number in (signal.SIGKILL, signal.SIGTERM):
             life.cause = cause
@@ -139,7 +152,8 @@ class Fleet:
             self._thread.join()
 
     def stop(self) -> list[str]:
-        """SIGTERM to all, and what is wrong with how they ended: another code than 0, or later than a supervisor waits."""
+        """SIGTERM to all, and what is wrong with how they ended: another code than 0, or later than
+        a supervisor waits."""
         self.stop_supervising()
         running = [member for member in self.members if member.alive]
         for member in running:
@@ -150,14 +164,19 @@ class Fleet:
             try:
                 code = member.life.process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                problems.append(f"{member.name} did not end within {STOP_S:.0f} s of SIGTERM:\n{member.said()}")
+                problems.append(
+                    f"{member.name} did not end within {STOP_S:.0f} s of SIGTERM:\n{member.said()}"
+                )
                 continue
             if code != 0:
-                problems.append(f"{member.name} ended with code {code} after SIGTERM:\n{member.said()}")
+                problems.append(
+                    f"{member.name} ended with code {code} after SIGTERM:\n{member.said()}"
+                )
         return problems
 
     def kill(self) -> None:
-        """The teardown: whatever is left of any life, by process group (each process leads one of its own)."""
+        """The teardown: whatever is left of any life, by process group (each process leads one of
+        its own)."""
         self.stop_supervising()
         for member in self.members:
             for life in member.lives:
@@ -203,4 +222,6 @@ class Fleet:
             return
         text = f"{member.name} (pid {life.process.pid}) ended by itself with code {life.code}"
         self._say(text)
-        self.unexpected.append(f"{text}, {life.ended - life.began:.0f} s after its start:\n{member.said(30)}")
+        self.unexpected.append(
+            f"{text}, {life.ended - life.began:.0f} s after its start:\n{member.said(30)}"
+        )

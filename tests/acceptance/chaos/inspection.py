@@ -1,4 +1,5 @@
-"""The checks in their order: after a round, and at the end of a run. Each is made, whatever the ones before have found."""
+"""The checks in their order: after a round, and at the end of a run. Each is made, whatever the
+ones before have found."""
 
 from __future__ import annotations
 
@@ -21,11 +22,18 @@ from tests.acceptance.commands import processes_of
 SETTLE_S = 3.0
 REST_S = 60.0
 AFTER = "messages_after_crawl"
-OURS = ("page crashed", "page rejected by the database", "batch stuck", "the watchdog failed", "group not stored")
+OURS = (
+    "page crashed",
+    "page rejected by the database",
+    "batch stuck",
+    "the watchdog failed",
+    "group not stored",
+)
 
 
 class Inspection:
-    """Writes what it finds into the report, and changes nothing but by sending messages that must not change anything."""
+    """Writes what it finds into the report, and changes nothing but by sending messages that must
+    not change anything."""
 
     def __init__(self, rig: Rig, catalogue: Catalogue, report: Report) -> None:
         self.rig, self.catalogue, self.report = rig, catalogue, report
@@ -38,7 +46,8 @@ class Inspection:
         except Exception as error:
             self.checks.add(name, [f"could not be checked: {type(error).__name__}: {error}"])
 
-    # --- after a round ------------------------------------------------------------------------------------------------
+    # --- after a round
+    # ------------------------------------------------------------------------------------------------
 
     def round(self, numbers: Counted, visit: int) -> None:
         engine, shop, crawl_id = self.engine, self.rig.shop, numbers.crawl_id
@@ -46,14 +55,23 @@ class Inspection:
         recovery.measure(self.rig.journal, story, self.rig.disorder)
         shops = (self.catalogue, visit)
         self.check("the crawl is whole", lambda: truth.crawl_is_whole(engine, crawl_id, *shops))
-        self.check("products are the shop's truth", lambda: truth.products_are_the_truth(engine, shop, *shops))
-        self.check("versions are the changes", lambda: truth.versions_are_the_changes(engine, *shops))
+        self.check(
+            "products are the shop's truth",
+            lambda: truth.products_are_the_truth(engine, shop, *shops),
+        )
+        self.check(
+            "versions are the changes", lambda: truth.versions_are_the_changes(engine, *shops)
+        )
         self.check("a lease is claimed once", lambda: truth.leases_are_claimed_once(story))
         self.check(
             "every request is explained by a lease",
-            lambda: truth.requests_are_explained(engine, shop, story, *shops, self.rig.woken, numbers),
+            lambda: truth.requests_are_explained(
+                engine, shop, story, *shops, self.rig.woken, numbers
+            ),
         )
-        self.check("no lease is left of the crawl", lambda: truth.no_lease_is_left(engine, crawl_id))
+        self.check(
+            "no lease is left of the crawl", lambda: truth.no_lease_is_left(engine, crawl_id)
+        )
         self.check("messages after the crawl change nothing", lambda: self._messages_after(story))
         self._count(story, numbers)
         self.report.rounds.append(numbers)
@@ -62,16 +80,25 @@ class Inspection:
         spells = [spell for found in story.held.values() for spell in found]
         numbers.leases = len({spell.lease_id for spell in spells})
         numbers.deferred = sum(spell.outcome == "deferred" for spell in spells)
-        numbers.lost = sum(spell.outcome == audit.WORKER_LOST and spell.status == "due" for spell in spells)
+        numbers.lost = sum(
+            spell.outcome == audit.WORKER_LOST and spell.status == "due" for spell in spells
+        )
         with self.engine.connect() as connection:
-            numbers.versions = connection.execute(sa.text("SELECT count(*) FROM product_versions")).scalar_one()
+            numbers.versions = connection.execute(
+                sa.text("SELECT count(*) FROM product_versions")
+            ).scalar_one()
         if numbers.woken:
-            self.report.notes.append(f"crawl {story.crawl_id}: {numbers.woken} requests left a worker as it woke")
+            self.report.notes.append(
+                f"crawl {story.crawl_id}: {numbers.woken} requests left a worker as it woke"
+            )
 
     def _messages_after(self, story: audit.Story) -> list[str]:
-        """Leases of the ended crawl, sent again: not one row may change and not one request be made."""
+        """Leases of the ended crawl, sent again: not one row may change and not one request be
+        made."""
         fault = self.rig.begin(AFTER)
-        leases = {spell.lease_id for found in story.held.values() for spell in found} & story.kinds.keys()
+        leases = {
+            spell.lease_id for found in story.held.values() for spell in found
+        } & story.kinds.keys()
         found = [(lease, *story.kinds[lease]) for lease in sorted(leases)][: messages.COPIES_MAX]
         fault.detail = f"{len(found)} leases, twice"
         self.rig.say(f"#{fault.number} {AFTER}: {fault.detail}")
@@ -91,9 +118,12 @@ class Inspection:
         rows = patient(lambda: truth.diagnosis(self.engine, crawl_id))
         queued = [f"in the queues: {len(self._queued())}"]
         logs = [f"{member.name}:\n{member.said()}" for member in self.rig.fleet.members]
-        self.checks.add("the crawl ends", [f"not {seconds:.0f} s after the last fault", *rows, *queued, *logs])
+        self.checks.add(
+            "the crawl ends", [f"not {seconds:.0f} s after the last fault", *rows, *queued, *logs]
+        )
 
-    # --- at the end ---------------------------------------------------------------------------------------------------
+    # --- at the end
+    # ---------------------------------------------------------------------------------------------------
 
     def end(self, sites: Path, missing: list[str], *, wait_for_unacknowledged: bool) -> None:
         """The scheduled sites are retired, everybody is told to stop, and nothing may be left."""
@@ -102,17 +132,28 @@ class Inspection:
         slots.remove(sites)
         at_rest = waited(lambda: slots.at_rest(self.engine), REST_S)
         self.checks.add(
-            "scheduled crawls end", [] if at_rest else [f"not {REST_S:.0f} s after their sites were retired"]
+            "scheduled crawls end",
+            [] if at_rest else [f"not {REST_S:.0f} s after their sites were retired"],
         )
         self.check("every slot has exactly one crawl", lambda: self._slots(until))
-        self.check("no lease is left", lambda: until_none(lambda: truth.no_lease_is_left(self.engine)))
+        self.check(
+            "no lease is left", lambda: until_none(lambda: truth.no_lease_is_left(self.engine))
+        )
         self.check("no message is left in the page queues", lambda: until_none(self._queued))
-        self.check("no message stays unacknowledged", lambda: self._unacknowledged(wait=wait_for_unacknowledged))
+        self.check(
+            "no message stays unacknowledged",
+            lambda: self._unacknowledged(wait=wait_for_unacknowledged),
+        )
         self.check("everybody answers", self._silent)
         rig.say("SIGTERM to everybody")
         self.check("everybody ends well", fleet.stop)
-        self.check("no connection is left", lambda: until_none(lambda: truth.connections_left(rig.servers)))
-        self.check("no process is left", lambda: until_none(lambda: processes_of(rig.servers.settings.home, "celery")))
+        self.check(
+            "no connection is left", lambda: until_none(lambda: truth.connections_left(rig.servers))
+        )
+        self.check(
+            "no process is left",
+            lambda: until_none(lambda: processes_of(rig.servers.settings.home, "celery")),
+        )
         self.checks.add("nobody ended by itself", fleet.unexpected)
         self.checks.add("every fault could be injected", rig.problems)
         self.checks.add("every kind of fault was injected", [f"not {kind}" for kind in missing])
@@ -134,7 +175,8 @@ class Inspection:
         return [f"{key!r}: {entry[:200]!r}" for key, entry in messages.entries(self.rig.servers)]
 
     def _unacknowledged(self, *, wait: bool) -> list[str]:
-        """What killed workers had taken and not begun: swept back after the visibility timeout, and expired by then."""
+        """What killed workers had taken and not begun: swept back after the visibility timeout, and
+        expired by then."""
 
         def left() -> int:
             with self.rig.servers.valkey() as client:
@@ -145,10 +187,13 @@ class Inspection:
         )
         if not wait or not left():
             return []
-        from scraper import celeryconfig  # it reads this process's settings: not before it is needed
+        # it reads this process's settings: not before it is needed
+        from scraper import celeryconfig
 
         options = celeryconfig.broker_transport_options
-        seconds = int(str(options["visibility_timeout"])) + 2 * int(str(options["unacked_restore_interval"]))
+        seconds = int(str(options["visibility_timeout"])) + 2 * int(
+            str(options["unacked_restore_interval"])
+        )
         return [] if waited(lambda: not left(), seconds) else [f"{left()} after {seconds} s"]
 
     def _silent(self) -> list[str]:

@@ -1,9 +1,18 @@
-"""Faults of messages: delivered twice, and after their lease has run out. (After their crawl has ended: see `run`.)"""
+"""Faults of messages: delivered twice, and after their lease has run out. (After their crawl has
+ended: see `run`.)"""
 
 from __future__ import annotations
 
 from tests.acceptance.chaos.faults import Fault
-from tests.acceptance.chaos.messages import COPIES_MAX, Entry, Lease, entries, leases, put_back, send
+from tests.acceptance.chaos.messages import (
+    COPIES_MAX,
+    Entry,
+    Lease,
+    entries,
+    leases,
+    put_back,
+    send,
+)
 
 
 class MessagesFault(Fault):

@@ -1,4 +1,5 @@
-"""Faults of what the fleet depends on: Redis, PostgreSQL, and the shop. Each mends what it broke, a few seconds later."""
+"""Faults of what the fleet depends on: Redis, PostgreSQL, and the shop. Each mends what it broke, a
+few seconds later."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ REST_S = 3.0
 CUT = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name LIKE 'scraper%'"
 
 
-# --- Redis -----------------------------------------------------------------------------------------------------------
+# --- Redis
+# -----------------------------------------------------------------------------------------------------------
 
 
 class RedisFault(Fault):
@@ -66,7 +68,8 @@ class RedisEmptied(RedisFault):
         self.say(f"FLUSHALL, {keys} keys")
 
 
-# --- PostgreSQL ------------------------------------------------------------------------------------------------------
+# --- PostgreSQL
+# ------------------------------------------------------------------------------------------------------
 
 
 class PostgresFault(Fault):
@@ -133,7 +136,8 @@ class ConnectionsCut(PostgresFault):
 
 
 class PoolExhausted(PostgresFault):
-    """Every connection that the server allows is ours, the reserved ones included, for some seconds."""
+    """Every connection that the server allows is ours, the reserved ones included, for some
+    seconds."""
 
     kind = "pool_exhausted"
 
@@ -160,7 +164,8 @@ class PoolExhausted(PostgresFault):
         self.injected.ended = time.time()
 
 
-# --- the shop --------------------------------------------------------------------------------------------------------
+# --- the shop
+# --------------------------------------------------------------------------------------------------------
 
 
 class ShopFault(Fault):
@@ -176,7 +181,8 @@ class ShopFault(Fault):
                 self.rig.wait(seconds)
             finally:
                 self.rig.shop.options(outage=None)
-        # Requests that hang do so until the client gives up; a host that failed rests for as long again.
+        # Requests that hang do so until the client gives up; a host that failed rests for as long
+        # again.
         lasts = self.rig.times.read_timeout_s if self.outage == "hang" else seconds
         self.injected.ended = time.time()
         outage.ended = self.injected.ended + lasts + REST_S

@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 EVERY_S = 0.2
 AWAY_S = 30.0
-LEFT_S = 20.0  # what is to be gone by itself may take so long
+# what is to be gone by itself may take so long
+LEFT_S = 20.0
 
 
 def waited(true: Callable[[], object], seconds: float) -> bool:

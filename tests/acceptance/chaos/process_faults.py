@@ -50,8 +50,10 @@ class WorkerToldToStop(Fault):
         except TimeoutExpired:
             life.process.kill()
             return f"did not end within {STOP_S:.0f} s"
-        away = self.rig.disorder.since(began - 5, "redis", "postgres")  # what cannot be stored then makes it a 1
-        starting = began - life.began < 5 and code == -signal.SIGTERM  # before it had a handler
+        # what cannot be stored then makes it a 1
+        away = self.rig.disorder.since(began - 5, "redis", "postgres")
+        # before it had a handler
+        starting = began - life.began < 5 and code == -signal.SIGTERM
         return "" if code == 0 or starting or (code == 1 and away) else f"ended with code {code}"
 
 

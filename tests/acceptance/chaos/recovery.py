@@ -1,12 +1,14 @@
-"""How long it took after each fault until work went on, from what the triggers saw. Pure: reads a `Story`, asks nobody.
+"""How long it took after each fault until work went on, from what the triggers saw. Pure: reads a
+`Story`, asks nobody.
 
     worker_*                   from the signal until the last page it held is leased again or settled
     coordinator*, beat*        until the next lease is made
     redis_*, postgres_*, …     from the moment the server answers again until what came of a page is stored
     shop_*                     from the end of the outage until a page is there again
 
-Time counts only while both servers answer, and for the last two kinds while the shop does. No number where something else
-was out of order all the time, nor where the crawl had ended, or ended without such an event: nothing was left to do.
+Time counts only while both servers answer, and for the last two kinds while the shop does. No
+number where something else was out of order all the time, nor where the crawl had ended, or ended
+without such an event: nothing was left to do.
 """
 
 from __future__ import annotations
@@ -22,13 +24,18 @@ LOSES_LEASES = ("worker_killed", "worker_stopped", "worker_frozen")
 LEASES_NEXT = ("coordinator_killed", "coordinators_in_turn", "coordinator_frozen", "beat_killed")
 SERVERS, ALL = ("redis", "postgres"), ("redis", "postgres", "shop")
 SERVER_BOUND_S = 30.0
-LEASE_BOUND_S = 60.0  # a lease period, reap's ticks, and dispatch, which leases suspects a few at a time
+# a lease period, reap's ticks, and dispatch, which leases suspects a few at a time
+LEASE_BOUND_S = 60.0
 
 
 def measure(injected: Sequence[Injected], story: Story, disorder: Disorder) -> None:
     """Writes `recovery_s` and `everybody_s` into the faults of the story's crawl."""
     for fault in injected:
-        if fault.crawl_id != story.crawl_id or fault.ended is None or fault.kind.startswith("messages"):
+        if (
+            fault.crawl_id != story.crawl_id
+            or fault.ended is None
+            or fault.kind.startswith("messages")
+        ):
             continue
         if fault.kind in LOSES_LEASES:
             fault.recovery_s = _leases_back(fault, story, disorder)
@@ -75,7 +82,9 @@ def _until(
 
 def _leases_back(fault: Injected, story: Story, disorder: Disorder) -> float | None:
     """Pages that were in leases of these workers when the fault began; the slowest of them counts."""
-    theirs = {lease for at, lease, worker in story.claims if worker in fault.workers and at <= fault.began}
+    theirs = {
+        lease for at, lease, worker in story.claims if worker in fault.workers and at <= fault.began
+    }
     slowest = None
     for spells in story.held.values():
         for spell, following in zip(spells, [*spells[1:], None], strict=True):
@@ -92,8 +101,9 @@ def _leases_back(fault: Injected, story: Story, disorder: Disorder) -> float | N
 
 
 def _everybody(fault: Injected, story: Story, injected: Sequence[Injected]) -> float | None:
-    """Until each worker has claimed again that had claimed in the half minute before, does so at all afterwards, and was no
-    other fault's victim meanwhile. With few pages left there may be nothing to claim: no number to judge by."""
+    """Until each worker has claimed again that had claimed in the half minute before, does so at
+    all afterwards, and was no other fault's victim meanwhile. With few pages left there may be
+    nothing to claim: no number to judge by."""
     assert fault.ended is not None
     before = {worker for at, _, worker in story.claims if fault.began - 30 < at < fault.began}
     before -= {

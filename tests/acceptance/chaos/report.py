@@ -1,4 +1,5 @@
-"""What came of a run: a table for people (plain and aligned where nobody sits at a terminal), and the same as JSON."""
+"""What came of a run: a table for people (plain and aligned where nobody sits at a terminal), and
+the same as JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ class Report:
 
 def show(report: Report) -> None:
     _table(
-        "Faults", ("kind", "injected", "measured", "median s", "max s", "bound s", "everybody, max s"), _faults(report)
+        "Faults",
+        ("kind", "injected", "measured", "median s", "max s", "bound s", "everybody, max s"),
+        _faults(report),
     )
     _table(
         "Rounds",
@@ -58,7 +61,9 @@ def show(report: Report) -> None:
         [_round(each) for each in report.rounds],
     )
     _table(
-        "Checks", ("check", "result"), [(name, "FAILED" if bad else "ok") for name, bad in report.checks.found.items()]
+        "Checks",
+        ("check", "result"),
+        [(name, "FAILED" if bad else "ok") for name, bad in report.checks.found.items()],
     )
     for note in report.notes:
         print(f"note: {note}")
@@ -67,10 +72,13 @@ def show(report: Report) -> None:
         for problem in problems:
             print(f"  {problem}")
     verdict = (
-        "passed" if report.passed else f"FAILED ({len(report.checks.failed)} of {len(report.checks.found)} checks)"
+        "passed"
+        if report.passed
+        else f"FAILED ({len(report.checks.failed)} of {len(report.checks.found)} checks)"
     )
     print(
-        f"\n{verdict}: {len(report.injected)} faults, {len(report.rounds)} rounds, {report.seconds:.0f} s", flush=True
+        f"\n{verdict}: {len(report.injected)} faults, {len(report.rounds)} rounds, {report.seconds:.0f} s",
+        flush=True,
     )
     print(f"the same again: {report.replay}", flush=True)
 
@@ -83,7 +91,10 @@ def as_json(report: Report) -> dict[str, Any]:
         "lease_s": report.lease_s,
         "seconds": round(report.seconds, 1),
         "kinds": [dict(zip(columns, row, strict=True)) for row in _faults(report)],
-        "faults": [{**asdict(each), "began": round(each.began - report.began, 2)} for each in report.injected],
+        "faults": [
+            {**asdict(each), "began": round(each.began - report.began, 2)}
+            for each in report.injected
+        ],
         "rounds": [{**asdict(each), "over": each.over} for each in report.rounds],
         "slots": report.slots,
         "checks": report.checks.found,

@@ -1,4 +1,5 @@
-"""What the faults act on and what they leave behind: servers, fleet, shop, and the journal of what was injected."""
+"""What the faults act on and what they leave behind: servers, fleet, shop, and the journal of what
+was injected."""
 
 from __future__ import annotations
 
@@ -25,17 +26,20 @@ class Times:
 
 @dataclass
 class Injected:
-    """One fault: when it began, and when its cause was over (a server answers again, a process goes on)."""
+    """One fault: when it began, and when its cause was over (a server answers again, a process goes
+    on)."""
 
     number: int
     kind: str
     began: float
     detail: str = ""
     ended: float | None = None
-    workers: list[str] = field(default_factory=list)  # whose leases are lost, as `leases.worker` names them
+    # whose leases are lost, as `leases.worker` names them
+    workers: list[str] = field(default_factory=list)
     crawl_id: int = 0
     recovery_s: float | None = None
-    everybody_s: float | None = None  # until every worker that lived through it has claimed a lease again
+    # until every worker that lived through it has claimed a lease again
+    everybody_s: float | None = None
 
 
 class Rig:
@@ -48,7 +52,8 @@ class Rig:
         self.times, self.say = times, say
         self.journal: list[Injected] = []
         self.problems: list[str] = []
-        self.woken: list[float] = []  # when a frozen worker went on
+        # when a frozen worker went on
+        self.woken: list[float] = []
         self.over = threading.Event()  # faults end early
         self.crawl_id = 0
         self._lock = threading.Lock()
@@ -60,7 +65,8 @@ class Rig:
         return found
 
     def victim(self, members: list[Member], rng: Random) -> Member | None:
-        """One that lives and is no other fault's victim, chosen by the dice; None where there is none."""
+        """One that lives and is no other fault's victim, chosen by the dice; None where there is
+        none."""
         chosen = rng.random()
         with self._lock:
             free = [member for member in members if member.alive and not member.victim]

@@ -1,9 +1,11 @@
-"""One run: servers, shops and fleet are started, rounds of a crawl and its faults follow, and everything is ended again.
+"""One run: servers, shops and fleet are started, rounds of a crawl and its faults follow, and
+everything is ended again.
 
     a round    the shop is visited anew, a crawl is opened, faults are injected until it has ended or time is over;
                then nothing is injected any more, the crawl has to end, and every check is made
 
-Owns the order of things, the bounds in time, and the end of whatever was started, also after Ctrl-C or a failing check.
+Owns the order of things, the bounds in time, and the end of whatever was started, also after Ctrl-C
+or a failing check.
 """
 
 from __future__ import annotations
@@ -37,17 +39,23 @@ from tests.acceptance.conftest import SampleShop
 
 SHOP_SEED = 7
 READY_S = 90.0
-END_S = 150.0  # a crawl may take so long after the last fault
+# a crawl may take so long after the last fault
+END_S = 150.0
 JOIN_S = 120.0
-ROUND_S = 240.0  # no fault later than this in a round
-AT_LEAST_S = 20.0  # and none shorter than this, however little time is left
-KINDS_S = 90.0  # over the time asked for, until every kind had its turn
+# no fault later than this in a round
+ROUND_S = 240.0
+# and none shorter than this, however little time is left
+AT_LEAST_S = 20.0
+# over the time asked for, until every kind had its turn
+KINDS_S = 90.0
 SAY_EVERY_S = 10.0
 DEFAULT_LEASE_S, DEFAULT_READ_TIMEOUT_S = 45.0, 20.0
 SHORT_READ_TIMEOUT_S = 5.0
 CLEARED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL")
 ENDED = sa.text("SELECT status NOT IN ('planned', 'running') FROM crawls WHERE id = :id")
-PROGRESS = sa.text("SELECT discovery_done + product_done, discovery_total + product_total FROM crawls WHERE id = :id")
+PROGRESS = sa.text(
+    "SELECT discovery_done + product_done, discovery_total + product_total FROM crawls WHERE id = :id"
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,9 @@ class Run:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.began = time.time()
-        self.report = Report(options.seed, options.replay, options.lease_s or DEFAULT_LEASE_S, self.began)
+        self.report = Report(
+            options.seed, options.replay, options.lease_s or DEFAULT_LEASE_S, self.began
+        )
         self.catalogue = Catalogue(options.products, SHOP_SEED)
         self.threads: list[tuple[threading.Thread, Fault]] = []
         self.visit = 1
@@ -88,7 +98,8 @@ class Run:
                 while self._round(plan, inspection) and self._goes_on():
                     self.visit += 1
                     self.shop.visit()
-            except Exception as error:  # what was found until then is worth reading
+            except Exception as error:
+                # what was found until then is worth reading
                 problem = "".join(traceback.format_exception(error))
                 self.report.checks.add("the harness goes on to its end", [problem])
             default = self.options.lease_s is None
@@ -97,7 +108,8 @@ class Run:
         self.report.seconds = time.time() - self.began
         return self.report
 
-    # --- start and end ------------------------------------------------------------------------------------------------
+    # --- start and end
+    # ------------------------------------------------------------------------------------------------
 
     def _start(self, stack: ExitStack) -> None:
         """Whatever is started is ended by `stack`, in the opposite order."""
@@ -119,19 +131,25 @@ class Run:
         (self.sites / "demo.yaml").write_text(definition(self.shop.url))
         slots.write(self.sites, tick_shop.url)
         times = self._environment(home)
-        fleet = Fleet(logs, self.env, self.options.workers, self.options.coordinators, disorder, self.say)
+        fleet = Fleet(
+            logs, self.env, self.options.workers, self.options.coordinators, disorder, self.say
+        )
         stack.callback(fleet.kill)
         self.rig = Rig(servers, fleet, self.shop, disorder, times, self.say)
         stack.callback(self._end_faults)
         fleet.start()
-        if not (waited(fleet.ready, READY_S) and waited(lambda: slots.known(servers.engine), READY_S)):
+        if not (
+            waited(fleet.ready, READY_S) and waited(lambda: slots.known(servers.engine), READY_S)
+        ):
             said = "\n".join(f"{member.name}:\n{member.said()}" for member in fleet.members)
             raise TimeoutError(f"not everybody is ready after {READY_S:.0f} s:\n{said}")
         self.say(f"{len(fleet.members)} processes are ready")
 
     def _environment(self, home: Path) -> Times:
         self.env = {name: value for name, value in os.environ.items() if name not in CLEARED}
-        self.env = {name: value for name, value in self.env.items() if not name.startswith("SCRAPER_")}
+        self.env = {
+            name: value for name, value in self.env.items() if not name.startswith("SCRAPER_")
+        }
         self.env |= {"SCRAPER_HOME": str(home), "SCRAPER_SITES": str(self.sites)}
         if self.options.lease_s is None:
             return Times(DEFAULT_LEASE_S, DEFAULT_READ_TIMEOUT_S, gap_s=(3.0, 12.0))
@@ -151,7 +169,8 @@ class Run:
         else:
             shutil.rmtree(home, ignore_errors=True)
 
-    # --- a round ------------------------------------------------------------------------------------------------------
+    # --- a round
+    # ------------------------------------------------------------------------------------------------------
 
     def _goes_on(self) -> bool:
         now = time.monotonic()
@@ -193,7 +212,9 @@ class Run:
 
     def _inject(self, plan: Iterator[Planned], crawl_id: int, until: float) -> None:
         said = 0.0
-        while time.monotonic() < until or (self._missing() and time.monotonic() < self.until + KINDS_S):
+        while time.monotonic() < until or (
+            self._missing() and time.monotonic() < self.until + KINDS_S
+        ):
             following = next(plan)
             due = time.monotonic() + following.gap_s
             while time.monotonic() < due or self._busy(following.kind):
@@ -210,7 +231,9 @@ class Run:
 
     def _busy(self, kind: str) -> bool:
         resource = KINDS[kind].resource
-        return bool(resource) and any(t.is_alive() and f.resource == resource for t, f in self.threads)
+        return bool(resource) and any(
+            t.is_alive() and f.resource == resource for t, f in self.threads
+        )
 
     def _missing(self) -> list[str]:
         done = {each.kind for each in self.rig.journal}

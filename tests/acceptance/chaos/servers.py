@@ -1,4 +1,5 @@
-"""The harness's own PostgreSQL and Valkey: started, killed, frozen, restarted, and when each of them was out of order.
+"""The harness's own PostgreSQL and Valkey: started, killed, frozen, restarted, and when each of
+them was out of order.
 
 Embedded servers in a home of their own: nothing here ever signals a server that it has not started.
 """
@@ -22,11 +23,12 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from sqlalchemy.pool import NullPool
 
-from scraper import embedded, migrations
-from scraper.daemons import process
+from scraper.embedded import process, servers
+from scraper.infra import migrations
 from scraper.settings import Settings
 
-US = "chaos"  # how the harness's own connections are named, in PostgreSQL and in Valkey
+# how the harness's own connections are named, in PostgreSQL and in Valkey
+US = "chaos"
 END_S = 15.0
 
 
@@ -56,10 +58,13 @@ class Disorder:
 
     def since(self, moment: float, *whats: str) -> bool:
         """Whether one of `whats` was out of order at or after `moment`."""
-        return any(i.what in whats and (i.ended is None or i.ended >= moment) for i in list(self.intervals))
+        return any(
+            i.what in whats and (i.ended is None or i.ended >= moment) for i in list(self.intervals)
+        )
 
     def orderly_s(self, moment: float, until: float, *whats: str) -> float | None:
-        """Seconds between the two in which none of `whats` was out of order; None where one was all the time."""
+        """Seconds between the two in which none of `whats` was out of order; None where one was all
+        the time."""
         some = [i for i in list(self.intervals) if i.what in whats]
         spans = sorted((i.began, until if i.ended is None else i.ended) for i in some)
         orderly, at = 0.0, moment
@@ -76,8 +81,13 @@ class Servers:
 
     def __init__(self, home: Path) -> None:
         self.settings = Settings(home=home)
-        alone = {"postgres": {"REDIS_URL": self.settings.valkey_url}, "valkey": {"DATABASE_URL": self.postgres_url}}
-        self._alone = {name: Settings.model_validate({"home": home, **other}) for name, other in alone.items()}
+        alone = {
+            "postgres": {"REDIS_URL": self.settings.valkey_url},
+            "valkey": {"DATABASE_URL": self.postgres_url},
+        }
+        self._alone = {
+            name: Settings.model_validate({"home": home, **other}) for name, other in alone.items()
+        }
         self._lock = threading.Lock()
         options = {"application_name": US, "connect_timeout": 5}
         self.engine = sa.create_engine(self.postgres_url, poolclass=NullPool, connect_args=options)
@@ -87,15 +97,15 @@ class Servers:
         return self.settings.postgres_url
 
     def start(self) -> None:
-        embedded.up(self.settings)
+        servers.up(self.settings)
         migrations.upgrade(self.engine)
 
     def up(self, name: str) -> None:
         """Starts one server and waits until it answers; the other one is left as it is."""
-        embedded.up(self._alone[name])
+        servers.up(self._alone[name])
 
     def kill(self, name: str) -> None:
-        embedded.kill(self.settings, name)
+        servers.kill(self.settings, name)
 
     def end(self, name: str, number: signal.Signals) -> None:
         """One signal to the server's main process; SIGKILL to all of it where that is not enough."""
@@ -104,7 +114,8 @@ class Servers:
             self.kill(name)
 
     def pause(self, name: str, seconds: float) -> None:
-        """SIGSTOP to the server and its children, and SIGCONT after that time: it hangs, connections stay open."""
+        """SIGSTOP to the server and its children, and SIGCONT after that time: it hangs,
+        connections stay open."""
         pid = self.pid(name)
         if pid is None:
             return
@@ -120,7 +131,7 @@ class Servers:
                     os.kill(each, signal.SIGCONT)
 
     def pid(self, name: str) -> int | None:
-        return next(state.pid for state in embedded.status(self.settings) if state.name == name)
+        return next(state.pid for state in servers.status(self.settings) if state.name == name)
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
         url = self.postgres_url.replace("postgresql+psycopg://", "postgresql://")
@@ -128,7 +139,9 @@ class Servers:
 
     def valkey(self) -> redis.Redis:
         url = self.settings.valkey_url
-        return redis.Redis.from_url(url, client_name=US, socket_timeout=5, retry=Retry(NoBackoff(), 0))
+        return redis.Redis.from_url(
+            url, client_name=US, socket_timeout=5, retry=Retry(NoBackoff(), 0)
+        )
 
     def stop(self) -> None:
         """Ends both, whatever state they are in. Never fails: it is the teardown."""
@@ -138,7 +151,7 @@ class Servers:
             with suppress(psutil.Error, OSError):
                 os.kill(each, signal.SIGCONT)
         with suppress(Exception):
-            embedded.down(self.settings)
+            servers.down(self.settings)
         for name in self._alone:
             with suppress(Exception):
                 self.kill(name)

@@ -1,4 +1,5 @@
-"""Sites that are crawled every minute while coordinators die: every slot has exactly one crawl, and none is missing."""
+"""Sites that are crawled every minute while coordinators die: every slot has exactly one crawl, and
+none is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from scraper.demo import definition
 
 NAMES = tuple(f"tick-{n}" for n in range(1, 6))
 MINUTE = timedelta(minutes=1)
-GRACE = timedelta(seconds=30)  # within which a slot has its crawl, whoever died meanwhile
+# within which a slot has its crawl, whoever died meanwhile
+GRACE = timedelta(seconds=30)
 FIRST = "name: demo "
 SITES = sa.text("SELECT name, scheduled_since FROM sites WHERE name LIKE 'tick-%' ORDER BY name")
 CRAWLS = sa.text("""
@@ -54,7 +56,9 @@ def problems(engine: sa.Engine, until: datetime) -> tuple[int, list[str]]:
     with engine.connect() as connection:
         sites = list(connection.execute(SITES))
         crawls = list(connection.execute(CRAWLS))
-    found = [] if len(sites) == len(NAMES) else [f"only {len(sites)} of {len(NAMES)} sites are known"]
+    found = (
+        [] if len(sites) == len(NAMES) else [f"only {len(sites)} of {len(NAMES)} sites are known"]
+    )
     due = 0
     for site in sites:
         mine = [crawl for crawl in crawls if crawl.name == site.name]

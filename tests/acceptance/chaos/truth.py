@@ -1,4 +1,5 @@
-"""What must be true after a round and at the end. Every check is made and reports all that it finds; none repairs anything.
+"""What must be true after a round and at the end. Every check is made and reports all that it
+finds; none repairs anything.
 
 A check returns sentences, none where all is well.
 """
@@ -15,8 +16,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper import progress
 from scraper.demo.catalogue import Catalogue
+from scraper.views import progress
 from tests.acceptance.chaos.audit import Held, Story
 from tests.acceptance.chaos.servers import US, Servers
 from tests.acceptance.commands import counted
@@ -24,9 +25,11 @@ from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_demo_shop import as_truth
 
 SHOWN = 5
-CLOCK_S = 0.15  # between the shop noting a request and PostgreSQL noting its lease
+# between the shop noting a request and PostgreSQL noting its lease
+CLOCK_S = 0.15
 WAKES_S = 2.0
-IN_FLIGHT = 16  # the sample shop's concurrency: what a worker may have been about to send when it was frozen
+# the sample shop's concurrency: what a worker may have been about to send when it was frozen
+IN_FLIGHT = 16
 EXPORT = sa.text("""
 SELECT p.external_id AS id, p.url, CAST(p.data AS text) AS data, p.version, p.delisted_at IS NOT NULL AS delisted
   FROM products p JOIN sites s ON s.id = p.site_id WHERE s.name = 'demo'
@@ -41,7 +44,9 @@ OPEN = sa.text("""
 SELECT status, queue, last_outcome, count(*) AS pages, min(not_before) - now() AS next_due_in, max(losses) AS losses
   FROM pages WHERE crawl_id = :id AND status = 'due' GROUP BY 1, 2, 3 ORDER BY 4 DESC
 """)
-LEASES = sa.text("SELECT id::text, queue, kind, pages, worker, until - now() AS runs_out_in FROM leases LIMIT 20")
+LEASES = sa.text(
+    "SELECT id::text, queue, kind, pages, worker, until - now() AS runs_out_in FROM leases LIMIT 20"
+)
 BAD = sa.text("""
 SELECT url, kind, status, last_outcome, http_status, attempts, host_attempts, losses, error
   FROM pages WHERE crawl_id = :id AND status IN ('dead', 'invalid', 'dropped') LIMIT 8
@@ -95,8 +100,11 @@ def few(problems: Sequence[str]) -> list[str]:
     return [*problems[:SHOWN], *([f"… and {more} more"] if more > 0 else [])]
 
 
-def products_are_the_truth(engine: sa.Engine, shop: SampleShop, catalogue: Catalogue, visit: int) -> list[str]:
-    """Each product, each field, each digit. What has just vanished is kept until a second crawl misses it."""
+def products_are_the_truth(
+    engine: sa.Engine, shop: SampleShop, catalogue: Catalogue, visit: int
+) -> list[str]:
+    """Each product, each field, each digit. What has just vanished is kept until a second crawl
+    misses it."""
     with engine.connect() as connection:
         rows = list(connection.execute(EXPORT))
     expected = shop.truth()
@@ -111,9 +119,15 @@ def products_are_the_truth(engine: sa.Engine, shop: SampleShop, catalogue: Catal
             stored[row.id] = as_truth({"id": row.id, "url": row.url, **data})
     problems = [f"{number} twice" for number, n in Counter(row.id for row in rows).items() if n > 1]
     problems += [f"{number} is missing" for number in sorted(expected.keys() - stored.keys())]
-    problems += [f"{number} is not sold (any more)" for number in sorted(stored.keys() - expected.keys())]
+    problems += [
+        f"{number} is not sold (any more)" for number in sorted(stored.keys() - expected.keys())
+    ]
     for number in sorted(expected.keys() & stored.keys()):
-        wrong = {k: (stored[number].get(k), v) for k, v in expected[number].items() if stored[number].get(k) != v}
+        wrong = {
+            k: (stored[number].get(k), v)
+            for k, v in expected[number].items()
+            if stored[number].get(k) != v
+        }
         if wrong:
             problems.append(f"{number}: (stored, true) {wrong}")
     return few(problems)
@@ -131,17 +145,24 @@ def versions_are_the_changes(engine: sa.Engine, catalogue: Catalogue, visit: int
         earlier = [] if row.versions == [None] else row.versions
         hashes = [*([] if row.hashes == [None] else row.hashes), row.hash]
         if row.version != 1 + changes or earlier != list(range(1, row.version)):
-            problems.append(f"{row.id}: version {row.version}, earlier ones {earlier}, {changes} changes in the shop")
+            problems.append(
+                f"{row.id}: version {row.version}, earlier ones {earlier}, {changes} changes in the shop"
+            )
         elif any(a == b for a, b in pairwise(hashes)):
             problems.append(f"{row.id}: a version equals the next one")
     return few(problems)
 
 
 def crawl_is_whole(engine: sa.Engine, crawl_id: int, catalogue: Catalogue, visit: int) -> list[str]:
-    """Completed, every page with one good verdict, its counters those of the pages table and of the catalogue."""
+    """Completed, every page with one good verdict, its counters those of the pages table and of the
+    catalogue."""
     crawl = progress.as_json(progress.read_one(engine, crawl_id))
     table = counted(engine, crawl_id)
-    problems = [f"{k}: the crawl says {crawl[k]}, the pages table {n}" for k, n in table.items() if crawl[k] != n]
+    problems = [
+        f"{k}: the crawl says {crawl[k]}, the pages table {n}"
+        for k, n in table.items()
+        if crawl[k] != n
+    ]
     if crawl["status"] != "completed":
         problems.append(f"it is {crawl['status']}: {crawl['note']}")
     for name in ("dead", "invalid", "dropped", "links_cut"):
@@ -151,7 +172,10 @@ def crawl_is_whole(engine: sa.Engine, crawl_id: int, catalogue: Catalogue, visit
         problems.append(f"{crawl['done']} of {crawl['total']} pages have a final status")
     now, before = catalogue.at(visit).items, catalogue.at(visit - 1).items if visit > 1 else {}
     changed = sum(before[i].record("") != now[i].record("") for i in now.keys() & before.keys())
-    for name, n in (("products_new", len(now.keys() - before.keys())), ("products_changed", changed)):
+    for name, n in (
+        ("products_new", len(now.keys() - before.keys())),
+        ("products_changed", changed),
+    ):
         if crawl[name] != n:
             problems.append(f"{name}: {crawl[name]}, in the shop {n}")
     with engine.connect() as connection:
@@ -167,7 +191,10 @@ def leases_are_claimed_once(story: Story) -> list[str]:
 def pages_of(engine: sa.Engine, crawl_id: int, base_url: str) -> dict[str, int]:
     """Request target -> page id."""
     with engine.connect() as connection:
-        return {row.url.removeprefix(base_url): row.id for row in connection.execute(URLS, {"id": crawl_id})}
+        return {
+            row.url.removeprefix(base_url): row.id
+            for row in connection.execute(URLS, {"id": crawl_id})
+        }
 
 
 def requests_are_explained(
@@ -179,18 +206,23 @@ def requests_are_explained(
     woken: Sequence[float],
     numbers: Counted,
 ) -> list[str]:
-    """Each request that the shop answered belongs to a lease that held its page at that moment, and no lease asked twice.
+    """Each request that the shop answered belongs to a lease that held its page at that moment, and
+    no lease asked twice.
 
-    A request that was broken off may have been repeated at once (on a connection that had been used before). A worker that
-    wakes may send what it was about to send when it was frozen: those are counted, not forgiven without limit.
+    A request that was broken off may have been repeated at once (on a connection that had been used
+    before). A worker that wakes may send what it was about to send when it was frozen: those are
+    counted, not forgiven without limit.
     """
     pages = pages_of(engine, story.crawl_id, shop.url)
     log = [(at, target, status) for at, target, status in shop.log() if target != "/robots.txt"]
-    moves = {item.linked_path: item.path for item in catalogue.at(visit).items.values() if item.old_slug}
+    moves = {
+        item.linked_path: item.path for item in catalogue.at(visit).items.values() if item.old_slug
+    }
     holders: dict[str, list[Held]] = defaultdict(list)
     for target, page_id in pages.items():
         holders[target] += story.held.get(page_id, [])
-        if target in moves:  # what it leads to is asked for in its name
+        # what it leads to is asked for in its name
+        if target in moves:
             holders[moves[target]] += story.held.get(page_id, [])
     used: Counter[tuple[str, str, int]] = Counter()
     problems = []
@@ -203,10 +235,17 @@ def requests_are_explained(
         elif any(0 <= at - wake <= WAKES_S for wake in woken):
             numbers.woken += 1
         else:
-            spells = [(round(h.began - at, 2), round(h.ended - at, 2) if h.ended else None) for h in holders[target]]
-            problems.append(f"{target} ({status}) at {at:.2f}: held (from, until, relative) {spells}")
+            spells = [
+                (round(h.began - at, 2), round(h.ended - at, 2) if h.ended else None)
+                for h in holders[target]
+            ]
+            problems.append(
+                f"{target} ({status}) at {at:.2f}: held (from, until, relative) {spells}"
+            )
     if numbers.woken > IN_FLIGHT * len(woken):
-        problems.append(f"{numbers.woken} requests within {WAKES_S:g} s of {len(woken)} wakings, without a lease")
+        problems.append(
+            f"{numbers.woken} requests within {WAKES_S:g} s of {len(woken)} wakings, without a lease"
+        )
     broken = sum(status in (0, 500, 503) for _, _, status in log)
     numbers.pages, numbers.fetches = len(pages), len(log)
     numbers.minimum = len(pages) + len(pages.keys() & moves.keys()) + broken
@@ -228,7 +267,10 @@ def connections_left(servers: Servers) -> list[str]:
     query = """SELECT application_name, state FROM pg_stat_activity
                 WHERE backend_type = 'client backend' AND application_name <> %s"""
     with servers.connect() as connection:
-        found = [f"PostgreSQL: {name!r} {state}" for name, state in connection.execute(query, (US,)).fetchall()]
+        found = [
+            f"PostgreSQL: {name!r} {state}"
+            for name, state in connection.execute(query, (US,)).fetchall()
+        ]
     with servers.valkey() as client:
         for other in client.client_list():
             if other.get("name") != US and other.get("cmd") != "client|list":

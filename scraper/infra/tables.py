@@ -30,7 +30,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     for index, column in enumerate(columns):
         longest = max([len(column), *(len(row[index]) for row in rows)])
         # Where room is short, long texts give way; numbers, ids and prices stay whole.
-        table.add_column(column, no_wrap=longest <= WHOLE_CHARS, min_width=min(longest, WHOLE_CHARS))
+        table.add_column(
+            column, no_wrap=longest <= WHOLE_CHARS, min_width=min(longest, WHOLE_CHARS)
+        )
     for row in rows:
         table.add_row(*(Text(cell, overflow="ellipsis", no_wrap=True) for cell in row))
     Console().print(table)
@@ -60,7 +62,14 @@ def print_history(versions: Sequence[dict[str, Any]]) -> None:
         changed = {k: v for k, v in data.items() if not before or before.get(k) != v}
         changed |= {k: None for k in before if k not in data}
         text = ", ".join(f"{k}: {cell(v)}" for k, v in sorted(changed.items()))
-        rows.append([str(version["version"]), version["valid_from"][:19], (version["valid_to"] or "")[:19], text])
+        rows.append(
+            [
+                str(version["version"]),
+                version["valid_from"][:19],
+                (version["valid_to"] or "")[:19],
+                text,
+            ]
+        )
         before = data
     print_table(["version", "from", "to", "what changed"], rows)
 
@@ -73,6 +82,6 @@ def cell(value: Any) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a stranger's on one line, without what would steer a terminal: control characters, escape sequences, marks
-    that turn the direction of writing."""
+    """Text of a stranger's on one line, without what would steer a terminal: control characters,
+    escape sequences, marks that turn the direction of writing."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
