@@ -14,8 +14,8 @@ from pathlib import Path
 import redis.asyncio as aredis
 
 from scraper.embedded import servers
-from scraper.politeness.fleet_limiter import Throttle
-from scraper.politeness.host_limiters import Gates
+from scraper.politeness.fleet_limiter import RedisFleetLimiter
+from scraper.politeness.host_limiters import HostLimiters
 from scraper.rules.budget import Budget
 from scraper.settings import Settings
 
@@ -26,20 +26,20 @@ LANES = 64
 async def crawl(url: str, budget: Budget, pages: int) -> float:
     """CPU seconds a page."""
     async with aredis.Redis.from_url(url) as client:
-        gates = Gates(Throttle(client, "bench"))
-        gate = gates.of("shop.example")
-        left = gate.pending = pages
+        limiters = HostLimiters(RedisFleetLimiter(client, "bench"))
+        limiter = limiters.of("shop.example")
+        left = limiter.pending = pages
         far = asyncio.get_running_loop().time() + 1e6
 
         async def lane() -> None:
             nonlocal left
             while left > 0:
                 left -= 1
-                gate.budget(1, budget)
-                gate.crawl_delay(1, 0.0)
-                async with gate.turn(far):
-                    gate.good += 1
-                gate.pending -= 1
+                limiter.budget(1, budget)
+                limiter.crawl_delay(1, 0.0)
+                async with limiter.turn(far):
+                    limiter.good += 1
+                limiter.pending -= 1
 
         began = time.process_time()
         await asyncio.gather(*(lane() for _ in range(LANES)))

@@ -34,7 +34,7 @@ from scraper.domain import (
 )
 from scraper.frontier import leases
 from scraper.frontier.pages import NewPage
-from scraper.frontier.throughput import Effort
+from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import make_engine, retried
 from scraper.rules.routing import page_priority
 from scraper.settings import Settings
@@ -42,7 +42,7 @@ from scraper.settle import products, revisits
 from scraper.settle.products import NewProduct
 from scraper.settle.transaction import (
     CrawlLimits,
-    SettledPage,
+    PageResult,
     Stored,
     settle,
 )
@@ -171,24 +171,24 @@ class Crawler:
         for page in pages:
             if self.conditional and page.known is not None and page.id % CHANGED_EVERY:
                 same = Settled(page.id, page.crawl_id, lease_id, Outcome.NOT_MODIFIED, SAME, 304)
-                group.append(SettledPage(same, effort=Effort(QUEUE, page.host, "", 0.2)))
+                group.append(PageResult(same, cost=FetchCost(QUEUE, page.host, "", 0.2)))
                 continue
             links, product = answer(page)
             one = Settled(page.id, page.crawl_id, lease_id, Outcome.FETCHED, OK, 200)
             hashed = product.content_hash if product else None
-            effort = Effort(QUEUE, page.host, "", 0.2, 7000)
+            cost = FetchCost(QUEUE, page.host, "", 0.2, 7000)
             visit = (
                 NextVisit(Validators(f'"{fingerprint_of(page.url).hex}"'), 7)
                 if product and self.conditional
                 else None
             )
             group.append(
-                SettledPage(
+                PageResult(
                     one,
                     list(links),
                     [product] if product else [],
                     hashed,
-                    effort=effort,
+                    cost=cost,
                     next_visit=visit,
                 )
             )

@@ -31,7 +31,7 @@ from scraper.errors import CallError, CallTimeoutError, FunctionRefusedError, Se
 if TYPE_CHECKING:
     import subprocess
 
-    from scraper.calls.sender import Courier, Send
+    from scraper.calls.sender import CallSender, Send
     from scraper.calls.store import Calls
     from scraper.settings import Settings
 
@@ -134,7 +134,7 @@ class Client:
         """
         from scraper import settings
         from scraper.calls.group import Options, parts_of
-        from scraper.calls.sender import Courier
+        from scraper.calls.sender import CallSender
         from scraper.domain import Kind
         from scraper.rules.routing import COORDINATOR, page_priority, queue_name
         from scraper.sites.grammar.scalars import priority_number
@@ -149,7 +149,7 @@ class Client:
             raise FunctionRefusedError(str(error)) from None
         name = queue_name(queue, region or "")
         unserved = _Unserved(self, loaded, name)
-        courier = Courier(
+        sender = CallSender(
             connect=lambda call: _connected(loaded, call),
             send=_sender,
             unserved=unserved,
@@ -159,7 +159,7 @@ class Client:
             options=Options(site, region, proxy, rate, concurrency, input_timeout_s),
             timeout_s=timeout_s,
         )
-        return Call(courier, inputs, ordered=ordered, return_exceptions=return_exceptions)
+        return Call(sender, inputs, ordered=ordered, return_exceptions=return_exceptions)
 
     def close(self) -> None:
         """Ends the workers that were started here, if any."""
@@ -200,11 +200,11 @@ class Call(Generic[T]):
     """
 
     def __init__(
-        self, courier: Courier, inputs: Iterable[Any], *, ordered: bool, return_exceptions: bool
+        self, sender: CallSender, inputs: Iterable[Any], *, ordered: bool, return_exceptions: bool
     ) -> None:
         from scraper.calls.group import GROUP_MAX, GROUPS_OF_FEW, group_size
 
-        self._courier, self._inbox = courier, courier.inbox
+        self._courier, self._inbox = sender, sender.inbox
         self._ordered, self._return_exceptions = ordered, return_exceptions
         numbered = enumerate(inputs)
         first = list(islice(numbered, GROUP_MAX * GROUPS_OF_FEW))
@@ -215,9 +215,9 @@ class Call(Generic[T]):
         self._open: dict[int, Any] = {}
         self._given = self._sent = 0
         self._over = False
-        self._cancel = weakref.finalize(self, courier.cancel)
+        self._cancel = weakref.finalize(self, sender.cancel)
         self._feed()
-        courier.start()
+        sender.start()
 
     @property
     def sent(self) -> int:

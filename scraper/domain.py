@@ -315,7 +315,7 @@ class Example:
 
 
 @value
-class Reading:
+class FieldObservations:
     """What a product page said of its fields, for the crawl's figures. `records` is how many
     products were looked for on it; `found` and `mistyped` name a field once a record."""
 

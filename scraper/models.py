@@ -502,7 +502,10 @@ class ChangeRow(Base):
     __tablename__ = "changes"
 
     id: Mapped[int] = mapped_column(
-        BigInteger, Identity(always=True), primary_key=True, comment="the position in the feed"
+        BigInteger,
+        Identity(always=True),
+        primary_key=True,
+        comment="the position in the feed",
     )
     product_id: Mapped[int] = mapped_column(BigInteger)
     crawl_id: Mapped[int] = mapped_column(BigInteger)

@@ -25,7 +25,7 @@ from scraper.rules.urls import fingerprint, host_of
 from scraper.settle.products import NewProduct, content_hash
 from scraper.settle.transaction import (
     CrawlLimits,
-    SettledPage,
+    PageResult,
     Stored,
     settle,
 )
@@ -116,15 +116,15 @@ def settled(page_id: int, crawl: tuple[int, int], lease_id: UUID, verdict: Verdi
 
 def with_product(
     one: Settled, crawl: tuple[int, int], external_id: str, data: dict[str, object]
-) -> SettledPage:
+) -> PageResult:
     hashed = content_hash(data)
     product = NewProduct(
         crawl[0], external_id, one.page_id, crawl[1], "https://shop.example/p", data, hashed
     )
-    return SettledPage(one, products=[product], content_hash=hashed)
+    return PageResult(one, products=[product], content_hash=hashed)
 
 
-def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[SettledPage]) -> Stored:
+def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[PageResult]) -> Stored:
     with engine.begin() as connection:
         return settle(connection, pages, {crawl[1]: LIMITS})
 
@@ -149,7 +149,7 @@ def give_up(
         lease = claimed(engine, batch)
         assert lease is not None
         pages = [
-            SettledPage(
+            PageResult(
                 Settled(
                     page.id,
                     crawl[1],

@@ -20,14 +20,14 @@ from lxml import etree
 from scraper.accounts.policy import Trouble
 from scraper.domain import Blame, Outcome, ProxySignal
 from scraper.errors import FetchError
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.http.fetcher import (
     BeforeHop,
     Body,
     FetchPolicy,
     HttpFetcher,
 )
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.blocks import detect
 from scraper.rules.urls import host_of
 from scraper.sites.grammar.scalars import check_header
@@ -73,9 +73,9 @@ class LoginClient:
         self,
         fetcher: HttpFetcher,
         policy: FetchPolicy,
-        identity: Identity,
+        identity: AccountSession,
         before: BeforeHop,
-        via: Via | None,
+        via: ProxyRoute | None,
     ) -> None:
         self._fetcher = fetcher
         self._policy = policy
@@ -139,7 +139,7 @@ async def log_in(
     values: Mapping[str, str],
     account: Any,
     client: LoginClient,
-    identity: Identity,
+    identity: AccountSession,
     function: Any = None,
 ) -> Grant:
     """Logs the account in; the identity's jar has its cookies then. Raises `LoginTrouble`, and what
@@ -173,7 +173,7 @@ async def _by_form(
     signs: Signs,
     values: Mapping[str, str],
     client: LoginClient,
-    identity: Identity,
+    identity: AccountSession,
 ) -> Grant:
     filled = {name: render(template, values) for name, template in form.fields.items()}
     page = await client.get(form.url)
@@ -207,7 +207,11 @@ async def _by_form(
 
 
 async def _by_token(
-    login: Login, token: Token, values: Mapping[str, str], client: LoginClient, identity: Identity
+    login: Login,
+    token: Token,
+    values: Mapping[str, str],
+    client: LoginClient,
+    identity: AccountSession,
 ) -> Grant:
     if token.url is None:
         name, value = _header(token.header, values)
@@ -244,7 +248,7 @@ async def _by_token(
 
 
 async def _by_function(
-    login: Login, function: Any, account: Any, client: LoginClient, identity: Identity
+    login: Login, function: Any, account: Any, client: LoginClient, identity: AccountSession
 ) -> Grant:
     """It returns nothing, or a mapping with cookies (name -> value, for the login's first host),
     headers, and `expires` (seconds). `PermissionError` says that the account was rejected."""
@@ -296,7 +300,7 @@ def _answered(page: Page, what: str) -> None:
         raise LoginTrouble(Trouble.MISFIT, f"{what} was {page.status}")
 
 
-def _shown(login: Login, answer: Page, identity: Identity) -> str:
+def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
     """What of `success` the answer shows. Raises LoginTrouble(REJECTED)."""
     for one in login.success:
         if one.cookie is not None and one.cookie not in identity.jar.names():

@@ -21,13 +21,13 @@ from scraper.accounts.form import (
 from scraper.accounts.policy import Trouble
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Kind, ProxySignal
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar
 from scraper.http.fetcher import HttpFetcher
-from scraper.http.proxy_route import Via
-from scraper.politeness.host_limiter import Gate
-from scraper.politeness.host_limiters import Gates
-from scraper.politeness.page_permits import Trip
+from scraper.http.proxy_route import ProxyRoute
+from scraper.politeness.host_limiter import HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.page_permits import PagePermits
 from scraper.proxies.health import EVERYWHERE
 from scraper.proxies.pool import ProxyPool
 from scraper.rules.urls import host_of
@@ -45,17 +45,17 @@ URGENCY = 1_000
 class Made:
     """A login that has just worked."""
 
-    identity: Identity
+    identity: AccountSession
     grant: Grant = field(repr=False)
 
 
 class LoginAttempts:
     """One a process, on its loop."""
 
-    def __init__(self, fetcher: HttpFetcher, pool: ProxyPool, gates: Gates) -> None:
+    def __init__(self, fetcher: HttpFetcher, pool: ProxyPool, limiters: HostLimiters) -> None:
         self._fetcher = fetcher
         self._pool = pool
-        self._gates = gates
+        self._limiters = limiters
 
     async def make(self, context: CrawlContext, account: Account) -> Made:
         """The login itself. Raises `LoginTrouble` and `DeferredError`."""
@@ -63,8 +63,8 @@ class LoginAttempts:
         identity = somebody(context, account)
         need = context.needs[Kind.PRODUCT]
         policy = replace(context.policy, proxied=need is not None)
-        loop, trip, gates = asyncio.get_running_loop(), Trip(URGENCY), []
-        via: Via | None = None
+        loop, permits, limiters = asyncio.get_running_loop(), PagePermits(URGENCY), []
+        via: ProxyRoute | None = None
         first = first_url(context)
         function = None
         if context.login.login.function is not None:
@@ -74,11 +74,11 @@ class LoginAttempts:
                 raise LoginTrouble(Trouble.MISFIT, str(error)) from None
 
         async def before(url: str) -> None:
-            gate: Gate = self._gates.of(host_of(url))
-            gate.budget(context.site_id, context.budget)
-            gate.pending += 1
-            gates.append(gate)
-            await trip.go(gate, loop.time() + TURN_S)
+            limiter: HostLimiter = self._limiters.of(host_of(url))
+            limiter.budget(context.site_id, context.budget)
+            limiter.pending += 1
+            limiters.append(limiter)
+            await permits.go(limiter, loop.time() + TURN_S)
 
         try:
             async with asyncio.timeout(LOGIN_S):
@@ -97,13 +97,13 @@ class LoginAttempts:
                 await self._tell_pool(via, host_of(first), trouble)
             raise LoginTrouble(trouble.kind, account.hidden(str(trouble))) from None
         finally:
-            trip.end()
-            for gate in gates:
-                gate.pending -= 1
+            permits.end()
+            for limiter in limiters:
+                limiter.pending -= 1
         identity.headers = grant.headers
         return Made(identity, grant)
 
-    async def _tell_pool(self, via: Via, host: str, trouble: LoginTrouble) -> None:
+    async def _tell_pool(self, via: ProxyRoute, host: str, trouble: LoginTrouble) -> None:
         self._pool.asked(via, host)
         match trouble.signal:
             case ProxySignal.UNUSABLE:
@@ -122,7 +122,7 @@ def first_url(context: CrawlContext) -> str:
     return context.login.login.url or [*site.start, *(site.sitemap.urls if site.sitemap else ())][0]
 
 
-def somebody(context: CrawlContext, account: Account) -> Identity:
+def somebody(context: CrawlContext, account: Account) -> AccountSession:
     """The account, with nothing yet."""
     assert context.login is not None
     login, site = context.login.login, context.site
@@ -133,4 +133,4 @@ def somebody(context: CrawlContext, account: Account) -> Identity:
             host_of(url) for url in (*site.start, *(site.sitemap.urls if site.sitemap else ()))
         }
     jar = AccountJar(secure_only=first.startswith("https:"))
-    return Identity(site.name, account.name, 0, jar, {}, frozenset(hosts))
+    return AccountSession(site.name, account.name, 0, jar, {}, frozenset(hosts))

@@ -40,10 +40,10 @@ from scraper.accounts.vault import LoginVault
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, LeasedPage, Outcome
 from scraper.errors import ConfigError, DeferredError, FetchError, NoLoginError
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.http.fetcher import HttpFetcher
-from scraper.politeness.host_limiters import Gates
-from scraper.politeness.page_permits import Trip
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.page_permits import PagePermits
 from scraper.proxies.pool import ProxyPool
 from scraper.settings import Settings
 
@@ -64,7 +64,7 @@ WAIT_S = 30.0
 EARLY = 0.02
 SEALED_MAX = 256_000
 
-Get = Callable[[Identity], Awaitable[Fetched]]
+Get = Callable[[AccountSession], Awaitable[Fetched]]
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class _Known:
 
     account: Account
     marks: list[str]
-    identity: Identity | None = None
+    identity: AccountSession | None = None
     # its login has run out
     over: bool = False
     until: float = math.inf
@@ -97,7 +97,7 @@ class _Known:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class LoginAttempt:
     """What one login came to, for people."""
 
     account: str
@@ -118,13 +118,13 @@ class Logins:
         *,
         fetcher: HttpFetcher,
         pool: ProxyPool,
-        gates: Gates,
+        limiters: HostLimiters,
         file: AccountFile,
         store: LoginStore,
         settings: Settings,
         rng: random.Random,
     ) -> None:
-        self._attempts = LoginAttempts(fetcher, pool, gates)
+        self._attempts = LoginAttempts(fetcher, pool, limiters)
         self._vault = LoginVault(settings)
         self._file = file
         self._store = store
@@ -133,7 +133,7 @@ class Logins:
         self._looked = False
 
     async def visit(
-        self, page: LeasedPage, context: CrawlContext, latest: float, trip: Trip, get: Get
+        self, page: LeasedPage, context: CrawlContext, latest: float, permits: PagePermits, get: Get
     ) -> Fetched:
         """The page as an account sees it, by `get`, which goes by `trip`. Raises what `get` raises,
         `NoLoginError` where the page is to wait, FetchError(LOGIN_FAILED) where it need not, and
@@ -147,15 +147,15 @@ class Logins:
             if error.outcome is not Outcome.LOGGED_OUT:
                 raise
             raise await self._out(
-                known, identity, page, trip, str(error), error.url, error.status
+                known, identity, page, permits, str(error), error.url, error.status
             ) from None
         sign = context.logged_out(fetched)
         if sign is not None:
             why = f"the answer looks logged out ({sign})"
-            raise await self._out(known, identity, page, trip, why, fetched.url, fetched.status)
+            raise await self._out(known, identity, page, permits, why, fetched.url, fetched.status)
         if fetched.status < 400:
-            known.good_began = max(known.good_began, trip.began)
-            if known.doubt_at is not None and trip.began >= known.doubt_at:
+            known.good_began = max(known.good_began, permits.began)
+            if known.doubt_at is not None and permits.began >= known.doubt_at:
                 known.doubt_at = None
             if not identity.proven:
                 identity.proven = True
@@ -201,7 +201,7 @@ class Logins:
                 if identity is not None and not known.over and known.task is None:
                     await self._compare(known, identity)
 
-    async def check(self, context: CrawlContext, account: Account) -> Attempt:
+    async def check(self, context: CrawlContext, account: Account) -> LoginAttempt:
         """Logs the account in now, whatever it did before, and keeps the login where it works."""
         assert context.login is not None
         site, name, token = context.site.name, account.name, secrets.token_hex(8)
@@ -210,7 +210,7 @@ class Logins:
             site, name, token, seen=0, lock_s=LOCK_S, every_s=0.0, marks=marks, force=True
         )
         if begun.said != "yours":
-            return Attempt(
+            return LoginAttempt(
                 name,
                 worked=False,
                 saw="somebody is logging it in at this moment (try again)",
@@ -220,7 +220,7 @@ class Logins:
             made = await self._attempts.make(context, account)
         except LoginTrouble as trouble:
             await self._store.fail(site, name, token, trouble.kind, str(trouble))
-            return Attempt(name, worked=False, saw=str(trouble), kind=trouble.kind)
+            return LoginAttempt(name, worked=False, saw=str(trouble), kind=trouble.kind)
         except DeferredError as deferred:
             await self._store.fail(site, name, token, None, "")
             why = (
@@ -228,14 +228,14 @@ class Logins:
                 if isinstance(deferred, NoLoginError)
                 else "its host has no turn for it now, or no proxy"
             )
-            return Attempt(name, worked=False, saw=why, kind="deferred")
+            return LoginAttempt(name, worked=False, saw=why, kind="deferred")
         except BaseException:
             await self._store.fail(site, name, token, None, "")
             raise
         stored = await self._store.store(
             site, name, token, self._vault.sealed(made.identity), made.grant.lasts_s, marks[0]
         )
-        return Attempt(
+        return LoginAttempt(
             name,
             worked=True,
             saw=made.grant.saw,
@@ -406,7 +406,7 @@ class Logins:
 
     # What is known.
 
-    def _use(self, known: _Known, identity: Identity, standing: Standing) -> None:
+    def _use(self, known: _Known, identity: AccountSession, standing: Standing) -> None:
         now = asyncio.get_running_loop().time()
         known.identity, known.over, known.why, known.quarantined = identity, False, "", False
         known.revision, known.expires_us, known.until = (
@@ -435,7 +435,7 @@ class Logins:
         self._use(known, identity, standing)
         return True
 
-    async def _compare(self, known: _Known, identity: Identity) -> None:
+    async def _compare(self, known: _Known, identity: AccountSession) -> None:
         """What Redis has of it, beside ours: a later login, others' cookies, or nothing any more."""
         standing = await self._store.read(identity.site, identity.account)
         if known.identity is not identity:
@@ -487,9 +487,9 @@ class Logins:
     async def _out(
         self,
         known: _Known,
-        identity: Identity,
+        identity: AccountSession,
         page: LeasedPage,
-        trip: Trip,
+        permits: PagePermits,
         why: str,
         url: str | None,
         status: int | None,
@@ -501,7 +501,7 @@ class Logins:
         certain = (
             known.identity is identity
             and known.doubt_at is not None
-            and trip.began >= known.doubt_at
+            and permits.began >= known.doubt_at
         )
         if known.identity is identity and known.doubt_at is None:
             known.doubt_at = now

@@ -12,7 +12,7 @@ from scraper.accounts.login import somebody
 from scraper.accounts.sealing import Seal, make_seal
 from scraper.accounts.store import Standing
 from scraper.crawl.context import CrawlContext
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.settings import Settings
 
 log = structlog.get_logger()
@@ -39,7 +39,7 @@ class LoginVault:
 
     def opened(
         self, site: str, account: Account, standing: Standing, context: CrawlContext
-    ) -> Identity | None:
+    ) -> AccountSession | None:
         text = self._seal.open(standing.sealed)
         if text is None:
             if (site, account.name) not in self._unreadable:
@@ -61,7 +61,7 @@ class LoginVault:
         identity.generation = standing.generation
         return identity
 
-    def sealed(self, identity: Identity) -> bytes:
+    def sealed(self, identity: AccountSession) -> bytes:
         kept = {
             "site": identity.site,
             "account": identity.account,
@@ -70,7 +70,7 @@ class LoginVault:
         }
         return self._seal.seal(json.dumps(kept).encode())
 
-    def merge(self, identity: Identity, standing: Standing) -> bool:
+    def merge(self, identity: AccountSession, standing: Standing) -> bool:
         """Takes over the cookies that another process has written; False where they cannot be
         opened."""
         text = self._seal.open(standing.sealed)

@@ -158,10 +158,10 @@ def reason(error: BaseException) -> str:
     if any(sign in str(error) for sign in _NO_SANDBOX):
         return no_sandbox()
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [
+    telemetry = [
         line for line in lines if "ERROR" in line or "FATAL" in line or "error while" in line
     ]
-    return (telling or lines or [type(error).__name__])[0][:300]
+    return (telemetry or lines or [type(error).__name__])[0][:300]
 
 
 def no_sandbox(kernel: Path = Path("/proc/sys")) -> str:

@@ -29,9 +29,9 @@ from scraper.browser.permits import Turns
 from scraper.browser.proxy import Pass
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.http.fetcher import FetchPolicy
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.retry_after import retry_after_s
 from scraper.rules.urls import host_of
 from scraper.sites.browser import Rendering
@@ -84,8 +84,8 @@ class Visit:
         rendering: Rendering,
         turns: Turns,
         *,
-        via: Via | None,
-        visitor: Identity | None = None,
+        via: ProxyRoute | None,
+        visitor: AccountSession | None = None,
     ) -> None:
         self.policy = policy
         self.rendering = rendering

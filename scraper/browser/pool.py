@@ -42,10 +42,10 @@ from scraper.browser.permits import Turns
 from scraper.browser.proxy import BrowserProxy, Guest
 from scraper.domain import Fetched, Outcome
 from scraper.errors import ConfigError, DeferredError, FetchError
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.http.cookies import CookieJar, Jars
 from scraper.http.fetcher import FetchPolicy
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.rules import browsers as profiles
 from scraper.settings import Settings
 from scraper.sites import functions
@@ -158,9 +158,9 @@ class Browsers:
         rendering: Rendering | None = None,
         *,
         turns: Turns | None = None,
-        via: Via | None = None,
+        via: ProxyRoute | None = None,
         page_id: int = 0,
-        visitor: Identity | None = None,
+        visitor: AccountSession | None = None,
     ) -> Fetched:
         """The page as a browser shows it, within a `slot`. `visitor`: the account whose cookies and
         headers it has. Raises FetchError, DeferredError, and what `turns` raise."""
@@ -183,7 +183,7 @@ class Browsers:
         rendering: Rendering | None = None,
         *,
         turns: Turns | None = None,
-        via: Via | None = None,
+        via: ProxyRoute | None = None,
     ) -> AsyncIterator[Page]:
         """A new page of a context within the policy's limits, for as long as the block lasts; what
         ends it early is raised at the block's end: FetchError, DeferredError. The total deadline is
@@ -344,8 +344,8 @@ class Browsers:
         policy: FetchPolicy,
         rendering: Rendering,
         turns: Turns | None,
-        via: Via | None,
-        visitor: Identity | None = None,
+        via: ProxyRoute | None,
+        visitor: AccountSession | None = None,
     ) -> AsyncIterator[Visit]:
         if via is None and policy.proxied:
             raise RuntimeError("a page of a site with a proxy would leave without one")

@@ -19,8 +19,8 @@ from scraper.browser.pool import Browsers
 from scraper.calls.transport import PATIENCE_S, Asker, PoliteTransport
 from scraper.domain import Outcome
 from scraper.errors import FetchError, NoProxyError
-from scraper.http.proxy_route import Via
-from scraper.politeness.page_permits import Trip
+from scraper.http.proxy_route import ProxyRoute
+from scraper.politeness.page_permits import PagePermits
 from scraper.proxies.pool import ProxyPool
 from scraper.rules.urls import host_of
 
@@ -42,20 +42,22 @@ class CallPages:
     async def lent(self, by: Asker, value: object) -> AsyncIterator[Page]:
         """`value` is the input: where it is an URL, its host's proxies are asked for. Raises
         FetchError, DeferredError."""
-        trip, gates = Trip(by.urgency), self._polite.gates
+        permits, limiters = PagePermits(by.urgency), self._polite.limiters
 
         async def before_hop(url: str) -> None:
-            gate = gates.of(host_of(url))
-            gate.pending += 1
+            limiter = limiters.of(host_of(url))
+            limiter.pending += 1
             try:
-                await self._polite.heed_robots(url, gate, by, via)
-                await self._polite.in_turn(gate, by, lambda latest: trip.go(gate, latest))
+                await self._polite.heed_robots(url, limiter, by, via)
+                await self._polite.in_turn(limiter, by, lambda latest: permits.go(limiter, latest))
             finally:
-                gate.pending -= 1
+                limiter.pending -= 1
 
         async def before_sub(url: str) -> None:
-            gate = gates.of(host_of(url))
-            await self._polite.in_turn(gate, by, lambda latest: gate.another(latest, by.urgency))
+            limiter = limiters.of(host_of(url))
+            await self._polite.in_turn(
+                limiter, by, lambda latest: limiter.another(latest, by.urgency)
+            )
 
         async with AsyncExitStack() as stack:
             with by.clock.still():
@@ -63,7 +65,7 @@ class CallPages:
                 await stack.enter_async_context(
                     self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S)
                 )
-            stack.callback(trip.end)
+            stack.callback(permits.end)
             turns = Turns(before_hop, before_sub, paid=False)
             opened = self._browsers.page(
                 by.context.policy, by.context.rendering, turns=turns, via=via
@@ -79,7 +81,7 @@ class CallPages:
                 # Whose fault it is; the error stays the function's.
                 raise error from navigation_fault(error, {}, page.url, by.context.policy, None)  # type: ignore[arg-type]
 
-    async def _via(self, by: Asker, value: object) -> Via | None:
+    async def _via(self, by: Asker, value: object) -> ProxyRoute | None:
         if by.context.need is None:
             return None
         try:

@@ -40,7 +40,7 @@ from scraper.calls.store import (
 from scraper.calls.transport import Asker, asker
 from scraper.domain import Blame, Outcome
 from scraper.errors import DeferredError, FetchError, FunctionRefusedError
-from scraper.infra.slots import Place
+from scraper.infra.slots import SlotCost
 from scraper.rules.routing import for_browsers
 from scraper.rules.verdict import outcome_of_status
 from scraper.settings import Settings
@@ -67,13 +67,13 @@ TRACEBACK_CHARS = 4000
 
 
 @dataclass(slots=True)
-class Working:
+class RunningGroup:
     """A group under way."""
 
     group: Group
     context: CallContext
     function: Function
-    place: Place | None
+    place: SlotCost | None
     timeout_s: float
     queued: deque[tuple[int, Any]]
     under_way: dict[asyncio.Task[Any], Asker] = field(default_factory=dict)
@@ -121,7 +121,7 @@ class Working:
                 task.cancel()
 
 
-class Callers:
+class CallRunner:
     """One a process, on its loop."""
 
     def __init__(
@@ -131,14 +131,14 @@ class Callers:
         self._clients = clients
         self._pages = pages
         self._settings = settings
-        self._working: list[Working] = []
+        self._working: list[RunningGroup] = []
         self._stopping = False
 
     @property
     def active(self) -> bool:
         return bool(self._working)
 
-    def left(self) -> list[tuple[Place | None, int, int, int]]:
+    def left(self) -> list[tuple[SlotCost | None, int, int, int]]:
         """Of each group: its place, its inputs that are left, how many of them wait for nothing but
         their host's turn, and how many would fill a place."""
         full = self._settings.batch_pages
@@ -159,7 +159,7 @@ class Callers:
             await self._pushed(None, group, {"refused": why, "end": True})
 
     async def run(
-        self, group: Group, context: CallContext, function: Function, place: Place | None
+        self, group: Group, context: CallContext, function: Function, place: SlotCost | None
     ) -> None:
         """Returns when the last result has been sent, or nobody waits for it."""
         if not await self._groups.claim(group.call, group.number):
@@ -171,7 +171,7 @@ class Callers:
             return
         wish_s, limit_s = group.options.input_timeout_s, self._settings.input_timeout_s
         timeout_s = min(limit_s, wish_s) if wish_s else limit_s
-        one = Working(group, context, function, place, timeout_s, deque(group.inputs))
+        one = RunningGroup(group, context, function, place, timeout_s, deque(group.inputs))
         self._working.append(one)
         lanes = [
             asyncio.ensure_future(self._lane(one))
@@ -213,7 +213,7 @@ class Callers:
     def _lanes(self, group: Group) -> int:
         return self._pages.at_once if for_browsers(group.queue) else LANES
 
-    async def _lane(self, one: Working) -> None:
+    async def _lane(self, one: RunningGroup) -> None:
         while one.queued:
             if one.unsent_bytes > UNSENT_MAX_BYTES:
                 await asyncio.sleep(GATHER_S)
@@ -221,7 +221,7 @@ class Callers:
             index, value = one.queued.popleft()
             await self._input(one, index, value)
 
-    async def _input(self, one: Working, index: int, value: Any) -> None:
+    async def _input(self, one: RunningGroup, index: int, value: Any) -> None:
         """One input: its result, its failure, or back it goes."""
         by = Asker(one.context, one.group.priority)
         task = asyncio.ensure_future(
@@ -266,7 +266,7 @@ class Callers:
                 # these would end the loop
                 raise _EndedItselfError from error
 
-    def _ended(self, one: Working, index: int, task: asyncio.Task[Any]) -> None:
+    def _ended(self, one: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
         error = (
             asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.exception()
         )
@@ -293,14 +293,14 @@ class Callers:
         one.put(index, True, encoded)
 
     @staticmethod
-    def _failed(one: Working, index: int, failure: Failure) -> None:
+    def _failed(one: RunningGroup, index: int, failure: Failure) -> None:
         one.put(
             index,
             False,
             orjson.dumps({name: _sendable(text) for name, text in asdict(failure).items()}),
         )
 
-    async def _keep(self, one: Working) -> None:
+    async def _keep(self, one: RunningGroup) -> None:
         """Says that we are at it, and hears when nobody wants it any more."""
         gone_since: float | None = None
         while True:
@@ -315,7 +315,7 @@ class Callers:
                 one.drop()
                 return
 
-    async def _send(self, one: Working) -> None:
+    async def _send(self, one: RunningGroup) -> None:
         while not one.over:
             await one.wake.wait()
             if not one.ended:
@@ -328,7 +328,7 @@ class Callers:
             if one.ended:
                 return
 
-    async def _pushed(self, one: Working | None, group: Group, entry: dict[str, Any]) -> None:
+    async def _pushed(self, one: RunningGroup | None, group: Group, entry: dict[str, Any]) -> None:
         """Until Redis has it, or nobody waits for it; then the group is over."""
         loop = asyncio.get_running_loop()
         entry = {"g": group.number, **entry}

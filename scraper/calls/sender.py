@@ -53,7 +53,7 @@ Send = Callable[[Sequence[Message]], None]
 
 
 @dataclass(slots=True)
-class _Parcel:
+class CallGroup:
     """Inputs that go out together: those that have no result yet. `losses`: workers that were lost
     with them."""
 
@@ -92,7 +92,7 @@ class Inbox:
             wake()
 
 
-class Courier:
+class CallSender:
     """`unserved` is told for how long nobody has taken up any message that waits; it may do
     something about it, or raise."""
 
@@ -120,10 +120,10 @@ class Courier:
         )
         self._timeout_s = timeout_s
         self._latest = None if timeout_s is None else time.monotonic() + timeout_s
-        self._parcels: deque[_Parcel] = deque()  # to be sent
+        self._parcels: deque[CallGroup] = deque()  # to be sent
         # to be sent one after the other
-        self._suspects: deque[_Parcel] = deque()
-        self._out: dict[int, _Parcel] = {}
+        self._suspects: deque[CallGroup] = deque()
+        self._out: dict[int, CallGroup] = {}
         # numbers of what is not meant any more
         self._stale: list[int] = []
         self._groups = 0
@@ -137,7 +137,7 @@ class Courier:
         self._thread.start()
 
     def feed(self, inputs: dict[int, Any]) -> None:
-        self._parcels.append(_Parcel(inputs))
+        self._parcels.append(CallGroup(inputs))
 
     def fed(self) -> None:
         """There are no more inputs."""
@@ -260,14 +260,14 @@ class Courier:
             index: parcel.open.pop(index) for index in told.get("b", ()) if index in parcel.open
         }
         if back:
-            self._parcels.append(_Parcel(back, parcel.losses))
+            self._parcels.append(CallGroup(back, parcel.losses))
         if told.get("end"):
             del self._out[told["g"]]
             # what it did was lost on the way
             if parcel.open:
-                self._parcels.append(_Parcel(parcel.open, parcel.losses))
+                self._parcels.append(CallGroup(parcel.open, parcel.losses))
 
-    def _strike_out(self, parcel: _Parcel) -> None:
+    def _strike_out(self, parcel: CallGroup) -> None:
         """What another worker was faster with."""
         for index in self._seen.intersection(parcel.open):
             del parcel.open[index]
@@ -304,7 +304,7 @@ class Courier:
         del self._out[number]
         self._stale.append(number)
 
-    def _lost(self, parcel: _Parcel) -> None:
+    def _lost(self, parcel: CallGroup) -> None:
         """A worker fell silent with it."""
         losses = parcel.losses + 1
         if losses >= LOSSES_MAX and parcel.suspect:
@@ -316,7 +316,9 @@ class Courier:
             self.inbox.tell()
             return
         size, items = size_after(losses), list(parcel.open.items())
-        parts = [_Parcel(dict(items[at : at + size]), losses) for at in range(0, len(items), size)]
+        parts = [
+            CallGroup(dict(items[at : at + size]), losses) for at in range(0, len(items), size)
+        ]
         (self._suspects if size == 1 else self._parcels).extend(parts)
 
     def _end(self, calls: Calls) -> None:

@@ -28,11 +28,11 @@ from scraper.domain import Fetched, Kind, LeasedPage, Outcome
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.http.exchange import Hops, check
 from scraper.http.headers import headers_dict
-from scraper.http.proxy_route import Via
-from scraper.politeness.host_limiter import Gate
-from scraper.politeness.host_limiters import Gates
+from scraper.http.proxy_route import ProxyRoute
+from scraper.politeness.host_limiter import HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
-from scraper.proxies.rotation import Trips
+from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.retry_after import retry_after_s
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import outcome_of_status
@@ -93,11 +93,13 @@ class PoliteTransport(httpx.AsyncBaseTransport):
     Closing a client that has it closes nothing: it outlives them all.
     """
 
-    def __init__(self, *, hops: Hops, gates: Gates, robots: RobotsCache, trips: Trips) -> None:
+    def __init__(
+        self, *, hops: Hops, limiters: HostLimiters, robots: RobotsCache, rotation: ProxyRotation
+    ) -> None:
         self._hops = hops
-        self.gates = gates
+        self.limiters = limiters
         self._robots = robots
-        self._trips = trips
+        self._rotation = rotation
         self._numbers = count(1)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -131,7 +133,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             nonlocal left
             left = True
 
-        async def get(via: Via) -> Fetched:
+        async def get(via: ProxyRoute) -> Fetched:
             nonlocal left
             began, left = loop.time(), False
             answers.append(response := await self._got(request, by, via, leaves))
@@ -146,7 +148,9 @@ class PoliteTransport(httpx.AsyncBaseTransport):
 
         while True:
             try:
-                await self._trips.fetch(page, need, get, block_of=by.context.block_of, final=final)
+                await self._rotation.fetch(
+                    page, need, get, block_of=by.context.block_of, final=final
+                )
                 return answers[-1]
             except NoProxyError as none:
                 if loop.time() + none.delay_s > latest:
@@ -161,49 +165,51 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         self,
         request: httpx.Request,
         by: Asker,
-        via: Via | None,
+        via: ProxyRoute | None,
         leaves: Callable[[], None] = lambda: None,
     ) -> httpx.Response:
         """`leaves` is called when the request itself does."""
         url, context = str(request.url), by.context
-        gate = self.gates.of(host_of(url))
-        gate.pending += 1
+        limiter = self.limiters.of(host_of(url))
+        limiter.pending += 1
         try:
-            await self.heed_robots(url, gate, by, via)
-            await self.in_turn(gate, by, lambda latest: gate.enter(latest, by.urgency))
+            await self.heed_robots(url, limiter, by, via)
+            await self.in_turn(limiter, by, lambda latest: limiter.enter(latest, by.urgency))
             began = asyncio.get_running_loop().time()
             leaves()
 
             async def again() -> None:
-                await self.in_turn(gate, by, lambda latest: gate.another(latest, by.urgency))
+                await self.in_turn(limiter, by, lambda latest: limiter.another(latest, by.urgency))
 
             try:
                 response = await self._hops.send(request, context.policy, via, again)
             except FetchError as error:
-                await self._heed(gate, error.outcome, error.status, error.retry_after_s, began)
+                await self._heed(limiter, error.outcome, error.status, error.retry_after_s, began)
                 raise
             finally:
-                gate.leave(began)
+                limiter.leave(began)
             wish_s = (
                 retry_after_s(response.headers, datetime.now(UTC))
                 if "retry-after" in response.headers
                 else None
             )
             outcome = outcome_of_status(response.status_code, retry_after=wish_s is not None)
-            await self._heed(gate, outcome, response.status_code, wish_s, began)
+            await self._heed(limiter, outcome, response.status_code, wish_s, began)
             return response
         finally:
-            gate.pending -= 1
+            limiter.pending -= 1
 
-    async def heed_robots(self, url: str, gate: Gate, by: Asker, via: Via | None) -> None:
+    async def heed_robots(
+        self, url: str, limiter: HostLimiter, by: Asker, via: ProxyRoute | None
+    ) -> None:
         """Sets the host's budget, and refuses what robots.txt disallows."""
         context = by.context
-        gate.budget(context.site_id, context.budget)
+        limiter.budget(context.site_id, context.budget)
         if not context.robots:
             return
 
         async def before_hop(to: str) -> None:
-            other = self.gates.of(host_of(to))
+            other = self.limiters.of(host_of(to))
             other.budget(context.site_id, context.budget)
             await other.another(
                 asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency
@@ -212,36 +218,38 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         async def rules_within(latest: float) -> object:
             @asynccontextmanager
             async def turn() -> AsyncIterator[None]:
-                async with gate.turn(latest, by.urgency):
+                async with limiter.turn(latest, by.urgency):
                     yield
 
             made: Callable[[], AbstractAsyncContextManager[None]] = turn
             return await self._robots.rules(url, context, made, before_hop, via)
 
-        rules = await self.in_turn(gate, by, rules_within)
+        rules = await self.in_turn(limiter, by, rules_within)
         if rules is None:
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,
-                f"robots.txt of {gate.host} cannot be read; until it can, nothing of the host is fetched",
+                f"robots.txt of {limiter.host} cannot be read; until it can, nothing of the host is fetched",
                 url=url,
             )
         if not rules.allowed(url):  # type: ignore[attr-defined]
             raise FetchError(
-                Outcome.ROBOTS_DISALLOWED, f"robots.txt of {gate.host} disallows {url}", url=url
+                Outcome.ROBOTS_DISALLOWED, f"robots.txt of {limiter.host} disallows {url}", url=url
             )
-        gate.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)  # type: ignore[attr-defined]
+        limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)  # type: ignore[attr-defined]
 
-    async def in_turn(self, gate: Gate, by: Asker, do: Callable[[float], Awaitable[T]]) -> T:
+    async def in_turn(
+        self, limiter: HostLimiter, by: Asker, do: Callable[[float], Awaitable[T]]
+    ) -> T:
         """What waits for a turn, again where the gate sends it away, until it is `latest`."""
         latest = asyncio.get_running_loop().time() + PATIENCE_S
         with by.clock.still():
             while True:
-                gate.budget(by.context.site_id, by.context.budget)
+                limiter.budget(by.context.site_id, by.context.budget)
                 try:
                     return await do(latest)
                 except DeferredError as deferred:
-                    told = f"no turn of {gate.host} came within {PATIENCE_S:g} s: it is paused, or has too much to do"
-                    await self._wait(by, deferred.delay_s, latest, told, gate.host)
+                    told = f"no turn of {limiter.host} came within {PATIENCE_S:g} s: it is paused, or has too much to do"
+                    await self._wait(by, deferred.delay_s, latest, told, limiter.host)
 
     @staticmethod
     async def _wait(by: Asker, delay_s: float, latest: float, told: str, url: str) -> None:
@@ -253,15 +261,19 @@ class PoliteTransport(httpx.AsyncBaseTransport):
 
     @staticmethod
     async def _heed(
-        gate: Gate, outcome: Outcome, status: int | None, wish_s: float | None, began: float
+        limiter: HostLimiter,
+        outcome: Outcome,
+        status: int | None,
+        wish_s: float | None,
+        began: float,
     ) -> None:
         """What an answer says of its host's pace, as pages tell it (`Scraper._heed_host`)."""
-        says = gate.signals.saw(outcome, status)
+        says = limiter.signals.saw(outcome, status)
         if not says:
-            gate.good += says is False
+            limiter.good += says is False
             return
         rest_s = min(wish_s or REST_S, REST_MAX_S) if outcome is Outcome.THROTTLED else 0.0
-        await gate.slow(rest_s, str(status or outcome), began)
+        await limiter.slow(rest_s, str(status or outcome), began)
 
 
 def as_httpx(error: FetchError, request: httpx.Request) -> httpx.TransportError:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from uuid import UUID
 
 from scraper.crawl.context import CrawlContext
-from scraper.domain import Extracted, Kind, LeasedPage, Link, NextVisit, Reading, Settled
-from scraper.frontier.host_tiers import RouteNews
+from scraper.domain import Extracted, FieldObservations, Kind, LeasedPage, Link, NextVisit, Settled
+from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage
-from scraper.frontier.throughput import Effort
+from scraper.frontier.throughput import FetchCost
 from scraper.rules.urls import fingerprint, host_of
 from scraper.settle.products import NewProduct, content_hash
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 
 DEPTH_MAX = 30_000  # a smallint column
 
@@ -22,18 +22,18 @@ DEPTH_MAX = 30_000  # a smallint column
 Levels = Callable[[CrawlContext, str, str], str]
 
 
-def effects_of(
+def page_result(
     settled: Settled,
     page: LeasedPage,
     extracted: Extracted,
     final_url: str,
     context: CrawlContext,
     levels: Levels | None = None,
-    news: RouteNews | None = None,
-    reading: Reading | None = None,
-    effort: Effort | None = None,
+    news: TierSignal | None = None,
+    reading: FieldObservations | None = None,
+    cost: FetchCost | None = None,
     next_visit: NextVisit | None = None,
-) -> SettledPage:
+) -> PageResult:
     """The settled page with everything it adds. Its content hash covers its products, so listings
     have none."""
     products = [
@@ -52,7 +52,7 @@ def effects_of(
     whole = products[0].content_hash if len(products) == 1 else None
     if len(products) > 1 and page.kind is Kind.PRODUCT:
         whole = content_hash({product.external_id: product.content_hash for product in products})
-    return SettledPage(
+    return PageResult(
         settled,
         links=links,
         products=products,
@@ -60,7 +60,7 @@ def effects_of(
         partial=extracted.partial,
         news=news,
         reading=reading,
-        effort=effort,
+        cost=cost,
         next_visit=next_visit,
         filter=context.filter,
         fingerprint=fingerprint(page.url)

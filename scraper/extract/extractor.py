@@ -13,7 +13,7 @@ from typing import assert_never
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract.document import Document
 from scraper.extract.functions import FunctionReader
-from scraper.extract.listing import Gate, ListingReader
+from scraper.extract.listing import LinkFilter, ListingReader
 from scraper.extract.product import ProductReader
 from scraper.extract.sitemap import SitemapReader
 from scraper.extract.stages import Stages, whole
@@ -28,18 +28,22 @@ class Extractor:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        gate = Gate(site)
+        link_filter = LinkFilter(site)
         listing = site.listing
-        self._gate = gate
-        self._sitemap = SitemapReader(site.sitemap, gate)
+        self._limiter = link_filter
+        self._sitemap = SitemapReader(site.sitemap, link_filter)
         self._listing = (
-            ListingReader(listing, gate, site.limits.listings) if listing is not None else None
+            ListingReader(listing, link_filter, site.limits.listings)
+            if listing is not None
+            else None
         )
         self._listing_function = (
-            FunctionReader(listing.function, gate) if listing and listing.function else None
+            FunctionReader(listing.function, link_filter) if listing and listing.function else None
         )
         function = site.product.function
-        self._product_function = FunctionReader(function, gate) if function is not None else None
+        self._product_function = (
+            FunctionReader(function, link_filter) if function is not None else None
+        )
         self._product = ProductReader(site.product, site.url_rules)
 
     def extract(self, kind: Kind, page: Fetched, *, page_url: str, depth: int) -> Extracted:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from scraper.domain import Extracted, Kind, Link, Product, filled
-from scraper.extract.listing import LINKS_MAX, Gate
+from scraper.extract.listing import LINKS_MAX, LinkFilter
 from scraper.extract.product import ID_MAX, id_of_url
 from scraper.extract.values import DIGITS_MAX, INT_MAX
 from scraper.rules.decoding import clean_text, storable
@@ -35,9 +35,9 @@ class FunctionFailed(Exception):
 class FunctionReader:
     """A function of a site, imported when it is first called."""
 
-    def __init__(self, name: str, gate: Gate) -> None:
+    def __init__(self, name: str, link_filter: LinkFilter) -> None:
         self._name = name
-        self._gate = gate
+        self._limiter = link_filter
 
     @cached_property
     def _function(self) -> functions.PageFunction:
@@ -79,7 +79,7 @@ class FunctionReader:
                 given = item.get("id")
                 products.append(
                     self._product(
-                        id_of_url(page.url, self._gate.rules) if given is None else given, data
+                        id_of_url(page.url, self._limiter.rules) if given is None else given, data
                     )
                 )
             case _:
@@ -89,8 +89,8 @@ class FunctionReader:
                 )
 
     def _link(self, url: str, kind: Kind, page: Page, links: dict[str, Link]) -> None:
-        cleaned = self._gate.clean(url, page.url)
-        if cleaned is not None and self._gate.owns(cleaned):
+        cleaned = self._limiter.clean(url, page.url)
+        if cleaned is not None and self._limiter.owns(cleaned):
             links.setdefault(cleaned, Link(cleaned, Kind(kind)))
 
     def _product(self, external_id: Any, data: Mapping[str, Any]) -> Product:

@@ -24,7 +24,7 @@ Hrefs = Callable[[Document], Iterable[str]]
 _FIRST_A = etree.XPath("descendant::a[@href][1]/@href", smart_strings=False)
 
 
-class Gate:
+class LinkFilter:
     """Which links may leave: clean, and on the site's hosts. Remembers hosts, which are few, for
     the page's links."""
 
@@ -49,8 +49,8 @@ class Gate:
 class ListingReader:
     """Compiled once a site; `read` is called once a page."""
 
-    def __init__(self, listing: Listing, gate: Gate, listings_max: int) -> None:
-        self._gate = gate
+    def __init__(self, listing: Listing, link_filter: LinkFilter, listings_max: int) -> None:
+        self._limiter = link_filter
         self._groups: list[tuple[str, Kind, list[_Selector]]] = [
             ("listing.products", Kind.PRODUCT, [_Selector(source) for source in listing.products]),
             ("listing.listings", Kind.LISTING, [_Selector(source) for source in listing.listings]),
@@ -71,8 +71,8 @@ class ListingReader:
         found = bool(links)
         if self._paginator is not None and (found or depth == 0):
             for url in self._paginator.pages(document, depth, products, problems):
-                cleaned = self._gate.clean(url)
-                if cleaned is not None and self._gate.owns(cleaned):
+                cleaned = self._limiter.clean(url)
+                if cleaned is not None and self._limiter.owns(cleaned):
                     links.setdefault(cleaned, Link(cleaned, Kind.LISTING))
         if depth == 0 and not found and seen:
             problems += [text for text in seen if text]
@@ -93,12 +93,12 @@ class ListingReader:
         try:
             for href in selector.hrefs(document):
                 matched += 1
-                url = self._gate.clean(href, document.base)
+                url = self._limiter.clean(href, document.base)
                 if url is None or (
                     selector.match is not None and not selectors.find_at_all(selector.match, url)
                 ):
                     continue
-                if not self._gate.owns(url):
+                if not self._limiter.owns(url):
                     off_site += 1
                     continue
                 kept += 1

@@ -17,7 +17,7 @@ import regex
 from lxml import etree
 
 from scraper.domain import Extracted, Fetched, Kind, Link
-from scraper.extract.listing import Gate
+from scraper.extract.listing import LinkFilter
 from scraper.sites.definition import Sitemap
 from scraper.sites.grammar import selectors
 
@@ -30,8 +30,8 @@ Entry = tuple[str, bool]
 
 
 class SitemapReader:
-    def __init__(self, sitemap: Sitemap | None, gate: Gate) -> None:
-        self._gate = gate
+    def __init__(self, sitemap: Sitemap | None, link_filter: LinkFilter) -> None:
+        self._limiter = link_filter
         self._products = _pattern(sitemap.products if sitemap else None)
         self._listings = _pattern(sitemap.listings if sitemap else None)
 
@@ -54,11 +54,11 @@ class SitemapReader:
                         f"the sitemap has more than {URLS_MAX:,} URLs, the others are left out"
                     )
                     break
-                url = self._gate.clean(text, page.url)
+                url = self._limiter.clean(text, page.url)
                 if url is None or url in links:
                     continue
                 kind = Kind.SITEMAP if is_sitemap else self._kind(url)
-                if not self._gate.owns(url):
+                if not self._limiter.owns(url):
                     off_site += 1
                 elif kind is not None:
                     links[url] = Link(url, kind)

@@ -286,11 +286,11 @@ def _first_statement_at_rest(
 ) -> bool:
     for attempt in range(LOCK_TRIES):
         try:
-            with engine.begin() as gate:
-                if _in_recovery(gate):
+            with engine.begin() as limiter:
+                if _in_recovery(limiter):
                     return False
-                gate.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_MS}ms'"))
-                gate.execute(sa.text("LOCK TABLE changes IN SHARE MODE"))
+                limiter.execute(sa.text(f"SET LOCAL lock_timeout = '{LOCK_MS}ms'"))
+                limiter.execute(sa.text("LOCK TABLE changes IN SHARE MODE"))
                 last_position(connection)
                 return True
         except DBAPIError as error:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from scraper.frontier import host_tiers, hosts
-from scraper.frontier.host_tiers import RouteKey
+from scraper.frontier.host_tiers import TierKey
 from scraper.rules.budget import Override
 from scraper.rules.escalation import HostRoute
 
@@ -27,12 +27,12 @@ SELECT ARRAY(SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
 """)
 
 
-class Said(NamedTuple):
+class Control(NamedTuple):
     """What operators said of hosts, what the fleet remembers of their blocks, and PostgreSQL's time
     (0 without blocks)."""
 
     overrides: dict[str, Override]
-    routes: dict[RouteKey, HostRoute]
+    routes: dict[TierKey, HostRoute]
     now: float
 
 
@@ -43,13 +43,13 @@ class Heard(NamedTuple):
     running: set[int]
     batches: int
     workers: int
-    said: Said
+    said: Control
 
 
-def hear(connection: sa.Connection, crawl_ids: Iterable[int], queue: str = "") -> Heard:
+def poll(connection: sa.Connection, crawl_ids: Iterable[int], queue: str = "") -> Heard:
     row = connection.execute(HEARD, {"crawls": list(crawl_ids), "queue": queue}).one()
     running, batches, workers, overrides, routes = row
-    said = Said(
+    said = Control(
         hosts.overrides(connection) if overrides else {},
         *(host_tiers.read(connection) if routes else ({}, 0.0)),
     )

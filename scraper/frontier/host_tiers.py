@@ -18,7 +18,7 @@ from scraper.rules import escalation
 from scraper.rules.escalation import FLAP_S, HostRoute, Ladder
 
 
-class RouteKey(NamedTuple):
+class TierKey(NamedTuple):
     """Whose route: `start` is the level where the pages begin by their definition."""
 
     site_id: int
@@ -27,11 +27,11 @@ class RouteKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RouteNews:
+class TierSignal:
     """What one page met at a level. `sign`: what kept it out; None: it was served. `probe`: it was
     there as one."""
 
-    key: RouteKey
+    key: TierKey
     steps: Ladder
     level: str
     page_id: int
@@ -76,7 +76,7 @@ FORGET = sa.text(
 )
 
 
-def read(connection: sa.Connection) -> tuple[dict[RouteKey, HostRoute], float]:
+def read(connection: sa.Connection) -> tuple[dict[TierKey, HostRoute], float]:
     """All there are (few, since only hosts that block have one), and the time; 0 where there are
     none."""
     rows = connection.execute(ALL).all()
@@ -87,7 +87,7 @@ def now(connection: sa.Connection) -> float:
     return float(connection.execute(NOW).scalar_one())
 
 
-def tell(connection: sa.Connection, news: Sequence[RouteNews]) -> None:
+def tell(connection: sa.Connection, news: Sequence[TierSignal]) -> None:
     """Applies news, in their order. A host that serves its pages, and of which nothing is known,
     gets no row."""
     if not news:
@@ -117,7 +117,7 @@ def tell(connection: sa.Connection, news: Sequence[RouteNews]) -> None:
         _keep(connection, key, routes[key], at)
 
 
-def begin_probe(connection: sa.Connection, key: RouteKey, steps: Ladder) -> bool:
+def begin_probe(connection: sa.Connection, key: TierKey, steps: Ladder) -> bool:
     """Whether a probe is due, and this one is it."""
     route = _hold(connection, {key}).get(key)
     at = now(connection)
@@ -127,11 +127,11 @@ def begin_probe(connection: sa.Connection, key: RouteKey, steps: Ladder) -> bool
     return True
 
 
-def _hold(connection: sa.Connection, keys: Iterable[RouteKey]) -> dict[RouteKey, HostRoute]:
+def _hold(connection: sa.Connection, keys: Iterable[TierKey]) -> dict[TierKey, HostRoute]:
     return dict(map(_route, connection.execute(HOLD, {"keys": _keys(keys)})))
 
 
-def _keep(connection: sa.Connection, key: RouteKey, route: HostRoute, at: float) -> None:
+def _keep(connection: sa.Connection, key: TierKey, route: HostRoute, at: float) -> None:
     forgotten = route.fell_at is None or at - route.fell_at > FLAP_S
     if route.level == key.start and not route.blocked_pages and forgotten:
         connection.execute(FORGET, key._asdict())
@@ -153,12 +153,12 @@ def _values(route: HostRoute) -> Mapping[str, object]:
     }
 
 
-def _keys(keys: Iterable[RouteKey]) -> str:
+def _keys(keys: Iterable[TierKey]) -> str:
     return dumps([key._asdict() for key in sorted(keys)])
 
 
-def _route(row: sa.Row[tuple[object, ...]]) -> tuple[RouteKey, HostRoute]:
-    return RouteKey(row.site_id, row.host, row.start), HostRoute(
+def _route(row: sa.Row[tuple[object, ...]]) -> tuple[TierKey, HostRoute]:
+    return TierKey(row.site_id, row.host, row.start), HostRoute(
         level=row.level,
         changed_at=row.changed,
         blocked_pages=tuple(row.blocked_pages),

@@ -106,7 +106,7 @@ ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: tidy throug
 
 
 @dataclass(slots=True)
-class Effort:
+class FetchCost:
     """What a try of a page took: where it ran, through which class of proxies (empty: none), how
     long its last request was under way, and the size of the body once unpacked."""
 
@@ -118,25 +118,25 @@ class Effort:
 
 
 def add(
-    connection: sa.Connection, worker: str, pages: Iterable[tuple[int, Outcome, bool, Effort]]
+    connection: sa.Connection, worker: str, pages: Iterable[tuple[int, Outcome, bool, FetchCost]]
 ) -> None:
     """Adds settled pages to the sums: (crawl, outcome, whether that was its last try in this crawl,
     what it took). What was handed back untried is nothing that happened, and does not count."""
     sums: dict[tuple[int, str, str, str, Outcome], list[float]] = {}
-    for crawl_id, outcome, done, effort in pages:
+    for crawl_id, outcome, done, cost in pages:
         if outcome is Outcome.DEFERRED:
             continue
-        key = (crawl_id, effort.queue, effort.host, effort.proxy, outcome)
+        key = (crawl_id, cost.queue, cost.host, cost.proxy, outcome)
         mine = sums.get(key)
         if mine is None:
-            sums[key] = [1, done, effort.seconds, effort.seconds, effort.bytes]
+            sums[key] = [1, done, cost.seconds, cost.seconds, cost.bytes]
         else:
             mine[0] += 1
             mine[1] += done
-            mine[2] += effort.seconds
-            mine[4] += effort.bytes
-            if effort.seconds > mine[3]:
-                mine[3] = effort.seconds
+            mine[2] += cost.seconds
+            mine[4] += cost.bytes
+            if cost.seconds > mine[3]:
+                mine[3] = cost.seconds
     if not sums:
         return
     rows = [

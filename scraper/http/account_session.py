@@ -16,7 +16,7 @@ from scraper.rules.urls import host_of
 
 
 @dataclass(slots=True)
-class Identity:
+class AccountSession:
     """`generation` numbers the logins of an account; a later one is a larger number. `hosts` get
     the `headers`, and nobody else; where the login is by https, nothing of it goes without."""
 

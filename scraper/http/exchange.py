@@ -24,7 +24,7 @@ from scraper.http.body import read_body
 from scraper.http.cookies import CookieJar
 from scraper.http.fetcher import FetchPolicy
 from scraper.http.headers import Pairs, merged
-from scraper.http.proxy_route import Via, this_machine
+from scraper.http.proxy_route import ProxyRoute, this_machine
 from scraper.http.redirects import host_of, with_cookies
 from scraper.http.transports import Transports
 from scraper.impersonate.profiles import MissingExtraError
@@ -53,7 +53,7 @@ class Hops:
         self,
         request: httpx.Request,
         policy: FetchPolicy,
-        via: Via | None,
+        via: ProxyRoute | None,
         again: Callable[[], Awaitable[None]],
     ) -> httpx.Response:
         """Its answer, whatever the status, unpacked. Raises FetchError alone, and what `again`

@@ -35,7 +35,7 @@ from scraper.http.headers import (
     request_headers,
 )
 from scraper.http.parsed_url import parsed
-from scraper.http.proxy_route import Via, this_machine
+from scraper.http.proxy_route import ProxyRoute, this_machine
 from scraper.http.redirects import (
     STATUSES,
     Chain,
@@ -174,7 +174,7 @@ class HttpFetcher:
         validators: Validators = NO_VALIDATORS,
         before_hop: BeforeHop | None = None,
         extra_headers: Mapping[str, str] | None = None,
-        via: Via | None = None,
+        via: ProxyRoute | None = None,
         visitor: Visitor | None = None,
         body: Body | None = None,
     ) -> Fetched:
@@ -247,7 +247,7 @@ class _Page:
         transport: httpx.AsyncBaseTransport,
         policy: FetchPolicy,
         before_hop: BeforeHop | None,
-        via: Via | None,
+        via: ProxyRoute | None,
         jar: CookieJar | None,
         body: Body | None = None,
     ) -> None:

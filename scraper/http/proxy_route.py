@@ -12,7 +12,7 @@ from scraper.rules.proxies import Proxy
 
 
 @dataclass(frozen=True, slots=True)
-class Via:
+class ProxyRoute:
     """`jar` keeps an identity's cookies from page to page; None where each page is somebody new.
     The headers of an identity follow from its proxy (`FetchPolicy.headers_from`), so that one
     address is one browser in every process."""

@@ -23,7 +23,7 @@ class Reserved(Protocol):
     def at(self, slot: int) -> float: ...
 
 
-class Throttle(Protocol):
+class FleetLimiter(Protocol):
     async def reserve(
         self,
         host: str,

@@ -32,7 +32,7 @@ import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
-from scraper.politeness.script_batcher import Questions
+from scraper.politeness.script_batcher import ScriptBatcher
 from scraper.politeness.scripts import RESERVE, SLOW
 from scraper.rules import budget as policy
 from scraper.rules.budget import Back, Budget
@@ -102,7 +102,7 @@ class ServerClock:
         return min(self._now, self._before)
 
 
-class Throttle:
+class RedisFleetLimiter:
     """The fleet's budgets, as one process asks for them. Keys: `scraper:host:HOST`,
     `scraper:places:HOST`.
 
@@ -114,7 +114,7 @@ class Throttle:
         self._process = process
         self._clock = ServerClock()
         self._offset_s = 0.0
-        self._reserve = Questions(redis, RESERVE)
+        self._reserve = ScriptBatcher(redis, RESERVE)
         self._slow = redis.register_script(SLOW)
 
     async def reserve(

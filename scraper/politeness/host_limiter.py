@@ -15,8 +15,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from scraper.errors import DeferredError
-from scraper.politeness.fleet import Reserved, Throttle
-from scraper.politeness.priority_lock import UrgentLock
+from scraper.politeness.fleet import FleetLimiter, Reserved
+from scraper.politeness.priority_lock import PriorityLock
 from scraper.rules.budget import (
     NO_OVERRIDE,
     SETTLES_S,
@@ -48,14 +48,14 @@ STUCK_S = 2.0
 STUCK_MAX_S = 5.0
 
 
-class Gate:
+class HostLimiter:
     """One host's turns. The budget is the whole fleet's, the share this process's.
 
     `pending` is how many pages this process has yet to do for the host; whoever has them counts it
     up and down.
     """
 
-    def __init__(self, host: str, throttle: Throttle, override: Override = NO_OVERRIDE) -> None:
+    def __init__(self, host: str, throttle: FleetLimiter, override: Override = NO_OVERRIDE) -> None:
         self.host = host
         self.pending = 0
         # answers since the fleet was last asked
@@ -88,9 +88,9 @@ class Gate:
         self._slots_end, self._slots_interval_s = 0, 0.0
         self._last_slot = 0.0
         # who waits for a place
-        self._door = UrgentLock(self.leave)
+        self._door = PriorityLock(self.leave)
         # who waits for a slot: apart, since a page inside may need one more request
-        self._pace = UrgentLock()
+        self._pace = PriorityLock()
         self._left = asyncio.Event()
 
     @property

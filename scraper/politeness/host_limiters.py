@@ -7,41 +7,41 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from scraper.errors import DeferredError
-from scraper.politeness.fleet import Throttle
-from scraper.politeness.host_limiter import Gate
+from scraper.politeness.fleet import FleetLimiter
+from scraper.politeness.host_limiter import HostLimiter
 from scraper.rules.budget import NO_OVERRIDE, Override
 
 
-class Gates:
+class HostLimiters:
     """The gates of this process, made when first needed and swept when idle."""
 
-    def __init__(self, throttle: Throttle) -> None:
+    def __init__(self, throttle: FleetLimiter) -> None:
         self._throttle = throttle
-        self._gates: dict[str, Gate] = {}
+        self._limiters: dict[str, HostLimiter] = {}
         self._overrides: Mapping[str, Override] = {}
 
-    def of(self, host: str) -> Gate:
-        gate = self._gates.get(host)
-        if gate is None:
-            gate = self._gates[host] = Gate(
+    def of(self, host: str) -> HostLimiter:
+        limiter = self._limiters.get(host)
+        if limiter is None:
+            limiter = self._limiters[host] = HostLimiter(
                 host, self._throttle, self._overrides.get(host, NO_OVERRIDE)
             )
-        return gate
+        return limiter
 
     def steer(self, overrides: Mapping[str, Override]) -> None:
         """Takes what operators say of hosts, all of it; on the loop."""
         if overrides == self._overrides:
             return
         self._overrides = overrides
-        for host, gate in self._gates.items():
-            gate.steer(overrides.get(host, NO_OVERRIDE))
+        for host, limiter in self._limiters.items():
+            limiter.steer(overrides.get(host, NO_OVERRIDE))
 
     async def sweep(self) -> None:
         """Called every few seconds. Gives back the shares of idle hosts, so that other processes
         may use them at once, and renews those of hosts whose answers take long. A throttle that is
         away changes nothing: shares run out."""
         with suppress(DeferredError):
-            for host, gate in list(self._gates.items()):
-                await gate.keep()
-                if gate.idle:
-                    self._gates.pop(host, None)
+            for host, limiter in list(self._limiters.items()):
+                await limiter.keep()
+                if limiter.idle:
+                    self._limiters.pop(host, None)

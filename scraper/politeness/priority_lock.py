@@ -13,7 +13,7 @@ from itertools import count
 from scraper.errors import DeferredError
 
 
-class UrgentLock:
+class PriorityLock:
     """The larger urgency first; of equals, who came first. Not thread-safe.
 
     Who holds it may let others past, who have what they came for without ever holding it.

@@ -18,7 +18,7 @@ from protego import Protego
 from scraper.domain import Outcome
 from scraper.errors import FetchError
 from scraper.http.fetcher import FetchPolicy, HttpFetcher
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 
 # RFC 9309 2.5: at least 500 KiB are parsed, and the rest may be ignored
 ROBOTS_MAX_BYTES = 512_000
@@ -122,7 +122,7 @@ async def fetch_robots(
     policy: FetchPolicy,
     *,
     before_hop: Callable[[str], Awaitable[None]] | None = None,
-    via: Via | None = None,
+    via: ProxyRoute | None = None,
 ) -> tuple[int, bytes]:
     """Status and bounded body of the robots.txt that governs `url`, both made for `rules_from` and
     for keeping.

@@ -13,7 +13,7 @@ from typing import Protocol
 from scraper.domain import Outcome, ProxySignal
 from scraper.errors import FetchError
 from scraper.http.fetcher import BeforeHop, FetchPolicy, HttpFetcher
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.politeness.robots import (
     RobotsRules,
     Unavailable,
@@ -55,7 +55,12 @@ class RobotsCache:
         self._fetching: dict[str, asyncio.Lock] = {}
 
     async def rules(
-        self, url: str, context: Asking, turn: Turn, before_hop: BeforeHop, via: Via | None = None
+        self,
+        url: str,
+        context: Asking,
+        turn: Turn,
+        before_hop: BeforeHop,
+        via: ProxyRoute | None = None,
     ) -> RobotsRules | None:
         """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the
         host's turn for the request; `before_hop` waits for that of each further one.
@@ -95,7 +100,7 @@ class RobotsCache:
         context: Asking,
         turn: Turn,
         before_hop: BeforeHop,
-        via: Via | None,
+        via: ProxyRoute | None,
     ) -> tuple[RobotsRules | None, bool]:
         """The rules, and whether they are certain: a 403, which allows everything (RFC 9309
         2.3.1.3), may mean the proxy it came through. Such an answer is not shared, and not believed

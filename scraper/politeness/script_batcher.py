@@ -19,7 +19,7 @@ from redis.exceptions import NoScriptError
 AT_ONCE = 64
 
 
-class Questions:
+class ScriptBatcher:
     """Belongs to one event loop. Raises what Redis does, to each who asked."""
 
     def __init__(self, redis: aredis.Redis, script: str) -> None:

@@ -27,7 +27,7 @@ import structlog
 from scraper.domain import ProxySignal
 from scraper.errors import DeferredError, NoProxyError
 from scraper.http.cookies import CookieJar
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies.file import ProxyFile
 from scraper.proxies.health import EVERYWHERE, ProxyHealth, Tally
 from scraper.rules.proxies import (
@@ -54,7 +54,7 @@ ACCOUNTS_MAX = 10_000
 
 @dataclass(slots=True)
 class _Identity:
-    via: Via
+    via: ProxyRoute
     until: float
     left: int
 
@@ -89,7 +89,7 @@ class ProxyPool:
         self._reading = asyncio.Lock()
         self._in_use = False
 
-    async def lend(self, need: Need, host: str, without: Collection[str] = ()) -> Via:
+    async def lend(self, need: Need, host: str, without: Collection[str] = ()) -> ProxyRoute:
         """A proxy for one page of `host`, none of `without` (ids). Raises `NoProxyError` where none
         is free, and `DeferredError` where Redis is away."""
         self._use()
@@ -113,8 +113,8 @@ class ProxyPool:
         if proxy is None:
             raise self._none(need, host, known, now, without)
         if not need.sticky:
-            return Via(proxy)
-        via = Via(proxy, CookieJar())
+            return ProxyRoute(proxy)
+        via = ProxyRoute(proxy, CookieJar())
         self._identities[key] = _Identity(via, now + need.sticky_s, need.sticky_requests - 1)
         return via
 
@@ -127,7 +127,7 @@ class ProxyPool:
         chooser: Chooser,
         now: float,
         without: Collection[str],
-    ) -> Via:
+    ) -> ProxyRoute:
         """That of an account: its own for as long as that is free, whose cookies are the caller's."""
         key = account, need.pool, need.region, host
         before = self._accounts.get(key)
@@ -138,13 +138,13 @@ class ProxyPool:
             if len(self._accounts) >= ACCOUNTS_MAX:
                 self._accounts.clear()
             before = self._accounts[key] = chooser, proxy
-        return Via(before[1])
+        return ProxyRoute(before[1])
 
-    def asked(self, via: Via, host: str, requests: int = 1) -> None:
+    def asked(self, via: ProxyRoute, host: str, requests: int = 1) -> None:
         """Requests that say nothing about the proxy, or about whom nobody can tell yet."""
         self._tallies[host][via.proxy.id].requests += requests
 
-    def answered(self, via: Via, host: str, latency_s: float, requests: int = 1) -> None:
+    def answered(self, via: ProxyRoute, host: str, latency_s: float, requests: int = 1) -> None:
         """A page that the host answered through it, in so many requests (redirects)."""
         tally = self._tallies[host][via.proxy.id]
         tally.requests += requests
@@ -154,12 +154,12 @@ class ProxyPool:
         if host in self._doubts:
             self._doubts[host].pop(via.proxy.id, None)
 
-    def good(self, via: Via, host: str, since: float) -> bool:
+    def good(self, via: ProxyRoute, host: str, since: float) -> bool:
         """True where this process got an answer from the host through it since then, and since its
         last quarantine."""
         return self._good.get((host, via.proxy.id), -1.0) > since
 
-    def doubted(self, via: Via, host: str) -> None:
+    def doubted(self, via: ProxyRoute, host: str) -> None:
         """No answer through it, and nobody knows yet why. After some in a row it is avoided for a
         moment."""
         count, _ = self._doubts[host].get(via.proxy.id, (0, 0.0))
@@ -169,13 +169,13 @@ class ProxyPool:
         """True where the host has answered this process since then, through any proxy."""
         return any(at > since for (name, _), at in self._good.items() if name == host)
 
-    def failed(self, via: Via, host: str) -> None:
+    def failed(self, via: ProxyRoute, host: str) -> None:
         """One request, counted by `asked` before, that it was to blame for. Several in a row are a
         strike."""
         self._tallies[host][via.proxy.id].failed += 1
         self._end(via)
 
-    async def strike(self, via: Via, host: str, why: str, least_s: float = 0.0) -> None:
+    async def strike(self, via: ProxyRoute, host: str, why: str, least_s: float = 0.0) -> None:
         """Quarantine at once, for `host` (`EVERYWHERE`: for all): it was blocked, denied, or serves
         nobody. Once, however many pages and processes say so. What finds out blocks by other signs
         than a status calls this one."""
@@ -335,7 +335,7 @@ class ProxyPool:
         free = free_at(proxy, self._known[host].at_host, self._whole) <= now
         return need.sticky and one.left > 0 and now < one.until and free and proxy.id not in without
 
-    def _end(self, via: Via) -> None:
+    def _end(self, via: ProxyRoute) -> None:
         """An identity whose proxy failed is over: a visitor does not change their address in the
         middle of a visit."""
         for key, one in list(self._identities.items()):

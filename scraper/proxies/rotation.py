@@ -29,7 +29,7 @@ from typing import TypeVar
 
 from scraper.domain import Fetched, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError, NoProxyError
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies.health import EVERYWHERE
 from scraper.proxies.pool import ProxyPool
 from scraper.rules.blocks import Block
@@ -56,14 +56,14 @@ _NOT_SENT = frozenset(
 )
 
 T = TypeVar("T")
-Get = Callable[[Via], Awaitable[Fetched]]
+Get = Callable[[ProxyRoute], Awaitable[Fetched]]
 BlockOf = Callable[[Fetched], Block | None]
 Final = Callable[[Fetched | FetchError], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class _Doubt:
-    via: Via
+    via: ProxyRoute
     signal: ProxySignal
     at: float
 
@@ -71,7 +71,7 @@ class _Doubt:
 @dataclass(slots=True)
 class _Visit:
     """One visit of a page so far: `told` is what went wrong, in words; `last` what an agreement
-    would come to. `above` and `alone` as in `Trips.fetch`."""
+    would come to. `above` and `alone` as in `ProxyRotation.fetch`."""
 
     began: float
     tried: set[str]
@@ -83,7 +83,7 @@ class _Visit:
     blocked: bool = False
 
 
-class Trips:
+class ProxyRotation:
     """One a process. `_doubts` and `_faults` are by page, and bounded: what is forgotten is asked
     once more."""
 
@@ -91,7 +91,7 @@ class Trips:
         self._pool = pool
         self._doubts: OrderedDict[int, dict[str, _Doubt]] = OrderedDict()
         self._faults: OrderedDict[int, int] = OrderedDict()
-        self._suspected: OrderedDict[int, dict[str, Via]] = OrderedDict()
+        self._suspected: OrderedDict[int, dict[str, ProxyRoute]] = OrderedDict()
 
     async def fetch(
         self,
@@ -175,12 +175,12 @@ class Trips:
             if len(visit.told) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
                 raise self._faulty(page, visit)
 
-    def suspect(self, page: LeasedPage, via: Via) -> None:
+    def suspect(self, page: LeasedPage, via: ProxyRoute) -> None:
         """An answer through it lacked what the page used to have: the next visit goes another way,
         and tells."""
         _keep(self._suspected, page.id, {**self._suspected.get(page.id, {}), via.proxy.id: via})
 
-    async def resolve(self, page: LeasedPage, via: Via, *, there: bool) -> None:
+    async def resolve(self, page: LeasedPage, via: ProxyRoute, *, there: bool) -> None:
         """Whether what was missing is there through `via`: then whoever was suspected is to blame,
         else the page is."""
         for other in self._suspected.pop(page.id, {}).values():
@@ -193,7 +193,7 @@ class Trips:
     def _enough(self, host: str) -> int:
         return AGREE if self._alive(host) else AGREE_BLIND
 
-    async def _lend(self, page: LeasedPage, need: Need, visit: _Visit) -> Via:
+    async def _lend(self, page: LeasedPage, need: Need, visit: _Visit) -> ProxyRoute:
         try:
             return await self._pool.lend(need, page.host, visit.tried)
         except NoProxyError:
@@ -203,7 +203,7 @@ class Trips:
             return await self._pool.lend(need, page.host)
 
     async def _note(
-        self, page: LeasedPage, via: Via, signal: ProxySignal, doubts: dict[str, _Doubt]
+        self, page: LeasedPage, via: ProxyRoute, signal: ProxySignal, doubts: dict[str, _Doubt]
     ) -> None:
         match signal:
             case ProxySignal.UNUSABLE:
@@ -216,7 +216,7 @@ class Trips:
                 _keep(self._doubts, page.id, doubts)
 
     async def _good(
-        self, page: LeasedPage, via: Via, fetched: Fetched, doubts: dict[str, _Doubt]
+        self, page: LeasedPage, via: ProxyRoute, fetched: Fetched, doubts: dict[str, _Doubt]
     ) -> None:
         """Whoever is still in doubt about this page is to blame: the page can be had."""
         requests = fetched.redirects + 1
@@ -289,7 +289,7 @@ class Trips:
         )
 
 
-def _said(via: Via, text: str) -> str:
+def _said(via: ProxyRoute, text: str) -> str:
     return text if text.startswith("proxy ") else f"proxy {via.proxy.id}: {text}"
 
 

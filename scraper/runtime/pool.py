@@ -8,7 +8,7 @@ waits until fewer than 8 are under way in all. Messages that wait here (read, no
 go by priority, then in the order in which they came; and while an urgent one is being claimed, a
 lesser one that came right behind it does not overtake it.
 
-A batch takes up a whole place at first, and less as it goes on (`scraper.infra.slots.Place`): what
+A batch takes up a whole place at first, and less as it goes on (`scraper.infra.slots.SlotCost`): what
 waits for slow hosts leaves room for what could be fetched meanwhile. So 256 batches may be under
 way in 8 places, at the most.
 
@@ -36,7 +36,7 @@ from celery.concurrency.base import apply_target
 
 from scraper import settings
 from scraper.infra import slots
-from scraper.infra.slots import LEAST_COST, Place
+from scraper.infra.slots import LEAST_COST, SlotCost
 from scraper.rules.routing import (
     PRIORITY_LEVELS,
     for_browsers,
@@ -73,7 +73,7 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
         self._came = count()
         self._waiting: dict[bool, list[_Waiting]] = {browser: [] for browser in (False, True)}
         self._browser_places = 0
-        self._under_way: set[Place] = set()
+        self._under_way: set[SlotCost] = set()
 
     def on_start(self) -> None:
         global _pool
@@ -122,7 +122,7 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
             for browser, waiting in self._waiting.items():
                 while waiting and self._may_begin(-waiting[0][0], browser):
                     below, _, future, call = heapq.heappop(waiting)
-                    place = Place(-below, self._begin, browser=browser)
+                    place = SlotCost(-below, self._begin, browser=browser)
                     self._under_way.add(place)
                     self.executor.submit(self._run, place, future, call)
 
@@ -144,7 +144,7 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
             self._browser_places = browser_places(chromium.pages_here(settings.load()))
         return self._browser_places
 
-    def _run(self, place: Place, future: Future[Any], call: Call) -> None:
+    def _run(self, place: SlotCost, future: Future[Any], call: Call) -> None:
         try:
             with slots.taken(place):
                 future.set_result(call())

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from scraper.domain import Example, Reading, Status, filled
+from scraper.domain import Example, FieldObservations, Status, filled
 from scraper.infra.database import dumps
 from scraper.rules import quality
 from scraper.rules.quality import Figures, Tolerances, Usual
@@ -125,7 +125,7 @@ class Read(NamedTuple):
 
     crawl_id: int
     page_id: int
-    reading: Reading
+    reading: FieldObservations
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class Tally:
         self.mistyped: Counter[str] = Counter()
         self.kept: Counter[str] = Counter()
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: FieldObservations) -> None:
         self.records += reading.records
         self.found.update(reading.found)
         if reading.mistyped:
@@ -219,7 +219,7 @@ class Tally:
         return chosen
 
 
-class Watch:
+class FillRates:
     """What one settling transaction reads and counts of its crawls' fields."""
 
     def __init__(self, tallies: Mapping[int, Tally], pages: Sequence[Read]) -> None:
@@ -295,12 +295,12 @@ class Watch:
             connection.execute(ADD_EXAMPLES, {"rows": dumps(rows)})
 
 
-def watch(connection: sa.Connection, pages: Iterable[Read]) -> Watch:
+def watch(connection: sa.Connection, pages: Iterable[Read]) -> FillRates:
     """Reads the sums of the pages' crawls, which are made where there are none yet."""
     pages = list(pages)
     ids = sorted({page.crawl_id for page in pages})
     if not ids:
-        return Watch({}, [])
+        return FillRates({}, [])
     found = {row.crawl_id: row for row in connection.execute(READ, {"ids": ids})}
     if len(found) < len(ids):
         for crawl_id in ids:
@@ -310,7 +310,7 @@ def watch(connection: sa.Connection, pages: Iterable[Read]) -> Watch:
     tallies = {crawl_id: Tally(found[crawl_id]) for crawl_id in ids}
     for page in pages:
         tallies[page.crawl_id].add(page.reading)
-    return Watch(tallies, pages)
+    return FillRates(tallies, pages)
 
 
 def tally(connection: sa.Connection, crawl_id: int) -> Tally:

@@ -34,7 +34,7 @@ from scraper.domain import Kind
 from scraper.infra import outages
 from scraper.infra.database import retried
 from scraper.settings import Settings
-from scraper.settle.transaction import Finished, SettledPage
+from scraper.settle.transaction import Finished, PageResult
 
 log = structlog.get_logger()
 
@@ -61,7 +61,7 @@ class Dedup:
         self._listed: dict[int, int] = {}  # as written, by crawl
         self._found: dict[int, int] = {}  # as found since
 
-    def new_links(self, pages: Sequence[SettledPage]) -> Sequence[SettledPage]:
+    def new_links(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
         """The pages without those of their links to products that are remembered. Other links are
         not asked about: what lists products is read in each crawl."""
         asked: dict[tuple[Filter, int], set[UUID]] = defaultdict(set)
@@ -196,7 +196,7 @@ def _store(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -
             dedup.listed(connection, crawl_id, products)
 
 
-def _without(page: SettledPage, known: set[tuple[UUID, UUID]]) -> SettledPage:
+def _without(page: PageResult, known: set[tuple[UUID, UUID]]) -> PageResult:
     if page.filter is None or not page.links:
         return page
     filter_id = page.filter.id

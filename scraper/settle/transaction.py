@@ -17,7 +17,16 @@ import sqlalchemy as sa
 
 from scraper.archive.rows import Spooled
 from scraper.dedup.bloom import Filter
-from scraper.domain import Blame, Kind, NextVisit, Outcome, Reading, Settled, Status, value
+from scraper.domain import (
+    Blame,
+    FieldObservations,
+    Kind,
+    NextVisit,
+    Outcome,
+    Settled,
+    Status,
+    value,
+)
 from scraper.frontier import (
     crawls,
     host_tiers,
@@ -28,9 +37,9 @@ from scraper.frontier import (
 )
 from scraper.frontier.crawls import CountsByCrawl
 from scraper.frontier.due import STILL_DUE
-from scraper.frontier.host_tiers import RouteNews
+from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage, PageChange, Room
-from scraper.frontier.throughput import Effort
+from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import dumps
 from scraper.settle import fill_rates, products, revisits
 from scraper.settle.products import NewProduct
@@ -90,7 +99,7 @@ NOW = sa.text("SELECT now()")
 
 
 @value
-class SettledPage:
+class PageResult:
     """A settled page with its effects, ready for the tables. `links` and `products` are empty
     unless it is ok. A `partial` one counts as a link that was cut: nobody knows how many there
     were. `news` is what it says of its host's route, `reading` what it says of its crawl's fields,
@@ -103,9 +112,9 @@ class SettledPage:
     products: list[NewProduct] = field(default_factory=list)
     content_hash: UUID | None = None
     partial: bool = False
-    news: RouteNews | None = None
-    reading: Reading | None = None
-    effort: Effort | None = None
+    news: TierSignal | None = None
+    reading: FieldObservations | None = None
+    cost: FetchCost | None = None
     next_visit: NextVisit | None = None
     filter: Filter | None = None
     fingerprint: UUID | None = None
@@ -156,12 +165,12 @@ class Fenced(NamedTuple):
     status: str
 
 
-Kept = Sequence[tuple[SettledPage, Fenced]]  # whose lease was held
+Kept = Sequence[tuple[PageResult, Fenced]]  # whose lease was held
 
 
 def settle(
     connection: sa.Connection,
-    pages: Sequence[SettledPage],
+    pages: Sequence[PageResult],
     limits: Mapping[int, CrawlLimits],
     worker: str = "",
 ) -> Stored:
@@ -228,7 +237,7 @@ def _read(kept: Kept) -> Iterator[fill_rates.Read]:
             yield fill_rates.Read(page.settled.crawl_id, page.settled.page_id, page.reading)
 
 
-def _row(page: SettledPage) -> dict[str, Any]:
+def _row(page: PageResult) -> dict[str, Any]:
     s = page.settled
     hosts = s.outcome.blame is Blame.HOST
     row = {
@@ -264,7 +273,7 @@ def _row(page: SettledPage) -> dict[str, Any]:
     return row
 
 
-def _count_page(counts: CountsByCrawl, page: SettledPage, row: Fenced) -> None:
+def _count_page(counts: CountsByCrawl, page: PageResult, row: Fenced) -> None:
     settled = page.settled
     mine = counts[settled.crawl_id]
     mine.links_cut += page.partial
@@ -275,11 +284,11 @@ def _count_page(counts: CountsByCrawl, page: SettledPage, row: Fenced) -> None:
         mine.retries += row.status == Status.DUE
 
 
-def _settlings(kept: Kept) -> Iterator[tuple[int, Outcome, bool, Effort]]:
+def _settlings(kept: Kept) -> Iterator[tuple[int, Outcome, bool, FetchCost]]:
     for page, row in kept:
-        settled, effort = page.settled, page.effort
-        if effort is not None:
-            yield settled.crawl_id, settled.outcome, row.status != Status.DUE, effort
+        settled, cost = page.settled, page.cost
+        if cost is not None:
+            yield settled.crawl_id, settled.outcome, row.status != Status.DUE, cost
 
 
 def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:

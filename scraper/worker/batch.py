@@ -10,14 +10,22 @@ from dataclasses import dataclass, field
 from scraper.archive.rows import Spooled
 from scraper.archive.spool import Spool
 from scraper.crawl.context import CrawlContext
-from scraper.domain import Extracted, Lease, LeasedPage, NextVisit, Outcome, Reading, value
-from scraper.infra.slots import Place
-from scraper.politeness.host_limiter import Gate
+from scraper.domain import (
+    Extracted,
+    FieldObservations,
+    Lease,
+    LeasedPage,
+    NextVisit,
+    Outcome,
+    value,
+)
+from scraper.infra.slots import SlotCost
+from scraper.politeness.host_limiter import HostLimiter
 from scraper.worker.writer import Pending
 
 
 @value
-class Tried:
+class Attempt:
     """One try of a page: what happened, and what came of it."""
 
     outcome: Outcome
@@ -34,7 +42,7 @@ class Tried:
     # a block that nothing names: fields are missing that used to be there
     suspicion: bool = False
     # what a product page said of its fields
-    reading: Reading | None = None
+    reading: FieldObservations | None = None
     # of a product page that was good
     next_visit: NextVisit | None = None
     # its answer, where that is archived
@@ -53,7 +61,7 @@ class Batch:
     latest: float
     ours_until: float
     pending: Pending
-    place: Place | None = None
+    place: SlotCost | None = None
     # when a page was last settled
     moved_at: float = 0.0
     unsettled: int = 0
@@ -62,11 +70,11 @@ class Batch:
     cut_short: bool = False
     # ended, or of a paused site
     inactive_crawls: set[int] = field(default_factory=set)
-    contexts: dict[int, CrawlContext | Tried] = field(
+    contexts: dict[int, CrawlContext | Attempt] = field(
         default_factory=dict
     )  # of a crawl without one: what its pages get
     # the pages that are not begun
-    queued: dict[Gate, deque[LeasedPage]] = field(default_factory=dict)
+    queued: dict[HostLimiter, deque[LeasedPage]] = field(default_factory=dict)
     # of the pages that are settled
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     # pages that wait for the turn of a host with a rate
@@ -85,7 +93,9 @@ class Batch:
     def paced(self) -> int:
         """How many pages wait for their host, begun or not: its rate keeps them here, or how slowly
         it answers."""
-        return self.at_gates + sum(gate.keeps(len(pages)) for gate, pages in self.queued.items())
+        return self.at_gates + sum(
+            limiter.keeps(len(pages)) for limiter, pages in self.queued.items()
+        )
 
     @property
     def ours(self) -> bool:

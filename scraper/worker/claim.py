@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from scraper.domain import Lease
 from scraper.frontier import leases
-from scraper.frontier.control import Said, hear
+from scraper.frontier.control import Control, poll
 from scraper.infra import outages
 from scraper.settings import Settings
 
@@ -37,7 +37,7 @@ class Claimed(NamedTuple):
     inactive: set[int]
     low: bool
     asked: float
-    said: Said
+    said: Control
 
 
 class Claims:
@@ -83,7 +83,7 @@ class Claims:
             if lease is None:
                 return None
             crawl_ids = {page.crawl_id for page in lease.pages}
-            heard = hear(connection, crawl_ids, lease.queue)
+            heard = poll(connection, crawl_ids, lease.queue)
         low = self._low(heard.batches, heard.workers)
         return Claimed(lease, ours_until, crawl_ids - heard.running, low, asked, heard.said)
 
@@ -100,9 +100,9 @@ class Claims:
 
     def prolong(
         self, lease_ids: Sequence[UUID], crawl_ids: Sequence[int]
-    ) -> tuple[set[UUID], set[int], Said]:
+    ) -> tuple[set[UUID], set[int], Control]:
         """Those of the leases that are still ours, and those of the crawls that go on."""
         with self._engine.begin() as connection:
             mine = leases.extend(connection, lease_ids, self._settings.lease_s)
-            heard = hear(connection, crawl_ids)
+            heard = poll(connection, crawl_ids)
         return mine, heard.running, heard.said

@@ -21,8 +21,8 @@ from scraper.domain import Message, Outcome, Settled, Status, Verdict
 from scraper.infra import outages
 from scraper.infra.database import retried
 from scraper.settle.remembered_links import Dedup
-from scraper.settle.transaction import SettledPage, Stored, settle
-from scraper.worker.telemetry import Telling
+from scraper.settle.transaction import PageResult, Stored, settle
+from scraper.worker.telemetry import Telemetry
 
 log = structlog.get_logger()
 
@@ -39,7 +39,7 @@ class Settler:
         worker: str,
         contexts: CrawlContexts,
         dedup: Dedup,
-        telling: Telling,
+        telemetry: Telemetry,
         send: Callable[[Sequence[Message]], None],
         hungry: Callable[[], bool],
     ) -> None:
@@ -47,11 +47,11 @@ class Settler:
         self._worker = worker
         self._contexts = contexts
         self._dedup = dedup
-        self._telling = telling
+        self._telemetry = telemetry
         self._send = send
         self._hungry = hungry
 
-    def store(self, pages: Sequence[SettledPage]) -> None:
+    def store(self, pages: Sequence[PageResult]) -> None:
         """Commits a group. A page that PostgreSQL rejects is found by halving and settled as
         crashed, alone."""
         try:
@@ -78,23 +78,21 @@ class Settler:
         if messages:
             self._send(messages)
 
-    def _settle(self, pages: Sequence[SettledPage]) -> Stored:
+    def _settle(self, pages: Sequence[PageResult]) -> Stored:
         crawl_ids = {page.settled.crawl_id for page in pages}
         limits = {crawl_id: self._contexts.limits(crawl_id) for crawl_id in crawl_ids}
         pages = self._dedup.new_links(pages)
-        with self._telling.store(pages), self._engine.begin() as connection:
+        with self._telemetry.store(pages), self._engine.begin() as connection:
             stored = settle(connection, pages, limits, self._worker)
         self._dedup.leave(self._engine, stored.finished)
-        _confirm_archived(stored)
+        confirm_archived(stored)
         return stored
 
 
-def _crashed(
-    page: SettledPage, error: DataError | IntegrityError | ProgrammingError
-) -> SettledPage:
+def _crashed(page: PageResult, error: DataError | IntegrityError | ProgrammingError) -> PageResult:
     s = page.settled
     reason = f"the database rejects what was extracted: {type(error.orig).__name__}"
-    return SettledPage(
+    return PageResult(
         Settled(
             s.page_id,
             s.crawl_id,
@@ -104,11 +102,11 @@ def _crashed(
             s.http_status,
             reason,
         ),
-        effort=page.effort,
+        cost=page.cost,
     )
 
 
-def _confirm_archived(stored: Stored) -> None:
+def confirm_archived(stored: Stored) -> None:
     """Notes of a committed group's answers that they are to be kept."""
     for spooled, changed, content_hash in stored.archived:
         if changed or not spooled.changed_only:

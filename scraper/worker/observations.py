@@ -5,14 +5,14 @@ examples of pages that lacked one. Nothing of it is stored here: it travels with
 from __future__ import annotations
 
 from scraper.crawl.context import CrawlContext
-from scraper.domain import Example, Extracted, Fetched, Kind, LeasedPage, Reading
+from scraper.domain import Example, Extracted, Fetched, FieldObservations, Kind, LeasedPage
 from scraper.settle.excerpts import excerpt
 
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10
 
 
-class Readings:
+class FieldObserver:
     """One a process, for its loop alone. Counts, by crawl and field, how often the field was
     missing: the first three pages are examples, and then each one whose number is a power of two,
     so that a field that breaks in mid-crawl has some too."""
@@ -22,7 +22,7 @@ class Readings:
 
     def of(
         self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
-    ) -> Reading | None:
+    ) -> FieldObservations | None:
         """None for a page that promised no product."""
         records = len(extracted.products) or int(
             not extracted.complete and page.kind is Kind.PRODUCT
@@ -31,7 +31,7 @@ class Readings:
             return None
         fields = context.site.product.fields
         if len(extracted.found) == len(fields):
-            return Reading(records, extracted.found, extracted.mistyped)
+            return FieldObservations(records, extracted.found, extracted.mistyped)
         missing = self._missing.get(page.crawl_id)
         if missing is None:
             while len(self._missing) >= CRAWLS_KEPT:
@@ -43,7 +43,7 @@ class Readings:
             if times <= 3 or times & (times - 1) == 0:
                 wanted.append(name)
         examples = _examples(wanted[:EXAMPLES_A_PAGE], page, fetched, extracted) if wanted else ()
-        return Reading(records, extracted.found, extracted.mistyped, examples)
+        return FieldObservations(records, extracted.found, extracted.mistyped, examples)
 
 
 def _examples(

@@ -19,19 +19,19 @@ from scraper.browser.pool import Browsers
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.http.fetcher import BeforeHop, HttpFetcher
-from scraper.http.proxy_route import Via
-from scraper.politeness.host_limiter import Gate
-from scraper.politeness.host_limiters import Gates
-from scraper.politeness.page_permits import Trip
+from scraper.http.proxy_route import ProxyRoute
+from scraper.politeness.host_limiter import HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules
-from scraper.proxies.rotation import Trips
+from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.blocks import detect_redirect
 from scraper.rules.routing import BROWSER
 from scraper.rules.urls import host_of
 from scraper.worker.batch import Batch
-from scraper.worker.tiers import Way
+from scraper.worker.tiers import Tier
 
 ROBOTS_PATIENCE_S = 30.0
 
@@ -45,11 +45,11 @@ class Robots(Protocol):
         context: CrawlContext,
         turn: Turn,
         before_hop: BeforeHop,
-        via: Via | None = None,
+        via: ProxyRoute | None = None,
     ) -> RobotsRules | None: ...
 
 
-class Visits:
+class PageFetcher:
     """Fetches pages. One a process, on its loop. `browsers` show the pages that have come to their
     level."""
 
@@ -57,27 +57,27 @@ class Visits:
         self,
         *,
         fetcher: HttpFetcher,
-        trips: Trips,
-        gates: Gates,
+        rotation: ProxyRotation,
+        limiters: HostLimiters,
         robots: Robots,
         logins: Logins,
         browsers: Browsers | None = None,
     ) -> None:
         self.browsers = browsers
         self.fetcher = fetcher
-        self.trips = trips
-        self.gates = gates
+        self.rotation = rotation
+        self.limiters = limiters
         self.robots = robots
         self.logins = logins
 
     async def fetch(
         self,
         batch: Batch,
-        gate: Gate,
+        limiter: HostLimiter,
         page: LeasedPage,
         context: CrawlContext,
-        trip: Trip,
-        way: Way,
+        permits: PagePermits,
+        way: Tier,
     ) -> Fetched:
         """The page's answer, whatever its status. `gate` is the page's host's; `trip` holds a turn
         when this ends with an error, and knows when the last request left. Raises FetchError,
@@ -85,42 +85,42 @@ class Visits:
         if way.level == BROWSER and page.kind is not Kind.SITEMAP and self.browsers is not None:
             # before the host's turn, which it would hold up
             async with self.browsers.slot(batch.latest, page.id):
-                return await _Visit(
-                    self, batch, gate, page, context, trip, way, self.browsers
+                return await PageFetch(
+                    self, batch, limiter, page, context, permits, way, self.browsers
                 ).answer()
-        return await _Visit(self, batch, gate, page, context, trip, way, None).answer()
+        return await PageFetch(self, batch, limiter, page, context, permits, way, None).answer()
 
-    def suspect(self, page: LeasedPage, via: Via) -> None:
+    def suspect(self, page: LeasedPage, via: ProxyRoute) -> None:
         """What came through `via` lacked what the page used to have."""
-        self.trips.suspect(page, via)
+        self.rotation.suspect(page, via)
 
-    async def resolve(self, page: LeasedPage, via: Via, *, there: bool) -> None:
+    async def resolve(self, page: LeasedPage, via: ProxyRoute, *, there: bool) -> None:
         """A page that was suspected to be blocked has been looked at again."""
-        await self.trips.resolve(page, via, there=there)
+        await self.rotation.resolve(page, via, there=there)
 
 
-class _Visit:
+class PageFetch:
     """One page on its way, and what it needs there. Holds nothing that another page might see."""
 
-    __slots__ = ("_all", "_batch", "_browsers", "_context", "_gate", "_page", "_trip", "_way")
+    __slots__ = ("_all", "_batch", "_browsers", "_context", "_limiter", "_page", "_permits", "_way")
 
     def __init__(
         self,
-        visits: Visits,
+        visits: PageFetcher,
         batch: Batch,
-        gate: Gate,
+        limiter: HostLimiter,
         page: LeasedPage,
         context: CrawlContext,
-        trip: Trip,
-        way: Way,
+        permits: PagePermits,
+        way: Tier,
         browsers: Browsers | None,
     ) -> None:
         self._all = visits
         self._batch = batch
-        self._gate = gate
+        self._limiter = limiter
         self._page = page
         self._context = context
-        self._trip = trip
+        self._permits = permits
         self._way = way
         self._browsers = browsers
 
@@ -128,20 +128,20 @@ class _Visit:
         if self._context.login is None:
             return await self._by_its_way()
         return await self._all.logins.visit(
-            self._page, self._context, self._batch.latest, self._trip, self._as_somebody
+            self._page, self._context, self._batch.latest, self._permits, self._as_somebody
         )
 
-    async def _as_somebody(self, identity: Identity) -> Fetched:
-        self._trip.identity = identity
+    async def _as_somebody(self, identity: AccountSession) -> Fetched:
+        self._permits.identity = identity
         return await self._by_its_way()
 
     async def _by_its_way(self) -> Fetched:
         need = self._context.need(self._page, self._way.level)
         if need is None:
             return await self._get(None)
-        if self._trip.identity is not None:
-            need = replace(need, account=self._trip.identity.seed)
-        return await self._all.trips.fetch(
+        if self._permits.identity is not None:
+            need = replace(need, account=self._permits.identity.seed)
+        return await self._all.rotation.fetch(
             self._page,
             need,
             self._get,
@@ -150,12 +150,12 @@ class _Visit:
             alone=self._way.alone,
         )
 
-    async def _get(self, via: Via | None) -> Fetched:
+    async def _get(self, via: ProxyRoute | None) -> Fetched:
         """One try, all of it through `via`. A redirect to a known challenge is FetchError(BLOCKED)."""
-        page, context, trip = self._page, self._context, self._trip
-        trip.via = via
+        page, context, permits = self._page, self._context, self._permits
+        permits.via = via
         try:
-            await self._heed_robots(page.url, self._gate, self._turn)
+            await self._heed_robots(page.url, self._limiter, self._turn)
             await self._first_turn()
             self._still_to_do()
             if self._browsers is not None:
@@ -166,7 +166,7 @@ class _Visit:
                     turns=Turns(self._before_hop, self._before_sub),
                     via=via,
                     page_id=page.id,
-                    visitor=trip.identity,
+                    visitor=permits.identity,
                 )
             return await self._all.fetcher.fetch(
                 page.url,
@@ -174,10 +174,10 @@ class _Visit:
                 validators=context.validators_of(page),
                 before_hop=self._before_hop,
                 extra_headers=None
-                if trip.identity is None
-                else trip.identity.headers_for(page.url),
+                if permits.identity is None
+                else permits.identity.headers_for(page.url),
                 via=via,
-                visitor=trip.identity,
+                visitor=permits.identity,
             )
         except FetchError as error:
             block = (
@@ -196,7 +196,7 @@ class _Visit:
                 sign=block.sign,
             ) from error
         finally:
-            trip.end()
+            permits.end()
 
     def _still_to_do(self) -> None:
         """Whether it is, after it waited for a turn."""
@@ -209,34 +209,34 @@ class _Visit:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        async with self._gate.turn(self._batch.latest, self._page.priority):
+        async with self._limiter.turn(self._batch.latest, self._page.priority):
             self._still_to_do()
             yield
 
     @asynccontextmanager
-    async def _hop_turn(self, gate: Gate, latest: float) -> AsyncIterator[None]:
+    async def _hop_turn(self, limiter: HostLimiter, latest: float) -> AsyncIterator[None]:
         """A slot within the turn that is held already, or one of the host that a redirect leads to."""
-        if self._trip.gate is gate:
-            await gate.another(latest, self._page.priority)
+        if self._permits.limiter is limiter:
+            await limiter.another(latest, self._page.priority)
             self._still_ours()
             yield
         else:
-            self._trip.end()
-            async with gate.turn(latest, self._page.priority):
+            self._permits.end()
+            async with limiter.turn(latest, self._page.priority):
                 self._still_ours()
                 yield
 
     async def _first_turn(self) -> None:
-        paced = self._gate.limits.interval_s > 0
+        paced = self._limiter.limits.interval_s > 0
         self._batch.at_gates += paced
         try:
-            await self._trip.go(self._gate, self._batch.latest)
+            await self._permits.go(self._limiter, self._batch.latest)
         finally:
             self._batch.at_gates -= paced
 
     async def _before_hop(self, url: str) -> None:
         if (
-            self._trip.identity is not None
+            self._permits.identity is not None
             and self._context.login is not None
             and url != self._page.url
         ):
@@ -246,24 +246,24 @@ class _Visit:
                 raise FetchError(
                     Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url
                 )
-        gate, latest = self._all.gates.of(host_of(url)), self._patience()
+        limiter, latest = self._all.limiters.of(host_of(url)), self._patience()
         # it is not idle meanwhile
-        gate.pending += 1
+        limiter.pending += 1
         try:
-            await self._heed_robots(url, gate, lambda: self._hop_turn(gate, latest))
-            await self._trip.go(gate, latest)
+            await self._heed_robots(url, limiter, lambda: self._hop_turn(limiter, latest))
+            await self._permits.go(limiter, latest)
         finally:
-            gate.pending -= 1
+            limiter.pending -= 1
         self._still_ours()
 
     async def _before_sub(self, url: str) -> None:
         """A browser's sub-request."""
-        gate = self._all.gates.of(host_of(url))
-        gate.budget(self._context.site_id, self._context.budget)
-        await gate.another(self._patience(), self._page.priority)
+        limiter = self._all.limiters.of(host_of(url))
+        limiter.budget(self._context.site_id, self._context.budget)
+        await limiter.another(self._patience(), self._page.priority)
         self._still_ours()
 
-    async def _heed_robots(self, url: str, gate: Gate, turn: Turn) -> None:
+    async def _heed_robots(self, url: str, limiter: HostLimiter, turn: Turn) -> None:
         """Sets the host's budget, robots.txt's crawl delay included, and refuses what robots.txt
         disallows.
 
@@ -271,10 +271,12 @@ class _Visit:
         holding one.
         """
         context = self._context
-        gate.budget(context.site_id, context.budget)
+        limiter.budget(context.site_id, context.budget)
         if not context.site.robots:
             return
-        rules = await self._all.robots.rules(url, context, turn, self._robots_hop, self._trip.via)
+        rules = await self._all.robots.rules(
+            url, context, turn, self._robots_hop, self._permits.via
+        )
         if rules is None:
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,
@@ -286,13 +288,13 @@ class _Visit:
             raise FetchError(
                 Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url
             )
-        gate.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
+        limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
     async def _robots_hop(self, url: str) -> None:
         """robots.txt redirects: a request like any other to the host it leads to."""
-        gate = self._all.gates.of(host_of(url))
-        gate.budget(self._context.site_id, self._context.budget)
-        await gate.another(self._patience())
+        limiter = self._all.limiters.of(host_of(url))
+        limiter.budget(self._context.site_id, self._context.budget)
+        await limiter.another(self._patience())
         self._still_ours()
 
     def _patience(self) -> float:

@@ -20,34 +20,34 @@ import structlog
 from scraper.archive.rows import Spooled
 from scraper.archive.spool import Archive
 from scraper.crawl.context import CrawlContext
-from scraper.crawl.new_pages import effects_of
+from scraper.crawl.new_pages import page_result
 from scraper.domain import Fetched, Kind, LeasedPage, Move, Outcome, Settled, Status, Verdict, value
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
 from scraper.extract.stages import Stages
-from scraper.frontier.host_tiers import RouteNews
-from scraper.frontier.throughput import Effort
+from scraper.frontier.host_tiers import TierSignal
+from scraper.frontier.throughput import FetchCost
 from scraper.infra import outages
-from scraper.politeness.host_limiter import Gate
-from scraper.politeness.host_limiters import Gates
-from scraper.politeness.page_permits import Trip
+from scraper.politeness.host_limiter import HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.page_permits import PagePermits
 from scraper.rules.blocks import missing_is_block
 from scraper.rules.circuit_breaker import Breakers
 from scraper.rules.retry_after import retry_after_s
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status
-from scraper.settle.transaction import SettledPage
-from scraper.worker.batch import Batch, Tried
+from scraper.settle.transaction import PageResult
+from scraper.worker.batch import Attempt, Batch
 from scraper.worker.next_visits import after_read, after_same
-from scraper.worker.observations import Readings
-from scraper.worker.page_fetch import Visits
-from scraper.worker.row_reader import Together
-from scraper.worker.telemetry import Telling
+from scraper.worker.observations import FieldObserver
+from scraper.worker.page_fetch import PageFetcher
+from scraper.worker.row_reader import PageReader
+from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import (
-    Ladders,
-    Way,
-    blocked_news,
-    good_news,
+    Tier,
+    TierChoice,
+    blocked_signal,
+    good_signal,
 )
 from scraper.worker.writer import Writer
 
@@ -69,13 +69,13 @@ _FREE = Verdict(Status.DUE, 0.0, charged=False)
 
 
 @value
-class Judged:
+class Decision:
     """What is done about a try: the verdict, where the page goes on, and what its host's route
     learns."""
 
     verdict: Verdict
     move: Move | None = None
-    news: RouteNews | None = None
+    news: TierSignal | None = None
 
 
 class Scraper:
@@ -85,31 +85,31 @@ class Scraper:
     def __init__(
         self,
         *,
-        visits: Visits,
-        ladders: Ladders,
-        gates: Gates,
+        visits: PageFetcher,
+        tiers: TierChoice,
+        limiters: HostLimiters,
         writer: Writer,
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,
-        telling: Telling | None = None,
+        telemetry: Telemetry | None = None,
         archive: Archive | None = None,
     ) -> None:
-        self._visits = visits
-        self._ladders = ladders
-        self._gates = gates
+        self._page_fetcher = visits
+        self._tiers = tiers
+        self._limiters = limiters
         self._writer = writer
         self._contexts = contexts
         self._breakers = Breakers()
-        self._readings = Readings()
+        self._field_observer = FieldObserver()
         self._rng = rng
-        self._telling = telling or Telling()
+        self._telemetry = telemetry or Telemetry()
         self._archive = archive
-        self._together = Together(self._read)
+        self._page_reader = PageReader(self._read)
         self._unsettled = 0  # pages of all batches
 
     async def batch(self, batch: Batch) -> None:
         """Settles every page of a batch. Returns when the last of them is stored."""
-        with self._telling.batch(batch):
+        with self._telemetry.batch(batch):
             await self._batch(batch)
 
     async def _batch(self, batch: Batch) -> None:
@@ -129,14 +129,14 @@ class Scraper:
         for crawl_id in {page.crawl_id for page in batch.lease.pages}:
             batch.contexts[crawl_id] = await self._context(crawl_id)
         for page in batch.lease.pages:
-            gate = self._gates.of(page.host)
-            batch.queued.setdefault(gate, deque()).append(page)
-            gate.pending += 1
-            if not isinstance(context := batch.contexts[page.crawl_id], Tried):
-                gate.budget(context.site_id, context.budget)
-        for gate, pages in batch.queued.items():
-            for _ in range(min(len(pages), gate.limits.concurrency, LANES_MAX)):
-                lanes.append(self._lane(batch, gate, pages))
+            limiter = self._limiters.of(page.host)
+            batch.queued.setdefault(limiter, deque()).append(page)
+            limiter.pending += 1
+            if not isinstance(context := batch.contexts[page.crawl_id], Attempt):
+                limiter.budget(context.site_id, context.budget)
+        for limiter, pages in batch.queued.items():
+            for _ in range(min(len(pages), limiter.limits.concurrency, LANES_MAX)):
+                lanes.append(self._lane(batch, limiter, pages))
         work = asyncio.gather(*lanes)
         if batch.place is not None:
             # after each lane's first step
@@ -145,30 +145,33 @@ class Scraper:
             await work
         finally:
             # none, unless the batch was given up
-            for gate, pages in batch.queued.items():
-                gate.pending -= len(pages)
+            for limiter, pages in batch.queued.items():
+                limiter.pending -= len(pages)
 
     async def hand_back(self, batch: Batch) -> None:
         """Settles what is not begun as untried, at once. What is under way goes on."""
         batch.handed_back = True
         await asyncio.gather(
-            *(self._lane(batch, gate, pages) for gate, pages in batch.queued.items())
+            *(self._lane(batch, limiter, pages) for limiter, pages in batch.queued.items())
         )
 
-    async def _lane(self, batch: Batch, gate: Gate, pages: deque[LeasedPage]) -> None:
+    async def _lane(self, batch: Batch, limiter: HostLimiter, pages: deque[LeasedPage]) -> None:
         while pages:
             page = pages.popleft()
             try:
-                await self._settle(batch, gate, page)
+                await self._settle(batch, limiter, page)
             finally:
-                gate.pending -= 1
+                limiter.pending -= 1
 
-    async def _settle(self, batch: Batch, gate: Gate, page: LeasedPage) -> None:
-        context, effort = batch.contexts[page.crawl_id], Effort(batch.lease.queue, page.host)
-        if isinstance(context, Tried):
-            tried, judged = context, Judged(await self._verdict(context, gate, page, RetryPolicy()))
+    async def _settle(self, batch: Batch, limiter: HostLimiter, page: LeasedPage) -> None:
+        context, cost = batch.contexts[page.crawl_id], FetchCost(batch.lease.queue, page.host)
+        if isinstance(context, Attempt):
+            tried, judged = (
+                context,
+                Decision(await self._verdict(context, limiter, page, RetryPolicy())),
+            )
         else:
-            tried, judged = await self._tried(batch, gate, page, context, effort)
+            tried, judged = await self._tried(batch, limiter, page, context, cost)
         settled = Settled(
             page_id=page.id,
             crawl_id=page.crawl_id,
@@ -184,11 +187,11 @@ class Scraper:
         if (
             tried.outcome is Outcome.FETCHED
             and tried.extracted is not None
-            and not isinstance(context, Tried)
+            and not isinstance(context, Attempt)
         ):
             url = tried.final_url or page.url
-            levels = self._ladders.level
-            stored = effects_of(
+            levels = self._tiers.level
+            stored = page_result(
                 settled,
                 page,
                 tried.extracted,
@@ -197,21 +200,21 @@ class Scraper:
                 levels,
                 judged.news,
                 tried.reading,
-                effort,
+                cost,
                 tried.next_visit,
             )
             if tried.spooled is not None:
                 stored = replace(stored, spooled=tried.spooled)
         else:
-            stored = SettledPage(
+            stored = PageResult(
                 settled,
                 news=judged.news,
                 reading=tried.reading,
-                effort=effort,
+                cost=cost,
                 next_visit=tried.next_visit,
             )
-        site = "" if isinstance(context, Tried) else context.site.name
-        self._telling.settled(batch, page, site, tried, judged.verdict)
+        site = "" if isinstance(context, Attempt) else context.site.name
+        self._telemetry.settled(batch, page, site, tried, judged.verdict)
         self._writer.put(stored, batch.pending)
         batch.unsettled -= 1
         self._unsettled -= 1
@@ -219,71 +222,76 @@ class Scraper:
         if self._unsettled <= 0:
             self._writer.hurry()
 
-    async def _context(self, crawl_id: int) -> CrawlContext | Tried:
+    async def _context(self, crawl_id: int) -> CrawlContext | Attempt:
         try:
             return await self._contexts(crawl_id)
         except Exception as error:
             if outages.note(error):
-                return Tried(Outcome.DEFERRED, delay_s=AWAY_S)
+                return Attempt(Outcome.DEFERRED, delay_s=AWAY_S)
             log.exception("crawl without a context", crawl=crawl_id)
-            return Tried(
+            return Attempt(
                 Outcome.CRASHED,
                 error=f"its crawl's definition cannot be used: {type(error).__name__}",
             )
 
     async def _tried(
-        self, batch: Batch, gate: Gate, page: LeasedPage, context: CrawlContext, effort: Effort
-    ) -> tuple[Tried, Judged]:
+        self,
+        batch: Batch,
+        limiter: HostLimiter,
+        page: LeasedPage,
+        context: CrawlContext,
+        cost: FetchCost,
+    ) -> tuple[Attempt, Decision]:
         """A try by the way that the page's host needs now, and what follows. A page in the wrong
         queue goes to its own."""
         if batch.over(page):
-            return Tried(Outcome.DEFERRED), Judged(_FREE)
+            return Attempt(Outcome.DEFERRED), Decision(_FREE)
         queue = batch.lease.queue
-        way = await self._ladders.way(page, queue, context)
+        way = await self._tiers.way(page, queue, context)
         if way.move is not None:
-            return Tried(Outcome.DEFERRED), Judged(_FREE, way.move)
-        tried = await self._try(batch, gate, page, context, way, effort)
+            return Attempt(Outcome.DEFERRED), Decision(_FREE, way.move)
+        tried = await self._try(batch, limiter, page, context, way, cost)
         news = None
         if tried.outcome is Outcome.BLOCKED:
             proxied = context.needs[page.kind] is not None
-            free = self._ladders.after_block(
+            free = self._tiers.after_block(
                 page, way, queue, proxied=proxied, suspicion=tried.suspicion
             )
             if not tried.suspicion and (free is None or free[1].queue != queue):
-                news = blocked_news(page, way, tried.sign)
+                news = blocked_signal(page, way, tried.sign)
             if free is not None:
-                return tried, Judged(*free, news)
+                return tried, Decision(*free, news)
         elif tried.outcome in (Outcome.FETCHED, Outcome.NOT_MODIFIED):
-            news = good_news(page, way)
+            news = good_signal(page, way)
         elif (
             tried.outcome is Outcome.LOGGED_OUT and tried.delay_s is not None
         ):  # the login has run out: no page's fault
-            return tried, Judged(Verdict(Status.DUE, tried.delay_s, charged=False))
-        return tried, Judged(await self._verdict(tried, gate, page, context.retry), None, news)
+            return tried, Decision(Verdict(Status.DUE, tried.delay_s, charged=False))
+        return tried, Decision(await self._verdict(tried, limiter, page, context.retry), None, news)
 
     async def _verdict(
-        self, tried: Tried, gate: Gate, page: LeasedPage, retry: RetryPolicy
+        self, tried: Attempt, limiter: HostLimiter, page: LeasedPage, retry: RetryPolicy
     ) -> Verdict:
         outcome, now = tried.outcome, asyncio.get_running_loop().time()
-        await self._heed_host(tried, gate)
+        await self._heed_host(tried, limiter)
         down = self._breakers.saw(
             page.host, page.id, outcome, now, failed_before=page.host_attempts > 0
         )
         if down is not None and down.rest_s:
-            await gate.slow(
+            await limiter.slow(
                 down.rest_s, "it blocks" if outcome is Outcome.BLOCKED else "it does not answer"
             )
         attempts = page.attempts_of(outcome.blame)
         return judge(outcome, attempts, retry, self._rng, retry_after_s=tried.delay_s, down=down)
 
-    async def _heed_host(self, tried: Tried, gate: Gate) -> None:
+    async def _heed_host(self, tried: Attempt, limiter: HostLimiter) -> None:
         """What an answer says of the pace of the host that gave it, which is another one after a
         redirect."""
-        says = gate.signals.saw(tried.outcome, tried.http_status)
+        says = limiter.signals.saw(tried.outcome, tried.http_status)
         if not says:
-            gate.good += says is False
+            limiter.good += says is False
             return
-        at = self._gates.of(host_of(tried.final_url)) if tried.final_url else gate
+        at = self._limiters.of(host_of(tried.final_url)) if tried.final_url else limiter
         rest_s, why = 0.0, str(tried.http_status or tried.outcome)
         if tried.outcome is Outcome.THROTTLED:
             rest_s = min(tried.delay_s or REST_S, REST_MAX_S)
@@ -293,69 +301,73 @@ class Scraper:
     async def _try(
         self,
         batch: Batch,
-        gate: Gate,
+        limiter: HostLimiter,
         page: LeasedPage,
         context: CrawlContext,
-        way: Way,
-        effort: Effort,
-    ) -> Tried:
+        way: Tier,
+        cost: FetchCost,
+    ) -> Attempt:
         if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
-            return Tried(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
+            return Attempt(Outcome.HOST_DOWN, error=Outcome.HOST_DOWN.phrase)
         lane = asyncio.current_task()
         assert lane is not None
         batch.visits.add(lane)
-        trip = Trip(page.priority)
+        permits = PagePermits(page.priority)
         try:
-            with self._telling.fetch(batch, page, trip):
-                fetched = await self._visits.fetch(batch, gate, page, context, trip, way)
-            effort.seconds, effort.bytes = (
-                asyncio.get_running_loop().time() - trip.began,
+            with self._telemetry.fetch(batch, page, permits):
+                fetched = await self._page_fetcher.fetch(
+                    batch, limiter, page, context, permits, way
+                )
+            cost.seconds, cost.bytes = (
+                asyncio.get_running_loop().time() - permits.began,
                 len(fetched.body),
             )
-            tried = await self._together(len(fetched.body), page, fetched, context, way, trip)
-            if page.blocked and trip.via is not None:
-                await self._visits.resolve(page, trip.via, there=tried.outcome is Outcome.FETCHED)
+            tried = await self._page_reader(len(fetched.body), page, fetched, context, way, permits)
+            if page.blocked and permits.via is not None:
+                await self._page_fetcher.resolve(
+                    page, permits.via, there=tried.outcome is Outcome.FETCHED
+                )
             if context.site.archive is not None and tried.outcome is Outcome.FETCHED:
                 tried = replace(tried, spooled=await self._put_aside(batch, page, fetched, context))
             return tried
         except NoProxyError as none:
-            return Tried(
+            return Attempt(
                 Outcome.NO_PROXY,
                 error=none.reason,
                 delay_s=none.delay_s * self._rng.uniform(1.0, 1.5),
             )
         except NoLoginError as none:
-            return Tried(Outcome.NO_LOGIN, error=none.reason, delay_s=none.delay_s)
+            return Attempt(Outcome.NO_LOGIN, error=none.reason, delay_s=none.delay_s)
         except DeferredError as deferred:
-            return Tried(Outcome.DEFERRED, delay_s=deferred.delay_s)
+            return Attempt(Outcome.DEFERRED, delay_s=deferred.delay_s)
         except FetchError as error:
-            return Tried(
+            return Attempt(
                 error.outcome,
                 error.status,
                 error.url,
                 error=str(error),
                 delay_s=error.retry_after_s,
-                began=trip.began,
+                began=permits.began,
                 sign=error.sign,
             )
         except FunctionFailed as error:
-            return Tried(Outcome.FUNCTION_FAILED, error=str(error))
+            return Attempt(Outcome.FUNCTION_FAILED, error=str(error))
         except asyncio.CancelledError:
             if not batch.cut_short:
                 raise
             lane.uncancel()
-            return Tried(Outcome.DEFERRED)
+            return Attempt(Outcome.DEFERRED)
         except Exception as error:
             # the task's edge: our own fault, and the page's outcome says so
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
-            return Tried(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
+            return Attempt(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
-            if trip.via is not None:
-                effort.proxy = trip.via.proxy.pool
+            if permits.via is not None:
+                cost.proxy = permits.via.proxy.pool
             # it failed on the way
-            if trip.began and not effort.seconds:
-                effort.seconds = asyncio.get_running_loop().time() - trip.began
-            trip.end()
+            if permits.began and not cost.seconds:
+                cost.seconds = asyncio.get_running_loop().time() - permits.began
+            permits.end()
             batch.visits.discard(lane)
 
     async def _put_aside(
@@ -371,42 +383,54 @@ class Scraper:
         return await self._archive.add(batch.spool, page, fetched, context.site_id, use)
 
     def _read(
-        self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip
-    ) -> Stages[Tried]:
-        with self._telling.extract(page):
-            return (yield from self._made_of(page, fetched, context, way, trip))
+        self,
+        page: LeasedPage,
+        fetched: Fetched,
+        context: CrawlContext,
+        way: Tier,
+        permits: PagePermits,
+    ) -> Stages[Attempt]:
+        with self._telemetry.extract(page):
+            return (yield from self._made_of(page, fetched, context, way, permits))
 
     def _made_of(
-        self, page: LeasedPage, fetched: Fetched, context: CrawlContext, way: Way, trip: Trip
-    ) -> Stages[Tried]:
+        self,
+        page: LeasedPage,
+        fetched: Fetched,
+        context: CrawlContext,
+        way: Tier,
+        permits: PagePermits,
+    ) -> Stages[Attempt]:
         block = context.block_of(fetched)
         # else an ordinary refusal
         if block is not None and (block.by != "status" or way.above is not None):
-            blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=trip.began)
+            blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=permits.began)
             return replace(blocked, sign=block.sign)
         wish_s = retry_after_s(fetched.headers, context.now())
         outcome = outcome_of_status(
             fetched.status, retry_after=wish_s is not None, conditional=fetched.conditional
         )
         if outcome is Outcome.NOT_MODIFIED:
-            return Tried(outcome, fetched.status, fetched.url, next_visit=after_same(page, context))
+            return Attempt(
+                outcome, fetched.status, fetched.url, next_visit=after_same(page, context)
+            )
         if outcome is not Outcome.FETCHED:
             unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""
             error = f"the server answered {fetched.status}{unasked}"
-            return _useless(outcome, fetched, error, delay_s=wish_s, began=trip.began)
+            return _useless(outcome, fetched, error, delay_s=wish_s, began=permits.began)
         yield
         extracted = yield from context.extractor.stages(
             page.kind, fetched, page_url=page.url, depth=page.depth
         )
         yield
         reading = (
-            self._readings.of(page, fetched, extracted, context)
+            self._field_observer.of(page, fetched, extracted, context)
             if page.kind is Kind.PRODUCT
             else None
         )
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
-            other_way = trip.via is not None or way.above is not None
+            other_way = permits.via is not None or way.above is not None
             block = missing_is_block(
                 good_before=page.good_before,
                 suspected_before=page.blocked > 0,
@@ -414,12 +438,12 @@ class Scraper:
             )
             if block is None:
                 return replace(_useless(Outcome.NOT_EXTRACTED, fetched, error), reading=reading)
-            if trip.via is not None:
-                self._visits.suspect(page, trip.via)
+            if permits.via is not None:
+                self._page_fetcher.suspect(page, permits.via)
             suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
             return replace(suspected, sign=block.sign, suspicion=True)
         visit = after_read(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
-        return Tried(
+        return Attempt(
             Outcome.FETCHED,
             fetched.status,
             fetched.url,
@@ -435,10 +459,10 @@ def _useless(
     error: str | None,
     delay_s: float | None = None,
     began: float = 0.0,
-) -> Tried:
+) -> Attempt:
     """An answer that gives nothing, with what people need to see why."""
     excerpt, head = _excerpt(fetched), _head(fetched)
-    return Tried(outcome, fetched.status, fetched.url, None, error, excerpt, head, delay_s, began)
+    return Attempt(outcome, fetched.status, fetched.url, None, error, excerpt, head, delay_s, began)
 
 
 def _head(fetched: Fetched) -> dict[str, str]:

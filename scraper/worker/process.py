@@ -33,7 +33,7 @@ from scraper.calls.context import CallContext, CallContexts
 from scraper.calls.functions import Function, resolve
 from scraper.calls.group import Group
 from scraper.calls.pages import CallPages
-from scraper.calls.runner import Callers
+from scraper.calls.runner import CallRunner
 from scraper.calls.store import Groups
 from scraper.calls.transport import PoliteTransport
 from scraper.coordinator.discover import dispatch_message
@@ -42,32 +42,33 @@ from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message
 from scraper.errors import FunctionRefusedError
 from scraper.frontier import host_tiers
-from scraper.frontier.control import Said, hear
-from scraper.frontier.host_tiers import RouteKey
+from scraper.frontier.control import Control, poll
+from scraper.frontier.host_tiers import TierKey
 from scraper.http.exchange import Hops
 from scraper.http.fetcher import HttpFetcher
 from scraper.infra import outages, slots
 from scraper.infra.database import make_engine
-from scraper.infra.slots import Place, Places
+from scraper.infra.shared_lock import SharedExclusiveLock
+from scraper.infra.slots import SlotCost
 from scraper.infra.tracing import make_spans
-from scraper.politeness.fleet_limiter import Throttle
-from scraper.politeness.host_limiters import Gates
+from scraper.politeness.fleet_limiter import RedisFleetLimiter
+from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
 from scraper.politeness.robots_store import RobotsTexts
 from scraper.proxies.file import ProxyFile
 from scraper.proxies.health import ProxyHealth
 from scraper.proxies.pool import ProxyPool
-from scraper.proxies.rotation import Trips
+from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.escalation import Ladder
 from scraper.settings import Settings
 from scraper.settle.remembered_links import Dedup
 from scraper.worker.batch import Batch
 from scraper.worker.claim import Claimed, Claims
 from scraper.worker.commit import Settler
-from scraper.worker.page_fetch import Visits
+from scraper.worker.page_fetch import PageFetcher
 from scraper.worker.pipeline import Scraper
-from scraper.worker.telemetry import Meters, Telling
-from scraper.worker.tiers import Ladders
+from scraper.worker.telemetry import Meters, Telemetry
+from scraper.worker.tiers import TierChoice
 from scraper.worker.writer import Pending, Writer
 
 log = structlog.get_logger()
@@ -98,12 +99,12 @@ class Worker:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.engine = make_engine(settings.postgres_url)
         self._spans = make_spans(self.name)
-        self._telling = Telling(meters, self._spans)
+        self._telemetry = Telemetry(meters, self._spans)
         self._send = send
         self._batches: dict[UUID, Batch] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
-        self._places = Places()
-        self._asking: asyncio.Future[tuple[set[UUID], set[int], Said]] | None = None
+        self._places = SharedExclusiveLock()
+        self._asking: asyncio.Future[tuple[set[UUID], set[int], Control]] | None = None
         self._turned_at = time.monotonic()
         self._claims = Claims(self.engine, self.name, settings)
         self._contexts = CrawlContexts(self.engine, settings)
@@ -127,10 +128,10 @@ class Worker:
         back unclaimed.
         """
         if not alone:
-            with self._places.beside_others():
+            with self._places.shared():
                 self._work(lease_id, alone)
         else:
-            with self._places.alone(ALONE_WAIT_S) as free:
+            with self._places.exclusive(ALONE_WAIT_S) as free:
                 if free:
                     self._work(lease_id, alone)
 
@@ -148,17 +149,17 @@ class Worker:
 
     def call(self, message: str) -> None:
         """Runs a user's function for a group of inputs; returns when the last result has been sent."""
-        with self._places.beside_others():
+        with self._places.shared():
             group, asked = Group.of(message), time.monotonic()
             try:
                 function = resolve(group.function, self.settings.function_modules)
                 with self.engine.begin() as connection:
                     said, context = (
-                        hear(connection, ()).said,
+                        poll(connection, ()).said,
                         self._call_contexts.of(group.options, connection),
                     )
             except FunctionRefusedError as refused:
-                work = self._callers.refuse(group, str(refused))
+                work = self._call_runner.refuse(group, str(refused))
             else:
                 work = self._call(group, context, function, said, asked, slots.here())
             asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -168,12 +169,12 @@ class Worker:
         group: Group,
         context: CallContext,
         function: Function,
-        said: Said,
+        said: Control,
         asked: float,
-        place: Place | None,
+        place: SlotCost | None,
     ) -> None:
         self._steer(said, asked)
-        await self._callers.run(group, context, function, place)
+        await self._call_runner.run(group, context, function, place)
 
     @property
     def archived(self) -> tuple[int, int]:
@@ -219,10 +220,10 @@ class Worker:
         # a Redis that hangs: the shares run out by themselves
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S / 4):
-                await self._gates.sweep()
+                await self._limiters.sweep()
         await self._proxies.tell_in(CLOSE_S / 8)
         await self._logins.close(CLOSE_S / 8)
-        await self._callers.aclose()
+        await self._call_runner.aclose()
         await self._hops.aclose()
         await self._browsers.aclose()
         await self._fetcher.aclose()
@@ -237,7 +238,7 @@ class Worker:
                 answered.exception()
 
     def _hand_back(self) -> None:
-        self._callers.stop()
+        self._call_runner.stop()
         self._handing_back = [
             asyncio.ensure_future(self._scraper.hand_back(each)) for each in self._batches.values()
         ]
@@ -246,7 +247,7 @@ class Worker:
     def _cut_short(self) -> None:
         for batch in self._batches.values():
             batch.cut()
-        self._callers.cut()
+        self._call_runner.cut()
         self._writer.give_up_in(GIVE_UP_S)
 
     def _run(self, started: threading.Event) -> None:
@@ -275,14 +276,16 @@ class Worker:
         self._redis = aredis.Redis.from_pool(pool)
         self._fetcher = HttpFetcher()
         self._browsers = Browsers(self.settings)
-        self._gates = Gates(Throttle(self._redis, f"{self.name}:{random.getrandbits(32):08x}"))
+        self._limiters = HostLimiters(
+            RedisFleetLimiter(self._redis, f"{self.name}:{random.getrandbits(32):08x}")
+        )
         self._dedup = Dedup(self.settings)
         self._settler = Settler(
             engine=self.engine,
             worker=self.name,
             contexts=self._contexts,
             dedup=self._dedup,
-            telling=self._telling,
+            telemetry=self._telemetry,
             send=self._send,
             hungry=lambda: len(self._batches) <= HUNGRY,
         )
@@ -293,39 +296,44 @@ class Worker:
         self._logins = Logins(
             fetcher=self._fetcher,
             pool=self._proxies,
-            gates=self._gates,
+            limiters=self._limiters,
             file=AccountFile(self.settings.accounts),
             store=LoginStore(self._redis),
             settings=self.settings,
             rng=random.Random(),
         )
-        trips, robots = Trips(self._proxies), RobotsCache(self._fetcher, RobotsTexts(self._redis))
-        visits = Visits(
+        rotation, robots = (
+            ProxyRotation(self._proxies),
+            RobotsCache(self._fetcher, RobotsTexts(self._redis)),
+        )
+        visits = PageFetcher(
             fetcher=self._fetcher,
-            trips=trips,
-            gates=self._gates,
+            rotation=rotation,
+            limiters=self._limiters,
             robots=robots,
             logins=self._logins,
             browsers=self._browsers,
         )
         self._hops = Hops()
-        transport = PoliteTransport(hops=self._hops, gates=self._gates, robots=robots, trips=trips)
-        self._callers = Callers(
+        transport = PoliteTransport(
+            hops=self._hops, limiters=self._limiters, robots=robots, rotation=rotation
+        )
+        self._call_runner = CallRunner(
             groups=Groups(self._redis, self.settings.lease_s),
             clients=Clients(transport, self.settings.client_init),
             pages=CallPages(self._browsers, transport, self._proxies),
             settings=self.settings,
         )
         self._archive = Archive(self.engine, self.settings)
-        self._ladders = Ladders(self._begin_probe, random.Random())
+        self._tiers = TierChoice(self._begin_probe, random.Random())
         self._scraper = Scraper(
             visits=visits,
-            ladders=self._ladders,
-            gates=self._gates,
+            tiers=self._tiers,
+            limiters=self._limiters,
             writer=self._writer,
             contexts=self._contexts.of,
             rng=random.Random(),
-            telling=self._telling,
+            telemetry=self._telemetry,
             archive=self._archive,
         )
         services = (
@@ -338,7 +346,7 @@ class Worker:
         )
         self._services = [self._loop.create_task(each) for each in services]
 
-    async def _batch(self, claimed: Claimed, place: Place | None) -> None:
+    async def _batch(self, claimed: Claimed, place: SlotCost | None) -> None:
         lease = claimed.lease
         self._steer(claimed.said, claimed.asked)
         batch = Batch(
@@ -376,11 +384,11 @@ class Worker:
                 for batch in self._batches.values()
                 if batch.moved_at
             ]
-            left += self._callers.left()
+            left += self._call_runner.left()
             # where one begins, it may have to start a thread
             await asyncio.to_thread(self._weigh_places, left)
 
-    def _weigh_places(self, left: Sequence[tuple[Place | None, int, int, int]]) -> None:
+    def _weigh_places(self, left: Sequence[tuple[SlotCost | None, int, int, int]]) -> None:
         for place, pages, paced, full in left:
             if place is not None:
                 place.weigh(pages - paced, paced, full)
@@ -397,10 +405,10 @@ class Worker:
                     log.exception("could not prolong leases")
 
     async def _keep_once(self) -> None:
-        await self._gates.sweep()
+        await self._limiters.sweep()
         self._cancel_stuck()
         batches = dict(self._batches)
-        if not batches and not self._callers.active:
+        if not batches and not self._call_runner.active:
             return
         began = self._loop.time()
         crawl_ids = {page.crawl_id for batch in batches.values() for page in batch.lease.pages}
@@ -427,14 +435,14 @@ class Worker:
                 self._batches.pop(lease_id)
                 self._tasks[lease_id].cancel()
 
-    def _steer(self, said: Said, asked: float) -> None:
+    def _steer(self, said: Control, asked: float) -> None:
         """A claim's answer may be heard after one that was asked for later."""
         if asked >= self._steered_at:
             self._steered_at = asked
-            self._gates.steer(said.overrides)
-            self._ladders.steer(said.routes, said.now)
+            self._limiters.steer(said.overrides)
+            self._tiers.steer(said.routes, said.now)
 
-    def _begin_probe(self, key: RouteKey, steps: Ladder) -> bool:
+    def _begin_probe(self, key: TierKey, steps: Ladder) -> bool:
         """Raises nothing: where PostgreSQL does not answer, somebody else probes later."""
         try:
             with self.engine.begin() as connection:

@@ -39,7 +39,7 @@ class _Work(NamedTuple, Generic[T]):
     weight: int
 
 
-class Together(Generic[P, T]):
+class PageReader(Generic[P, T]):
     """Calls of one generator function, which yields where others may go on. Belongs to one loop."""
 
     def __init__(self, work: Callable[P, Stages[T]]) -> None:

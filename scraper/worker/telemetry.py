@@ -19,9 +19,9 @@ import structlog
 from scraper.domain import Blame, LeasedPage, Outcome, Verdict
 from scraper.errors import DeferredError
 from scraper.infra.tracing import NOTHING, NoSpans, Spans
-from scraper.politeness.page_permits import Trip
-from scraper.settle.transaction import SettledPage
-from scraper.worker.batch import Batch, Tried
+from scraper.politeness.page_permits import PagePermits
+from scraper.settle.transaction import PageResult
+from scraper.worker.batch import Attempt, Batch
 
 log = structlog.get_logger()
 
@@ -60,7 +60,7 @@ class NoMeters:
         pass
 
 
-class Telling:
+class Telemetry:
     """One a process, used on its loop, but for `store`."""
 
     def __init__(self, meters: Meters | None = None, spans: Spans | None = None) -> None:
@@ -81,7 +81,7 @@ class Telling:
             self._meters.batch(lease.queue, seconds)
             hosts = sorted({page.host for page in lease.pages})
             sites = {
-                each.site.name for each in batch.contexts.values() if not isinstance(each, Tried)
+                each.site.name for each in batch.contexts.values() if not isinstance(each, Attempt)
             }
             log.info(
                 "batch done" if not batch.unsettled else "batch given up",
@@ -99,7 +99,7 @@ class Telling:
             )
 
     def settled(
-        self, batch: Batch, page: LeasedPage, site: str, tried: Tried, verdict: Verdict
+        self, batch: Batch, page: LeasedPage, site: str, tried: Attempt, verdict: Verdict
     ) -> None:
         """A page has its verdict. A failure is one event; what waits or was never asked is counted
         in its batch's alone."""
@@ -126,18 +126,20 @@ class Telling:
             again_in_s=None if verdict.status.final else round(verdict.delay_s, 1),
         )
 
-    def fetch(self, batch: Batch, page: LeasedPage, trip: Trip) -> AbstractContextManager[None]:
+    def fetch(
+        self, batch: Batch, page: LeasedPage, permits: PagePermits
+    ) -> AbstractContextManager[None]:
         """Around a page's way to its answer. What is measured is the last request alone, from its
         turn on."""
         if self._off:
             return NOTHING
-        return _Fetch(self._meters, self._spans.fetch(page), batch.lease.queue, trip)
+        return _Fetch(self._meters, self._spans.fetch(page), batch.lease.queue, permits)
 
     def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
         return self._spans.extract(page)
 
     @contextmanager
-    def store(self, pages: Sequence[SettledPage]) -> Iterator[None]:
+    def store(self, pages: Sequence[PageResult]) -> Iterator[None]:
         """Around the transaction that stores a group, in the writer's thread."""
         began = time.monotonic()
         with self._spans.store(len(pages), {page.settled.lease_id for page in pages}):
@@ -149,9 +151,9 @@ class _Fetch:
     __slots__ = ("_meters", "_queue", "_span", "_trip")
 
     def __init__(
-        self, meters: Meters, span: AbstractContextManager[None], queue: str, trip: Trip
+        self, meters: Meters, span: AbstractContextManager[None], queue: str, permits: PagePermits
     ) -> None:
-        self._meters, self._span, self._queue, self._trip = meters, span, queue, trip
+        self._meters, self._span, self._queue, self._trip = meters, span, queue, permits
 
     def __enter__(self) -> None:
         self._span.__enter__()

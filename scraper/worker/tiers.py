@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import LeasedPage, Move, Status, Verdict
-from scraper.frontier.host_tiers import RouteKey, RouteNews
+from scraper.frontier.host_tiers import TierKey, TierSignal
 from scraper.rules import escalation
 from scraper.rules.escalation import (
     PAGE_TRIES,
@@ -31,11 +31,11 @@ from scraper.rules.routing import queue_name
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Tier:
     """How a page is tried now: at `level`, one of `steps`. `alone`: its host needs less; `move`:
     not here, but there."""
 
-    key: RouteKey
+    key: TierKey
     steps: Ladder
     level: str
     probe: bool = False
@@ -48,18 +48,18 @@ class Way:
         return escalation.next_level(self.level, self.steps)
 
 
-class Ladders:
+class TierChoice:
     """One a process, on its loop. `begin_probe` asks the fleet whether this process may send a
     host's probe."""
 
-    def __init__(self, begin_probe: Callable[[RouteKey, Ladder], bool], rng: random.Random) -> None:
+    def __init__(self, begin_probe: Callable[[TierKey, Ladder], bool], rng: random.Random) -> None:
         self._begin_probe = begin_probe
         self._rng = rng
-        self._routes: Mapping[RouteKey, HostRoute] = {}
+        self._routes: Mapping[TierKey, HostRoute] = {}
         # from the loop's clock to PostgreSQL's
         self._clock_s = 0.0
 
-    def steer(self, routes: Mapping[RouteKey, HostRoute], now: float) -> None:
+    def steer(self, routes: Mapping[TierKey, HostRoute], now: float) -> None:
         """Takes what the fleet knows; `now`: PostgreSQL's clock at about this moment."""
         self._routes = routes
         self._clock_s = now - asyncio.get_running_loop().time()
@@ -67,22 +67,22 @@ class Ladders:
     def level(self, context: CrawlContext, host: str, start: str) -> str:
         """Where a page of the host goes that has nothing of its own to say."""
         steps = escalation.ladder(start, context.site.escalate)
-        return escalation.level_for(self._routes.get(RouteKey(context.site_id, host, start)), steps)
+        return escalation.level_for(self._routes.get(TierKey(context.site_id, host, start)), steps)
 
-    async def way(self, page: LeasedPage, queue: str, context: CrawlContext) -> Way:
+    async def way(self, page: LeasedPage, queue: str, context: CrawlContext) -> Tier:
         """How a page that came from `queue` is to be tried."""
         if not context.site.escalate:
             return plain_way(queue)
         start = context.route(page.kind, page.url).capability
-        key = RouteKey(context.site_id, page.host, start)
+        key = TierKey(context.site_id, page.host, start)
         steps = escalation.ladder(start, context.site.escalate)
         here, _, region = queue.partition(".")
         if page.probe and here in steps:
-            return Way(key, steps, here, probe=True)
+            return Tier(key, steps, here, probe=True)
         route = self._routes.get(key)
         level = escalation.level_for(route, steps, page.level)
         if level != here:
-            return Way(
+            return Tier(
                 key, steps, level, move=Move(queue_name(level, region), page.level, page.blocked)
             )
         below = escalation.level_below(level, steps)
@@ -92,11 +92,11 @@ class Ladders:
                 # ask once
                 self._routes = {**self._routes, key: replace(route, probe_at=now + PROBE_LOST_S)}
                 if await asyncio.to_thread(self._begin_probe, key, steps):
-                    return Way(key, steps, below, move=Move(queue_name(below, region), probe=True))
-        return Way(key, steps, level, alone=level != escalation.level_for(route, steps))
+                    return Tier(key, steps, below, move=Move(queue_name(below, region), probe=True))
+        return Tier(key, steps, level, alone=level != escalation.level_for(route, steps))
 
     def after_block(
-        self, page: LeasedPage, way: Way, queue: str, *, proxied: bool, suspicion: bool
+        self, page: LeasedPage, way: Tier, queue: str, *, proxied: bool, suspicion: bool
     ) -> tuple[Verdict, Move] | None:
         """What follows where the page gets another chance for free; None: there is none left, and
         the host's account is charged as for any fault of a host.
@@ -130,26 +130,26 @@ class Ladders:
 
 
 @lru_cache
-def plain_way(queue: str) -> Way:
+def plain_way(queue: str) -> Tier:
     """That of sites whose pages stay where they are."""
     level = queue.partition(".")[0]
-    return Way(RouteKey(0, "", level), (level,), level)
+    return Tier(TierKey(0, "", level), (level,), level)
 
 
-def blocked_news(page: LeasedPage, way: Way, sign: str) -> RouteNews | None:
+def blocked_signal(page: LeasedPage, way: Tier, sign: str) -> TierSignal | None:
     """What a block says of a host with a ladder, once the page has been given up at its level."""
     return (
         None
         if len(way.steps) == 1
-        else RouteNews(way.key, way.steps, way.level, page.id, sign, way.probe)
+        else TierSignal(way.key, way.steps, way.level, page.id, sign, way.probe)
     )
 
 
-def good_news(page: LeasedPage, way: Way) -> RouteNews | None:
+def good_signal(page: LeasedPage, way: Tier) -> TierSignal | None:
     return (
         None
         if len(way.steps) == 1
-        else RouteNews(way.key, way.steps, way.level, page.id, None, way.probe)
+        else TierSignal(way.key, way.steps, way.level, page.id, None, way.probe)
     )
 
 

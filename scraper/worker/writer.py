@@ -18,7 +18,7 @@ from itertools import islice
 import structlog
 
 from scraper.infra import outages
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 
 log = structlog.get_logger()
 
@@ -30,7 +30,7 @@ GROUP_AGE_S = 0.3
 BACKOFF_MAX_S = 4.0
 FAILURES_MAX = 3
 
-Store = Callable[[Sequence[SettledPage]], None]
+Store = Callable[[Sequence[PageResult]], None]
 
 
 class Pending:
@@ -63,7 +63,7 @@ class Writer:
         self._away = False
         # pages that were given up when the process had to end: their leases run out
         self.lost = 0
-        self._waiting: list[tuple[SettledPage, Pending]] = []
+        self._waiting: list[tuple[PageResult, Pending]] = []
         self._links = 0  # theirs
         # loop time at which the page that waits longest is to be written
         self._due = 0.0
@@ -71,7 +71,7 @@ class Writer:
         self._some = asyncio.Event()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="writer")
 
-    def put(self, page: SettledPage, pending: Pending) -> None:
+    def put(self, page: PageResult, pending: Pending) -> None:
         if not self._waiting:
             self._due = asyncio.get_running_loop().time() + GROUP_AGE_S
         self._waiting.append((page, pending))
@@ -104,7 +104,7 @@ class Writer:
                 pass
             await self._write(self._group())
 
-    def _group(self) -> list[tuple[SettledPage, Pending]]:
+    def _group(self) -> list[tuple[PageResult, Pending]]:
         """Takes the next one out of what waits."""
         links, size = 0, 0
         for page, _ in islice(self._waiting, GROUP_PAGES):
@@ -122,7 +122,7 @@ class Writer:
     def _fills_a_group(self) -> bool:
         return len(self._waiting) >= GROUP_PAGES or self._links >= GROUP_LINKS
 
-    async def _write(self, group: list[tuple[SettledPage, Pending]]) -> None:
+    async def _write(self, group: list[tuple[PageResult, Pending]]) -> None:
         loop = asyncio.get_running_loop()
         pages = [page for page, _ in group]
         failures, backoff_s = 0, 0.5
@@ -149,7 +149,7 @@ class Writer:
         for _, pending in group:
             pending.less()
 
-    def _lost(self, pages: Sequence[SettledPage], why: str) -> None:
+    def _lost(self, pages: Sequence[PageResult], why: str) -> None:
         log.error("group lost", pages=len(pages), error=why)
         if math.isfinite(self._give_up_at):
             self.lost += len(pages)

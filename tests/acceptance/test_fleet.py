@@ -24,9 +24,9 @@ import redis.asyncio as aredis
 from scraper.errors import DeferredError
 from scraper.http.fetcher import FetchPolicy, HttpFetcher
 from scraper.politeness import fleet_limiter
-from scraper.politeness.fleet_limiter import Throttle
-from scraper.politeness.host_limiter import LATE_S, Gate
-from scraper.politeness.host_limiters import Gates
+from scraper.politeness.fleet_limiter import RedisFleetLimiter
+from scraper.politeness.host_limiter import LATE_S, HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
 from scraper.rules.budget import Budget
 
 PROCESSES = 8
@@ -80,34 +80,34 @@ def _crawl(
     """A worker process's part in it: pages through a real gate, throttle and fetcher."""
     fleet_limiter.SHARE_TTL_S = share_ttl_s
 
-    async def lane(gate: Gate, fetcher: HttpFetcher, end: float) -> None:
+    async def lane(limiter: HostLimiter, fetcher: HttpFetcher, end: float) -> None:
         while time.monotonic() < end:
             try:
-                async with gate.turn(min(end, time.monotonic() + 2)):
+                async with limiter.turn(min(end, time.monotonic() + 2)):
                     await fetcher.fetch(
                         f"http://127.0.0.1:{port}/?left={time.monotonic():.6f}", POLICY
                     )
             except DeferredError as error:
                 await asyncio.sleep(min(error.delay_s, 0.2) + 0.01)
 
-    async def sweep(gates: Gates) -> None:
+    async def sweep(limiters: HostLimiters) -> None:
         while True:
             await asyncio.sleep(2)
-            await gates.sweep()
+            await limiters.sweep()
 
     async def work() -> None:
         async with aredis.Redis.from_url(url) as client:
             fetcher = HttpFetcher()
-            gates = Gates(Throttle(client, f"process-{number}"))
-            gate = gates.of(f"127.0.0.1:{port}")
-            gate.budget(1, budget)
-            gate.pending = 20
-            sweeping = asyncio.ensure_future(sweep(gates))
-            await gate.keep()
+            limiters = HostLimiters(RedisFleetLimiter(client, f"process-{number}"))
+            limiter = limiters.of(f"127.0.0.1:{port}")
+            limiter.budget(1, budget)
+            limiter.pending = 20
+            sweeping = asyncio.ensure_future(sweep(limiters))
+            await limiter.keep()
             ready.wait(30)
             end = time.monotonic() + lasts_s
             await asyncio.gather(
-                *(lane(gate, fetcher, end) for _ in range(min(20, budget.concurrency)))
+                *(lane(limiter, fetcher, end) for _ in range(min(20, budget.concurrency)))
             )
             sweeping.cancel()
             await fetcher.aclose()

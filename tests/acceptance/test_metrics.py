@@ -21,7 +21,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from scraper.accounts.store import LoginStore
-from scraper.politeness.fleet_limiter import Throttle
+from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.proxies.health import ProxyHealth, Tally
 from scraper.rules.budget import Budget
 from scraper.settings import Settings
@@ -93,7 +93,7 @@ async def trouble(settings: Settings) -> None:
     """A host that rests, and proxies, one of which rests for it; an account that is about to log
     in."""
     async with aredis.Redis.from_url(settings.valkey_url) as client:
-        throttle = Throttle(client, "test")
+        throttle = RedisFleetLimiter(client, "test")
         await throttle.reserve("slow.example", Budget(0.1, 2, 1), slots=1, share=1, inflight=0)
         await throttle.slow("slow.example", Budget(0.1, 2, 1), rest_s=600, why="429", age_s=0.0)
         health = ProxyHealth(client)

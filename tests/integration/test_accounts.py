@@ -17,7 +17,7 @@ from scraper.http.headers import headers_dict
 from scraper.rules.circuit_breaker import HostDown
 from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
 from scraper.settings import Settings
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from scraper.worker.pipeline import HEAD_CHARS, HEAD_FIELDS, _head
 from scraper.worker.process import Worker
 from tests.making import (
@@ -55,7 +55,7 @@ def tried(engine: sa.Engine, crawl: tuple[int, int], outcome: Outcome, verdict: 
     lease = claimed(engine, batch)
     assert lease is not None
     (page,) = lease.pages
-    store(engine, crawl, [SettledPage(Settled(page.id, crawl[1], batch.id, outcome, verdict))])
+    store(engine, crawl, [PageResult(Settled(page.id, crawl[1], batch.id, outcome, verdict))])
 
 
 def accounts(engine: sa.Engine) -> tuple[object, ...]:
@@ -142,7 +142,7 @@ def test_the_accounts_do_not_add_up(engine: sa.Engine, crawl: tuple[int, int]) -
         (page,) = lease.pages
         assert page.attempts_of(outcome.blame) == accounts(engine)[outcome is Outcome.TIMEOUT]
         verdict = judge(outcome, page.attempts_of(outcome.blame), policy, rng)
-        store(engine, crawl, [SettledPage(Settled(page.id, crawl[1], batch.id, outcome, verdict))])
+        store(engine, crawl, [PageResult(Settled(page.id, crawl[1], batch.id, outcome, verdict))])
         ends.append(verdict.status)
         if verdict.status.final:
             break
@@ -165,7 +165,7 @@ def test_the_next_crawl_opens_new_accounts(engine: sa.Engine, crawl: tuple[int, 
     last = Settled(
         lease.pages[0].id, crawl[1], batch.id, Outcome.REFUSED, dead, 403, "no", "<h1>no", head
     )
-    store(engine, crawl, [SettledPage(last)])
+    store(engine, crawl, [PageResult(last)])
     query = "SELECT attempts, host_attempts, error, excerpt, response_head FROM pages"
     assert rows(engine, query) == [(2, 2, "no", "<h1>no", head)]
     with engine.begin() as connection:
@@ -187,7 +187,7 @@ def test_a_good_answer_leaves_nothing_of_a_bad_one(
         lease = claimed(engine, batch)
         assert lease is not None
         one = settled(lease.pages[0].id, crawl, batch.id, verdict)
-        store(engine, crawl, [SettledPage(Settled(*_fields(one), head=head))])  # type: ignore[arg-type]
+        store(engine, crawl, [PageResult(Settled(*_fields(one), head=head))])  # type: ignore[arg-type]
         assert rows(engine, "SELECT response_head FROM pages") == [(head,)]
 
 
@@ -242,7 +242,7 @@ def test_a_deferral_leaves_what_is_known_of_the_last_real_try(
         lease = claimed(engine, batch)
         assert lease is not None
         one = Settled(lease.pages[0].id, crawl[1], batch.id, outcome, verdict, *details)
-        store(engine, crawl, [SettledPage(one)])
+        store(engine, crawl, [PageResult(one)])
         assert rows(engine, LAST_TRY) == [known]
     assert accounts(engine) == (1, 3)
     assert rows(engine, "SELECT fetches, retries FROM crawls") == [(4, 3)]

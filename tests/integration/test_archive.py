@@ -16,14 +16,15 @@ from scraper.archive import spool as archive_module
 from scraper.archive.objects import place
 from scraper.archive.reader import read_all
 from scraper.archive.rows import Spooled
-from scraper.archive.spool import Archive, Spool, confirm
+from scraper.archive.spool import Archive, Spool
 from scraper.coordinator.prune import prune
 from scraper.domain import Fetched, Kind, LeasedPage
 from scraper.frontier import sites
 from scraper.settings import Settings
-from scraper.settle.transaction import CrawlLimits, SettledPage, settle
+from scraper.settle.transaction import CrawlLimits, PageResult, settle
 from scraper.sites.archive import ArchiveUse
 from scraper.sites.definition import Site
+from scraper.worker.commit import confirm_archived
 from tests.making import (
     a_site,
     add,
@@ -77,12 +78,12 @@ class Shop:
         one = with_product(
             settled(page.id, self.crawl, lease.id), self.crawl, str(page.id), {"title": title}
         )
-        one = SettledPage(
+        one = PageResult(
             one.settled, products=one.products, content_hash=one.content_hash, spooled=spooled
         )
         with self.engine.begin() as connection:
             stored = settle(connection, [one], {self.crawl[1]: LIMITS})
-        confirm(stored)
+        confirm_archived(stored)
         return stored.held
 
     def batch(self, title: str = "thing") -> None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 
 from scraper.domain import ProxySignal
 from scraper.frontier import host_tiers
-from scraper.frontier.host_tiers import RouteKey, RouteNews
+from scraper.frontier.host_tiers import TierKey, TierSignal
 from scraper.proxies.health import ProxyHealth
 from scraper.rules import escalation, proxies
 from scraper.rules.escalation import HOST_PAGES, PAGE_TRIES
@@ -261,32 +261,32 @@ def test_the_sites_own_marker(start: Start, engine: sa.Engine) -> None:
 
 
 @pytest.fixture
-def key(engine: sa.Engine) -> RouteKey:
+def key(engine: sa.Engine) -> TierKey:
     with engine.begin() as connection:
         site_id = connection.execute(
             sa.text(
                 "INSERT INTO sites (name, definition, definition_hash) VALUES ('s', '{}', '') RETURNING id"
             )
         ).scalar_one()
-    return RouteKey(site_id, "shop.example", "datacenter")
+    return TierKey(site_id, "shop.example", "datacenter")
 
 
 def blocked(
-    key: RouteKey, page: int, level: str = "datacenter", *, probe: bool = False
-) -> RouteNews:
-    return RouteNews(key, STEPS, level, page, "status-403", probe)
+    key: TierKey, page: int, level: str = "datacenter", *, probe: bool = False
+) -> TierSignal:
+    return TierSignal(key, STEPS, level, page, "status-403", probe)
 
 
-def good(key: RouteKey, level: str = "datacenter", *, probe: bool = False) -> RouteNews:
-    return RouteNews(key, STEPS, level, 99, None, probe)
+def good(key: TierKey, level: str = "datacenter", *, probe: bool = False) -> TierSignal:
+    return TierSignal(key, STEPS, level, 99, None, probe)
 
 
-def tell(engine: sa.Engine, *news: RouteNews) -> None:
+def tell(engine: sa.Engine, *news: TierSignal) -> None:
     with engine.begin() as connection:
         host_tiers.tell(connection, news)
 
 
-def test_a_host_that_serves_its_pages_has_no_row(engine: sa.Engine, key: RouteKey) -> None:
+def test_a_host_that_serves_its_pages_has_no_row(engine: sa.Engine, key: TierKey) -> None:
     tell(engine, good(key), good(key))
     assert routes(engine) == []
     tell(engine, blocked(key, 1))
@@ -295,13 +295,13 @@ def test_a_host_that_serves_its_pages_has_no_row(engine: sa.Engine, key: RouteKe
     assert routes(engine) == [], "and nothing is left of a block that was one page's"
 
 
-def test_processes_at_once_lose_no_news(engine: sa.Engine, key: RouteKey) -> None:
+def test_processes_at_once_lose_no_news(engine: sa.Engine, key: TierKey) -> None:
     with ThreadPoolExecutor(3) as threads:
         list(threads.map(lambda page: tell(engine, blocked(key, page)), (1, 2, 3)))
     assert routes(engine) == [("datacenter", "residential", "status-403")]
 
 
-def test_one_process_alone_sends_a_probe(engine: sa.Engine, key: RouteKey) -> None:
+def test_one_process_alone_sends_a_probe(engine: sa.Engine, key: TierKey) -> None:
     tell(engine, *(blocked(key, page) for page in (1, 2, 3)))
 
     def begin(_: int) -> bool:
@@ -315,7 +315,7 @@ def test_one_process_alone_sends_a_probe(engine: sa.Engine, key: RouteKey) -> No
         assert sorted(threads.map(begin, range(4))) == [False, False, False, True]
 
 
-def test_what_is_stored_is_what_was_meant(engine: sa.Engine, key: RouteKey) -> None:
+def test_what_is_stored_is_what_was_meant(engine: sa.Engine, key: TierKey) -> None:
     tell(engine, *(blocked(key, page) for page in (1, 2, 3)), blocked(key, 4, "residential"))
     with engine.begin() as connection:
         found, now = host_tiers.read(connection)

@@ -23,10 +23,10 @@ from scraper.browser.permits import Turns
 from scraper.browser.pool import Browsers
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar, CookieJar
 from scraper.http.fetcher import FetchPolicy
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.proxies import Proxy
 from scraper.settings import Settings
 from scraper.sites.browser import Rendering
@@ -369,7 +369,7 @@ def test_an_account_has_its_cookies_and_headers_and_nobody_else_has_them() -> No
         jar.add("127.0.0.1", "session", "s3cret")
         jar.saved()
         host = shop.url().removeprefix("http://")
-        somebody = Identity("shop", "jane", 1, jar, {"X-Token": "t0ken"}, frozenset({host}))
+        somebody = AccountSession("shop", "jane", 1, jar, {"X-Token": "t0ken"}, frozenset({host}))
 
         async def case(b: Browsers) -> None:
             page = await b.fetch(shop.url("/a"), POLICY, QUICK, visitor=somebody)
@@ -388,7 +388,7 @@ def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str) -> None
     need_chromium()
     proxy = TestProxy(1, scheme)
     with Field(proxy, products=3) as field:
-        via = Via(_proxy(proxy), CookieJar())
+        via = ProxyRoute(_proxy(proxy), CookieJar())
 
         async def case(b: Browsers) -> None:
             page = await b.fetch(f"{field.url}/p/1", replace(POLICY, proxied=True), QUICK, via=via)

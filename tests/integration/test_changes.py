@@ -21,7 +21,7 @@ from scraper.feed.reader import Change, Reader
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
 from scraper.settle import crawl_quality
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from tests.integration.test_products import A, B, Shop
 from tests.making import (
     a_site,
@@ -130,7 +130,7 @@ def test_listed_again_by_a_page_that_gave_nothing_new(shop: Shop) -> None:
     settle(
         shop.engine,
         shop.crawl,
-        [SettledPage(Settled(page_id, shop.crawl[1], lease_id, Outcome.NOT_MODIFIED, verdict))],
+        [PageResult(Settled(page_id, shop.crawl[1], lease_id, Outcome.NOT_MODIFIED, verdict))],
     )
     shop.end()
     assert told(shop.engine)[-1] == ("relisted", "7", 1)

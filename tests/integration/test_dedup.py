@@ -20,7 +20,7 @@ from scraper.frontier import sites
 from scraper.rules.urls import fingerprint
 from scraper.settings import Settings
 from scraper.settle import remembered_links as step
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from scraper.sites import loader
 from tests.aging import age_filters
 from tests.integration.test_worker import Broker
@@ -342,7 +342,7 @@ def settle_all(engine: sa.Engine, crawl: tuple[int, int], pages: int = 100) -> l
         lease = claimed(engine, batch)
         assert lease is not None
         group = [
-            SettledPage(
+            PageResult(
                 settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url)
             )
             for page in lease.pages
@@ -376,9 +376,7 @@ def test_a_crash_before_the_verdict_is_committed_remembers_nothing(
         connection.execute(sa.text("DELETE FROM leases"))
     one = a_filter(engine, crawl)
     group = [
-        SettledPage(
-            settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url)
-        )
+        PageResult(settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url))
         for page in lease.pages
     ]
     assert store(engine, crawl, group).finished == []
@@ -432,12 +430,12 @@ def test_links_that_are_remembered_are_left_out_and_others_kept(
     links.append(new_page(crawl, old[0] + "?list", Kind.LISTING))
     filters.add(one, [links[-1].fingerprint])
     worker = step.Dedup(environment)
-    page = SettledPage(settled(1, crawl, UUID(int=1)), links=links, filter=one)
+    page = PageResult(settled(1, crawl, UUID(int=1)), links=links, filter=one)
     (asked,) = worker.new_links([page])
     assert [link.url for link in asked.links] == [*new, old[0] + "?list"], (
         "listings are read in every crawl"
     )
-    exact = SettledPage(settled(1, crawl, UUID(int=1)), links=links)
+    exact = PageResult(settled(1, crawl, UUID(int=1)), links=links)
     assert worker.new_links([exact]) == [exact]
     worker.close()
 
@@ -466,7 +464,7 @@ def test_a_page_that_shares_an_id_takes_over_only_when_it_is_due(
             settled(lease.pages[0].id, crawl, lease.id, OK), crawl, "7", {"title": title}
         )
         product = page.products[0]
-        page = SettledPage(
+        page = PageResult(
             page.settled,
             products=[
                 type(product)(

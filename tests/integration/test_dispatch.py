@@ -27,11 +27,11 @@ from scraper.coordinator.plan import open_now
 from scraper.coordinator.reap import reap
 from scraper.domain import Kind, Message, Outcome, Settled, Status, Verdict
 from scraper.frontier import crawls, leases, sites
-from scraper.frontier.control import hear
+from scraper.frontier.control import poll
 from scraper.frontier.due import LOSSES_MAX
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from tests.making import (
     OK,
     a_site,
@@ -167,7 +167,7 @@ def test_a_slow_host_is_topped_up_in_batches_not_in_single_pages(engine: sa.Engi
         lease = leases.claim(connection, lease_id, "test", 60)
     assert lease is not None
     for number, page in enumerate(lease.pages, 1):
-        store(engine, crawl, [SettledPage(settled(page.id, crawl, lease_id))])
+        store(engine, crawl, [PageResult(settled(page.id, crawl, lease_id))])
         sent = send(engine)
         assert len(sent) == (1 if number == 6 else 0)
         assert leased(engine)["slow.example"] <= 12
@@ -466,7 +466,7 @@ def test_a_queue_may_hold_more_for_several_workers_that_are_busy_with_it(engine:
         with engine.begin() as connection:
             assert leases.claim(connection, lease_id, f"worker {number}", 60)
     with engine.begin() as connection:
-        assert hear(connection, (), "datacenter")[1:3] == (len(first) - 6, 6)
+        assert poll(connection, (), "datacenter")[1:3] == (len(first) - 6, 6)
     waiting = len(first) - 6 + len(send(engine))
     assert FEEDS_MAX * BATCHES_AHEAD - 1 <= waiting <= FEEDS_MAX * BATCHES_AHEAD
     assert send(engine) == []
@@ -562,7 +562,7 @@ def settle_all(
         outcome = Outcome.FETCHED if verdict is OK else Outcome.SERVER_ERROR
         error = None if verdict is OK else "the server answered 500"
         one = Settled(page.id, crawl[1], batch.id, outcome, verdict, error=error)
-        store(engine, crawl, [SettledPage(one)])
+        store(engine, crawl, [PageResult(one)])
 
 
 def ended(engine: sa.Engine, crawl: tuple[int, int]) -> tuple[object, ...]:

@@ -18,11 +18,11 @@ from scraper.coordinator.plan import plan
 from scraper.coordinator.reap import reap
 from scraper.domain import CrawlStatus, Kind, Outcome, Settled, Status, Verdict
 from scraper.frontier import crawls, leases, sites
-from scraper.frontier.control import hear
+from scraper.frontier.control import poll
 from scraper.frontier.crawls import DELISTED_AFTER, REPLAY
 from scraper.infra.database import retried
 from scraper.settings import Settings
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from tests.making import (
     AGAIN,
     OK,
@@ -85,7 +85,7 @@ def test_the_leases_of_a_stopped_crawl_are_gone_at_once(
     assert claimed(engine, waiting) is None
     with engine.begin() as connection:
         assert leases.extend(connection, [claimed_one.id, waiting.id], 60) == set()
-        assert hear(connection, (), "datacenter").batches == 0, (
+        assert poll(connection, (), "datacenter").batches == 0, (
             "nothing keeps the queue from being filled"
         )
     assert rows(engine, "SELECT DISTINCT status FROM pages") == [("dropped",)]
@@ -106,7 +106,7 @@ def test_a_lease_with_another_crawls_pages_lives_on_with_those(
     lease = claimed(engine, lease_id)
     assert lease is not None
     assert {page.host for page in lease.pages} == {"other.example"}
-    store(engine, other, [SettledPage(settled(page.id, other, lease_id)) for page in lease.pages])
+    store(engine, other, [PageResult(settled(page.id, other, lease_id)) for page in lease.pages])
     assert rows(engine, "SELECT FROM leases") == []
     assert rows(engine, f"SELECT ok, dropped FROM crawls WHERE id = {other[1]}") == [(5, 0)]
 
@@ -123,7 +123,7 @@ def test_a_worker_in_the_middle_of_a_stopped_crawl_stores_the_others_pages_only(
     assert stop(engine, crawl)
     with engine.begin() as connection:
         assert leases.extend(connection, [lease_id], 60) == {lease_id}
-        assert hear(connection, [crawl[1], other[1]]).running == {other[1]}
+        assert poll(connection, [crawl[1], other[1]]).running == {other[1]}
     for page in lease.pages:
         of = crawl if page.crawl_id == crawl[1] else other
         kept = store(
@@ -143,7 +143,7 @@ def test_a_crawl_that_is_stopped_while_its_workers_settle_counts_every_page_once
         (batch,) = lease_all(engine, "shop.example", 10)
         lease = claimed(engine, batch)
         assert lease is not None
-        pages = [SettledPage(settled(page.id, crawl, batch.id)) for page in lease.pages]
+        pages = [PageResult(settled(page.id, crawl, batch.id)) for page in lease.pages]
         works.append(
             lambda pages=pages: (
                 [retried(partial(store, engine, crawl, [p])) for p in pages] and None
@@ -265,7 +265,7 @@ def test_the_note_says_how_the_last_try_ended(engine: sa.Engine, crawl: tuple[in
     store(
         engine,
         crawl,
-        [SettledPage(settled(page.id, crawl, lease_id, AGAIN)) for page in lease.pages],
+        [PageResult(settled(page.id, crawl, lease_id, AGAIN)) for page in lease.pages],
     )
     sql(engine, "UPDATE pages SET not_before = now() + interval '1 day'")
     looked(engine, LOOKS + 1)
@@ -292,11 +292,11 @@ def a_page_is_tried(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     store(
         engine,
         crawl,
-        [SettledPage(settled(first.id, crawl, lease_id, Verdict(Status.DUE, 0.0, charged=False)))],
+        [PageResult(settled(first.id, crawl, lease_id, Verdict(Status.DUE, 0.0, charged=False)))],
     )
     back = Verdict(Status.DUE, 0.0, charged=False)
     late = [Settled(page.id, crawl[1], lease_id, Outcome.DEFERRED, back) for page in others]
-    store(engine, crawl, [SettledPage(page) for page in late])
+    store(engine, crawl, [PageResult(page) for page in late])
 
 
 def a_page_is_added(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -336,7 +336,7 @@ def a_page_is_handed_back(
             Settled(page.id, crawl[1], lease_id, outcome, back)
             for page, outcome in zip(lease.pages, cycle(outcomes), strict=False)
         ]
-        store(engine, crawl, [SettledPage(page) for page in late])
+        store(engine, crawl, [PageResult(page) for page in late])
 
 
 def only_proxies_are_met(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -403,7 +403,7 @@ def test_a_crawl_that_stands_still_with_nothing_open_is_finished_not_failed(
     (lease_id,) = dispatched(engine)
     lease = claimed(engine, lease_id)
     assert lease is not None
-    store(engine, crawl, [SettledPage(settled(lease.pages[0].id, crawl, lease_id))])
+    store(engine, crawl, [PageResult(settled(lease.pages[0].id, crawl, lease_id))])
     minute(engine)
     assert reap(engine, SETTINGS) == [finish_message(crawl[1])]
     finish(engine, crawl[1])
@@ -585,7 +585,7 @@ def test_a_replay_delists_nothing(engine: sa.Engine, trigger: str) -> None:
         store(
             engine,
             again,
-            [SettledPage(settled(page.id, again, lease_id, OK)) for page in lease.pages],
+            [PageResult(settled(page.id, again, lease_id, OK)) for page in lease.pages],
         )
         finish(engine, again[1])
     ((status, delisted),) = rows(
@@ -606,6 +606,6 @@ def test_a_listing_that_was_replayed_in_vain_fails_its_crawl_alone(engine: sa.En
     lease = claimed(engine, lease_id)
     assert lease is not None
     dead = Verdict(Status.DEAD, 0.0, charged=True)
-    store(engine, crawl, [SettledPage(settled(lease.pages[0].id, crawl, lease_id, dead))])
+    store(engine, crawl, [PageResult(settled(lease.pages[0].id, crawl, lease_id, dead))])
     finish(engine, crawl[1])
     assert rows(engine, "SELECT status, products_delisted FROM crawls") == [("failed", 0)]

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from scraper.coordinator.dispatch import dispatch
 from scraper.frontier import crawls, hosts
 from scraper.frontier.hosts import HostState
-from scraper.politeness.fleet_limiter import Throttle
+from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.rules.budget import Budget, Override
 from scraper.settings import Settings
 from tests.making import a_site, add, new_page, open_crawl, rows, urls
@@ -106,7 +106,7 @@ def test_what_was_said_adds_up_until_it_is_taken_back(engine: sa.Engine) -> None
 def test_what_is_shown_is_what_counts(engine: sa.Engine, valkey_url: str) -> None:
     async def fleet() -> None:
         async with aredis.Redis.from_url(valkey_url) as client:
-            one = Throttle(client, "a")
+            one = RedisFleetLimiter(client, "a")
             budget = Budget(0.5, 4, 1)
             await one.reserve("a.example", budget, slots=3, share=2, inflight=0)
             await one.slow("a.example", budget, rest_s=30.0, why="429, Retry-After 30 s", age_s=0.0)

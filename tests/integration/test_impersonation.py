@@ -24,7 +24,7 @@ from scraper.domain import Fetched, Outcome
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
 from scraper.http.fetcher import FetchPolicy, HttpFetcher
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.impersonate import profiles
 from scraper.politeness.robots import fetch_robots
 from scraper.rules import browsers, proxies
@@ -460,7 +460,7 @@ def test_the_guard_holds_for_a_tls_host_behind_a_proxy(address: str, tls: ssl.SS
     guarded = replace(CHROME, allow_private=False, proxied=True)
 
     async def test(_: H2Server, fetcher: HttpFetcher) -> None:
-        via = Via(proxies.parse(f"{proxy.url} class=datacenter", "list")[0])
+        via = ProxyRoute(proxies.parse(f"{proxy.url} class=datacenter", "list")[0])
         literal = f"[{address}]" if ":" in address else address
         for host in ("shop.example", literal):
             with pytest.raises(FetchError) as caught:
@@ -574,7 +574,7 @@ def test_two_proxies_and_one_host_are_two_visitors(tls: ssl.SSLContext) -> None:
 
     async def test(server: H2Server, fetcher: HttpFetcher) -> None:
         ways = [
-            Via(proxies.parse(f"{proxy.url} class=datacenter", "list")[0], CookieJar())
+            ProxyRoute(proxies.parse(f"{proxy.url} class=datacenter", "list")[0], CookieJar())
             for proxy in (one, two)
         ]
         policy = replace(CHROME, proxied=True)

@@ -14,9 +14,9 @@ from scraper.coordinator.plan import open_now, plan
 from scraper.coordinator.reap import reap
 from scraper.errors import PausedError
 from scraper.frontier import crawls, sites
-from scraper.frontier.control import hear
+from scraper.frontier.control import poll
 from scraper.settings import Settings
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from tests.making import (
     OK,
     a_site,
@@ -158,9 +158,9 @@ def test_a_lease_of_two_sites_loses_neither(engine: sa.Engine) -> None:
     lease = claimed(engine, lease_id)
     assert lease is not None
     with engine.begin() as connection:
-        assert hear(connection, [first[1], second[1]]).running == {second[1]}
+        assert poll(connection, [first[1], second[1]]).running == {second[1]}
     done = [page for page in lease.pages if page.crawl_id == second[1]]
-    store(engine, second, [SettledPage(settled(page.id, second, lease_id)) for page in done])
+    store(engine, second, [PageResult(settled(page.id, second, lease_id)) for page in done])
     expire(engine, lease_id)
     reap(engine, SETTINGS)
     assert dispatched(engine) == []
@@ -178,7 +178,7 @@ def test_what_is_under_way_is_stored(engine: sa.Engine) -> None:
     pause(engine)
     more = [new_page(crawl, url) for url in urls(3)]
     stored = store(
-        engine, crawl, [SettledPage(settled(lease.pages[0].id, crawl, lease_id, OK), links=more)]
+        engine, crawl, [PageResult(settled(lease.pages[0].id, crawl, lease_id, OK), links=more)]
     )
     assert (stored.held, stored.added) == (1, 3)
     assert dispatched(engine) == []

@@ -12,7 +12,7 @@ import pytest
 import redis
 import sqlalchemy as sa
 
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies import health as store
 from scraper.proxies.pool import ProxyPool
 from tests.hostile_server import self_signed
@@ -292,7 +292,7 @@ def test_a_worker_that_loses_its_lease_asks_no_further_proxy(
     """A page whose first proxy failed belongs to somebody else by then, who asks the others."""
     doubts = []
 
-    def lost(pool: ProxyPool, via: Via, host: str) -> None:
+    def lost(pool: ProxyPool, via: ProxyRoute, host: str) -> None:
         doubts.append(tuple(brokers[0].worker._batches))
         for batch in brokers[0].worker._batches.values():
             batch.lost = True

@@ -17,7 +17,7 @@ from scraper.domain import Fetched, Outcome, ProxySignal, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
 from scraper.http.fetcher import FetchPolicy, HttpFetcher
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.politeness.robots import fetch_robots
 from scraper.rules import proxies
 from tests.hostile_server import self_signed
@@ -51,8 +51,8 @@ def over(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def via_of(
     proxy: TestProxy, options: str = "class=datacenter", jar: CookieJar | None = None
-) -> Via:
-    return Via(proxies.parse(f"{proxy.url} {options}", "list")[0], jar)
+) -> ProxyRoute:
+    return ProxyRoute(proxies.parse(f"{proxy.url} {options}", "list")[0], jar)
 
 
 def fetching(test: Callable[[HttpFetcher], Awaitable[Any]], **options: Any) -> Any:
@@ -67,13 +67,13 @@ def fetching(test: Callable[[HttpFetcher], Awaitable[Any]], **options: Any) -> A
     return asyncio.run(run())
 
 
-def get(url: str, via: Via | None, policy: FetchPolicy = PROXIED, **options: Any) -> Fetched:
+def get(url: str, via: ProxyRoute | None, policy: FetchPolicy = PROXIED, **options: Any) -> Fetched:
     fetched = fetching(lambda fetcher: fetcher.fetch(url, policy, via=via), **options)
     assert isinstance(fetched, Fetched)
     return fetched
 
 
-def failure(url: str, via: Via, policy: FetchPolicy = PROXIED, **options: Any) -> FetchError:
+def failure(url: str, via: ProxyRoute, policy: FetchPolicy = PROXIED, **options: Any) -> FetchError:
     with pytest.raises(FetchError) as caught:
         get(url, via, policy, **options)
     error: BaseException | None = caught.value
@@ -253,7 +253,7 @@ def test_blame(
     with Field(proxy, tls=certificate[0] if tls else None) as field:
         via = via_of(proxy)
         if mode == "login":
-            via = Via(replace(via.proxy, password=SECRET + "wrong"))
+            via = ProxyRoute(replace(via.proxy, password=SECRET + "wrong"))
         if scheme == "http" and not tls and mode in ("502", "403"):
             fetched = get(f"{field.url}/p/1", via)
             assert fetched.status == int(mode)

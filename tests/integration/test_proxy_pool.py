@@ -15,7 +15,7 @@ import redis
 import redis.asyncio as aredis
 
 from scraper.errors import DeferredError, NoProxyError
-from scraper.http.proxy_route import Via
+from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies import health as store
 from scraper.proxies import pool as proxy_pool
 from scraper.proxies.file import ProxyFile
@@ -323,7 +323,7 @@ def test_nothing_in_redis_names_a_proxy_but_its_id(
     async def work(client: aredis.Redis) -> None:
         pool = pool_of(client, listed(lines(3)))
         for _ in range(9):
-            via: Via = await pool.lend(EACH, HOST)
+            via: ProxyRoute = await pool.lend(EACH, HOST)
             pool.answered(via, HOST, 0.1)
         await pool.strike(via, EVERYWHERE, "unusable")
         await pool.keep()

@@ -12,13 +12,21 @@ import sqlalchemy as sa
 
 from scraper import settings as settings_module
 from scraper.coordinator.finish import finish
-from scraper.domain import CrawlStatus, Example, Outcome, Reading, Settled, Status, Verdict
+from scraper.domain import (
+    CrawlStatus,
+    Example,
+    FieldObservations,
+    Outcome,
+    Settled,
+    Status,
+    Verdict,
+)
 from scraper.frontier import crawls, leases
 from scraper.quality import report
 from scraper.quality.alerts import alert
 from scraper.settle import crawl_quality, fill_rates
 from scraper.settle.products import NewProduct, content_hash
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from scraper.sites.definition import Site
 from tests import making
 
@@ -73,7 +81,7 @@ class Crawl:
 
     def page(
         self, number: int, leased: Any, data: Data | None, mistyped: Sequence[str] = ()
-    ) -> SettledPage:
+    ) -> PageResult:
         """`data` None: the page lacks its required field."""
         page, lease_id = leased
         if data is None:
@@ -81,7 +89,7 @@ class Crawl:
             settled = Settled(
                 page.id, self.id, lease_id, outcome, verdict, 200, "name: nothing matched css 'h1'"
             )
-            return SettledPage(settled, reading=Reading(1, ("price", "brand")))
+            return PageResult(settled, reading=FieldObservations(1, ("price", "brand")))
         found = tuple(name for name in ("name", "price", "brand", "tag") if name in data)
         missing = [name for name in ("name", "price", "brand") if name not in found]
         shown = f"<h1>n{number}</h1> <b class=cost>{number}.90</b>"
@@ -91,8 +99,8 @@ class Crawl:
         settled = Settled(page.id, self.id, lease_id, Outcome.FETCHED, making.OK, 200)
         hashed = content_hash(data)
         product = NewProduct(self.ids[0], str(number), page.id, self.id, page.url, data, hashed)
-        reading = Reading(1, found, tuple(mistyped), examples)
-        return SettledPage(settled, products=[product], content_hash=hashed, reading=reading)
+        reading = FieldObservations(1, found, tuple(mistyped), examples)
+        return PageResult(settled, products=[product], content_hash=hashed, reading=reading)
 
     def settle(
         self, data: Callable[[int], Data | None], pages: int = 1000, mistyped: Sequence[str] = ()
@@ -193,7 +201,7 @@ def test_a_page_that_is_tried_again_is_counted_when_it_is_done(engine: sa.Engine
     again = Settled(
         page.id, crawl.id, lease_id, Outcome.NOT_EXTRACTED, Verdict(Status.DUE, 0.0, True), 200
     )
-    making.store(engine, crawl.ids, [SettledPage(again, reading=Reading(1, ()))])
+    making.store(engine, crawl.ids, [PageResult(again, reading=FieldObservations(1, ()))])
     assert crawl.fields == {}
     crawl.settle(good)
     assert crawl.end().fields["name"].records == 1

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from scraper.archive.spool import Archive, confirm
+from scraper.archive.spool import Archive
 from scraper.coordinator.finish import finish
-from scraper.domain import Extracted, Fetched, Kind, Reading
+from scraper.domain import Extracted, Fetched, FieldObservations, Kind
 from scraper.errors import BusyError
 from scraper.extract import compile_site
 from scraper.frontier import sites
@@ -22,9 +22,10 @@ from scraper.reextract.run import Outlook, Reextraction, Written
 from scraper.settings import Settings
 from scraper.settle import crawl_quality
 from scraper.settle.products import NewProduct, content_hash
-from scraper.settle.transaction import CrawlLimits, SettledPage, settle
+from scraper.settle.transaction import CrawlLimits, PageResult, settle
 from scraper.sites.definition import Site
 from scraper.views import state
+from scraper.worker.commit import confirm_archived
 from tests.making import a_site, add, claimed, lease_all, new_page, open_crawl, rows, settled, urls
 
 PAGES = 30
@@ -81,14 +82,14 @@ class Shop:
                 )
             with self.engine.begin() as connection:
                 stored = settle(connection, group, {self.crawl[1]: CrawlLimits(1000, 1000)})
-            confirm(stored)
+            confirm_archived(stored)
             await archive.finish(spool)
             assert archive.stored == len(lease.pages)
 
         asyncio.run(work())
         finish(self.engine, self.crawl[1])
 
-    def _settled(self, one: Any, extracted: Extracted, url: str, spooled: Any) -> SettledPage:
+    def _settled(self, one: Any, extracted: Extracted, url: str, spooled: Any) -> PageResult:
         (product,) = extracted.products
         hashed = content_hash(product.data)
         new = NewProduct(
@@ -100,8 +101,8 @@ class Shop:
             product.data,
             hashed,
         )
-        reading = Reading(1, extracted.found, extracted.mistyped)
-        return SettledPage(
+        reading = FieldObservations(1, extracted.found, extracted.mistyped)
+        return PageResult(
             one, products=[new], content_hash=hashed, reading=reading, spooled=spooled
         )
 

@@ -16,7 +16,7 @@ from scraper.frontier import sites
 from scraper.quality import report as reports
 from scraper.settings import Settings
 from scraper.settle import fill_rates
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from scraper.sites.definition import Site
 from tests.conditional_shop import ConditionalShop
 from tests.integration.test_quality import HOST, Data, good, without
@@ -446,7 +446,7 @@ def partly(engine: sa.Engine, numbers: range, data: Callable[[int], Data | None]
                 engine,
                 crawl.ids,
                 [
-                    SettledPage(
+                    PageResult(
                         Settled(page.id, crawl.id, lease_id, Outcome.NOT_MODIFIED, verdict, 304)
                     )
                 ],

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Outcome, Settled, Status, Verdict
 from scraper.frontier import leases
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from tests.making import (
     OK,
     a_site,
@@ -79,7 +79,7 @@ def test_it_is_counted_once_and_the_living_ones_data_is_stored(
         one(twice, crawl, lost, Outcome.FETCHED, OK, 203), crawl, "7", {"title": "stale"}
     )
     links = [new_page(crawl, "https://shop.example/found-by-the-lost-one", Kind.LISTING)]
-    stale = SettledPage(stale.settled, links, stale.products, stale.content_hash, partial=True)
+    stale = PageResult(stale.settled, links, stale.products, stale.content_hash, partial=True)
     good = with_product(
         one(twice, crawl, living, Outcome.FETCHED, OK, 200), crawl, "7", {"title": "good"}
     )
@@ -130,7 +130,7 @@ def test_what_the_lost_one_fetched_is_nothing(
     stale = with_product(
         one(twice, crawl, twice[1], Outcome.FETCHED, OK, 200), crawl, "7", {"title": "stale"}
     )
-    living = SettledPage(one(twice, crawl, twice[2], outcome, verdict, code))
+    living = PageResult(one(twice, crawl, twice[2], outcome, verdict, code))
     assert store(engine, crawl, [stale, living][::in_order]).held == 1
     assert rows(engine, PAGE) == [page]
     assert rows(engine, COUNTS) == [counts]
@@ -150,7 +150,7 @@ def test_what_became_of_it_under_the_lost_lease_is_not_counted(
     verdict: Verdict,
     code: int,
 ) -> None:
-    lost = SettledPage(one(twice, crawl, twice[1], outcome, verdict, code))
+    lost = PageResult(one(twice, crawl, twice[1], outcome, verdict, code))
     good = with_product(
         one(twice, crawl, twice[2], Outcome.FETCHED, OK, 200), crawl, "7", {"title": "good"}
     )

@@ -26,7 +26,7 @@ from scraper.frontier.due import (
 )
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from scraper.settle.transaction import SettledPage, settle
+from scraper.settle.transaction import PageResult, settle
 from tests.making import (
     AGAIN,
     LIMITS,
@@ -213,7 +213,7 @@ class Fleet:
             SELECT id, site_id, crawl_id FROM pages JOIN leased_pages ON page_id = id WHERE lease_id = '{lease_id}'""",
         )
         assert of, "nobody takes a living worker's pages"
-        pages = [SettledPage(settled(page, (site, crawl), lease_id)) for page, site, crawl in of]  # type: ignore[arg-type]
+        pages = [PageResult(settled(page, (site, crawl), lease_id)) for page, site, crawl in of]  # type: ignore[arg-type]
         with self.engine.begin() as connection:
             settle(connection, pages, {crawl: LIMITS for _, _, crawl in of})  # type: ignore[misc]
 
@@ -417,7 +417,7 @@ def test_suspects_go_out_few_at_a_time(
         assert claimed(engine, lease_id) is not None
     assert dispatched(engine) == [], "what is being worked on counts as much as what waits"
     done = rows(engine, f"SELECT page_id FROM leased_pages WHERE lease_id = '{sent[0]}'")
-    store(engine, crawl, [SettledPage(settled(id_, crawl, sent[0])) for (id_,) in done])  # type: ignore[arg-type]
+    store(engine, crawl, [PageResult(settled(id_, crawl, sent[0])) for (id_,) in done])  # type: ignore[arg-type]
     assert len(dispatched(engine)) == 1, "one ends, one follows"
     assert len(leases_by_losses(engine)) == leases
 
@@ -562,7 +562,7 @@ def test_only_a_page_that_was_tried_is_cleared(
     store(
         engine,
         crawl,
-        [SettledPage(Settled(lease.pages[0].id, crawl[1], lease_id, outcome, verdict))],
+        [PageResult(Settled(lease.pages[0].id, crawl[1], lease_id, outcome, verdict))],
     )
     assert rows(engine, "SELECT losses FROM pages") == [(left,)]
 
@@ -581,7 +581,7 @@ def test_a_suspect_that_is_handed_back_again_and_again_goes_on(
             engine,
             crawl,
             [
-                SettledPage(Settled(p.id, crawl[1], lease_id, Outcome.DEFERRED, back))
+                PageResult(Settled(p.id, crawl[1], lease_id, Outcome.DEFERRED, back))
                 for p in lease.pages
             ],
         )

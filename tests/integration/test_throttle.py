@@ -19,11 +19,11 @@ from scraper.politeness import fleet_limiter
 from scraper.politeness.fleet_limiter import (
     AHEAD_S,
     LEAD_MAX_S,
+    RedisFleetLimiter,
     Reservation,
     ServerClock,
-    Throttle,
 )
-from scraper.politeness.host_limiter import Gate
+from scraper.politeness.host_limiter import HostLimiter
 from scraper.rules.budget import (
     FLOOR,
     SETTLES_S,
@@ -59,7 +59,7 @@ class FirstClock(ServerClock):
 
 
 async def ask(
-    one: Throttle,
+    one: RedisFleetLimiter,
     *,
     interval_s: float = 0.0,
     slots: int = 0,
@@ -84,12 +84,12 @@ async def ask(
     )
 
 
-async def rest(one: Throttle, seconds: float, host: str = HOST) -> None:
+async def rest(one: RedisFleetLimiter, seconds: float, host: str = HOST) -> None:
     await one.slow(host, Budget(), rest_s=seconds, why="asked to", age_s=None)
 
 
 async def complain(
-    one: Throttle, *, interval_s: float = 0.0, age_s: float = 0.0, concurrency: int = 4
+    one: RedisFleetLimiter, *, interval_s: float = 0.0, age_s: float = 0.0, concurrency: int = 4
 ) -> None:
     await one.slow(HOST, Budget(interval_s, concurrency), rest_s=0.0, why="503", age_s=age_s)
 
@@ -111,7 +111,7 @@ def shares(client: redis.Redis) -> dict[str, int]:
 
 def test_processes_get_slots_one_after_the_other(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        a, b = Throttle(client, "a"), Throttle(client, "b")
+        a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         first = await ask(a, interval_s=0.5, slots=3, share=1)
         assert first_s(first) <= LEAD_MAX_S and first.slots == 3
         second = await ask(b, interval_s=0.5, slots=2, share=1)
@@ -123,7 +123,7 @@ def test_processes_get_slots_one_after_the_other(valkey_url: str) -> None:
 
 def test_slots_are_reserved_only_so_far_ahead(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        a, b = Throttle(client, "a"), Throttle(client, "b")
+        a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         assert (await ask(a, interval_s=1.0, slots=100, share=1)).slots == int(AHEAD_S) + 1
         nothing = await ask(b, interval_s=1.0, slots=1, share=1)
         assert nothing.slots == 0
@@ -134,7 +134,7 @@ def test_slots_are_reserved_only_so_far_ahead(valkey_url: str) -> None:
 
 def test_a_host_slower_than_the_horizon_still_gets_a_slot(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         assert (await ask(one, interval_s=60.0, slots=1, share=1)).slots == 1
         after = await ask(one, interval_s=60.0, slots=1, share=1)
         assert after.slots == 1 and 60 - SLACK_S <= first_s(after) <= 60 + LEAD_MAX_S
@@ -145,7 +145,7 @@ def test_a_host_slower_than_the_horizon_still_gets_a_slot(valkey_url: str) -> No
 
 def test_unused_time_is_not_saved_up(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         await ask(one, interval_s=0.01, slots=1, share=1)
         await asyncio.sleep(0.3)
         await ask(one, interval_s=0.5, slots=1, share=1)
@@ -156,7 +156,7 @@ def test_unused_time_is_not_saved_up(valkey_url: str) -> None:
 
 def test_without_a_rate_all_go_at_once_but_not_during_a_rest(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         free = await ask(one, slots=50, share=1)
         assert first_s(free) <= 0 and free.slots == 50
         await rest(one, 30.0)
@@ -168,7 +168,7 @@ def test_without_a_rate_all_go_at_once_but_not_during_a_rest(valkey_url: str) ->
 
 def test_a_rest_stops_everybody_and_a_shorter_one_does_not_end_it(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        a, b = Throttle(client, "a"), Throttle(client, "b")
+        a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         await rest(a, 20.0)
         await rest(b, 1.0)
         for one in (a, b):
@@ -180,7 +180,7 @@ def test_a_rest_stops_everybody_and_a_shorter_one_does_not_end_it(valkey_url: st
 
 def test_hosts_have_budgets_of_their_own(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         for host in ("a.example", "b.example", "b.example:8080"):
             got = await one.reserve(host, Budget(1.0, 4), slots=2, share=4, inflight=0)
             assert (got.slots, got.share) == (2, 4) and first_s(got) <= LEAD_MAX_S
@@ -192,7 +192,7 @@ def test_what_is_kept_runs_out_by_itself(valkey_url: str) -> None:
     """A million hosts that were crawled once leave nothing behind."""
 
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         await ask(one, interval_s=0.5, slots=3, share=1)
         await rest(one, 5.0, "other.example")
         lives = {key: await client.pttl(key) async for key in client.scan_iter("scraper:*")}
@@ -208,7 +208,7 @@ def test_what_is_kept_runs_out_by_itself(valkey_url: str) -> None:
 
 def test_one_process_may_have_all_and_no_more(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         assert (await ask(one, share=2)).share == 2
         assert (await ask(one, share=100)).share == 4
 
@@ -220,7 +220,7 @@ def test_a_busy_process_makes_room_for_another_as_its_requests_end(valkey_url: s
     places go."""
 
     async def work(client: aredis.Redis) -> None:
-        a, b = Throttle(client, "a"), Throttle(client, "b")
+        a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         assert (await ask(a, share=4)).share == 4
         # but it is known now that it waits
         assert (await ask(b, share=4)).share == 0
@@ -238,7 +238,7 @@ def test_a_busy_process_makes_room_for_another_as_its_requests_end(valkey_url: s
 
 def test_what_one_does_not_want_another_may_have(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        a, b = Throttle(client, "a"), Throttle(client, "b")
+        a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         await ask(a, share=1)
         assert (await ask(b, share=10)).share == 3
 
@@ -247,7 +247,7 @@ def test_what_one_does_not_want_another_may_have(valkey_url: str) -> None:
 
 def test_a_share_given_back_is_free_at_once(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        a, b = Throttle(client, "a"), Throttle(client, "b")
+        a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         await ask(a, share=4)
         await ask(a)
         assert (await ask(b, share=4)).share == 4
@@ -263,7 +263,7 @@ def test_a_dead_processs_share_is_free_after_its_time(
     monkeypatch.setattr(fleet_limiter, "SHARE_TTL_S", 0.3)
 
     async def work(client: aredis.Redis) -> None:
-        dead, alive = Throttle(client, "dead"), Throttle(client, "alive")
+        dead, alive = RedisFleetLimiter(client, "dead"), RedisFleetLimiter(client, "alive")
         await ask(dead, share=4)
         assert (await ask(alive, share=4)).share == 0
         await asyncio.sleep(0.4)
@@ -279,7 +279,7 @@ def test_all_that_want_much_get_about_the_same(
     """Where there are places for all, nobody is left without."""
 
     async def work(client: aredis.Redis) -> None:
-        fleet = [Throttle(client, f"p{n}") for n in range(processes)]
+        fleet = [RedisFleetLimiter(client, f"p{n}") for n in range(processes)]
         inflight = [0] * processes
         got = [0] * processes
         for _ in range(4):
@@ -306,7 +306,7 @@ def test_where_processes_outnumber_places_the_places_go_round(
     monkeypatch.setattr(fleet_limiter, "PLACE_TURN_S", 0.05)
 
     async def work(client: aredis.Redis) -> None:
-        fleet = [Throttle(client, f"p{n}") for n in range(6)]
+        fleet = [RedisFleetLimiter(client, f"p{n}") for n in range(6)]
         holds = [0] * 6
         turns: list[int] = []
         for _ in range(60):
@@ -331,7 +331,7 @@ def test_the_strictest_of_several_sites_budgets_counts_while_its_process_lives(
     monkeypatch.setattr(fleet_limiter, "SHARE_TTL_S", 0.3)
 
     async def work(client: aredis.Redis) -> None:
-        a, b = Throttle(client, "a"), Throttle(client, "b")
+        a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         await ask(a, interval_s=0.5, share=1, concurrency=2)
         got = await ask(b, interval_s=0.1, slots=3, share=9, concurrency=9, burst=5)
         assert (got.interval_s, got.slots, got.share) == (0.5, 3, 1)
@@ -349,7 +349,7 @@ def test_the_strictest_of_several_sites_budgets_counts_while_its_process_lives(
 
 def test_a_burst_may_leave_at_once_and_is_earned_again(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         got = await ask(one, interval_s=0.4, slots=6, share=1, burst=4)
         times = [got.at(k) - got.at(0) for k in range(got.slots)]
         assert times == pytest.approx([0, 0, 0, 0, 0.4, 0.8], abs=1e-3)
@@ -365,7 +365,7 @@ def test_a_burst_may_leave_at_once_and_is_earned_again(valkey_url: str) -> None:
 
 def test_no_burst_follows_a_rest(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         await rest(one, 0.5)
         got = await ask(one, interval_s=0.4, slots=4, share=1, burst=4)
         assert [got.at(k) - got.at(0) for k in range(4)] == pytest.approx(
@@ -393,7 +393,7 @@ async def move(client: aredis.Redis, seconds: float) -> None:
 
 def test_a_hundred_complaints_of_one_burst_halve_the_pace_once(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        fleet = [Throttle(client, f"p{n}") for n in range(10)]
+        fleet = [RedisFleetLimiter(client, f"p{n}") for n in range(10)]
         await asyncio.gather(*(complain(one, interval_s=0.1) for one in fleet * 10))
         assert await pace(client) == 0.5
         got = await ask(fleet[0], interval_s=0.1, slots=3, share=1)
@@ -409,7 +409,7 @@ def test_a_hundred_complaints_of_one_burst_halve_the_pace_once(valkey_url: str) 
 
 def test_good_answers_bring_the_pace_back_and_never_past_the_budget(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         await complain(one, interval_s=0.1)
         for _ in range(4):
             await move(client, 15.0)
@@ -432,7 +432,7 @@ def test_good_answers_bring_the_pace_back_and_never_past_the_budget(valkey_url: 
 
 def test_a_host_without_a_rate_gets_one_from_what_it_bore(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         await ask(one, share=4, good=1)
         await move(client, 6.0)
         await ask(one, share=4, good=99)  # 100 in 10 s
@@ -449,7 +449,7 @@ def test_a_host_without_a_rate_gets_one_from_what_it_bore(valkey_url: str) -> No
 
 def test_a_host_that_complains_at_once_gets_a_pace_from_its_places(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         await ask(one, share=4)
         await complain(one, concurrency=4)
         assert (await ask(one, slots=4, share=4)).interval_s == pytest.approx(0.5)
@@ -472,7 +472,7 @@ def test_the_pace_is_the_policys(
 
     async def work(client: aredis.Redis) -> None:
         await client.flushdb()
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         factor, since_cut, since_change = 1.0, float("inf"), 0.0
         for passes_s, good, complains, age_s in events:
             await move(client, passes_s)
@@ -538,7 +538,7 @@ def test_shares_are_the_models_and_never_above_the_concurrency(
         inflight = [0] * 4
         for process, wants, ends in asks:
             inflight[process] = max(0, inflight[process] - ends)
-            one = Throttle(client, str(process))
+            one = RedisFleetLimiter(client, str(process))
             got = await ask(one, share=wants, inflight=inflight[process], concurrency=limit)
             least, most = model.ask(str(process), wants, inflight[process])
             assert least <= got.share <= most
@@ -573,7 +573,7 @@ def test_slots_never_exceed_the_budget_in_any_window(
         await client.flushdb()
         loop = asyncio.get_running_loop()
         # one clock for all: the others would each have theirs
-        one = Throttle(client, "any")
+        one = RedisFleetLimiter(client, "any")
         one._clock = FirstClock()
         slots: list[float] = []
         not_before, rested = 0.0, False
@@ -621,7 +621,7 @@ def test_a_slot_is_by_rediss_clock_however_long_its_answer_takes() -> None:
 
 def test_a_redis_that_lost_its_memory_is_told_which_slots_are_taken(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         got = await ask(one, interval_s=0.5, slots=4, share=2)
         end = got.at(got.slots)
         await client.flushdb()
@@ -643,7 +643,7 @@ def test_a_redis_that_lost_its_memory_is_told_which_slots_are_taken(valkey_url: 
 @pytest.mark.parametrize("burst", [1, 3])
 def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int) -> None:
     async def work(client: aredis.Redis) -> None:
-        one, other = Throttle(client, "a"), Throttle(client, "b")
+        one, other = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         one._clock = other._clock = FirstClock()
         got = await ask(one, interval_s=0.5, slots=4, share=1, burst=burst)
         again = await ask(
@@ -669,7 +669,7 @@ def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int
 
 def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         got = await ask(one, interval_s=0.1, slots=10, share=1)
         await asyncio.sleep(0.5)
         again = await ask(
@@ -684,13 +684,13 @@ def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
 def test_without_redis_a_page_waits_and_pays_nothing(tmp_path: object) -> None:
     async def work() -> None:
         async with aredis.Redis.from_url(f"unix://{tmp_path}/none.sock") as client:
-            one = Throttle(client, "a")
-            gate = Gate(HOST, one)
+            one = RedisFleetLimiter(client, "a")
+            limiter = HostLimiter(HOST, one)
             with pytest.raises(DeferredError):
-                async with gate.turn(asyncio.get_running_loop().time() + 10):
+                async with limiter.turn(asyncio.get_running_loop().time() + 10):
                     raise AssertionError("no request leaves without a budget")
             await rest(one, 1.0)
-            assert gate.idle
+            assert limiter.idle
 
     asyncio.run(work())
 
@@ -699,7 +699,7 @@ def test_a_redis_that_lost_its_memory_goes_on(valkey_url: str) -> None:
     """Scripts, pace and shares are gone; the next question makes them anew."""
 
     async def work(client: aredis.Redis) -> None:
-        one = Throttle(client, "a")
+        one = RedisFleetLimiter(client, "a")
         await ask(one, interval_s=1.0, slots=3, share=2)
         await client.flushdb()
         await client.script_flush()

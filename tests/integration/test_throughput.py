@@ -11,10 +11,10 @@ import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus, LeasedPage, Outcome, Settled, Status, Verdict
 from scraper.frontier import crawls, leases, throughput
-from scraper.frontier.throughput import Effort
+from scraper.frontier.throughput import FetchCost
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
-from scraper.settle.transaction import SettledPage, settle
+from scraper.settle.transaction import PageResult, settle
 from scraper.views import overview
 from tests.making import (
     AGAIN,
@@ -60,17 +60,17 @@ def one(
     page: LeasedPage,
     outcome: Outcome = Outcome.FETCHED,
     verdict: Verdict = OK,
-    **effort: object,
-) -> SettledPage:
+    **cost: object,
+) -> PageResult:
     settled = Settled(
         page.id, crawl[1], lease_id, outcome, verdict, 200, error=None if verdict is OK else "no"
     )
-    spent = {"queue": "datacenter", "host": page.host, "seconds": 0.5, "bytes": 1000} | effort
-    return SettledPage(settled, effort=Effort(**spent))  # type: ignore[arg-type]
+    spent = {"queue": "datacenter", "host": page.host, "seconds": 0.5, "bytes": 1000} | cost
+    return PageResult(settled, cost=FetchCost(**spent))  # type: ignore[arg-type]
 
 
 def store(
-    engine: sa.Engine, crawl: tuple[int, int], pages: list[SettledPage], worker: str = "a:1"
+    engine: sa.Engine, crawl: tuple[int, int], pages: list[PageResult], worker: str = "a:1"
 ) -> None:
     with engine.begin() as connection:
         settle(connection, pages, {crawl[1]: LIMITS}, worker)
@@ -126,7 +126,10 @@ def test_two_workers_add_at_once_to_rows_of_their_own(
         throughput.add(
             first,
             "a:1",
-            [(crawl[1], Outcome.FETCHED, True, Effort("datacenter", "a.example")) for _ in pages],
+            [
+                (crawl[1], Outcome.FETCHED, True, FetchCost("datacenter", "a.example"))
+                for _ in pages
+            ],
         )
         with engine.begin() as second:
             second.execute(sa.text("SET LOCAL lock_timeout = '2s'"))
@@ -134,7 +137,7 @@ def test_two_workers_add_at_once_to_rows_of_their_own(
                 second,
                 "b:2",
                 [
-                    (crawl[1], Outcome.FETCHED, True, Effort("datacenter", "a.example"))
+                    (crawl[1], Outcome.FETCHED, True, FetchCost("datacenter", "a.example"))
                     for _ in pages
                 ],
             )
@@ -256,13 +259,13 @@ def test_a_crawl_that_ends_keeps_its_dearest_hosts_and_every_sum(
     many = throughput.HOSTS_KEPT + 300
     for worker in ("a:1", "b:2"):
         efforts = [
-            Effort("datacenter", f"h{n}.example", seconds=n / 100, bytes=n) for n in range(many)
+            FetchCost("datacenter", f"h{n}.example", seconds=n / 100, bytes=n) for n in range(many)
         ]
         with engine.begin() as connection:
             throughput.add(
                 connection,
                 worker,
-                [(crawl[1], Outcome.TIMEOUT, True, effort) for effort in efforts],
+                [(crawl[1], Outcome.TIMEOUT, True, cost) for cost in efforts],
             )
     assert rows(engine, "SELECT count(*) FROM crawl_hosts") == [(2 * many,)]
     sums = """SELECT sum(tries), sum(failures), round(CAST(sum(seconds) AS numeric), 3), max(slowest_s), sum(bytes)
@@ -287,7 +290,7 @@ def test_hosts_of_old_crawls_are_forgotten_the_oldest_first(engine: sa.Engine) -
         # crawl 0 is gone itself
         for crawl_id in (*ids, 0):
             throughput.add(
-                connection, "a", [(crawl_id, Outcome.FETCHED, True, Effort("datacenter", "h"))]
+                connection, "a", [(crawl_id, Outcome.FETCHED, True, FetchCost("datacenter", "h"))]
             )
         connection.execute(
             sa.text("UPDATE crawls SET finished_at = now() - interval '20 days' WHERE id = :id"),

@@ -22,10 +22,10 @@ from scraper.coordinator.finish import finish
 from scraper.coordinator.reap import reap
 from scraper.crawl import context
 from scraper.frontier import crawls, leases, sites
-from scraper.politeness.host_limiter import Gate
+from scraper.politeness.host_limiter import HostLimiter
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
-from scraper.settle.transaction import SettledPage, Stored
+from scraper.settle.transaction import PageResult, Stored
 from scraper.worker import process as worker_module
 from scraper.worker import writer as writer_module
 from scraper.worker.batch import Batch
@@ -227,7 +227,7 @@ def test_every_batch_goes_back_at_once(bench: Bench) -> None:
     assert bench.found() == {"due": 36, "ok": 4}
     assert bench.uncharged()
     assert rows(bench.engine, "SELECT FROM leases") == []
-    assert all(gate.pending == 0 for gate in worker._gates._gates.values())
+    assert all(limiter.pending == 0 for limiter in worker._limiters._limiters.values())
 
 
 def test_a_worker_that_stops_begins_no_new_batch(bench: Bench) -> None:
@@ -289,7 +289,7 @@ def test_cutting_pages_short_leaves_the_hosts_turns_free(bench: Bench) -> None:
     until(lambda: len(bench.asked()) == 4)
     worker.stop()
     bench.ended()
-    assert all(gate.idle for gate in worker._gates._gates.values())
+    assert all(limiter.idle for limiter in worker._limiters._limiters.values())
 
 
 # --- zombies
@@ -347,18 +347,18 @@ class Slots:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, free: int = 0) -> None:
         self.free, self.waiting, self.door = free, 0, threading.Event()
-        take = Gate._take_slot
+        take = HostLimiter._take_slot
 
-        async def waits(gate: Gate, latest: float) -> None:
+        async def waits(limiter: HostLimiter, latest: float) -> None:
             if self.free:
                 self.free -= 1
             else:
                 self.waiting += 1
                 while not self.door.is_set():
                     await asyncio.sleep(0.01)
-            await take(gate, latest)
+            await take(limiter, latest)
 
-        monkeypatch.setattr(Gate, "_take_slot", waits)
+        monkeypatch.setattr(HostLimiter, "_take_slot", waits)
 
 
 def frozen_meanwhile(bench: Bench, slots: Slots) -> None:
@@ -543,11 +543,11 @@ def test_a_batch_that_was_given_up_leaves_no_page_pending(
     worker = bench.worker()
     bench.begin(worker)
     until(lambda: len(bench.asked()) == 4)
-    (gate,) = worker._gates._gates.values()
-    assert gate.pending == 20
+    (limiter,) = worker._limiters._limiters.values()
+    assert limiter.pending == 20
     bench.ended()
-    assert (gate.pending, gate.idle) == (0, True)
-    until(lambda: not worker._gates._gates)
+    assert (limiter.pending, limiter.idle) == (0, True)
+    until(lambda: not worker._limiters._limiters)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -670,7 +670,7 @@ def test_a_crawl_whose_definition_cannot_be_used_ends(bench: Bench) -> None:
         bench.engine, "SELECT status, dead, product_done, fetches, retries FROM crawls"
     ) == [("failed", 4, 4, 4 * limit, 4 * (limit - 1))]
     assert bench.asked() == {}
-    assert all(gate.pending == 0 for gate in worker._gates._gates.values())
+    assert all(limiter.pending == 0 for limiter in worker._limiters._limiters.values())
 
 
 def test_a_crawl_whose_code_is_gone_ends_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -767,7 +767,7 @@ def test_a_batch_that_must_be_alone_has_nothing_beside_it(bench: Bench) -> None:
     bench.begin(worker, [first])
     until(lambda: len(bench.asked()) == 2)
     bench.begin(worker, [alone], alone=True)
-    until(lambda: worker._places._alone == 1)
+    until(lambda: worker._places._exclusive == 1)
     bench.begin(worker, [last])
     seen: list[dict[object, object]] = []
     claim = leases.claim
@@ -859,7 +859,7 @@ def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
     worker = bench.worker()
     settle, tries = worker._settler._settle, []
 
-    def counted(pages: Sequence[SettledPage]) -> Stored:
+    def counted(pages: Sequence[PageResult]) -> Stored:
         tries.append(len(pages))
         return settle(pages)
 

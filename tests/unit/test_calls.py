@@ -24,7 +24,7 @@ from scraper.calls.group import (
     size_after,
 )
 from scraper.calls.runner import failure_of
-from scraper.calls.sender import Courier, _Parcel
+from scraper.calls.sender import CallGroup, CallSender
 from scraper.calls.store import Look
 from scraper.domain import Message, Outcome
 from scraper.errors import FetchError, FunctionRefusedError
@@ -125,8 +125,8 @@ class World:
     def __init__(self) -> None:
         self.sent: list[Group] = []
 
-    def courier(self, unserved: Callable[[float], None] = lambda _: None) -> Courier:
-        return Courier(
+    def sender(self, unserved: Callable[[float], None] = lambda _: None) -> CallSender:
+        return CallSender(
             connect=lambda _: self,  # type: ignore[arg-type, return-value]
             send=lambda: self.publish,
             unserved=unserved,
@@ -144,56 +144,56 @@ class World:
         return dict(orjson.loads(orjson.dumps({"g": number, **told})))
 
 
-def parcel(*indexes: int, losses: int = 0) -> _Parcel:
-    return _Parcel({index: f"in {index}" for index in indexes}, losses)
+def parcel(*indexes: int, losses: int = 0) -> CallGroup:
+    return CallGroup({index: f"in {index}" for index in indexes}, losses)
 
 
 def test_a_lost_group_goes_out_again_without_what_it_gave() -> None:
     world = World()
-    courier = world.courier()
-    courier._out = {1: parcel(0, 1, 2)}
-    courier._take(world.answer(1, r=[[1, 1, "one"]]))
-    courier._judge(Look(False, 100.0, {1: 99.0}), 0.0)
-    assert courier._out == {} and courier._stale == [1]
-    assert [(list(each.open), each.losses) for each in courier._parcels] == [([0, 2], 1)]
-    courier._take(world.answer(1, r=[[0, 1, "late"], [1, 1, "again"]], end=True))
-    assert courier.inbox.results == {1: "one", 0: "late"}, "each once, whoever brings it"
+    sender = world.sender()
+    sender._out = {1: parcel(0, 1, 2)}
+    sender._take(world.answer(1, r=[[1, 1, "one"]]))
+    sender._judge(Look(False, 100.0, {1: 99.0}), 0.0)
+    assert sender._out == {} and sender._stale == [1]
+    assert [(list(each.open), each.losses) for each in sender._parcels] == [([0, 2], 1)]
+    sender._take(world.answer(1, r=[[0, 1, "late"], [1, 1, "again"]], end=True))
+    assert sender.inbox.results == {1: "one", 0: "late"}, "each once, whoever brings it"
 
 
 def test_what_workers_are_lost_with_gets_smaller_and_goes_alone_at_last() -> None:
-    courier = World().courier()
+    sender = World().sender()
     for losses, sizes in ((0, [25]), (1, [10, 10, 5]), (2, [1] * 25)):
-        courier._parcels.clear()
-        courier._lost(parcel(*range(25), losses=losses))
-        out = courier._suspects if losses == 2 else courier._parcels
+        sender._parcels.clear()
+        sender._lost(parcel(*range(25), losses=losses))
+        out = sender._suspects if losses == 2 else sender._parcels
         assert [len(each.open) for each in out] == sizes
-    courier._lost(parcel(7, losses=3))
+    sender._lost(parcel(7, losses=3))
     assert (
-        isinstance(courier.inbox.results[7], Failure)
-        and courier.inbox.results[7].outcome == "worker_lost"
+        isinstance(sender.inbox.results[7], Failure)
+        and sender.inbox.results[7].outcome == "worker_lost"
     )
     assert size_after(3) == 1
 
 
 def test_suspects_go_one_after_the_other() -> None:
     world = World()
-    courier = world.courier()
-    courier._suspects.extend([parcel(0, losses=3), parcel(1, losses=3)])
+    sender = world.sender()
+    sender._suspects.extend([parcel(0, losses=3), parcel(1, losses=3)])
     calls: Any = type("C", (), {"sent": lambda *_: None})()
-    courier._send_what_waits(calls, world.publish)
-    courier._send_what_waits(calls, world.publish)
+    sender._send_what_waits(calls, world.publish)
+    sender._send_what_waits(calls, world.publish)
     assert [group.inputs for group in world.sent] == [[(0, "in 0")]]
-    courier._take(world.answer(1, r=[[0, 1, 5]], end=True))
-    courier._send_what_waits(calls, world.publish)
+    sender._take(world.answer(1, r=[[0, 1, 5]], end=True))
+    sender._send_what_waits(calls, world.publish)
     assert [group.inputs for group in world.sent] == [[(0, "in 0")], [(1, "in 1")]]
 
 
 def test_what_is_handed_back_or_ends_without_results_goes_out_again() -> None:
     world = World()
-    courier = world.courier()
-    courier._out = {1: parcel(0, 1), 2: parcel(2, 3)}
-    courier._take(world.answer(1, b=[1]))
-    courier._take(
+    sender = world.sender()
+    sender._out = {1: parcel(0, 1), 2: parcel(2, 3)}
+    sender._take(world.answer(1, b=[1]))
+    sender._take(
         world.answer(
             2,
             r=[
@@ -206,28 +206,28 @@ def test_what_is_handed_back_or_ends_without_results_goes_out_again() -> None:
             end=True,
         )
     )
-    assert [list(each.open) for each in courier._parcels] == [[1], [3]]
-    assert list(courier._out) == [1]
-    assert courier.inbox.results == {2: Failure("E", "m", "us", "o")}
+    assert [list(each.open) for each in sender._parcels] == [[1], [3]]
+    assert list(sender._out) == [1]
+    assert sender.inbox.results == {2: Failure("E", "m", "us", "o")}
 
 
 def test_a_message_that_nobody_takes_up_is_sent_again_and_somebody_asks_why() -> None:
     asked: list[float] = []
-    courier = World().courier(asked.append)
-    courier._out = {1: parcel(0)}
-    courier._idle_since = courier._out[1].sent_at = 0.0
-    courier._judge(Look(False, 0.0, {1: None}), 10.0)
-    assert list(courier._out) == [1] and asked == [10.0]
-    courier._judge(Look(False, 0.0, {1: None}), 21.0)
-    assert courier._out == {} and courier._stale == [1] and courier._parcels[0].patience_s == 40.0
+    sender = World().sender(asked.append)
+    sender._out = {1: parcel(0)}
+    sender._idle_since = sender._out[1].sent_at = 0.0
+    sender._judge(Look(False, 0.0, {1: None}), 10.0)
+    assert list(sender._out) == [1] and asked == [10.0]
+    sender._judge(Look(False, 0.0, {1: None}), 21.0)
+    assert sender._out == {} and sender._stale == [1] and sender._parcels[0].patience_s == 40.0
 
 
 def test_after_redis_was_emptied_workers_have_a_moment_to_say_what_they_have() -> None:
-    courier = World().courier()
-    courier._out = {1: parcel(0), 2: parcel(1)}
-    courier._judge(Look(True, 0.0, {1: None, 2: None}), 100.0)
-    courier._judge(Look(False, 50.0, {1: 60.0, 2: None}), 106.0)
-    assert list(courier._out) == [1] and [list(each.open) for each in courier._parcels] == [[1]]
+    sender = World().sender()
+    sender._out = {1: parcel(0), 2: parcel(1)}
+    sender._judge(Look(True, 0.0, {1: None, 2: None}), 100.0)
+    sender._judge(Look(False, 50.0, {1: 60.0, 2: None}), 106.0)
+    assert list(sender._out) == [1] and [list(each.open) for each in sender._parcels] == [[1]]
 
 
 def test_importing_the_client_costs_next_to_nothing() -> None:

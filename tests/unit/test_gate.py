@@ -22,9 +22,9 @@ from scraper.politeness.host_limiter import (
     RESERVED_AHEAD_S,
     SHARE_RENEWED_S,
     STUCK_MAX_S,
-    Gate,
+    HostLimiter,
 )
-from scraper.politeness.host_limiters import Gates
+from scraper.politeness.host_limiters import HostLimiters
 from scraper.rules.budget import Back, Budget, Override
 
 FAR = 10_000.0
@@ -119,25 +119,25 @@ class Fleet:
 
 def gate_of(
     fleet: Fleet, *, interval_s: float = 0.0, concurrency: int = 4, pending: int = 100
-) -> Gate:
-    gate = Gate("shop.example", fleet)
-    gate.budget(1, Budget(interval_s, concurrency))
-    gate.pending = pending
-    return gate
+) -> HostLimiter:
+    limiter = HostLimiter("shop.example", fleet)
+    limiter.budget(1, Budget(interval_s, concurrency))
+    limiter.pending = pending
+    return limiter
 
 
-class Visits:
+class PageFetcher:
     """Pages that pass a gate, and when."""
 
-    def __init__(self, gate: Gate, lasts_s: float = 1.0) -> None:
-        self.gate, self.lasts_s = gate, lasts_s
+    def __init__(self, limiter: HostLimiter, lasts_s: float = 1.0) -> None:
+        self.limiter, self.lasts_s = limiter, lasts_s
         self.began: list[float] = []
         self.deferred: list[float] = []
         self.inside = self.most = 0
 
     async def one(self, latest: float = FAR, urgency: int = 0) -> None:
         try:
-            async with self.gate.turn(latest, urgency):
+            async with self.limiter.turn(latest, urgency):
                 self.began.append(now())
                 self.inside += 1
                 self.most = max(self.most, self.inside)
@@ -148,18 +148,18 @@ class Visits:
         except DeferredError as error:
             self.deferred.append(error.delay_s)
         finally:
-            self.gate.pending -= 1
+            self.limiter.pending -= 1
 
 
 @pytest.mark.parametrize("limit", [1, 3, 100])
 def test_the_share_is_never_exceeded(limit: int) -> None:
     async def work() -> None:
-        gate = gate_of(Fleet(limit), concurrency=8, pending=40)
-        visits = Visits(gate)
+        limiter = gate_of(Fleet(limit), concurrency=8, pending=40)
+        visits = PageFetcher(limiter)
         await asyncio.gather(*(visits.one() for _ in range(40)))
         assert visits.most == min(limit, 8)
         assert len(visits.began) == 40
-        assert gate.idle
+        assert limiter.idle
 
     run(work)
 
@@ -170,8 +170,8 @@ def test_a_share_that_shrinks_is_kept_to_while_pages_wait_for_their_slots() -> N
 
     async def work() -> None:
         fleet = Fleet()
-        gate = gate_of(fleet, interval_s=0.5, concurrency=4, pending=30)
-        visits = Visits(gate, lasts_s=3.0)
+        limiter = gate_of(fleet, interval_s=0.5, concurrency=4, pending=30)
+        visits = PageFetcher(limiter, lasts_s=3.0)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(30)]
         await asyncio.sleep(2)
         fleet.limit = 2
@@ -190,13 +190,13 @@ def test_a_fast_host_makes_room_for_another_process_after_few_answers() -> None:
 
     async def work() -> None:
         fleet = Fleet()
-        gate = gate_of(fleet, concurrency=128, pending=10_000)
-        visits = Visits(gate, lasts_s=0.05)
+        limiter = gate_of(fleet, concurrency=128, pending=10_000)
+        visits = PageFetcher(limiter, lasts_s=0.05)
 
         async def lane() -> None:
             while True:
                 await visits.one()
-                gate.good += 1
+                limiter.good += 1
 
         lanes = [asyncio.ensure_future(lane()) for _ in range(200)]
         await asyncio.sleep(0.5)
@@ -218,8 +218,8 @@ def test_a_fast_host_makes_room_for_another_process_after_few_answers() -> None:
 
 def test_slots_are_used_in_order_and_at_their_time() -> None:
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=0.5, concurrency=50, pending=20)
-        visits = Visits(gate, lasts_s=0.1)
+        limiter = gate_of(Fleet(), interval_s=0.5, concurrency=50, pending=20)
+        visits = PageFetcher(limiter, lasts_s=0.1)
         await asyncio.gather(*(visits.one() for _ in range(20)))
         assert visits.began == sorted(visits.began)
         assert visits.began == pytest.approx([0.5 * n for n in range(20)])
@@ -241,26 +241,28 @@ def test_whatever_comes_the_pace_and_the_share_hold(
     """Pages at any time, of any length, with or without one more request inside."""
 
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=interval_s, concurrency=concurrency, pending=len(pages))
+        limiter = gate_of(
+            Fleet(), interval_s=interval_s, concurrency=concurrency, pending=len(pages)
+        )
         requests: list[float] = []
         inside = 0
 
         async def page(after_s: float, lasts_s: float, another: bool) -> None:
             nonlocal inside
             await asyncio.sleep(after_s)
-            async with gate.turn(FAR):
+            async with limiter.turn(FAR):
                 inside += 1
                 assert inside <= concurrency
                 requests.append(now())
                 if another:
-                    await gate.another(FAR)
+                    await limiter.another(FAR)
                     requests.append(now())
                 await asyncio.sleep(lasts_s)
                 inside -= 1
-            gate.pending -= 1
+            limiter.pending -= 1
 
         await asyncio.gather(*(page(*each) for each in pages))
-        assert gate.idle
+        assert limiter.idle
         requests.sort()
         assert len(requests) == len(pages) + sum(another for *_, another in pages)
         for earlier, later in pairwise(requests):
@@ -277,8 +279,8 @@ def test_what_is_urgent_overtakes_all_that_is_not_under_way(
     already, and the one at the door."""
 
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=interval_s, concurrency=concurrency, pending=101)
-        low, high = Visits(gate, lasts_s=0.2), Visits(gate, lasts_s=0.2)
+        limiter = gate_of(Fleet(), interval_s=interval_s, concurrency=concurrency, pending=101)
+        low, high = PageFetcher(limiter, lasts_s=0.2), PageFetcher(limiter, lasts_s=0.2)
         pages = [asyncio.ensure_future(low.one(urgency=4)) for _ in range(100)]
         await asyncio.sleep(5)
         before = len(low.began)
@@ -293,8 +295,8 @@ def test_what_is_urgent_overtakes_all_that_is_not_under_way(
 
 def test_who_is_overtaken_for_ever_goes_back_in_time() -> None:
     async def work() -> None:
-        gate = gate_of(Fleet(), concurrency=1, pending=60)
-        high, low = Visits(gate), Visits(gate)
+        limiter = gate_of(Fleet(), concurrency=1, pending=60)
+        high, low = PageFetcher(limiter), PageFetcher(limiter)
         waiting = asyncio.gather(
             *(high.one(urgency=16) for _ in range(50)), low.one(latest=10.0, urgency=4)
         )
@@ -308,14 +310,14 @@ def test_who_is_overtaken_for_ever_goes_back_in_time() -> None:
 
 def test_a_turn_that_comes_too_late_is_refused_with_when_to_come_back() -> None:
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=2.0, concurrency=10, pending=10)
-        visits = Visits(gate, lasts_s=0.0)
+        limiter = gate_of(Fleet(), interval_s=2.0, concurrency=10, pending=10)
+        visits = PageFetcher(limiter, lasts_s=0.0)
         await asyncio.gather(*(visits.one(latest=5.0) for _ in range(10)))
         assert visits.began == pytest.approx([0.0, 2.0, 4.0])
         assert len(visits.deferred) == 7
         assert all(0 < delay_s <= 6 for delay_s in visits.deferred)
         assert now() <= 5.0
-        assert gate.idle
+        assert limiter.idle
 
     run(work)
 
@@ -325,8 +327,8 @@ def test_nobody_waits_for_a_host_that_hangs() -> None:
     places of other hosts."""
 
     async def work() -> None:
-        gate = gate_of(Fleet(), concurrency=2, pending=20)
-        hanging, late = Visits(gate, lasts_s=100), Visits(gate)
+        limiter = gate_of(Fleet(), concurrency=2, pending=20)
+        hanging, late = PageFetcher(limiter, lasts_s=100), PageFetcher(limiter)
         inside = [asyncio.ensure_future(hanging.one()) for _ in range(2)]
         await asyncio.sleep(0.1)
         await asyncio.gather(*(late.one(latest=10.0) for _ in range(18)))
@@ -343,8 +345,8 @@ def test_all_places_that_become_free_at_once_are_taken_at_once() -> None:
     turns = []
 
     async def work() -> None:
-        gate = gate_of(Fleet(), concurrency=64, pending=640)
-        visits = Visits(gate)
+        limiter = gate_of(Fleet(), concurrency=64, pending=640)
+        visits = PageFetcher(limiter)
         await asyncio.gather(*(visits.one() for _ in range(640)))
         assert sorted(Counter(visits.began).values()) == [64] * 10 and visits.most == 64
         loop = asyncio.get_running_loop()
@@ -357,11 +359,11 @@ def test_all_places_that_become_free_at_once_are_taken_at_once() -> None:
 
 def test_a_host_that_is_known_to_be_slow_is_waited_for() -> None:
     async def work() -> None:
-        gate = gate_of(Fleet(), concurrency=1, pending=6)
-        visits = Visits(gate, lasts_s=1.9)
+        limiter = gate_of(Fleet(), concurrency=1, pending=6)
+        visits = PageFetcher(limiter, lasts_s=1.9)
         await asyncio.gather(*(visits.one() for _ in range(5)))
         visits.lasts_s = 2.5
-        gate.pending = 4
+        limiter.pending = 4
         await asyncio.gather(*(visits.one() for _ in range(4)))
         assert len(visits.began) == 9 and not visits.deferred
 
@@ -371,14 +373,14 @@ def test_a_host_that_is_known_to_be_slow_is_waited_for() -> None:
 def test_a_slow_host_keeps_pages_waiting_and_a_fast_one_does_not() -> None:
     async def work() -> None:
         assert gate_of(Fleet(), interval_s=2.0).keeps(100) == 100, "its rate says when"
-        gate = gate_of(Fleet(), concurrency=4, pending=100)
-        assert gate.keeps(100) == 0, "nobody knows yet"
-        visits = Visits(gate, lasts_s=2.0)
+        limiter = gate_of(Fleet(), concurrency=4, pending=100)
+        assert limiter.keeps(100) == 0, "nobody knows yet"
+        visits = PageFetcher(limiter, lasts_s=2.0)
         await asyncio.gather(*(visits.one() for _ in range(100)))
-        assert gate.keeps(100) == 98, "four at once, two seconds each"
-        visits.lasts_s, gate.pending = 0.001, 100
+        assert limiter.keeps(100) == 98, "four at once, two seconds each"
+        visits.lasts_s, limiter.pending = 0.001, 100
         await asyncio.gather(*(visits.one() for _ in range(100)))
-        assert gate.keeps(100) == 0
+        assert limiter.keeps(100) == 0
 
     run(work)
 
@@ -386,8 +388,8 @@ def test_a_slow_host_keeps_pages_waiting_and_a_fast_one_does_not() -> None:
 def test_nobody_waits_longer_than_the_batch_lasts() -> None:
     async def work() -> None:
         fleet = Fleet(limit=1)
-        gate = gate_of(fleet, interval_s=3.0, concurrency=1, pending=9)
-        visits = Visits(gate, lasts_s=0.1)
+        limiter = gate_of(fleet, interval_s=3.0, concurrency=1, pending=9)
+        visits = PageFetcher(limiter, lasts_s=0.1)
         await asyncio.gather(*(visits.one(latest=10.0) for _ in range(9)))
         assert len(visits.began) == 4 and len(visits.deferred) == 5
         assert now() <= 10.0
@@ -398,7 +400,7 @@ def test_nobody_waits_longer_than_the_batch_lasts() -> None:
 def test_without_any_share_a_page_is_deferred_and_the_fleet_asked_now_and_then() -> None:
     async def work() -> None:
         fleet = Fleet(limit=0)
-        visits = Visits(gate_of(fleet, pending=1))
+        visits = PageFetcher(gate_of(fleet, pending=1))
         await visits.one(latest=10.0)
         assert len(visits.deferred) == 1
         assert 10 <= len(fleet.asked) <= 60
@@ -410,7 +412,7 @@ def test_a_host_without_room_is_not_asked_in_a_tight_loop() -> None:
     async def work() -> None:
         fleet = Fleet()
         fleet.free = 8.0
-        visits = Visits(gate_of(fleet, interval_s=1.0, pending=1))
+        visits = PageFetcher(gate_of(fleet, interval_s=1.0, pending=1))
         await visits.one(latest=20.0)
         assert visits.began == [pytest.approx(8.0, abs=0.1)]
         assert len(fleet.asked) < 15
@@ -422,8 +424,8 @@ def test_late_slots_are_given_up() -> None:
     """Pages that come after a pause do not catch up on what they missed."""
 
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=0.1, concurrency=50, pending=20)
-        visits = Visits(gate, lasts_s=0.0)
+        limiter = gate_of(Fleet(), interval_s=0.1, concurrency=50, pending=20)
+        visits = PageFetcher(limiter, lasts_s=0.0)
         await visits.one()
         await asyncio.sleep(30)
         await asyncio.gather(*(visits.one() for _ in range(19)))
@@ -436,7 +438,9 @@ def test_late_slots_are_given_up() -> None:
 def test_slots_are_asked_for_several_pages_at_once_but_not_far_ahead() -> None:
     async def work() -> None:
         fleet = Fleet()
-        visits = Visits(gate_of(fleet, interval_s=0.1, concurrency=50, pending=50), lasts_s=0.0)
+        visits = PageFetcher(
+            gate_of(fleet, interval_s=0.1, concurrency=50, pending=50), lasts_s=0.0
+        )
         await asyncio.gather(*(visits.one() for _ in range(50)))
         wanted = [asked["slots"] for asked in fleet.asked if asked["slots"]]
         assert max(wanted) == int(RESERVED_AHEAD_S / 0.1)
@@ -451,10 +455,10 @@ def test_more_pages_ask_for_a_larger_share_at_once() -> None:
     renewal."""
 
     async def work() -> None:
-        gate = gate_of(Fleet(), concurrency=8, pending=1)
-        visits = Visits(gate, lasts_s=0.5)
+        limiter = gate_of(Fleet(), concurrency=8, pending=1)
+        visits = PageFetcher(limiter, lasts_s=0.5)
         await visits.one()
-        gate.pending = 16
+        limiter.pending = 16
         began = now()
         await asyncio.gather(*(visits.one() for _ in range(16)))
         assert visits.most == 8
@@ -468,14 +472,14 @@ def test_a_page_inside_gets_another_request_while_others_wait_to_enter() -> None
     they for it."""
 
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=0.1, concurrency=1, pending=2)
-        waiting = Visits(gate)
-        async with gate.turn(FAR):
+        limiter = gate_of(Fleet(), interval_s=0.1, concurrency=1, pending=2)
+        waiting = PageFetcher(limiter)
+        async with limiter.turn(FAR):
             outside = asyncio.ensure_future(waiting.one(latest=50.0))
             await asyncio.sleep(0.5)
-            await gate.another(latest=5.0)
+            await limiter.another(latest=5.0)
             assert now() <= 1.0
-        gate.pending -= 1
+        limiter.pending -= 1
         await outside
         assert len(waiting.began) == 1
 
@@ -487,10 +491,10 @@ def test_a_host_that_asks_for_rest_gets_it(interval_s: float) -> None:
     """With a rate and without one; pages that can wait do, the others go back."""
 
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=interval_s, concurrency=5, pending=3)
-        visits = Visits(gate, lasts_s=0.0)
+        limiter = gate_of(Fleet(), interval_s=interval_s, concurrency=5, pending=3)
+        visits = PageFetcher(limiter, lasts_s=0.0)
         await visits.one()
-        await gate.slow(30.0, "429")
+        await limiter.slow(30.0, "429")
         await visits.one(latest=10.0)
         assert visits.deferred == [pytest.approx(30, abs=1)]
         await visits.one(latest=100.0)
@@ -504,7 +508,7 @@ def test_another_process_hears_of_a_rest_with_its_next_share() -> None:
         fleet = Fleet()
         here, there = gate_of(fleet, pending=1), gate_of(fleet, pending=1)
         await here.slow(30.0, "429")
-        visits = Visits(there)
+        visits = PageFetcher(there)
         await visits.one(latest=10.0)
         assert (visits.began, len(visits.deferred)) == ([], 1)
 
@@ -513,17 +517,17 @@ def test_another_process_hears_of_a_rest_with_its_next_share() -> None:
 
 def test_a_crawl_delay_counts_where_it_is_longer_and_survives_the_next_budget() -> None:
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=0.2, concurrency=10, pending=6)
-        visits = Visits(gate, lasts_s=0.0)
+        limiter = gate_of(Fleet(), interval_s=0.2, concurrency=10, pending=6)
+        visits = PageFetcher(limiter, lasts_s=0.0)
         await visits.one()
-        gate.crawl_delay(1, 3.0)
+        limiter.crawl_delay(1, 3.0)
         for _ in range(4):
-            gate.budget(1, Budget(0.2, 10))
+            limiter.budget(1, Budget(0.2, 10))
             await visits.one()
         gaps = [b - a for a, b in pairwise(visits.began[1:])]
         assert gaps == pytest.approx([3.0] * 3)
-        gate.crawl_delay(1, 0.1)
-        assert gate.limits.interval_s == 0.2
+        limiter.crawl_delay(1, 0.1)
+        assert limiter.limits.interval_s == 0.2
 
     run(work)
 
@@ -532,14 +536,14 @@ def test_a_crawl_delay_counts_where_it_is_longer_and_survives_the_next_budget() 
 def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str) -> None:
     async def work() -> None:
         fleet = Fleet()
-        gate = gate_of(
+        limiter = gate_of(
             fleet, interval_s=0.0 if wait == "for a share" else 2.0, concurrency=1, pending=3
         )
-        visits = Visits(gate, lasts_s=5.0)
+        visits = PageFetcher(limiter, lasts_s=5.0)
         if wait == "for a share":
             first = asyncio.ensure_future(visits.one())
         else:
-            gate.budget(1, Budget(2.0, 3))
+            limiter.budget(1, Budget(2.0, 3))
             fleet.free = 2.0
             first = None
         if wait != "for the fleet's answer":
@@ -551,9 +555,9 @@ def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str
         if first is not None:
             await first
         await asyncio.wait_for(visits.one(), 20)
-        gate.pending = 0
-        assert gate.idle
-        assert not gate._door.locked() and not gate._pace.locked()
+        limiter.pending = 0
+        assert limiter.idle
+        assert not limiter._door.locked() and not limiter._pace.locked()
 
     run(work)
 
@@ -562,16 +566,16 @@ def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str
 def test_cancelling_at_any_moment_leaks_nothing(interval_s: float) -> None:
     async def work() -> None:
         rng = random.Random(7)
-        gate = gate_of(Fleet(limit=3), interval_s=interval_s, concurrency=3, pending=60)
-        visits = Visits(gate, lasts_s=0.4)
+        limiter = gate_of(Fleet(limit=3), interval_s=interval_s, concurrency=3, pending=60)
+        visits = PageFetcher(limiter, lasts_s=0.4)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(60)]
         for page in rng.sample(pages, 40):
             await asyncio.sleep(rng.random() * 0.3)
             page.cancel()
         await asyncio.gather(*pages, return_exceptions=True)
-        assert gate.idle
+        assert limiter.idle
         assert visits.most <= 3
-        gate.pending = 1
+        limiter.pending = 1
         await asyncio.wait_for(visits.one(), 10)
 
     run(work)
@@ -579,11 +583,11 @@ def test_cancelling_at_any_moment_leaks_nothing(interval_s: float) -> None:
 
 def test_an_error_inside_a_turn_gives_it_back() -> None:
     async def work() -> None:
-        gate = gate_of(Fleet(), pending=0)
+        limiter = gate_of(Fleet(), pending=0)
         with pytest.raises(ZeroDivisionError):
-            async with gate.turn(FAR):
+            async with limiter.turn(FAR):
                 raise ZeroDivisionError
-        assert gate.idle
+        assert limiter.idle
 
     run(work)
 
@@ -591,22 +595,22 @@ def test_an_error_inside_a_turn_gives_it_back() -> None:
 def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
     async def work() -> None:
         fleet = Fleet()
-        gates = Gates(fleet)
+        limiters = HostLimiters(fleet)
         idle, busy, expecting = (
-            gates.of(f"{name}.example") for name in ("idle", "busy", "expecting")
+            limiters.of(f"{name}.example") for name in ("idle", "busy", "expecting")
         )
-        for gate in (idle, busy, expecting):
-            gate.budget(1, Budget(0.0, 2))
-            await Visits(gate, 0.0).one()
-            gate.pending = 0
+        for limiter in (idle, busy, expecting):
+            limiter.budget(1, Budget(0.0, 2))
+            await PageFetcher(limiter, 0.0).one()
+            limiter.pending = 0
         expecting.pending = 1
         async with busy.turn(FAR):
-            await gates.sweep()
+            await limiters.sweep()
             assert fleet.given_back == ["idle.example"]
-            assert gates.of("idle.example") is not idle
-            assert gates.of("busy.example") is busy
-            assert gates.of("expecting.example") is expecting
-        await gates.sweep()
+            assert limiters.of("idle.example") is not idle
+            assert limiters.of("busy.example") is busy
+            assert limiters.of("expecting.example") is expecting
+        await limiters.sweep()
         assert fleet.given_back == ["idle.example", "busy.example"]
 
     run(work)
@@ -618,14 +622,14 @@ def test_a_long_answer_does_not_cost_the_share() -> None:
 
     async def work() -> None:
         fleet = Fleet()
-        gates = Gates(fleet)
-        gate = gates.of("slow.example")
-        gate.budget(1, Budget(0.0, 1))
-        gate.pending = 1
-        async with gate.turn(FAR):
+        limiters = HostLimiters(fleet)
+        limiter = limiters.of("slow.example")
+        limiter.budget(1, Budget(0.0, 1))
+        limiter.pending = 1
+        async with limiter.turn(FAR):
             for _ in range(15):
                 await asyncio.sleep(2)
-                await gates.sweep()
+                await limiters.sweep()
         times = [asked["at"] for asked in fleet.asked]
         assert max(b - a for a, b in pairwise(times)) <= SHARE_RENEWED_S + 2
         assert all(asked["inflight"] == 1 for asked in fleet.asked[1:])
@@ -636,23 +640,23 @@ def test_a_long_answer_does_not_cost_the_share() -> None:
 def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
     async def work() -> None:
         fleet = Fleet()
-        gates = Gates(fleet)
-        gate = gates.of("shop.example")
-        gate.budget(1, Budget(0.5, 2))
-        visits = Visits(gate, 0.0)
-        gate.pending = 3
+        limiters = HostLimiters(fleet)
+        limiter = limiters.of("shop.example")
+        limiter.budget(1, Budget(0.5, 2))
+        visits = PageFetcher(limiter, 0.0)
+        limiter.pending = 3
         await visits.one()
         fleet.away = True
         await asyncio.sleep(SHARE_RENEWED_S + 1)
         await visits.one()
         assert visits.deferred == [5.0]
-        gate.pending = 0
-        await gates.sweep()
+        limiter.pending = 0
+        await limiters.sweep()
         fleet.away = False
-        gate.pending = 1
+        limiter.pending = 1
         await visits.one()
         assert len(visits.began) == 2
-        assert gate.idle
+        assert limiter.idle
 
     run(work)
 
@@ -664,14 +668,14 @@ def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
 def test_good_answers_are_told_with_the_next_question_and_cost_none_of_their_own() -> None:
     async def work() -> None:
         fleet = Fleet()
-        gate = gate_of(fleet, concurrency=8, pending=1000)
-        visits = Visits(gate, lasts_s=0.1)
+        limiter = gate_of(fleet, concurrency=8, pending=1000)
+        visits = PageFetcher(limiter, lasts_s=0.1)
         for _ in range(100):
             await asyncio.gather(*(visits.one() for _ in range(8)))
-            gate.good += 8
+            limiter.good += 8
         # each second, for others might wait for places
         assert 9 <= len(fleet.asked) <= 12
-        assert sum(asked["good"] for asked in fleet.asked) + gate.good == 800
+        assert sum(asked["good"] for asked in fleet.asked) + limiter.good == 800
 
     run(work)
 
@@ -682,15 +686,15 @@ def test_many_complaints_at_once_are_told_once() -> None:
 
     async def work() -> None:
         fleet = Fleet()
-        gate = gate_of(fleet)
+        limiter = gate_of(fleet)
         began = now()
         await asyncio.sleep(3.0)
-        await asyncio.gather(*(gate.slow(5.0, "429", began) for _ in range(50)))
+        await asyncio.gather(*(limiter.slow(5.0, "429", began) for _ in range(50)))
         assert fleet.slowed == [(5.0, "429", 3.0)]
-        await gate.slow(0.0, "503", now() + 1.0)
-        await gate.slow(60.0, "429, Retry-After 60 s", now() + 1.0)
+        await limiter.slow(0.0, "503", now() + 1.0)
+        await limiter.slow(60.0, "429, Retry-After 60 s", now() + 1.0)
         await asyncio.sleep(5.0)
-        await gate.slow(0.0, "503", now())
+        await limiter.slow(0.0, "503", now())
         assert [(rest_s, age_s) for rest_s, _, age_s in fleet.slowed[1:]] == [
             (60.0, None),
             (0.0, 0.0),
@@ -701,32 +705,32 @@ def test_many_complaints_at_once_are_told_once() -> None:
 
 def test_of_two_sites_on_one_host_the_stricter_budget_counts() -> None:
     async def work() -> None:
-        gate = gate_of(Fleet(), interval_s=0.5, concurrency=4)
-        gate.budget(2, Budget(0.1, 2, burst=5))
-        gate.crawl_delay(2, 0.7)
-        gate.budget(1, Budget(0.5, 4))
-        assert gate.limits == Budget(0.7, 2, 1)
+        limiter = gate_of(Fleet(), interval_s=0.5, concurrency=4)
+        limiter.budget(2, Budget(0.1, 2, burst=5))
+        limiter.crawl_delay(2, 0.7)
+        limiter.budget(1, Budget(0.5, 4))
+        assert limiter.limits == Budget(0.7, 2, 1)
         mine = Budget(0.5, 4)
-        gate.budget(1, mine)
+        limiter.budget(1, mine)
         for _ in range(3):
-            gate.budget(1, mine)
-            await gate.keep()
-        assert gate.limits == Budget(0.5, 4), "the other site is done"
+            limiter.budget(1, mine)
+            await limiter.keep()
+        assert limiter.limits == Budget(0.5, 4), "the other site is done"
 
     run(work)
 
 
 def test_an_operators_word_counts_at_once_and_a_crawl_delay_all_the_same() -> None:
     async def work() -> None:
-        gates = Gates(Fleet())
-        gate = gates.of("shop.example")
-        gate.budget(1, Budget(0.5, 4))
-        gates.steer({"shop.example": Override(interval_s=0.1, concurrency=9, burst=3)})
-        assert gate.limits == Budget(0.1, 9, 3)
-        gate.crawl_delay(1, 0.25)
-        assert gate.limits == Budget(0.25, 9, 1)
-        gates.steer({})
-        assert gate.limits == Budget(0.5, 4)
+        limiters = HostLimiters(Fleet())
+        limiter = limiters.of("shop.example")
+        limiter.budget(1, Budget(0.5, 4))
+        limiters.steer({"shop.example": Override(interval_s=0.1, concurrency=9, burst=3)})
+        assert limiter.limits == Budget(0.1, 9, 3)
+        limiter.crawl_delay(1, 0.25)
+        assert limiter.limits == Budget(0.25, 9, 1)
+        limiters.steer({})
+        assert limiter.limits == Budget(0.5, 4)
 
     run(work)
 
@@ -734,22 +738,22 @@ def test_an_operators_word_counts_at_once_and_a_crawl_delay_all_the_same() -> No
 @pytest.mark.parametrize("interval_s", [0.0, 4.0])
 def test_a_paused_host_lets_nobody_in_and_sends_back_who_waits(interval_s: float) -> None:
     async def work() -> None:
-        gates = Gates(Fleet())
-        gate = gates.of("shop.example")
-        gate.budget(1, Budget(interval_s, 1))
-        gate.pending = 3
-        visits = Visits(gate, lasts_s=1.5)
+        limiters = HostLimiters(Fleet())
+        limiter = limiters.of("shop.example")
+        limiter.budget(1, Budget(interval_s, 1))
+        limiter.pending = 3
+        visits = PageFetcher(limiter, lasts_s=1.5)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(2)]
         await asyncio.sleep(0.5)
-        gates.steer({"shop.example": Override(paused=True)})
+        limiters.steer({"shop.example": Override(paused=True)})
         await visits.one()
         await asyncio.gather(*pages)
         assert (len(visits.began), len(visits.deferred)) == (1, 2)
-        gates.steer({})
-        gate.pending = 1
+        limiters.steer({})
+        limiter.pending = 1
         await visits.one()
         assert len(visits.began) == 2
-        assert gate.idle
+        assert limiter.idle
 
     run(work)
 
@@ -761,8 +765,8 @@ def test_a_slot_for_which_the_loop_comes_too_late_is_not_used(another_is_next: b
 
     async def work() -> None:
         fleet = Fleet()
-        gate = gate_of(fleet, interval_s=1.0, concurrency=10, pending=6)
-        visits = Visits(gate, lasts_s=0.0)
+        limiter = gate_of(fleet, interval_s=1.0, concurrency=10, pending=6)
+        visits = PageFetcher(limiter, lasts_s=0.0)
         loop = asyncio.get_running_loop()
         assert isinstance(loop, Loop)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(6)]
@@ -788,8 +792,8 @@ def test_slots_are_not_reserved_for_pages_that_have_no_place() -> None:
 
     async def work() -> None:
         fleet = Fleet(limit=1)
-        gate = gate_of(fleet, interval_s=0.25, concurrency=1, pending=10)
-        visits = Visits(gate, lasts_s=2.0)
+        limiter = gate_of(fleet, interval_s=0.25, concurrency=1, pending=10)
+        visits = PageFetcher(limiter, lasts_s=2.0)
         await asyncio.gather(*(visits.one() for _ in range(10)))
         assert sum(asked["slots"] for asked in fleet.asked) <= 12
 

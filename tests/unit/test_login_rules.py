@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scraper.accounts.file import AccountFile, read
 from scraper.accounts.sealing import make_seal
 from scraper.errors import ConfigError, DefinitionError
-from scraper.http.account_session import Identity
+from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar
 from scraper.rules.proxies import Proxy, parse, steady
 from scraper.settings import Settings
@@ -329,7 +329,9 @@ def test_a_cookie_that_stays_as_it_is_is_no_change() -> None:
 )
 def test_nothing_of_a_login_by_https_goes_without(scheme: str, host: str) -> None:
     made = jar(b"sid=1; Path=/", secure_only=True)
-    one = Identity("shop", "1", 1, made, {"Authorization": "Bearer x"}, frozenset({"shop.example"}))
+    one = AccountSession(
+        "shop", "1", 1, made, {"Authorization": "Bearer x"}, frozenset({"shop.example"})
+    )
     url = f"{scheme}://{host}/p"
     mine = scheme == "https" and host == "shop.example"
     assert bool(one.headers_for(url)) is mine and bool(one.cookies_for(url)) is mine

@@ -1,4 +1,4 @@
-"""Who works beside whom: together, or alone. Threads that wait are seen in `Places` itself, never
+"""Who works beside whom: together, or alone. Threads that wait are seen in `SharedExclusiveLock` itself, never
 guessed by the time."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from scraper.infra.slots import Places
+from scraper.infra.shared_lock import SharedExclusiveLock
 
 GENEROUS_S = 30.0
 
@@ -19,7 +19,7 @@ class Guest(threading.Thread):
     """Takes a place, stays until it is told to leave, and notes what it was given."""
 
     def __init__(
-        self, places: Places, *, alone: bool = False, timeout_s: float = GENEROUS_S
+        self, places: SharedExclusiveLock, *, alone: bool = False, timeout_s: float = GENEROUS_S
     ) -> None:
         super().__init__(daemon=True)
         self.places, self.alone, self.timeout_s = places, alone, timeout_s
@@ -29,10 +29,10 @@ class Guest(threading.Thread):
 
     def run(self) -> None:
         if self.alone:
-            with self.places.alone(self.timeout_s) as self.free:
+            with self.places.exclusive(self.timeout_s) as self.free:
                 self._stay()
         else:
-            with self.places.beside_others():
+            with self.places.shared():
                 self._stay()
 
     def _stay(self) -> None:
@@ -49,11 +49,11 @@ class Guest(threading.Thread):
 
 
 @pytest.fixture
-def places() -> Places:
-    return Places()
+def places() -> SharedExclusiveLock:
+    return SharedExclusiveLock()
 
 
-def waits(places: Places, guests: int) -> None:
+def waits(places: SharedExclusiveLock, guests: int) -> None:
     """Returns once so many threads wait for a place."""
     deadline = threading.Event()
     threading.Timer(GENEROUS_S, deadline.set).start()
@@ -64,14 +64,14 @@ def waits(places: Places, guests: int) -> None:
     pytest.fail("nobody waits")
 
 
-def test_batches_work_beside_each_other(places: Places) -> None:
+def test_batches_work_beside_each_other(places: SharedExclusiveLock) -> None:
     guests = [Guest(places) for _ in range(8)]
     assert all(guest.came_in() for guest in guests)
     for guest in guests:
         guest.gone()
 
 
-def test_whoever_wants_to_be_alone_waits_for_all_others(places: Places) -> None:
+def test_whoever_wants_to_be_alone_waits_for_all_others(places: SharedExclusiveLock) -> None:
     guests = [Guest(places) for _ in range(3)]
     assert all(guest.came_in() for guest in guests)
     single = Guest(places, alone=True)
@@ -83,7 +83,7 @@ def test_whoever_wants_to_be_alone_waits_for_all_others(places: Places) -> None:
     single.gone()
 
 
-def test_nobody_begins_while_somebody_waits_to_be_alone(places: Places) -> None:
+def test_nobody_begins_while_somebody_waits_to_be_alone(places: SharedExclusiveLock) -> None:
     """Otherwise a busy worker would never have a moment for it."""
     first = Guest(places)
     assert first.came_in()
@@ -100,7 +100,7 @@ def test_nobody_begins_while_somebody_waits_to_be_alone(places: Places) -> None:
         guest.gone()
 
 
-def test_two_that_want_to_be_alone_take_turns(places: Places) -> None:
+def test_two_that_want_to_be_alone_take_turns(places: SharedExclusiveLock) -> None:
     first = Guest(places, alone=True)
     assert first.came_in() and first.free
     second = Guest(places, alone=True)
@@ -111,7 +111,9 @@ def test_two_that_want_to_be_alone_take_turns(places: Places) -> None:
     second.gone()
 
 
-def test_one_that_cannot_be_alone_in_time_is_told_so_and_holds_up_nobody(places: Places) -> None:
+def test_one_that_cannot_be_alone_in_time_is_told_so_and_holds_up_nobody(
+    places: SharedExclusiveLock,
+) -> None:
     busy = Guest(places)
     assert busy.came_in()
     single = Guest(places, alone=True, timeout_s=0.0)
@@ -121,10 +123,10 @@ def test_one_that_cannot_be_alone_in_time_is_told_so_and_holds_up_nobody(places:
     assert beside.came_in(), "while it is still there"
     for guest in (single, beside, busy):
         guest.gone()
-    assert (places._together, places._alone) == (0, 0)
+    assert (places._shared, places._exclusive) == (0, 0)
 
 
-def test_one_that_gives_up_lets_in_those_who_waited_behind_it(places: Places) -> None:
+def test_one_that_gives_up_lets_in_those_who_waited_behind_it(places: SharedExclusiveLock) -> None:
     busy = Guest(places)
     assert busy.came_in()
     single = Guest(places, alone=True, timeout_s=0.2)
@@ -135,7 +137,7 @@ def test_one_that_gives_up_lets_in_those_who_waited_behind_it(places: Places) ->
         guest.gone()
 
 
-def test_a_second_one_that_gives_up_leaves_the_first_one_alone(places: Places) -> None:
+def test_a_second_one_that_gives_up_leaves_the_first_one_alone(places: SharedExclusiveLock) -> None:
     first = Guest(places, alone=True)
     assert first.came_in() and first.free
     second = Guest(places, alone=True, timeout_s=0.0)
@@ -151,18 +153,18 @@ def test_a_second_one_that_gives_up_leaves_the_first_one_alone(places: Places) -
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_a_place_is_free_again_after_an_error(places: Places, alone: bool) -> None:
+def test_a_place_is_free_again_after_an_error(places: SharedExclusiveLock, alone: bool) -> None:
     with (
         pytest.raises(ValueError, match="a fault of ours"),
-        places.alone(1.0) if alone else places.beside_others(),
+        places.exclusive(1.0) if alone else places.shared(),
     ):
         raise ValueError("a fault of ours")
-    with places.alone(0.0) as free:
+    with places.exclusive(0.0) as free:
         assert free
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nobody_is_ever_beside_one_that_is_alone(places: Places, seed: int) -> None:
+def test_nobody_is_ever_beside_one_that_is_alone(places: SharedExclusiveLock, seed: int) -> None:
     lock, inside, wrong, singles = threading.Lock(), {False: 0, True: 0}, [], []
 
     @contextmanager
@@ -179,13 +181,13 @@ def test_nobody_is_ever_beside_one_that_is_alone(places: Places, seed: int) -> N
         def work() -> None:
             for _ in range(200):
                 if rng.random() < 0.2:
-                    with places.alone(rng.choice((0.0, GENEROUS_S))) as free:
+                    with places.exclusive(rng.choice((0.0, GENEROUS_S))) as free:
                         singles.append(free)
                         if free:
                             with noted(True):
                                 pass
                 else:
-                    with places.beside_others(), noted(False):
+                    with places.shared(), noted(False):
                         pass
 
         return work
@@ -200,4 +202,4 @@ def test_nobody_is_ever_beside_one_that_is_alone(places: Places, seed: int) -> N
         assert not thread.is_alive(), "it waits for ever"
     assert wrong == []
     assert any(singles)
-    assert (places._together, places._alone) == (0, 0)
+    assert (places._shared, places._exclusive) == (0, 0)

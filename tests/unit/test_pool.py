@@ -9,7 +9,7 @@ import pytest
 
 from scraper import settings
 from scraper.infra import slots
-from scraper.infra.slots import LEAST_COST, Place
+from scraper.infra.slots import LEAST_COST, SlotCost
 from scraper.rules.routing import may_begin
 from scraper.runtime.pool import TaskPool
 
@@ -20,7 +20,7 @@ class Batches:
     """Batches in a pool's threads: each waits until it is told to end, and has its place."""
 
     def __init__(self) -> None:
-        self.begun: dict[str, Place | None] = {}
+        self.begun: dict[str, SlotCost | None] = {}
         self.changed = threading.Condition()
         self.pool = TaskPool(LIMIT)
         self._may_end = threading.Event()
@@ -42,7 +42,7 @@ class Batches:
                 self.begun
             ) == set(names)
 
-    def place(self, name: str) -> Place:
+    def place(self, name: str) -> SlotCost:
         place = self.begun[name]
         assert place is not None
         return place
@@ -103,7 +103,7 @@ def test_what_is_urgent_begins_beside_lesser_work_and_before_it(batches: Batches
 
 def test_a_batch_never_takes_more_than_a_place_or_less_than_its_thread() -> None:
     freed = []
-    place = Place(3, lambda: freed.append(1))
+    place = SlotCost(3, lambda: freed.append(1))
     for busy, paced, cost in (
         (100, 0, 1),
         (300, 0, 1),

@@ -4,10 +4,10 @@ for the others."""
 from __future__ import annotations
 
 from scraper.crawl.context import make_context
-from scraper.domain import Extracted, Kind, LeasedPage, Reading
+from scraper.domain import Extracted, FieldObservations, Kind, LeasedPage
 from scraper.settings import Settings
 from scraper.sites.loader import load_text
-from scraper.worker.observations import Readings
+from scraper.worker.observations import FieldObserver
 from tests.unit.extracting import fetched, product
 
 FIELDS = (
@@ -25,8 +25,8 @@ def page(number: int = 1, kind: Kind = Kind.PRODUCT) -> LeasedPage:
 
 
 def read(
-    readings: Readings, extracted: Extracted, number: int = 1, kind: Kind = Kind.PRODUCT
-) -> Reading | None:
+    readings: FieldObserver, extracted: Extracted, number: int = 1, kind: Kind = Kind.PRODUCT
+) -> FieldObservations | None:
     context = make_context(7, 1, load_text(DEFINITION, "shop.yaml"), Settings())
     return readings.of(page(number, kind), fetched("<body><h1>a page</h1>"), extracted, context)
 
@@ -53,7 +53,7 @@ def test_something_else_than_a_value_is_told_apart_from_nothing() -> None:
 def test_a_page_without_a_required_field_is_read_all_the_same() -> None:
     incomplete = product(FIELDS, "<b class=p>1 €</b>")
     assert not incomplete.complete and incomplete.found == ("price",)
-    reading = read(Readings(), incomplete)
+    reading = read(FieldObserver(), incomplete)
     assert reading is not None and (reading.records, reading.found) == (1, ("price",))
     assert {one.field for one in reading.examples} == {"t", "n", "s"}
     shown = next(one for one in reading.examples if one.field == "t")
@@ -62,13 +62,13 @@ def test_a_page_without_a_required_field_is_read_all_the_same() -> None:
 
 
 def test_a_full_page_has_no_examples_and_one_that_gives_only_links_is_no_record() -> None:
-    full = read(Readings(), product(FIELDS, FULL))
+    full = read(FieldObserver(), product(FIELDS, FULL))
     assert full is not None and full.examples == ()
-    assert read(Readings(), Extracted(), kind=Kind.LISTING) is None
+    assert read(FieldObserver(), Extracted(), kind=Kind.LISTING) is None
 
 
 def test_examples_grow_with_the_logarithm_of_the_pages() -> None:
-    readings = Readings()
+    readings = FieldObserver()
     less = product(FIELDS, "<h1>T</h1><i class=n>3</i><u class=s>no</u>")
     shown = [
         number

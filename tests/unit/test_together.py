@@ -15,7 +15,7 @@ from scraper.worker.row_reader import (
     ROW_BYTES,
     ROW_PAGES,
     ROW_S,
-    Together,
+    PageReader,
 )
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def test_what_comes_in_one_turn_of_the_loop_is_done_in_a_row_and_stage_by_stage(
         return 2 * number + plus
 
     async def work() -> None:
-        together = Together(double)
+        together = PageReader(double)
 
         async def one(number: int) -> int:
             found = await together(0, number, plus=1)
@@ -71,7 +71,7 @@ def test_a_row_is_of_so_many_pages_or_bytes(weight: int, most: int) -> None:
         began.remove(number)
 
     async def work() -> None:
-        together = Together(parse)
+        together = PageReader(parse)
         await asyncio.gather(*(together(weight, number) for number in range(ROW_PAGES + 8)))
 
     asyncio.run(work())
@@ -80,7 +80,7 @@ def test_a_row_is_of_so_many_pages_or_bytes(weight: int, most: int) -> None:
 
 def test_an_error_is_its_callers_and_nobody_elses() -> None:
     async def work() -> None:
-        together = Together(staged(lambda number: 6 / number))
+        together = PageReader(staged(lambda number: 6 / number))
         found = await asyncio.gather(
             *(together(0, number) for number in (0, 2, 3)), return_exceptions=True
         )
@@ -95,7 +95,7 @@ def test_who_is_cancelled_before_is_left_out() -> None:
     done: list[int] = []
 
     async def work() -> None:
-        together = Together(staged(done.append))
+        together = PageReader(staged(done.append))
         pages = [asyncio.ensure_future(together(0, number)) for number in range(3)]
         await asyncio.sleep(0)
         pages[1].cancel()
@@ -118,7 +118,7 @@ def test_who_is_cancelled_between_two_stages_ends_there() -> None:
             raise
 
     async def work() -> None:
-        together = Together(slow)
+        together = PageReader(slow)
         pages = [asyncio.ensure_future(together(0, number)) for number in (1, 2)]
         for _ in range(2):
             await asyncio.sleep(0)
@@ -133,7 +133,7 @@ def test_the_loop_turns_between_large_ones() -> None:
     turns: list[int] = []
 
     async def work() -> None:
-        together = Together(staged(lambda _: time.sleep(ROW_S / 2)))
+        together = PageReader(staged(lambda _: time.sleep(ROW_S / 2)))
         turning = asyncio.ensure_future(_turn(turns))
         await asyncio.gather(*(together(0, number) for number in range(12)))
         turning.cancel()
@@ -150,7 +150,7 @@ async def _turn(turns: list[int]) -> None:
 
 def test_each_is_done_in_its_callers_context() -> None:
     async def work() -> None:
-        together = Together(staged(lambda _: who.get()))
+        together = PageReader(staged(lambda _: who.get()))
 
         async def one(name: str) -> str:
             who.set(name)

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.politeness.priority_lock import UrgentLock
+from scraper.politeness.priority_lock import PriorityLock
 
 
 async def held(
-    lock: UrgentLock, urgency: int, got: list[int], mark: int, latest: float = float("inf")
+    lock: PriorityLock, urgency: int, got: list[int], mark: int, latest: float = float("inf")
 ) -> None:
     async with lock.held(urgency, min(latest, asyncio.get_running_loop().time() + 60)):
         got.append(mark)
@@ -24,7 +24,7 @@ async def held(
 @given(st.lists(st.integers(0, 3), max_size=12))
 def test_the_most_urgent_goes_next_and_equals_in_their_order(urgencies: list[int]) -> None:
     async def work() -> None:
-        lock, got = UrgentLock(), list[int]()
+        lock, got = PriorityLock(), list[int]()
         async with lock.held(0, float("inf")):
             waiting = [
                 asyncio.ensure_future(held(lock, each, got, n)) for n, each in enumerate(urgencies)
@@ -42,7 +42,7 @@ def test_no_cancellation_loses_or_doubles_it(seed: int) -> None:
     """Cancelled before its turn, as it is handed over, and inside."""
 
     async def work() -> None:
-        rng, lock, inside, most = random.Random(seed), UrgentLock(), 0, 0
+        rng, lock, inside, most = random.Random(seed), PriorityLock(), 0, 0
 
         async def one(urgency: int) -> None:
             nonlocal inside, most
@@ -67,7 +67,7 @@ def test_no_cancellation_loses_or_doubles_it(seed: int) -> None:
 
 def test_who_gets_it_too_late_is_deferred_and_takes_it_from_nobody() -> None:
     async def work() -> None:
-        lock, got, loop = UrgentLock(), list[int](), asyncio.get_running_loop()
+        lock, got, loop = PriorityLock(), list[int](), asyncio.get_running_loop()
         async with lock.held(0, float("inf")):
             late = asyncio.ensure_future(held(lock, 9, got, 1, latest=loop.time() + 0.01))
             patient = asyncio.ensure_future(held(lock, 0, got, 2))
@@ -81,7 +81,7 @@ def test_who_gets_it_too_late_is_deferred_and_takes_it_from_nobody() -> None:
 
 def test_each_of_many_who_wait_has_a_time_of_his_own() -> None:
     async def work() -> None:
-        lock, loop = UrgentLock(), asyncio.get_running_loop()
+        lock, loop = PriorityLock(), asyncio.get_running_loop()
         ended: dict[int, float] = {}
 
         async def late(mark: int, latest: float) -> None:
@@ -113,7 +113,7 @@ def test_who_is_let_past_goes_on_without_it_the_most_urgent_first(
     urgencies: list[int], most: int
 ) -> None:
     async def work() -> None:
-        lock, past = UrgentLock(), list[int]()
+        lock, past = PriorityLock(), list[int]()
 
         async def one(urgency: int, mark: int) -> None:
             if await lock.acquire(urgency, asyncio.get_running_loop().time() + 60):
@@ -141,7 +141,7 @@ def test_who_is_let_past_goes_on_without_it_the_most_urgent_first(
 def test_who_is_cancelled_after_it_was_let_past_returns_what_it_got(turn: str) -> None:
     async def work() -> None:
         returned = list[int]()
-        lock = UrgentLock(lambda: returned.append(1))
+        lock = PriorityLock(lambda: returned.append(1))
         assert await lock.acquire(0, float("inf"))
         one = asyncio.ensure_future(lock.acquire(0, asyncio.get_running_loop().time() + 60))
         await asyncio.sleep(0)

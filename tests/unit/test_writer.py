@@ -15,7 +15,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from scraper.domain import Outcome, Settled, Status, Verdict
-from scraper.settle.transaction import SettledPage
+from scraper.settle.transaction import PageResult
 from scraper.worker import writer as writer_module
 from scraper.worker.writer import (
     FAILURES_MAX,
@@ -32,8 +32,8 @@ AWAY = OperationalError("COMMIT", None, psycopg.OperationalError("the connection
 GENEROUS_S = 20.0
 
 
-def page(number: int, lease_id: UUID = LEASE) -> SettledPage:
-    return SettledPage(Settled(number, 1, lease_id, Outcome.FETCHED, Verdict(Status.OK, 0.0, True)))
+def page(number: int, lease_id: UUID = LEASE) -> PageResult:
+    return PageResult(Settled(number, 1, lease_id, Outcome.FETCHED, Verdict(Status.OK, 0.0, True)))
 
 
 class Database:
@@ -48,7 +48,7 @@ class Database:
         self.open.set()
         self.threads: set[str] = set()
 
-    def store(self, pages: Sequence[SettledPage]) -> None:
+    def store(self, pages: Sequence[PageResult]) -> None:
         self.threads.add(threading.current_thread().name)
         ids = [page.settled.page_id for page in pages]
         self.tries.append(ids)

@@ -17,15 +17,15 @@ import redis.asyncio as aredis
 
 from scraper.accounts import file, store
 from scraper.accounts.file import Account, AccountFile
-from scraper.accounts.sessions import Attempt, Logins
+from scraper.accounts.sessions import LoginAttempt, Logins
 from scraper.accounts.store import LoginStore, Standing
 from scraper.crawl.context import CrawlContext, make_context
 from scraper.errors import ConfigError, NotFoundError, ServerUnavailableError
 from scraper.http.fetcher import HttpFetcher
 from scraper.infra import servers
 from scraper.infra.tables import print_table
-from scraper.politeness.fleet_limiter import Throttle
-from scraper.politeness.host_limiters import Gates
+from scraper.politeness.fleet_limiter import RedisFleetLimiter
+from scraper.politeness.host_limiters import HostLimiters
 from scraper.proxies.file import ProxyFile
 from scraper.proxies.health import ProxyHealth
 from scraper.proxies.pool import ProxyPool
@@ -130,15 +130,17 @@ def _told(site: str, account: str, listed: bool, standing: Standing) -> dict[str
     }
 
 
-async def _check(settings: Settings, context: CrawlContext, chosen: list[Account]) -> list[Attempt]:
+async def _check(
+    settings: Settings, context: CrawlContext, chosen: list[Account]
+) -> list[LoginAttempt]:
     client = aredis.Redis.from_url(settings.valkey_url, socket_connect_timeout=5, socket_timeout=10)
     fetcher = HttpFetcher()
-    gates = Gates(Throttle(client, f"login-check:{secrets.token_hex(4)}"))
+    limiters = HostLimiters(RedisFleetLimiter(client, f"login-check:{secrets.token_hex(4)}"))
     pool = ProxyPool(ProxyFile(settings.proxy_list), ProxyHealth(client), random.Random())
     service = Logins(
         fetcher=fetcher,
         pool=pool,
-        gates=gates,
+        limiters=limiters,
         file=AccountFile(settings.accounts),
         store=LoginStore(client),
         settings=settings,
@@ -147,7 +149,7 @@ async def _check(settings: Settings, context: CrawlContext, chosen: list[Account
     try:
         return [await service.check(context, account) for account in chosen]
     finally:
-        await gates.sweep()
+        await limiters.sweep()
         await fetcher.aclose()
         await client.aclose()
 
