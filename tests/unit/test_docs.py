@@ -15,12 +15,15 @@ from scraper import celeryconfig, errors
 from scraper.cli.main import main
 from scraper.settings import Settings
 from scraper.sites.schema import json_schema
+from tests import outcome_table
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 OPERATIONS = ROOT / "docs" / "operations.md"
 DEFINITIONS = ROOT / "docs" / "site-definitions.md"
 INTERRUPTED = 130
+# A page names modules from the root, or from within the package.
+BASES = (ROOT, ROOT / "scraper")
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 REGISTRIES = re.compile(
@@ -140,3 +143,23 @@ def test_internal_links_lead_somewhere(page: Path) -> None:
 def test_no_page_names_a_package_registry_or_a_path_of_some_machine(page: Path) -> None:
     assert REGISTRIES.findall(text(page)) == []
     assert MACHINE_PATH.findall(text(page)) == []
+
+
+def test_the_table_of_outcomes_is_what_the_code_does() -> None:
+    page = text(outcome_table.PAGE)
+    assert outcome_table.split(page)[1] == outcome_table.table(), (
+        "run: python -m tests.outcome_table"
+    )
+
+
+def test_the_architecture_is_read_in_one_sitting() -> None:
+    assert len(text(outcome_table.PAGE).splitlines()) <= 250
+
+
+MODULE = re.compile(r"(?<![\w./-])((?:[a-z_]+/)+[a-z_0-9]+\.py)\b")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_that_a_page_names_are_there(page: Path) -> None:
+    for path in MODULE.findall(text(page)):
+        assert any((base / path).exists() for base in BASES), f"{page.name}: no {path}"
