@@ -14,7 +14,7 @@ class PagePermits:
     other. `via`: the proxy that it goes through, as last set; `identity`: the account that it is
     logged in with, None for none."""
 
-    __slots__ = ("_urgency", "began", "limiter", "identity", "via")
+    __slots__ = ("_urgency", "began", "identity", "limiter", "via")
 
     def __init__(self, urgency: int = 0) -> None:
         self._urgency = urgency
