@@ -25,8 +25,8 @@ COPY scraper scraper
 COPY sites sites
 # Its version, where Python looks for it: the checkout is not installed, only found (PYTHONPATH).
 RUN python -c "import pathlib, tomllib; version = tomllib.load(open('pyproject.toml', 'rb'))['project']['version']; \
-made = pathlib.Path(f'scraper-{version}.dist-info'); made.mkdir(); \
-(made / 'METADATA').write_text(f'Metadata-Version: 2.1\nName: scraper\nVersion: {version}\n')" \
+made = pathlib.Path(f'celery_scraper-{version}.dist-info'); made.mkdir(); \
+(made / 'METADATA').write_text(f'Metadata-Version: 2.1\nName: celery-scraper\nVersion: {version}\n')" \
     && python -m compileall -q scraper
 # The home of the user is a folder that containers have as memory: Chromium writes there, and nothing else does.
 ENV PATH=/venv/bin:$PATH PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp \

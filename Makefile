@@ -23,7 +23,7 @@ UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check secrets chaos lock bench clean
+.PHONY: help setup demo test check secrets chaos lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -74,9 +74,9 @@ chaos: setup ## kill everything again and again during a crawl, and check that n
 	@$(BIN)/python -m tests.acceptance.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep)
 
-# setuptools is locked with the rest, so that installing the checkout itself fetches nothing that is not.
+# The build backend is locked with the rest, so that installing the checkout itself fetches nothing that is not.
 lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)
-	echo 'setuptools>=77' | $(COMPILE) pyproject.toml - $(EVERY_EXTRA) --group dev -o requirements/dev.txt
+	printf 'hatchling>=1.27\neditables\nbuild\n' | $(COMPILE) pyproject.toml - $(EVERY_EXTRA) --group dev -o requirements/dev.txt
 	$(COMPILE) pyproject.toml $(IN_IMAGES) -c requirements/dev.txt -o requirements/runtime.txt
 	$(COMPILE) pyproject.toml $(IN_IMAGES) --extra browser -c requirements/dev.txt -o requirements/browser.txt
 	echo uv | $(COMPILE) - -o requirements/uv.txt
@@ -97,6 +97,9 @@ bench: setup ## measure us and our peers side by side, in one table (ROUNDS= PRO
 	@$(UV) pip install --quiet --compile-bytecode --python $(PEERS)/bin/python --require-hashes \
 		-r benchmarks/peers/requirements.txt
 	@touch $(PEERS_STAMP)
+
+dist: setup ## build the wheel and the source distribution into dist/
+	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . | tail -1
 
 clean: ## remove .venv and every cache; data in .scraper stays
 	rm -rf .venv $(PEERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

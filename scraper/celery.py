@@ -16,11 +16,11 @@ from kombu.transport import TRANSPORT_ALIASES
 
 from scraper import settings
 from scraper.errors import ScraperError, ServerUnavailableError
-from scraper.infra import logs, servers
+from scraper.infra import logs, servers, shipped
 from scraper.rules.routing import COORDINATOR, for_browsers, served_with
 
 IMPORTED_BY = os.getpid()
-FLOWER_CONFIG = Path(__file__).parent.parent / "flowerconfig.py"
+FLOWER_CONFIG = shipped.path("flowerconfig.py")
 if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
     # its login must not depend on the folder one is in
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))

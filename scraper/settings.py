@@ -113,7 +113,7 @@ class Settings(BaseSettings):
         description="false: a coordinator opens no scheduled crawl, only serves those there are",
     )
     user_agent: str = Field(
-        "Mozilla/5.0 (compatible; scraper/0.1; shop catalogue crawler)",
+        "Mozilla/5.0 (compatible; scraper; shop catalogue crawler)",
         description="sent where a site says no other",
     )
     functions: str | None = Field(

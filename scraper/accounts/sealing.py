@@ -30,7 +30,7 @@ class Seal:
             from cryptography.fernet import Fernet, InvalidToken, MultiFernet
         except ImportError:
             raise ConfigError(
-                "`login:` needs cryptography, which is not installed (mend: `pip install scraper[login]`)"
+                "`login:` needs cryptography, which is not installed (mend: `pip install 'celery-scraper[login]'`)"
             ) from None
         self._invalid = InvalidToken
         self._keys = [hashlib.sha256(b"scraper sealing " + key.encode()).digest() for key in keys]

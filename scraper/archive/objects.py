@@ -222,7 +222,7 @@ class Bucket:
             import boto3  # noqa: F401 - only those who use it pay for it
         except ImportError:
             raise ConfigError(
-                f"s3://{bucket} needs an extra that is not installed (mend: pip install 'scraper[s3]')"
+                f"s3://{bucket} needs an extra that is not installed (mend: pip install 'celery-scraper[s3]')"
             ) from None
         self.bucket = bucket
         self.prefix = f"{prefix}/" if prefix else ""

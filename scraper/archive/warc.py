@@ -35,7 +35,9 @@ from scraper.errors import ConfigError
 
 Codec = Literal["gzip", "zstd"]
 SUFFIXES: Mapping[Codec, str] = {"gzip": ".warc.gz", "zstd": ".warc.zst"}
-MISSING = "archives need an extra that is not installed (mend: pip install 'scraper[archive]')"
+MISSING = (
+    "archives need an extra that is not installed (mend: pip install 'celery-scraper[archive]')"
+)
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
 # zstd's own default: a frame that wants more memory is not ours

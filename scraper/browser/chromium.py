@@ -30,7 +30,7 @@ HEAP_MAX_MB = 512  # of one renderer's JavaScript
 # what a page needs while it is open, at the worst, for the number of pages at once
 PAGE_MB = 400
 PAGES_MAX = 8
-EXTRA = "Playwright is not installed here (mend: `pip install scraper[browser]`)"
+EXTRA = "Playwright is not installed here (mend: `pip install 'celery-scraper[browser]'`)"
 ARGUMENTS = (
     "--disable-gpu",
     "--disable-quic",

@@ -42,7 +42,7 @@ from scraper.cli.setup.sites import sites
 @click.group(
     cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
-@click.version_option(package_name="scraper")
+@click.version_option(package_name="celery-scraper")
 def main() -> None:
     """Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
 

@@ -40,7 +40,7 @@ from scraper.sites.definition import NO_PROXY, STICKY_REQUESTS, ProxyUse, Site
 from scraper.sites.functions import source_of
 from scraper.sites.login import Signs, signs_of
 
-OUR_VERSION = version("scraper")
+OUR_VERSION = version("celery-scraper")
 CONTEXTS_MAX = 2000
 
 

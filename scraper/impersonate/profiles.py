@@ -23,7 +23,7 @@ class MissingExtraError(ScraperError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what} needs curl_cffi, which is not installed here (mend: `pip install scraper[impersonate]`)"
+            f"{what} needs curl_cffi, which is not installed here (mend: `pip install 'celery-scraper[impersonate]'`)"
         )
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from scraper.errors import ServerUnavailableError
+from scraper.infra import shipped
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
-FOLDER = Path(__file__).parents[2] / "alembic"
+FOLDER = shipped.path("alembic")
 
 
 def head() -> str:

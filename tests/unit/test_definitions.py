@@ -545,7 +545,9 @@ def test_without_the_extra_a_site_that_needs_it_is_refused_with_its_line(
     assert only_problem(MINIMAL + "http2: true\n").startswith(
         "sites/books.yaml:4: http2: needs curl_cffi"
     )
-    assert "`pip install scraper[impersonate]`" in only_problem(MINIMAL + "impersonate: chrome\n")
+    assert "`pip install 'celery-scraper[impersonate]'`" in only_problem(
+        MINIMAL + "impersonate: chrome\n"
+    )
     assert load(MINIMAL).http2 is False
 
 

@@ -162,11 +162,11 @@ def test_the_image_knows_its_version(tmp_path: Path) -> None:
     (line,) = [line for line in dockerfile.stages()["app"].runs if "dist-info" in line]
     (tmp_path / "scraper").mkdir()
     (tmp_path / "pyproject.toml").write_text(
-        (ROOT / "pyproject.toml").read_text().replace("0.1.0", "4.5.6", 1)
+        (ROOT / "pyproject.toml").read_text().replace("0.2.0", "4.5.6", 1)
     )
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     subprocess.run(["sh", "-c", line], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True)
-    (found,) = importlib.metadata.distributions(name="scraper", path=[str(tmp_path)])
+    (found,) = importlib.metadata.distributions(name="celery-scraper", path=[str(tmp_path)])
     assert found.version == "4.5.6"
 
 

@@ -163,7 +163,7 @@ def require() -> Any:
         import pyarrow.parquet
     except ImportError:
         raise ConfigError(
-            "--format parquet needs an extra that is not installed (mend: pip install 'scraper[parquet]')"
+            "--format parquet needs an extra that is not installed (mend: pip install 'celery-scraper[parquet]')"
         ) from None
     return pyarrow
 
