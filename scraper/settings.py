@@ -1,6 +1,7 @@
-"""From the environment to one frozen `Settings`: the only module that reads environment variables.
+"""From the environment and `scraper.toml` to one frozen `Settings`: the only module that reads
+environment variables.
 
-Any setting may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kubernetes
+A variable of the environment wins over the project's file, and that over the default. Any setting may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kubernetes
 and systemd. `docker inspect` shows an environment, and children inherit it; a file they do not.
 
 `DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under
@@ -14,9 +15,11 @@ import hashlib
 import os
 import re
 import tempfile
+import tomllib
+from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import quote
 
 from pydantic import Field, ValidationError, field_validator
@@ -26,6 +29,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from scraper import secret_files
 from scraper.errors import ConfigError
 
+PROJECT_FILE = "scraper.toml"
 BROKER_SCHEMES = ("amqp://", "amqps://", "redis://", "rediss://", "unix://")
 FILE_MAX_BYTES = 10_000
 # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
@@ -60,6 +64,47 @@ class FromFiles(PydanticBaseSettingsSource):
 def variable(name: str, field: FieldInfo) -> str:
     """The environment variable of a field."""
     return field.alias or f"SCRAPER_{name.upper()}"
+
+
+class FromProject(PydanticBaseSettingsSource):
+    """The settings in `scraper.toml` of the folder that one is in, by their names in small letters;
+    `NAME_file` names a file that holds the value. Raises `ConfigError` for a name that is none."""
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        self._values = _project_values()
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        short = short_name(field_name, field)
+        value, path = self._values.get(short), self._values.get(f"{short}_file")
+        if path is not None:
+            where = f"{PROJECT_FILE}: {short}_file"
+            value = secret_files.read_text(Path(path), where, FILE_MAX_BYTES).strip()
+        return value, field.alias or field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        fields = self.settings_cls.model_fields
+        names = {short_name(name, field) for name, field in fields.items()}
+        for key in self._values.keys() - names - {f"{name}_file" for name in names}:
+            near = get_close_matches(key, names, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            raise ConfigError(f"{PROJECT_FILE}: {key} is no setting{hint}")
+        values = (self.get_field_value(field, name) for name, field in fields.items())
+        return {name: value for value, name, _ in values if value is not None}
+
+
+def _project_values() -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(PROJECT_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{PROJECT_FILE}: {error}") from None
+
+
+def short_name(name: str, field: FieldInfo) -> str:
+    """What `scraper.toml` calls a setting: `database_url`, `attempts_max`, `sites`."""
+    return variable(name, field).lower().removeprefix("scraper_")
 
 
 class Settings(BaseSettings):
@@ -223,7 +268,23 @@ class Settings(BaseSettings):
         *sources: PydanticBaseSettingsSource,
         **named: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return named["init_settings"], FromFiles(settings_cls), named["env_settings"]
+        own = FromFiles(settings_cls), named["env_settings"], FromProject(settings_cls)
+        return named["init_settings"], *own
+
+    @classmethod
+    def sources(cls) -> dict[str, str]:
+        """Where the value of each field that is not a default comes from, by the field's name."""
+        files, project = FromFiles(cls)(), FromProject(cls)()
+        origins = {}
+        for name, field in cls.model_fields.items():
+            key, env = field.alias or name, variable(name, field)
+            if key in files:
+                origins[name] = f"{env}_FILE"
+            elif env in os.environ:
+                origins[name] = env
+            elif key in project:
+                origins[name] = PROJECT_FILE
+        return origins
 
     @field_validator(
         "database_url",
@@ -303,6 +364,17 @@ class Settings(BaseSettings):
         return tuple((self.functions or "").replace(",", " ").split())
 
     @property
+    def in_project(self) -> bool:
+        """Whether this folder, or a setting, says where definitions and servers are."""
+        return (
+            Path(PROJECT_FILE).exists()
+            or self.sites_dir.exists()
+            or self.home.exists()
+            or "home" in self.model_fields_set
+            or not self.embedded
+        )
+
+    @property
     def embedded(self) -> bool:
         """True where at least one server is ours to start."""
         return self.database_url is None or self.redis_url is None
@@ -370,10 +442,11 @@ def load() -> Settings:
         lines = []
         for problem in error.errors(include_input=False, include_url=False):
             name = str(problem["loc"][0])
-            variable = name if name.isupper() else f"SCRAPER_{name.upper()}"
-            lines.append(
-                f"environment variable {variable}: {problem['msg'].removeprefix('Value error, ')}"
-            )
+            env = name if name.isupper() else f"SCRAPER_{name.upper()}"
+            short = env.lower().removeprefix("scraper_")
+            in_file = not (os.environ.get(env) or os.environ.get(f"{env}_FILE"))
+            where = f"{PROJECT_FILE}: {short}" if in_file else f"environment variable {env}"
+            lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
         raise ConfigError("\n".join(lines)) from None
 
 

@@ -18,7 +18,7 @@ from scraper.cli.common.shared import load_settings
 
 if TYPE_CHECKING:
     pass
-from scraper.cli.common.shared import Command
+from scraper.cli.common.shared import Command, require_project
 from scraper.cli.crawl.crawls import (
     crawl,
     status,
@@ -36,6 +36,7 @@ from scraper.cli.fleet.login import login
 from scraper.cli.fleet.metrics import metrics
 from scraper.cli.fleet.proxies import proxies
 from scraper.cli.fleet.run import run
+from scraper.cli.setup.init import init, settings
 from scraper.cli.setup.sites import sites
 
 
@@ -68,6 +69,7 @@ def up() -> None:
     from scraper.infra.database import make_engine
 
     settings = load_settings()
+    require_project(settings)
     for state in embedded.up(settings):
         click.echo(f"{state.name}: running, {state.address}")
     servers.require_reachable(settings)
@@ -138,6 +140,6 @@ def demo(keep: bool, stop_: bool, products: int) -> None:
 
 for command in (
     sites, crawl, stop, status, watch, report, alerts, host, dead, dedup, proxies, login, products, history, export,
-    changes, consumers, archive, reextract, metrics, run,
+    changes, consumers, archive, reextract, metrics, run, init, settings,
 ):  # fmt: skip
     main.add_command(command)

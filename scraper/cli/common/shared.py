@@ -3,6 +3,7 @@ harmless to a terminal."""
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -52,12 +53,24 @@ def load_settings() -> Settings:
     return settings.load()
 
 
+def require_project(settings: Settings) -> None:
+    """Raises ConfigError in a folder that is no project: nothing is made where nobody expects it."""
+    from scraper.errors import ConfigError
+
+    if not settings.in_project:
+        raise ConfigError(
+            f"{os.getcwd()} is no project: there is neither scraper.toml nor sites/ here\n"
+            "type `scraper init` to make it one, or go to the folder of yours"
+        )
+
+
 def open_engine() -> sa.Engine:
     """The database, known to answer and to be migrated."""
     from scraper.infra import migrations, servers
     from scraper.infra.database import make_engine
 
     settings = load_settings()
+    require_project(settings)
     servers.require_postgres(settings)
     engine = make_engine(settings.postgres_url)
     migrations.require_current(engine)

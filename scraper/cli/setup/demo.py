@@ -37,7 +37,6 @@ from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.views import progress
 
-ROOT = Path(__file__).parents[3]
 FLOWER_PORT = 5555
 READY_S = 30.0
 LATENCY_MS = 15
@@ -141,7 +140,6 @@ def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]
         "SCRAPER_SITES": str(settings.home_dir / "demo-has-no-sites-folder"),
         "SCRAPER_SCHEDULES": "false",
     }
-    os.chdir(ROOT)
     flower = [sys.executable, "-m", "celery", "-A", "scraper", "flower", f"--port={flower_port}"]
     commands = {
         "coordinator": fleet.worker_command(["coordinator"], name="coordinator", beat=True),
