@@ -9,7 +9,6 @@ import click
 
 from scraper.cli.common.shared import load_settings, print_json
 from scraper.errors import ConfigError
-from scraper.settings import PROJECT_FILE, Settings, short_name, variable
 
 SETTINGS = """\
 # Settings of this project. All of them, with their defaults: `scraper settings`.
@@ -56,6 +55,7 @@ def init(folder: Path, compose: bool) -> None:
 
     What is there already is left as it is.
     """
+    from scraper.settings import PROJECT_FILE
     from scraper.sites.schema import schema_text
 
     files = {
@@ -114,6 +114,8 @@ def _write_new(path: Path, text: str) -> bool:
 @click.option("--changed", is_flag=True, help="Only what is not a default.")
 def settings(as_json: bool, changed: bool) -> None:
     """Show the settings in force, and where each comes from. Secrets are hidden."""
+    from scraper.settings import Settings, short_name, variable
+
     values, origins = load_settings(), Settings.sources()
     rows: list[dict[str, Any]] = []
     for name, field in Settings.model_fields.items():
