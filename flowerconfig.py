@@ -1,16 +1,20 @@
-"""Flower's settings: `celery -A scraper flower` reads this file. Loopback only, behind a login, and
-with a Crawls tab."""
+"""Flower's settings: `celery -A scraper flower` reads this file, from whichever folder it is started.
+
+The login and the address are `scraper.infra.flower_guard`'s. A `flowerconfig.py` of the folder's own
+is read last, and wins.
+"""
+
+from pathlib import Path
 
 from scraper import settings
-from scraper.infra import flower_login
 from scraper.monitor import tab
 
-_settings = settings.load()
-_login = flower_login.get(_settings)
-tab.install(_settings)
+tab.install(settings.load())
 
-address = "127.0.0.1"
 port = 5555
-basic_auth = [f"{_login.user}:{_login.password}"]
 max_tasks = 2000
 purge_offline_workers = 300
+
+_own = Path("flowerconfig.py")
+if _own.exists() and not _own.samefile(__file__):
+    exec(compile(_own.read_bytes(), str(_own), "exec"))  # noqa: S102 - as Flower does with it

@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -21,9 +20,12 @@ from scraper.rules.routing import COORDINATOR, for_browsers, served_with
 
 IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = shipped.path("flowerconfig.py")
-if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
-    # its login must not depend on the folder one is in
+if "flower" in sys.argv:
+    # Flower's login must not depend on the folder or the configuration that it is started with.
+    from scraper.infra import flower_guard
+
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))
+    flower_guard.install(settings.load())
 
 # By name: kombu imports it, and Redis's client, when a connection is made.
 TRANSPORT_ALIASES.update(

@@ -257,6 +257,9 @@ class Settings(BaseSettings):
     flower_password: str | None = Field(
         None, description="unset: made once and kept in SCRAPER_HOME"
     )
+    flower_login: Literal["password", "none"] = Field(
+        "password", description="none: Flower asks for no login, whoever reaches it"
+    )
     flower_metrics: Literal["login", "public", "off"] = Field(
         "login", description="who may read Flower's /metrics"
     )

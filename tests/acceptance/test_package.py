@@ -195,17 +195,32 @@ def test_a_worker_starts_for_a_queue(project: Installed) -> None:
         wait_for(lambda: b"ready" in log.read_bytes(), worker)
 
 
-def test_flower_is_behind_a_login_and_on_loopback(project: Installed) -> None:
+@pytest.mark.parametrize("options", ["none", "own", "given"])
+def test_flower_is_behind_a_login_and_on_loopback(project: Installed, options: str) -> None:
+    """Even where a folder's own configuration, or one that is named, says nothing of it, or empties
+    what was said."""
+    own = project.folder / ("flowerconfig.py" if options == "own" else "other.py")
+    own.write_text("basic_auth = []\naddress = ''\nmax_tasks = 7\n")
+    given = [f"--conf={own}"] if options == "given" else []
+    try:
+        _check_flower(project, given)
+    finally:
+        own.unlink()
+
+
+def _check_flower(project: Installed, given: list[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with project.start("celery", "-A", "scraper", "flower", f"--port={port}") as flower:
+    with project.start("celery", "-A", "scraper", "flower", f"--port={port}", *given) as flower:
         wait_for(lambda: listens(flower.pid), flower)
         assert listens(flower.pid) == {("127.0.0.1", port)}
-        for path in ("/", "/crawls", "/api/workers", "/api/crawls"):
+        ours = () if given else ("/crawls", "/api/crawls")
+        for path in ("/", "/api/workers", *ours):
             with pytest.raises(urllib.error.HTTPError) as refused:
                 urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10)
-            with refused.value:
-                assert refused.value.code == 401
+            with refused.value as answer:
+                assert answer.code == 401
+                assert answer.headers["X-Frame-Options"] == "DENY"
         password = project.folder / ".scraper" / "flower-password"
         assert stat.S_IMODE(password.stat().st_mode) == 0o600
 
