@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -131,11 +133,23 @@ def _end_with_parent(**_: Any) -> None:
     # Who forked us, even if it was killed before we came to ask for it. (Spawned, we have imported
     # this ourselves.)
     parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()
+    _watch_parent(parent, lambda: os._exit(1))
 
+
+@signals.worker_ready.connect
+def _end_with_command(**_: Any) -> None:
+    """A worker that a command has started for itself hands back its pages and ends once that command
+    has gone, however it went."""
+    parent = settings.ends_with()
+    if parent is not None:
+        _watch_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+
+def _watch_parent(parent: int, end: Callable[[], None]) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-        os._exit(1)
+        end()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()
 

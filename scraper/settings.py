@@ -30,6 +30,8 @@ from scraper import secret_files
 from scraper.errors import ConfigError
 
 PROJECT_FILE = "scraper.toml"
+# The process that a worker was started for, and is not to outlive.
+ENDS_WITH = "SCRAPER_ENDS_WITH"
 BROKER_SCHEMES = ("amqp://", "amqps://", "redis://", "rediss://", "unix://")
 FILE_MAX_BYTES = 10_000
 # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
@@ -451,6 +453,12 @@ def load() -> Settings:
             where = f"{PROJECT_FILE}: {short}" if in_file else f"environment variable {env}"
             lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
         raise ConfigError("\n".join(lines)) from None
+
+
+def ends_with() -> int | None:
+    """The parent that this process is not to outlive, by its id, where there is one."""
+    parent = os.environ.pop(ENDS_WITH, None)
+    return int(parent) if parent else None
 
 
 def notify_socket() -> str | None:

@@ -9,6 +9,7 @@ data is suspect; 6 the feed of changes does not hold what comes after a cursor; 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,14 @@ def main() -> None:
     """
     # where definitions name Python functions, as `celery -A` does
     sys.path.append(os.getcwd())
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, _: object) -> None:
+    """Told to end, or its terminal closed: a command takes what it has started with it."""
+    sys.exit(128 + number)
 
 
 @main.command()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scraper.rules.routing import COORDINATOR
-from scraper.settings import Settings
+from scraper.settings import ENDS_WITH, Settings
 
 INSPECT_S = 1.0
 STOP_S = 40.0
@@ -88,7 +88,8 @@ def worker_command(queues: Iterable[str], *, name: str, beat: bool = False) -> l
 @contextmanager
 def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Starts a coordinator (if `queues` names it) and one worker for the other queues; stops them
-    at the end."""
+    at the end. Were this process killed, they would end by themselves."""
+    ends_with_us = {ENDS_WITH: str(os.getpid())}
     processes = []
     fetching = sorted(queues - {COORDINATOR})
     tag = os.getpid()
@@ -96,11 +97,18 @@ def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[subproc
         if COORDINATOR in queues:
             command = worker_command([COORDINATOR], name=f"coordinator-{tag}", beat=True)
             processes.append(
-                start(settings, "coordinator", command, {"SCRAPER_SCHEDULES": "false"})
+                start(
+                    settings, "coordinator", command, {"SCRAPER_SCHEDULES": "false", **ends_with_us}
+                )
             )
         if fetching:
             processes.append(
-                start(settings, "worker", worker_command(fetching, name=f"worker-{tag}"))
+                start(
+                    settings,
+                    "worker",
+                    worker_command(fetching, name=f"worker-{tag}"),
+                    ends_with_us,
+                )
             )
         yield processes
     finally:

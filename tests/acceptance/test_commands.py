@@ -313,16 +313,30 @@ def test_interrupted_and_stopped(
     assert "is not running: it is stopped" in run.scraper("stop", str(crawl_id), code=2).stderr
 
 
-def test_ctrl_c_ends_workers_of_its_own(
-    run: Commands, sample_shop: Callable[..., SampleShop], environment: Settings
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 143),
+        (signal.SIGHUP, 129),
+        (signal.SIGKILL, -9),
+    ],
+)
+def test_a_command_that_ends_takes_its_workers_with_it(
+    number: signal.Signals,
+    code: int,
+    run: Commands,
+    sample_shop: Callable[..., SampleShop],
+    environment: Settings,
 ) -> None:
     shop = sample_shop(
         "--products", "500", "--latency-ms", "200", changes={"concurrency: 16": "concurrency: 4"}
     )
     waiting = run.start("scraper", "crawl", "demo", "--wait", "--local")
     until(lambda: len(shop.log()) > 10, 40)
-    assert run.end(waiting, signal.SIGINT) == 130
-    assert processes_of(environment.home_dir, "celery") == []
+    assert run.end(waiting, number) == code
+    # Of a command that is killed the workers notice it within a second, and hand back.
+    until(lambda: processes_of(environment.home_dir, "celery") == [], 40)
     seen = len(shop.log())
     time.sleep(1)
     assert len(shop.log()) == seen
