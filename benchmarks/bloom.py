@@ -1,8 +1,8 @@
 """`python -m benchmarks.bloom`: what a site's Bloom filter costs, and how often it is wrong, on a
 Valkey of its own.
 
-With `--url` on another server, such as one with a Bloom module; the filter is deleted again. What
-else that server does is counted as Redis's time.
+With `--url` on another server; the filter is deleted again. What else that server does is counted
+as Redis's time.
 
 Finished URLs are added, to one generation or to several, as if half of the time that they are
 remembered had passed before each; then URLs that were never added are asked for, and some that
@@ -28,7 +28,7 @@ from uuid import UUID, uuid4
 
 import redis
 
-from scraper.dedup.bloom import Filter, Filters
+from scraper.dedup.bloom import BloomFilter, FilterStore
 from scraper.embedded import servers
 from scraper.settings import Settings
 
@@ -49,7 +49,6 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    form: str
     urls: int
     asked: int
     generations: int
@@ -106,7 +105,7 @@ def _server(url: str | None) -> Iterator[str]:
 
 
 def measure(client: redis.Redis, urls: int, ask: int, generations: int, capacity: int) -> Figures:
-    one, filters = Filter(NO_SITE, uuid4(), LIFE_S, capacity), Filters(client)
+    one, filters = BloomFilter(NO_SITE, uuid4(), LIFE_S, capacity), FilterStore(client)
     clock, done = Clock(client), 0
     for generation in range(1, generations + 1):
         until = urls * generation // generations
@@ -118,21 +117,20 @@ def measure(client: redis.Redis, urls: int, ask: int, generations: int, capacity
         if generation < generations:
             _age(client, one, LIFE_S / 2)
     add, clock = clock.a_url(urls), Clock(client)
-    wrong = sum(sum(filters.known(one, some)[0]) for some in _groups("new", 0, ask))
+    wrong = sum(sum(filters.lookup(one, some)[0]) for some in _groups("new", 0, ask))
     unknown = clock.a_url(ask)
     first = urls * max(0, generations - 2) // generations
     step = max(1, (urls - first) // min(urls, 500_000))
     again = [fingerprint("old", number) for number in range(first, urls, step)]
     clock = Clock(client)
     found = sum(
-        sum(filters.known(one, again[at : at + GROUP])[0]) for at in range(0, len(again), GROUP)
+        sum(filters.lookup(one, again[at : at + GROUP])[0]) for at in range(0, len(again), GROUP)
     )
     known = clock.a_url(len(again))
-    state = filters.state(one)
+    state = filters.read_state(one)
     filters.forget(NO_SITE)
     rate = wrong / ask
     return Figures(
-        form="+".join(sorted({part.form for part in state.parts})),
         urls=urls - first,
         asked=ask,
         generations=len(state.generations),
@@ -177,7 +175,7 @@ def _groups(sort: str, start: int, stop: int) -> Iterator[list[UUID]]:
         yield [fingerprint(sort, number) for number in range(first, min(stop, first + GROUP))]
 
 
-def _age(client: redis.Redis, one: Filter, by_s: float) -> None:
+def _age(client: redis.Redis, one: BloomFilter, by_s: float) -> None:
     """As if the filter had been made so much earlier."""
     state = json.loads(client.get(one.key) or b"")
     for gen in state["gens"]:
@@ -188,7 +186,7 @@ def _age(client: redis.Redis, one: Filter, by_s: float) -> None:
 
 def told(figures: Figures) -> str:
     lines = [
-        f"{figures.urls:,} URLs remembered in {figures.generations} generation(s), {figures.keys} keys ({figures.form})",
+        f"{figures.urls:,} URLs remembered in {figures.generations} generation(s), {figures.keys} keys",
         f"memory            {figures.memory_bytes / 1e6:,.1f} MB, {figures.bytes_a_url:.3f} bytes a URL",
         f"false positives   {figures.wrong:,} of {figures.asked:,}: {figures.false_positives:.4%} "
         f"(95 %: at most {figures.at_most:.4%}; expected {figures.expected:.4%})",

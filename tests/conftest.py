@@ -30,7 +30,6 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from scraper import settings as settings_module
-from scraper.dedup.sizing import Form
 from scraper.embedded import process
 from scraper.embedded import servers as embedded
 from scraper.infra import migrations
@@ -39,8 +38,6 @@ from scraper.settings import Settings
 from tests import rabbitmq, s3
 
 HOME = "SCRAPER_TEST_HOME"
-# of a Redis or Valkey with a Bloom module; its databases 1 to 15 are emptied
-BLOOM = "SCRAPER_TEST_BLOOM_URL"
 # how long an example takes is the machine's affair
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
@@ -162,37 +159,6 @@ def valkey_url(servers: Settings, worker_id: str) -> str:
     """URL of an empty numbered database of this xdist worker's own."""
     number = 1 + int(worker_id.removeprefix("gw") if worker_id != "master" else 0) % 15
     url = servers.valkey_url.replace("db=0", f"db={number}")
-    with redis.Redis.from_url(url) as client:
-        client.flushdb()
-    return url
-
-
-NO_BLOOM = f"{BLOOM} names no server with a Bloom module (docker run -p 6399:6379 redis:8; redis://127.0.0.1:6399)"
-
-
-@pytest.fixture(
-    params=[
-        Form.BITMAP,
-        pytest.param(
-            Form.BF, marks=[] if BLOOM in os.environ else [pytest.mark.skip(reason=NO_BLOOM)]
-        ),
-    ]
-)
-def form(request: pytest.FixtureRequest) -> Form:
-    """What Bloom filters are made of: each in turn."""
-    return Form(request.param)
-
-
-@pytest.fixture
-def bloom_url(worker_id: str) -> str:
-    """URL of an empty numbered database of a server with a Bloom module. No package brings one
-    along: where there is none, skipped in CI too."""
-    if BLOOM not in os.environ:
-        pytest.skip(
-            f"{BLOOM} names no server with a Bloom module (docker run -p 6399:6379 redis:8; redis://127.0.0.1:6399)"
-        )
-    number = 1 + int(worker_id.removeprefix("gw") if worker_id != "master" else 0) % 15
-    url = f"{os.environ[BLOOM].rstrip('/')}/{number}"
     with redis.Redis.from_url(url) as client:
         client.flushdb()
     return url

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from scraper.dedup import filters
-from scraper.dedup.bloom import Filter
+from scraper.dedup.bloom import BloomFilter
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
 from scraper.frontier import crawls
@@ -65,7 +65,7 @@ class CrawlContext:
     reader: Reader
     # of a site without rules of its own, whose pages of a kind all go one way; else empty
     ways: dict[Kind, Route]
-    filter: Filter | None = None
+    filter: BloomFilter | None = None
 
     def route(self, kind: Kind, url: str) -> Route:
         return self.ways.get(kind) or route(self.site.wishes, kind, url)

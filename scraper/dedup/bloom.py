@@ -10,19 +10,17 @@ exact, and would not do with two bytes a URL: each that is asked adds its own fa
 The keys of a filter, SITE being the site's number and ID `sites.filter_id`; all of them expire by
 themselves:
 
-    scraper:dedup:SITE:ID               its generations, as JSON: see `Generation`; times in milliseconds
-    scraper:dedup:SITE:ID:GEN:PART:N    shard N of a part of a generation: a bitmap or a module's filter, at most a megabyte
-    scraper:dedup:SITE:ID:crawl:CRAWL   a HyperLogLog: how many different product URLs a crawl's listings have named
-
-A part is made of filters of the server's Bloom module (RedisBloom in Redis 8 and Redis Stack,
-valkey-bloom) where BF.RESERVE makes one, and of bitmaps everywhere else; it says which, and stays
-so. Both have as many bits and hashes, so that they are wrong as often. A part whose module is gone
-counts as forgotten, and the next one is made of bitmaps.
+    scraper:dedup:SITE:ID               its generations as JSON, see `Generation`; times in ms
+    scraper:dedup:SITE:ID:GEN:PART:N    shard N of a generation's part: a bitmap, 1 MB at most
+    scraper:dedup:SITE:ID:crawl:CRAWL   a HyperLogLog of the product URLs that a crawl's listings
+                                        have named
 
 A URL's 128-bit fingerprint is four numbers: the shard, start and step of the bits in it (double
-hashing: Kirsch and Mitzenmacher, 2006), and how far the start is moved in each generation. A module
-hashes the fingerprint with the generation's number behind it. So a URL that one generation takes
-for another one is judged anew by the next.
+hashing: Kirsch and Mitzenmacher, 2006), and how far the start is moved in each generation. So a URL
+that one generation takes for another one is judged anew by the next.
+
+Earlier versions had a server's Bloom module make filters, and marked such a part `bf`. A generation
+with one counts as forgotten.
 
 Only hints live here. A Redis that loses its memory, evicts a shard or is set back to yesterday
 makes pages be fetched again; nothing is ever added before its page is finished
@@ -39,23 +37,15 @@ from uuid import UUID
 
 import redis
 
-from scraper.dedup.sizing import (
-    FIRST,
-    FURTHER,
-    Form,
-    Part,
-    Shape,
-    false_positives,
-)
+from scraper.dedup.sizing import FIRST, FURTHER, Part, Shape, false_positives
 
 PREFIX = "scraper:dedup:"
-# URLs a call: two milliseconds of Redis's time, in which nobody else gets an answer
+# A call of so many URLs takes two milliseconds of Redis's time, in which nobody else is answered.
 AT_ONCE = 200
 
 
-def _in_lua(shape: Shape) -> str:
-    reserved = f"error = '{shape.error_rate!r}', reserved = {shape.reserved!r}"
-    return f"{{bits = {shape.bits}, hashes = {shape.hashes}, {reserved}}}"
+def _as_lua(shape: Shape) -> str:
+    return f"{{bits = {shape.bits}, hashes = {shape.hashes}}}"
 
 
 # Generations are numbered from a time on, so that a filter whose state was lost never reads the
@@ -69,53 +59,39 @@ local life = tonumber(ARGV[1])
 local text = redis.call('GET', KEYS[1])
 local state = text and cjson.decode(text) or {last = t[1] % 1000000000, most = 0, gens = {}}
 local function key(gen, part, shard) return KEYS[1] .. ':' .. gen .. ':' .. part .. ':' .. shard end
-local function live(gen) return now < math.min(gen.ends, gen.began + life) end
+local function live(gen)
+  for _, part in ipairs(gen.parts) do if part.bf then return false end end
+  return now < math.min(gen.ends, gen.began + life)
+end
 local function hash(i, gen)
   local shard, start, step, move = struct.unpack('>I4I4I4I4', ARGV[2], i)
   return shard, (start + gen % 65536 * move) % 4294967296, step
 end
-local function by_shard(gen, part, positions)
-  local tail, items, where = struct.pack('>I4', gen.n % 4294967296), {}, {}
-  for _, i in ipairs(positions) do
-    local shard = struct.unpack('>I4', ARGV[2], i) % part.shards
-    if not items[shard] then items[shard], where[shard] = {}, {} end
-    local n = #where[shard] + 1
-    items[shard][n], where[shard][n] = string.sub(ARGV[2], i, i + 15) .. tail, i
-  end
-  return items, where
-end
 """
 
-# KEYS[1] the filter. ARGV  1 how long a URL is remembered, in ms  2 fingerprints, 16 bytes each  3
-# the capacity Returns how many were not in the generation that they were added to.
+# KEYS  1 the filter
+# ARGV  1 how long a URL is remembered, in ms  2 fingerprints, 16 bytes each  3 the capacity
+# The answer is how many were not in the generation that they were added to.
 #
 # A new generation is made for what is not remembered yet: the capacity (or what was really held at
 # once, if that was more) without what the generation before it has. Where it proves too small it
-# gets a further part as large as all before it, with bits enough to be hardly ever wrong. A part of
-# which a module's filter takes nothing more (it is full, or the module is gone) is full, and
-# bitmaps follow it.
+# gets a further part as large as all before it, with bits enough to be hardly ever wrong.
 #
 # What a new part finds under its names is of a filter whose state was lost in the second that made
 # it. Where nothing is, nothing is deleted: a script that has written once is never refused memory.
 ADD = (
     _COMMON
-    + f"local FIRST, FURTHER = {_in_lua(FIRST)}, {_in_lua(FURTHER)}"
+    + f"local FIRST, FURTHER = {_as_lua(FIRST)}, {_as_lua(FURTHER)}"
     + """
 local capacity = tonumber(ARGV[3])
 local function held()
   local sum = 0
-  for _, gen in ipairs(state.gens) do for _, part in ipairs(gen.parts) do sum = sum + part.added end end
+  for _, gen in ipairs(state.gens) do
+    for _, part in ipairs(gen.parts) do sum = sum + part.added end
+  end
   return sum
 end
-local function expire(name, gen) redis.call('PEXPIRE', name, math.max(1, gen.ends - now)) end
-local function reserve(name, gen, part)
-  local of = part.hashes == FIRST.hashes and FIRST or FURTHER
-  local most = math.floor(part.bytes * 8 / of.reserved)
-  if redis.pcall('BF.RESERVE', name, of.error, most, 'NONSCALING').err then return false end
-  expire(name, gen)
-  return true
-end
-local function make(gen, p, urls, of, bitmaps)
+local function make(gen, p, urls, of)
   local bytes, unit = urls * of.bits / 8, UNIT
   while unit > LEAST and bytes / (unit - HEAD) < 16 do unit = unit / 2 end
   unit = unit - HEAD
@@ -126,7 +102,6 @@ local function make(gen, p, urls, of, bitmaps)
     local name = key(gen.n, p, shard)
     if redis.call('EXISTS', name) == 1 then redis.call('UNLINK', name) end
   end
-  if not bitmaps and reserve(key(gen.n, p, 0), gen, part) then part.bf = true end
   gen.parts[p] = part
   return part
 end
@@ -151,53 +126,28 @@ if not cur or now >= cur.began + life / 2 then
   make(cur, 1, size, FIRST)
   gens[#gens + 1] = cur
 end
-local made, new, p = {}, 0, #cur.parts
+local touched, new, p = {}, 0, #cur.parts
 local part = cur.parts[p]
-local function give(name, items)
-  if not made[name] then
-    if redis.call('EXISTS', name) == 0 and not reserve(name, cur, part) then return nil end
-    made[name] = true
-  end
-  local said, fresh = redis.pcall('BF.MADD', name, unpack(items)), 0
-  for n = 1, #items do
-    if type(said[n]) ~= 'number' then return nil end
-    fresh = fresh + said[n]
-  end
-  return fresh
-end
-local i, size = 1, #ARGV[2]
-while i <= size do
-  if part.full or part.added >= part.capacity then
+for i = 1, #ARGV[2], 16 do
+  if part.added >= part.capacity then
     local all = 0
-    for _, each in ipairs(cur.parts) do all = all + each.capacity end
-    p, made = p + 1, {}
-    part = make(cur, p, all, FURTHER, part.full)
+    for _, earlier in ipairs(cur.parts) do all = all + earlier.capacity end
+    p, touched = p + 1, {}
+    part = make(cur, p, all, FURTHER)
   end
-  if part.bf then
-    local some, fresh = {}, 0
-    for at = i, math.min(size, i + 16 * (part.capacity - part.added) - 1), 16 do some[#some + 1] = at end
-    for shard, items in pairs((by_shard(cur, part, some))) do
-      local taken = give(key(cur.n, p, shard), items)
-      if taken then fresh = fresh + taken else part.full = true end
+  local shard, start, step = hash(i, cur.n)
+  local name, bits, fresh = key(cur.n, p, shard % part.shards), part.bytes * 8, 0
+  if not touched[name] then
+    if redis.call('EXISTS', name) == 0 then
+      redis.call('SETBIT', name, bits - 1, 0)
+      redis.call('PEXPIRE', name, math.max(1, cur.ends - now))
     end
-    part.added = part.added + fresh
-    if not part.full then i, new = i + 16 * #some, new + fresh end
-  else
-    local shard, start, step = hash(i, cur.n)
-    shard = shard % part.shards
-    local name, bits, fresh = key(cur.n, p, shard), part.bytes * 8, 0
-    if not made[name] then
-      if redis.call('EXISTS', name) == 0 then
-        redis.call('SETBIT', name, bits - 1, 0)
-        expire(name, cur)
-      end
-      made[name] = true
-    end
-    for h = 0, part.hashes - 1 do
-      if redis.call('SETBIT', name, (start + h * step) % bits, 1) == 0 then fresh = 1 end
-    end
-    part.added, new, i = part.added + fresh, new + fresh, i + 16
+    touched[name] = true
   end
+  for h = 0, part.hashes - 1 do
+    if redis.call('SETBIT', name, (start + h * step) % bits, 1) == 0 then fresh = 1 end
+  end
+  part.added, new = part.added + fresh, new + fresh
 end
 state.most = math.max(state.most, held())
 redis.call('SET', KEYS[1], cjson.encode(state), 'PX', math.max(1, cur.ends - now))
@@ -205,27 +155,17 @@ return new
 """
 )
 
-# KEYS[1] the filter  KEYS[2] the crawl's HyperLogLog, or none. ARGV as above, without the capacity.
-# Returns a 1 or 0 for each, and about how many different ones the crawl has asked for (-1: nobody
-# knows). The newest generation is asked first; of a bitmap that does not have a URL, two bits are
-# read on average.
-KNOWN = (
+# KEYS  1 the filter  2 the crawl's HyperLogLog, or none
+# ARGV  1 how long a URL is remembered, in ms  2 fingerprints, 16 bytes each
+# The answer is a 1 or 0 for each, and about how many different ones the crawl has asked for (-1:
+# nobody knows). The newest generation is asked first; of a bitmap that does not have a URL, two
+# bits are read on average.
+LOOKUP = (
     _COMMON
     + """
-local found, asked, said, listed = {}, {}, {}, -1
+local remembered, asked, answers, listed = {}, {}, {}, -1
 for i = 1, #ARGV[2], 16 do asked[#asked + 1] = i end
-local function in_module(gen, p, part)
-  local left = {}
-  local items, where = by_shard(gen, part, asked)
-  for shard, some in pairs(items) do
-    local yes = redis.pcall('BF.MEXISTS', key(gen.n, p, shard), unpack(some))
-    for n, i in ipairs(where[shard]) do
-      if yes[n] == 1 then found[i] = true else left[#left + 1] = i end
-    end
-  end
-  return left
-end
-local function in_bitmaps(gen, p, part)
+local function not_in(gen, p, part)
   local left, bits = {}, part.bytes * 8
   for _, i in ipairs(asked) do
     local shard, start, step = hash(i, gen.n)
@@ -233,17 +173,17 @@ local function in_bitmaps(gen, p, part)
     for h = 0, part.hashes - 1 do
       if redis.call('GETBIT', name, (start + h * step) % bits) == 0 then all = false break end
     end
-    if all then found[i] = true else left[#left + 1] = i end
+    if all then remembered[i] = true else left[#left + 1] = i end
   end
   return left
 end
 for g = #state.gens, 1, -1 do
   local gen = state.gens[g]
   if live(gen) then
-    for p, part in ipairs(gen.parts) do asked = (part.bf and in_module or in_bitmaps)(gen, p, part) end
+    for p, part in ipairs(gen.parts) do asked = not_in(gen, p, part) end
   end
 end
-for i = 1, #ARGV[2], 16 do said[#said + 1] = found[i] and '1' or '0' end
+for i = 1, #ARGV[2], 16 do answers[#answers + 1] = remembered[i] and '1' or '0' end
 if KEYS[2] then
   local all = {}
   for i = 1, #ARGV[2], 16 do all[#all + 1] = string.sub(ARGV[2], i, i + 15) end
@@ -254,13 +194,13 @@ if KEYS[2] then
     if type(count) == 'number' then listed = count end
   end
 end
-return {table.concat(said), listed}
+return {table.concat(answers), listed}
 """
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class BloomFilter:
     """Which filter, how long it remembers a URL, and how many URLs it is made for."""
 
     site_id: int
@@ -286,12 +226,11 @@ class Generation:
 @dataclass(frozen=True, slots=True)
 class FilterState:
     """What Redis has of a filter. `memory_bytes` is what it takes, keys and all, by Redis's own
-    account."""
+    account; `policy` is what Redis does when its memory is full."""
 
     generations: tuple[Generation, ...]
     keys: int
     memory_bytes: int
-    # of Redis, when its memory is full
     policy: str
 
     @property
@@ -307,85 +246,78 @@ class FilterState:
         return false_positives(self.parts)
 
 
-class Filters:
+class FilterStore:
     """The filters, as one process asks for them. Raises what Redis does."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._client = client
         self._add = client.register_script(ADD)
-        self._known = client.register_script(KNOWN)
+        self._lookup = client.register_script(LOOKUP)
 
-    def add(self, one: Filter, fingerprints: Sequence[UUID]) -> int:
+    def add(self, bloom: BloomFilter, fingerprints: Sequence[UUID]) -> int:
         """Remembers finished URLs from now on. Returns how many were not in the newest generation."""
         return sum(
-            int(self._add(keys=[one.key], args=[_ms(one.life_s), some, one.capacity]))
-            for some in _packed(fingerprints)
+            int(self._add(keys=[bloom.key], args=[_ms(bloom.life_s), packed, bloom.capacity]))
+            for packed in _packed(fingerprints)
         )
 
-    def known(
-        self, one: Filter, fingerprints: Sequence[UUID], crawl_id: int | None = None
+    def lookup(
+        self, bloom: BloomFilter, fingerprints: Sequence[UUID], crawl_id: int | None = None
     ) -> tuple[list[bool], int]:
         """Which of them are remembered; and about how many different ones (1 %) were asked for in
         this crawl's name, -1 where that is not known."""
-        keys = [one.key] if crawl_id is None else [one.key, f"{one.key}:crawl:{crawl_id}"]
-        found: list[bool] = []
+        keys = [bloom.key] if crawl_id is None else [bloom.key, f"{bloom.key}:crawl:{crawl_id}"]
+        remembered: list[bool] = []
         listed = -1
-        for some in _packed(fingerprints):
-            said, count = self._known(keys=keys, args=[_ms(one.life_s), some])
-            found += [digit == 49 for digit in said]  # ord("1")
-            listed = int(count)
-        return found, listed
+        for packed in _packed(fingerprints):
+            digits, listed = self._lookup(keys=keys, args=[_ms(bloom.life_s), packed])
+            remembered += [digit == ord("1") for digit in digits]
+        return remembered, int(listed)
 
-    def state(self, one: Filter) -> FilterState:
+    def read_state(self, bloom: BloomFilter) -> FilterState:
         """For people: reads every key's size."""
         seconds, micros = self._client.time()
         now_ms = seconds * 1000 + micros // 1000
-        raw = json.loads(self._client.get(one.key) or b'{"gens": []}')
+        stored = json.loads(self._client.get(bloom.key) or b'{"gens": []}')
         generations = tuple(
-            Generation(
-                number=gen["n"],
-                age_s=(now_ms - gen["began"]) / 1000,
-                left_s=(_end(gen, one) - now_ms) / 1000,
-                parts=tuple(
-                    Part(
-                        each["shards"],
-                        each["bytes"],
-                        each["hashes"],
-                        each["capacity"],
-                        each["added"],
-                        Form.BF if each.get("bf") else Form.BITMAP,
-                    )
-                    for each in gen["parts"]
-                ),
-            )
-            for gen in raw["gens"]
-            if now_ms < _end(gen, one)
+            generation
+            for raw in stored["gens"]
+            if (generation := _generation(raw, _ms(bloom.life_s), now_ms)) is not None
         )
-        names = list(self._client.scan_iter(match=f"{one.key}*", count=1000))
+        keys = list(self._client.scan_iter(match=f"{bloom.key}*", count=1000))
         pipeline = self._client.pipeline(transaction=False)
-        for name in names:
-            pipeline.memory_usage(name, samples=0)
+        for key in keys:
+            pipeline.memory_usage(key, samples=0)
         memory = sum(size or 0 for size in pipeline.execute())
         policy = str(self._client.info("memory").get("maxmemory_policy", "unknown"))
-        return FilterState(generations, len(names), memory, policy)
+        return FilterState(generations, len(keys), memory, policy)
 
     def forget(self, site_id: int, but: UUID | None = None) -> int:
         """Deletes a site's filters, but for one. Returns how many keys there were."""
         kept = f"{PREFIX}{site_id}:{but}".encode()
-        names = self._client.scan_iter(match=f"{PREFIX}{site_id}:*", count=1000)
-        gone = [name for name in names if but is None or not name.startswith(kept)]
+        keys = self._client.scan_iter(match=f"{PREFIX}{site_id}:*", count=1000)
+        gone = [key for key in keys if but is None or not key.startswith(kept)]
         for start in range(0, len(gone), 1000):
             self._client.unlink(*gone[start : start + 1000])
         return len(gone)
 
 
+def _generation(raw: dict[str, Any], life_ms: int, now_ms: int) -> Generation | None:
+    """None for one that is forgotten."""
+    ends_ms = min(int(raw["ends"]), int(raw["began"]) + life_ms)
+    if now_ms >= ends_ms or any(part.get("bf") for part in raw["parts"]):
+        return None
+    parts = tuple(
+        Part(part["shards"], part["bytes"], part["hashes"], part["capacity"], part["added"])
+        for part in raw["parts"]
+    )
+    age_s, left_s = (now_ms - raw["began"]) / 1000, (ends_ms - now_ms) / 1000
+    return Generation(raw["n"], age_s, left_s, parts)
+
+
 def _packed(fingerprints: Sequence[UUID]) -> Iterator[bytes]:
     for start in range(0, len(fingerprints), AT_ONCE):
-        yield b"".join(each.bytes for each in fingerprints[start : start + AT_ONCE])
-
-
-def _end(gen: dict[str, Any], one: Filter) -> int:
-    return min(int(gen["ends"]), int(gen["began"]) + _ms(one.life_s))
+        yield b"".join(uuid.bytes for uuid in fingerprints[start : start + AT_ONCE])
 
 
 def _ms(seconds: float) -> int:

@@ -16,7 +16,7 @@ from uuid import UUID
 import sqlalchemy as sa
 from pydantic import ValidationError
 
-from scraper.dedup.bloom import Filter
+from scraper.dedup.bloom import BloomFilter
 from scraper.sites.definition import Site
 
 # how often a URL must have been forgotten; see DELIST
@@ -97,7 +97,7 @@ class Ended:
     filter now."""
 
     id: int
-    filter: Filter
+    filter: BloomFilter
     newest: UUID
 
 
@@ -127,14 +127,18 @@ def frontier_of(connection: sa.Connection, site_id: int) -> dict[str, int]:
     return {row.status: row.pages for row in connection.execute(query, {"id": site_id})}
 
 
-def filter_of(connection: sa.Connection, crawl_id: int, site_id: int, site: Site) -> Filter | None:
+def filter_of(
+    connection: sa.Connection, crawl_id: int, site_id: int, site: Site
+) -> BloomFilter | None:
     """The filter a crawl asks; None where its pages stay in the frontier."""
     filter_id = connection.execute(FILTER, {"id": crawl_id}).scalar()
     return None if filter_id is None else make_filter(site_id, filter_id, site)
 
 
-def make_filter(site_id: int, filter_id: UUID, site: Site) -> Filter:
-    return Filter(site_id, filter_id, site.revisit_s, site.dedup.capacity_for(site.limits.products))
+def make_filter(site_id: int, filter_id: UUID, site: Site) -> BloomFilter:
+    return BloomFilter(
+        site_id, filter_id, site.revisit_s, site.dedup.capacity_for(site.limits.products)
+    )
 
 
 def leave(connection: sa.Connection, page_ids: Sequence[int]) -> None:

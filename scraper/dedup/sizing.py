@@ -6,13 +6,9 @@ as any of them is. For a fixed probability p the least that does is 1.44 * log2(
 with k = log2(1/p).
 
     bits a URL   k    wrong, full     used for
-    15.93        11   0.047 %         what a generation was made for; two of them live at a time: 0.095 % at the worst
+    15.93        11   0.047 %         what a generation was made for; two of them live at a time,
+                                      which makes 0.095 % at the worst
     26           17   0.0004 %        what comes on top, where a generation was made too small
-
-A Bloom module is told p and n, and makes k and m of them: m = n * log2(1/p) / ln 2, and k =
-log2(1/p), which RedisBloom rounds up and valkey-bloom to the nearest: within half below a whole
-number both make the same k. An n that is larger by as much leaves m as it is, and is room: URLs are
-not spread evenly over shards, and a filter that is full takes nothing.
 """
 
 from __future__ import annotations
@@ -20,20 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
-
-BELOW = (
-    # log2(1/p) that a module is told, below k: 4 % more URLs than the mean, eight deviations of the
-    # least shard
-    0.45
-)
-
-
-class Form(StrEnum):
-    """What shards are made of."""
-
-    BITMAP = "bitmap"
-    BF = "bf"  # a Bloom module's filters
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +24,6 @@ class Shape:
 
     bits: float
     hashes: int
-
-    @property
-    def error_rate(self) -> float:
-        """p, as a module is told."""
-        return float(2 ** (BELOW - self.hashes))
-
-    @property
-    def reserved(self) -> float:
-        """Bits that a module gives each URL then: less than `bits`."""
-        return (self.hashes - BELOW) / math.log(2)
 
 
 FIRST = Shape(15.93, 11)
@@ -67,7 +39,6 @@ class Part:
     hashes: int
     capacity: int
     added: int
-    form: Form = Form.BITMAP
 
     @property
     def bytes(self) -> int:
@@ -81,7 +52,4 @@ class Part:
 
 def false_positives(parts: Iterable[Part]) -> float:
     """The probability that a URL which is in none of them seems to be in one."""
-    right = 1.0
-    for part in parts:
-        right *= 1 - part.false_positives
-    return 1 - right
+    return 1 - math.prod(1 - part.false_positives for part in parts)

@@ -28,7 +28,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from scraper.dedup import filters as dedup
-from scraper.dedup.bloom import Filter, Filters
+from scraper.dedup.bloom import BloomFilter, FilterStore
 from scraper.dedup.filters import CHUNK, Ended
 from scraper.domain import Kind
 from scraper.infra import outages
@@ -55,7 +55,7 @@ class Dedup:
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = settings.valkey_url
         self._clock = clock
-        self._filters: Filters | None = None
+        self._filters: FilterStore | None = None
         self._client: redis.Redis | None = None
         self._away_until = float("-inf")
         self._listed: dict[int, int] = {}  # as written, by crawl
@@ -64,7 +64,7 @@ class Dedup:
     def new_links(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
         """The pages without those of their links to products that are remembered. Other links are
         not asked about: what lists products is read in each crawl."""
-        asked: dict[tuple[Filter, int], set[UUID]] = defaultdict(set)
+        asked: dict[tuple[BloomFilter, int], set[UUID]] = defaultdict(set)
         for page in pages:
             if page.filter is not None:
                 mine = asked[page.filter, page.settled.crawl_id]
@@ -75,7 +75,7 @@ class Dedup:
                 some = list(fingerprints)
                 with self._asking() as filters:
                     if filters is not None:
-                        answers, listed = filters.known(one, some, crawl_id)
+                        answers, listed = filters.lookup(one, some, crawl_id)
                         known.update(
                             (one.id, each) for each, yes in zip(some, answers, strict=True) if yes
                         )
@@ -86,7 +86,7 @@ class Dedup:
     def leave(self, engine: sa.Engine, finished: Sequence[Finished]) -> None:
         """Remembers finished pages, whose verdicts are committed, and takes them out of the
         frontier. Raises nothing: what could not be done is done when their crawl has ended."""
-        by_filter: dict[Filter, list[Finished]] = defaultdict(list)
+        by_filter: dict[BloomFilter, list[Finished]] = defaultdict(list)
         for each in finished:
             by_filter[each.filter].append(each)
         remembered: list[int] = []
@@ -119,14 +119,14 @@ class Dedup:
             self._client.close()
 
     @contextmanager
-    def _asking(self) -> Iterator[Filters | None]:
+    def _asking(self) -> Iterator[FilterStore | None]:
         """None where Redis did not answer a moment ago. Its errors end here."""
         if self._clock() < self._away_until:
             yield None
             return
         if self._filters is None:
             self._client = connect(self._url)
-            self._filters = Filters(self._client)
+            self._filters = FilterStore(self._client)
         try:
             with outages.redis_server().noted(outages.broker_away):
                 yield self._filters
@@ -147,7 +147,7 @@ def clear(engine: sa.Engine, settings: Settings) -> None:
     try:
         with outages.redis_server().noted(outages.broker_away):
             for each in ended:
-                if not _clear(engine, Filters(client), each, until):
+                if not _clear(engine, FilterStore(client), each, until):
                     return
     except RedisError as error:
         _told(error)
@@ -155,7 +155,7 @@ def clear(engine: sa.Engine, settings: Settings) -> None:
         client.close()
 
 
-def _clear(engine: sa.Engine, filters: Filters, ended: Ended, until: float) -> bool:
+def _clear(engine: sa.Engine, filters: FilterStore, ended: Ended, until: float) -> bool:
     """True when nothing is left. Added before anything is deleted; and no lock is held while Redis
     is asked."""
     after, taken = START, 0

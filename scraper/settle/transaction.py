@@ -16,7 +16,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.archive.rows import Spooled
-from scraper.dedup.bloom import Filter
+from scraper.dedup.bloom import BloomFilter
 from scraper.domain import (
     Blame,
     FieldObservations,
@@ -116,7 +116,7 @@ class PageResult:
     reading: FieldObservations | None = None
     cost: FetchCost | None = None
     next_visit: NextVisit | None = None
-    filter: Filter | None = None
+    filter: BloomFilter | None = None
     fingerprint: UUID | None = None
     spooled: Spooled | None = None
 
@@ -134,7 +134,7 @@ class CrawlLimits:
 class Finished:
     """A page that may leave the frontier."""
 
-    filter: Filter
+    filter: BloomFilter
     page_id: int
     fingerprint: UUID
 

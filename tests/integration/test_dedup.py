@@ -13,8 +13,7 @@ import sqlalchemy as sa
 
 from scraper.coordinator import plan, reap
 from scraper.dedup import filters as dedup
-from scraper.dedup.bloom import PREFIX, Filters
-from scraper.dedup.sizing import Form
+from scraper.dedup.bloom import PREFIX, FilterStore
 from scraper.domain import Kind, Message
 from scraper.frontier import sites
 from scraper.rules.urls import fingerprint
@@ -98,12 +97,6 @@ class Crawling:
         return sorted(
             int(str(key)) for (key,) in rows(self.engine, "SELECT external_id FROM products")
         )
-
-
-@pytest.fixture
-def valkey_url(form: Form, valkey_url: str, request: pytest.FixtureRequest) -> str:
-    """Each test on a server without a Bloom module, and on one with it."""
-    return valkey_url if form is Form.BITMAP else str(request.getfixturevalue("bloom_url"))
 
 
 @pytest.fixture
@@ -323,9 +316,9 @@ def crawl(engine: sa.Engine) -> tuple[int, int]:
 
 
 @pytest.fixture
-def filters(environment: Settings) -> Iterator[Filters]:
+def filters(environment: Settings) -> Iterator[FilterStore]:
     client = step.connect(environment.valkey_url)
-    yield Filters(client)
+    yield FilterStore(client)
     client.close()
 
 
@@ -352,20 +345,20 @@ def settle_all(engine: sa.Engine, crawl: tuple[int, int], pages: int = 100) -> l
 
 
 def test_a_crash_after_the_verdict_leaves_a_row_that_is_taken_out_later(
-    engine: sa.Engine, environment: Settings, crawl: tuple[int, int], filters: Filters
+    engine: sa.Engine, environment: Settings, crawl: tuple[int, int], filters: FilterStore
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(30)])
     assert len(settle_all(engine, crawl)) == 30
     one = a_filter(engine, crawl)
-    assert frontier(engine) == {"ok": 30} and filters.state(one).urls == 0
+    assert frontier(engine) == {"ok": 30} and filters.read_state(one).urls == 0
     end(engine, crawl)
     step.clear(engine, environment)
-    assert frontier(engine) == {} and filters.state(one).urls == 30
-    assert all(filters.known(one, [fingerprint(url) for url in urls(30)])[0])
+    assert frontier(engine) == {} and filters.read_state(one).urls == 30
+    assert all(filters.lookup(one, [fingerprint(url) for url in urls(30)])[0])
 
 
 def test_a_crash_before_the_verdict_is_committed_remembers_nothing(
-    engine: sa.Engine, environment: Settings, crawl: tuple[int, int], filters: Filters
+    engine: sa.Engine, environment: Settings, crawl: tuple[int, int], filters: FilterStore
 ) -> None:
     """A worker that lost its lease has nothing to remember either."""
     add(engine, [new_page(crawl, url) for url in urls(3)])
@@ -400,7 +393,7 @@ def test_a_page_that_was_taken_up_again_stays(
 
 
 def test_two_workers_and_two_coordinators_at_once(
-    engine: sa.Engine, environment: Settings, crawl: tuple[int, int], filters: Filters
+    engine: sa.Engine, environment: Settings, crawl: tuple[int, int], filters: FilterStore
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(400)])
     halves = [settle_all(engine, crawl, 200), settle_all(engine, crawl, 200)]
@@ -416,12 +409,12 @@ def test_two_workers_and_two_coordinators_at_once(
     assert frontier(engine) == {"ok": 100}
     end(engine, crawl)
     at_once([lambda: step.clear(engine, environment)] * 2)
-    assert frontier(engine) == {} and filters.state(a_filter(engine, crawl)).urls == 400
+    assert frontier(engine) == {} and filters.read_state(a_filter(engine, crawl)).urls == 400
     assert rows(engine, "SELECT product_total, product_done, ok FROM crawls") == [(400, 400, 400)]
 
 
 def test_links_that_are_remembered_are_left_out_and_others_kept(
-    engine: sa.Engine, environment: Settings, crawl: tuple[int, int], filters: Filters
+    engine: sa.Engine, environment: Settings, crawl: tuple[int, int], filters: FilterStore
 ) -> None:
     one = a_filter(engine, crawl)
     old, new = urls(10)[:5], urls(10)[5:]

@@ -13,8 +13,7 @@ import sqlalchemy as sa
 from redis.exceptions import RedisError
 
 from scraper.dedup import filters as store
-from scraper.dedup.bloom import Filter, Filters, FilterState
-from scraper.dedup.sizing import Form
+from scraper.dedup.bloom import BloomFilter, FilterState, FilterStore
 from scraper.errors import NotFoundError, ServerUnavailableError
 from scraper.frontier import crawls, sites
 from scraper.infra import servers
@@ -23,13 +22,12 @@ from scraper.settings import Settings
 from scraper.sites.definition import Site
 
 KEEPS = "noeviction"
-SHARDS = {Form.BITMAP: "bitmaps", Form.BF: "BF"}
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     site: Site
-    filter: Filter
+    filter: BloomFilter
     state: FilterState
     frontier: dict[str, int]  # pages by status
 
@@ -49,7 +47,7 @@ def read(engine: sa.Engine, settings: Settings, name: str) -> Shown:
         one = store.make_filter(site_id, store.filter_id(connection, site_id), site)
         frontier = store.frontier_of(connection, site_id)
     with _redis(settings) as client:
-        return Shown(site, one, Filters(client).state(one), frontier)
+        return Shown(site, one, FilterStore(client).read_state(one), frontier)
 
 
 def reset(engine: sa.Engine, settings: Settings, name: str) -> None:
@@ -63,7 +61,7 @@ def reset(engine: sa.Engine, settings: Settings, name: str) -> None:
         click.echo(f"{name}: forgotten for the next crawl; crawl {running} keeps what it knows")
         return
     with _redis(settings) as client:
-        keys = Filters(client).forget(site_id)
+        keys = FilterStore(client).forget(site_id)
     click.echo(f"{name}: forgotten, {keys} keys deleted")
 
 
@@ -88,7 +86,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
                 "urls": sum(part.added for part in each.parts),
                 "parts": [
                     {
-                        "form": part.form,
+                        "form": "bitmap",
                         "shards": part.shards,
                         "shard_bytes": part.shard_bytes,
                         "hashes": part.hashes,
@@ -133,7 +131,7 @@ def print_state(shown: Shown) -> None:
                 f"{generation.left_s / 3600:.1f} h",
                 f"{part.added:,}",
                 f"{part.capacity:,}",
-                f"{part.shards} {SHARDS[part.form]}",
+                f"{part.shards} bitmaps",
                 f"{part.bytes / 1e6:.1f} MB",
                 f"{part.false_positives:.4%}",
             ]
