@@ -118,10 +118,12 @@ def _require_browser(**_: Any) -> None:
 def _import_the_rest(**_: Any) -> None:
     """A third of what there is to import, of which a worker that is about to be ready needs
     nothing."""
-    from scraper.process import current
+    from scraper.process import worker_of_process
 
     fetches = bool(set(app.amqp.queues.consume_from) - {COORDINATOR})
-    threading.Thread(target=current.prepare, args=(fetches,), name="imports", daemon=True).start()
+    threading.Thread(
+        target=worker_of_process.import_ahead, args=(fetches,), name="imports", daemon=True
+    ).start()
 
 
 @signals.beat_embedded_init.connect
@@ -189,7 +191,7 @@ def _closed(sender: Any, **_: Any) -> None:
 @signals.worker_process_shutdown.connect
 def _child_closed(**_: Any) -> None:
     """A process of a prefork pool, whose worker is its own."""
-    from scraper.process import current
+    from scraper.process import worker_of_process
 
-    current.stop()
-    current.close()
+    worker_of_process.stop()
+    worker_of_process.close()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import stat
 import tempfile
 import tomllib
 from difflib import get_close_matches
@@ -26,7 +27,6 @@ from pydantic import Field, ValidationError, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from scraper import secret_files
 from scraper.errors import ConfigError
 
 PROJECT_FILE = "scraper.toml"
@@ -37,6 +37,27 @@ FILE_MAX_BYTES = 10_000
 # sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
 SOCKET_PATH_MAX = 100
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
+
+
+def read_secret(path: Path, source: str, max_bytes: int) -> str:
+    """The whole text of a file that holds secrets. Raises `ConfigError`, which shows nothing of the
+    text and names `source`: the variable that names the file."""
+    try:
+        if path.stat().st_size > max_bytes:
+            raise ConfigError(f"{path}: larger than {max_bytes:,} bytes ({source})")
+        return path.read_text("utf-8-sig")
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror or 'cannot be read'} ({source})") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text in UTF-8 ({source})") from None
+
+
+def readable_by_all(path: Path) -> bool:
+    """True where users other than the file's owner and group may read it."""
+    try:
+        return bool(path.stat().st_mode & stat.S_IROTH)
+    except OSError:
+        return False
 
 
 class FromFiles(PydanticBaseSettingsSource):
@@ -50,7 +71,7 @@ class FromFiles(PydanticBaseSettingsSource):
             return None, field_name, False
         if os.environ.get(name):
             raise ConfigError(f"environment variables {name} and {name}_FILE: one of them only")
-        value = secret_files.read_text(Path(path), f"{name}_FILE", FILE_MAX_BYTES).strip()
+        value = read_secret(Path(path), f"{name}_FILE", FILE_MAX_BYTES).strip()
         if not value:
             raise ConfigError(f"{path}: is empty ({name}_FILE)")
         return value, field.alias or field_name, False
@@ -81,7 +102,7 @@ class FromProject(PydanticBaseSettingsSource):
         value, path = self._values.get(short), self._values.get(f"{short}_file")
         if path is not None:
             where = f"{PROJECT_FILE}: {short}_file"
-            value = secret_files.read_text(Path(path), where, FILE_MAX_BYTES).strip()
+            value = read_secret(Path(path), where, FILE_MAX_BYTES).strip()
         return value, field.alias or field_name, False
 
     def __call__(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from scraper.coordinator.prune import prune as prune_step
 from scraper.coordinator.reap import reap as reap_step
 from scraper.feed.publish import publish as publish_step
 from scraper.infra import outages
-from scraper.process import current, watchdog
+from scraper.process import watchdog, worker_of_process
 from scraper.quality.alerts import alert as alert_step
 from scraper.runtime.send import depth, hint, send
 
@@ -34,7 +34,7 @@ class Step(Task):  # type: ignore[misc] # Celery has no types
         try:
             result = super().__call__(*args, **kwargs)
         except Exception as error:
-            if outages.note(error):
+            if outages.record(error):
                 return None
             if outages.schema_changed(error):
                 watchdog.schema_suspected()
@@ -95,16 +95,16 @@ def finish(crawl_id: int) -> None:
 @app.task(base=Step)
 def fetch_listings(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of listing pages and sitemaps."""
-    current.current(hint).work(UUID(lease_id), alone=alone)
+    worker_of_process.get(hint).work(UUID(lease_id), alone=alone)
 
 
 @app.task(base=Step)
 def fetch_products(lease_id: str, alone: bool = False) -> None:
     """Works through a lease of product pages."""
-    current.current(hint).work(UUID(lease_id), alone=alone)
+    worker_of_process.get(hint).work(UUID(lease_id), alone=alone)
 
 
 @app.task(base=Step)
 def call_functions(message: str) -> None:
     """Runs a user's function for a group of inputs."""
-    current.current(hint).call(message)
+    worker_of_process.get(hint).call(message)

@@ -24,7 +24,7 @@ import yaml
 
 from scraper.errors import ConfigError
 from scraper.infra.watched_file import WatchedFile
-from scraper.secret_files import read_text
+from scraper.settings import read_secret
 from scraper.sites.grammar import yaml12
 
 SIZE_MAX = 2_000_000
@@ -82,7 +82,7 @@ def read(path: Path) -> dict[str, list[Account]]:
     """By group. Raises `ConfigError` with one line a problem, none of which shows what the file
     holds."""
     try:
-        parsed = yaml12.parse(read_text(path, "SCRAPER_ACCOUNTS", SIZE_MAX))
+        parsed = yaml12.parse(read_secret(path, "SCRAPER_ACCOUNTS", SIZE_MAX))
     except yaml.YAMLError as error:
         # whose own words may quote the file
         raise ConfigError(

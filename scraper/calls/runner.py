@@ -182,7 +182,7 @@ class CallRunner:
             asyncio.ensure_future(self._send(one)),
         )
         if place is not None:
-            asyncio.get_running_loop().call_soon(place.came)
+            asyncio.get_running_loop().call_soon(place.started)
         try:
             await asyncio.gather(*lanes)
             one.ended = True

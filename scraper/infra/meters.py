@@ -1,17 +1,18 @@
 """What a worker process measures of itself, for Prometheus: pages by outcome, how long fetching and
-storing take.
+storing take, pages that could not be archived.
 
 It counts what this process did, from its start on, and it is gone with the process. What is true of
 crawls, queues and hosts is in PostgreSQL and Redis, and is exported once for the whole fleet
-(`scraper.exporter`).
+(`scraper.metrics.exporter`). Durations and pages that could not be archived are in neither.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
@@ -24,12 +25,26 @@ BATCH_S = (0.5, 1, 2.5, 5, 10, 15, 30, 60, 120)
 STORE_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5)
 
 
+class MeteredWorker(Protocol):
+    """What is read of a worker when Prometheus asks, from the thread that answers."""
+
+    @property
+    def batches(self) -> int: ...
+
+    @property
+    def silent_s(self) -> float: ...
+
+    @property
+    def archived(self) -> tuple[int, int]: ...
+
+
 class WorkerMeters:
-    """One a process. Children are kept by their labels: finding one anew costs more than counting
-    (1.2 us against 0.3)."""
+    """One a process. Children are kept by their labels: `labels()` costs more than counting (1.2 us
+    against 0.3)."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each, of which Prometheus makes nothing
+        # It would be a series more for each counter, of which Prometheus makes nothing.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
@@ -42,7 +57,8 @@ class WorkerMeters:
         )
         self._fetch = Histogram(
             "scraper_worker_fetch_seconds",
-            "From a request's turn to the whole answer, or to its failure; of a page with redirects, the last request",
+            "From a request's turn to the whole answer, or to its failure; of a page with "
+            "redirects, the last request",
             ["queue"],
             buckets=FETCH_S,
             registry=registry,
@@ -63,41 +79,24 @@ class WorkerMeters:
         self._stored = Counter(
             "scraper_worker_stored_pages", "Pages in those transactions", registry=registry
         )
-        self._under_way = Gauge(
-            "scraper_worker_batches", "Batches under way in this process", registry=registry
-        )
-        self._silent = Gauge(
-            "scraper_worker_loop_silent_seconds",
-            "Since the event loop last turned",
-            registry=registry,
-        )
-        self._of_pages: dict[tuple[str, str, Outcome], Counter] = {}
-        self._of_fetches: dict[str, Histogram] = {}
+        self._page_counters: dict[tuple[str, str, Outcome], Counter] = {}
+        self._fetch_histograms: dict[str, Histogram] = {}
 
-    def watch(
-        self,
-        *,
-        batches: Callable[[], float],
-        silent_s: Callable[[], float],
-        archived: Callable[[], tuple[int, int]],
-    ) -> None:
-        """What is read when somebody asks, from the thread that answers."""
-        self._under_way.set_function(batches)
-        self._silent.set_function(silent_s)
-        self.registry.register(_Archived(archived))
+    def watch(self, worker: MeteredWorker) -> None:
+        self.registry.register(_WorkerState(worker))
 
     def page(self, site: str, queue: str, outcome: Outcome) -> None:
         key = (site, queue, outcome)
-        child = self._of_pages.get(key)
-        if child is None:
-            child = self._of_pages[key] = self._pages.labels(site, queue, outcome.value)
-        child.inc()
+        counter = self._page_counters.get(key)
+        if counter is None:
+            counter = self._page_counters[key] = self._pages.labels(site, queue, outcome.value)
+        counter.inc()
 
     def fetch(self, queue: str, seconds: float) -> None:
-        child = self._of_fetches.get(queue)
-        if child is None:
-            child = self._of_fetches[queue] = self._fetch.labels(queue)
-        child.observe(seconds)
+        histogram = self._fetch_histograms.get(queue)
+        if histogram is None:
+            histogram = self._fetch_histograms[queue] = self._fetch.labels(queue)
+        histogram.observe(seconds)
 
     def batch(self, queue: str, seconds: float) -> None:
         self._batch.labels(queue).observe(seconds)
@@ -107,18 +106,26 @@ class WorkerMeters:
         self._stored.inc(pages)
 
 
-class _Archived(Collector):
+class _WorkerState(Collector):
     """Counted where it happens, read when somebody asks."""
 
-    def __init__(self, archived: Callable[[], tuple[int, int]]) -> None:
-        self._archived = archived
+    def __init__(self, worker: MeteredWorker) -> None:
+        self._worker = worker
 
     def collect(self) -> Iterable[Metric]:
-        family = CounterMetricFamily(
+        yield GaugeMetricFamily(
+            "scraper_worker_batches", "Batches under way in this process", self._worker.batches
+        )
+        yield GaugeMetricFamily(
+            "scraper_worker_loop_silent_seconds",
+            "Since the event loop last turned",
+            self._worker.silent_s,
+        )
+        archived = CounterMetricFamily(
             "scraper_worker_archived_pages",
             "Good answers of sites with `archive`, by whether they could be kept",
             labels=["result"],
         )
-        for result, pages in zip(("stored", "lost"), self._archived(), strict=True):
-            family.add_metric([result], pages)
-        yield family
+        for result, pages in zip(("stored", "lost"), self._worker.archived, strict=True):
+            archived.add_metric([result], pages)
+        yield archived

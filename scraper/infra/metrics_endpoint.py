@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
 from contextlib import suppress
 from pathlib import Path
-from wsgiref.simple_server import WSGIServer
 
 import psutil
 import structlog
@@ -24,76 +22,72 @@ from scraper.settings import Settings
 
 log = structlog.get_logger()
 
-ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - to tell what others are to connect to instead
+# Bound to one of these, a server is reached by its host's name instead.
+ANYWHERE = ("", "0.0.0.0", "::")  # noqa: S104
 
 
-class Target:
-    """A server in a thread of its own, until it is closed."""
+class MetricsServer:
+    """Serves a registry from a thread of its own, until it is closed."""
 
     def __init__(self, registry: CollectorRegistry, host: str, port: int) -> None:
         """Raises OSError where the port is taken or the address is not this machine's."""
-        self._server: WSGIServer
-        self._thread: threading.Thread
         self._server, self._thread = start_http_server(port, host, registry)
-        self._file: Path | None = None
-        self.host, self.port = host, int(self._server.server_port)
-
-    @property
-    def address(self) -> str:
-        host = socket.gethostname() if self.host in ANYWHERE else self.host
-        return f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}"
+        self._target_file: Path | None = None
+        name = socket.gethostname() if host in ANYWHERE else host
+        bound_port = int(self._server.server_port)
+        self.address = f"[{name}]:{bound_port}" if ":" in name else f"{name}:{bound_port}"
 
     def announce(self, folder: Path) -> None:
+        """Writes the target file. Raises OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        _tidy(folder)
-        path = folder / f"{socket.gethostname()}-{os.getpid()}.json"
-        entry = {
-            "targets": [self.address],
-            "labels": {"worker": f"{socket.gethostname()}:{os.getpid()}"},
-        }
-        half = path.with_suffix(".new")
-        half.write_text(json.dumps([entry]))
-        half.replace(path)
-        self._file = path
+        _remove_stale_files(folder)
+        host, pid = socket.gethostname(), os.getpid()
+        path = folder / f"{host}-{pid}.json"
+        target = {"targets": [self.address], "labels": {"worker": f"{host}:{pid}"}}
+        incomplete = path.with_suffix(".new")
+        incomplete.write_text(json.dumps([target]))
+        incomplete.replace(path)
+        self._target_file = path
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
+        if self._target_file is not None:
+            self._target_file.unlink(missing_ok=True)
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(1)
 
 
-def serve_worker(settings: Settings, registry: CollectorRegistry) -> Target | None:
+def serve_worker(settings: Settings, registry: CollectorRegistry) -> MetricsServer | None:
     """This process's own metrics, where `SCRAPER_METRICS_PORT` says. A port that is taken is logged
     and borne: a worker works without being looked at."""
     assert settings.metrics_port is not None
     try:
-        target = Target(registry, settings.metrics_host, settings.metrics_port)
+        server = MetricsServer(registry, settings.metrics_host, settings.metrics_port)
     except OSError as error:
         log.error(
-            "this worker's metrics are not served (mend: SCRAPER_METRICS_PORT=0, any free port, where several run)",
+            "this worker's metrics are not served "
+            "(mend: SCRAPER_METRICS_PORT=0, any free port, where several run)",
             address=f"{settings.metrics_host}:{settings.metrics_port}",
             error=error.strerror,
         )
         return None
     try:
-        target.announce(settings.targets_dir)
+        server.announce(settings.targets_dir)
     except OSError as error:
         log.error(
             "Prometheus is not told of this worker",
             file=str(settings.targets_dir),
             error=error.strerror,
         )
-    log.info("metrics served", address=target.address)
-    return target
+    log.info("metrics served", address=server.address)
+    return server
 
 
-def _tidy(folder: Path) -> None:
-    """Removes what processes of this machine left that are gone."""
-    own = f"{socket.gethostname()}-"
-    for path in folder.glob("*.json"):
-        pid = path.stem.removeprefix(own)
-        if path.name.startswith(own) and pid.isdecimal() and not psutil.pid_exists(int(pid)):
+def _remove_stale_files(folder: Path) -> None:
+    """Removes the files of processes of this machine that are gone."""
+    prefix = f"{socket.gethostname()}-"
+    for path in folder.glob(f"{prefix}*.json"):
+        pid = path.stem.removeprefix(prefix)
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
             with suppress(OSError):
                 path.unlink()

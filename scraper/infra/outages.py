@@ -1,10 +1,10 @@
-"""Whether PostgreSQL, Redis and the broker answer this process: what counts as *away*, and a line
-when it begins and ends.
+"""Whether PostgreSQL, Redis and the broker answer this process: which errors mean that a server is
+*away*, and a log line when an outage begins and ends.
 
-Every part of a process meets the same outage, each in its own way and many times a second. They all
-note it here, and only the first of them is heard. Nothing is retried or decided here; how long a
-process bears an outage is for `scraper.process.watchdog` to say. Knows the errors of kombu and
-py-amqp by name: steps may not import them.
+Every part of a process meets the same outage, each in its own way and many times a second. All of
+them record it here, and only the first one is logged. Nothing is retried or decided here; how long
+a process bears an outage is for `scraper.process.watchdog` to say. This module knows the errors of
+kombu and py-amqp by name, since steps may not import them.
 """
 
 from __future__ import annotations
@@ -23,27 +23,40 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from scraper import settings as settings_module
-from scraper.infra.servers import masked, scrubbed
+from scraper.infra.redaction import masked, scrubbed
 
 log = structlog.get_logger()
 
-# a server that comes and goes is not announced again so soon: one line a second helps nobody
+# A server that comes and goes is not announced again so soon: one line a second helps nobody.
 QUIET_S = 10.0
+# Causes of an error that are looked at, one behind the other.
+CAUSES_MAX = 5
 
-# 08: the connection broke. 53: too many clients, disk or memory full. 57P01 to 57P05: shutdown,
-# crash, starting up.
+# 08: the connection broke. 53: there are too many clients, or disk or memory is full.
 _AWAY_CLASSES = ("08", "53")
+# The server shuts down, has crashed or is starting up.
 _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05"})
-# no such table, column, schema
+# There is no such table, column or schema.
 _SCHEMA_STATES = frozenset({"42P01", "42703", "3F000"})
-_BROKER_SAYS = frozenset({
+_REDIS_ERRORS = (
+    # It includes BusyLoadingError.
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    # A primary was demoted.
+    redis.exceptions.ReadOnlyError,
+    redis.exceptions.OutOfMemoryError,
+    ConnectionError,
+    TimeoutError,
+)
+_BROKER_ERRORS = frozenset({
     ("kombu.exceptions", "OperationalError"),
     ("kombu.exceptions", "LimitExceeded"),
     ("amqp.exceptions", "ConnectionError"),
-    # RabbitMQ takes none at the moment
+    # RabbitMQ takes no message at the moment.
     ("amqp.exceptions", "MessageNacked"),
 })  # fmt: skip
-_AMQP_CLOSED = "Server unexpectedly closed connection"  # py-amqp's bare OSError
+# py-amqp raises a bare OSError with this text.
+_AMQP_CLOSED = "Server unexpectedly closed connection"
 _NETWORK_DOWN = frozenset(
     {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENETDOWN, errno.EBADF}
 )
@@ -63,7 +76,7 @@ def postgres_away(error: BaseException | None) -> bool:
     if not isinstance(error, psycopg.Error):
         return False
     state = error.sqlstate
-    # nothing came from the server: not reached, closed, or cut off in the middle
+    # Nothing came from the server: it was not reached, or the connection was closed or cut off.
     if state is None:
         return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
     return state.startswith(_AWAY_CLASSES) or state in _AWAY_STATES
@@ -72,24 +85,18 @@ def postgres_away(error: BaseException | None) -> bool:
 def broker_away(error: BaseException | None) -> bool:
     """Whether the broker (or Redis) cannot be reached or takes no writes, whichever library says
     so."""
-    redis_says = (
-        redis.exceptions.ConnectionError,  # BusyLoadingError is one
-        redis.exceptions.TimeoutError,
-        # a primary that was demoted
-        redis.exceptions.ReadOnlyError,
-        redis.exceptions.OutOfMemoryError,
-    )
-    seen = 0
-    while error is not None and seen < 5:
-        if isinstance(error, (*redis_says, ConnectionError, TimeoutError)):
+    for _ in range(CAUSES_MAX):
+        if error is None:
+            return False
+        if isinstance(error, _REDIS_ERRORS):
             return True
-        if any((kind.__module__, kind.__name__) in _BROKER_SAYS for kind in type(error).__mro__):
+        if any((kind.__module__, kind.__name__) in _BROKER_ERRORS for kind in type(error).__mro__):
             return True
         if isinstance(error, OSError) and (
             error.errno in _NETWORK_DOWN or str(error) == _AMQP_CLOSED
         ):
             return True
-        error, seen = error.__cause__, seen + 1
+        error = error.__cause__
     return False
 
 
@@ -103,7 +110,7 @@ def schema_changed(error: BaseException | None) -> bool:
 class Outage:
     """One server as this process meets it. Thread-safe.
 
-    Whoever speaks to the server reports `failed` or `answered`, or wraps the work in `noted`.
+    Whoever speaks to the server reports `failed` or `answered`, or wraps the work in `watching`.
     """
 
     def __init__(self, server: str, url: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -132,10 +139,11 @@ class Outage:
         return self._error
 
     def failed(self, error: BaseException) -> None:
-        said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+        if isinstance(error, DBAPIError) and error.orig is not None:
+            error = error.orig
         with self._lock:
             now = self._clock()
-            self._error = scrubbed(said, self._url)[:300]
+            self._error = scrubbed(error, self._url)[:300]
             if self._since is None:
                 self._since = now
             announce = not self._announced and now - self._back_at >= QUIET_S
@@ -146,7 +154,8 @@ class Outage:
     def answered(self, began: float | None = None) -> None:
         """`began`: when the work began that succeeded (the clock's time). What began before the
         outage proves nothing."""
-        if self._since is None:  # nearly always: no lock
+        # It is nearly always None: that costs no lock.
+        if self._since is None:
             return
         with self._lock:
             if self._since is None or (began is not None and began < self._since):
@@ -159,21 +168,21 @@ class Outage:
             log.info(f"{self._server} is back", address=self.address, away_s=round(away_s, 1))
 
     @contextmanager
-    def noted(self, means: Callable[[BaseException], bool]) -> Iterator[None]:
-        """Work that ends well is an answer; an error that `means` away is a failure. Errors pass
+    def watching(self, means_away: Callable[[BaseException], bool]) -> Iterator[None]:
+        """Work that ends well is an answer; an error that `means_away` is a failure. Errors pass
         through."""
         began = self._clock()
         try:
             yield
         except Exception as error:
-            if means(error):
+            if means_away(error):
                 self.failed(error)
             raise
         self.answered(began)
 
 
 _outages: dict[tuple[str, str], Outage] = {}
-# a lock may be held at the fork, by a thread the child has not
+# At the fork a lock may be held by a thread that the child does not have.
 os.register_at_fork(after_in_child=_outages.clear)
 
 
@@ -188,15 +197,13 @@ def redis_server() -> Outage:
 
 def broker() -> Outage:
     settings = settings_module.load()
-    return (
-        redis_server()
-        if settings.broker_url is None
-        else _of("the broker", settings.celery_broker_url)
-    )
+    if settings.broker_url is None:
+        return redis_server()
+    return _of("the broker", settings.celery_broker_url)
 
 
-def note(error: BaseException) -> bool:
-    """Notes an error that means a server is away. False: it means something else."""
+def record(error: BaseException) -> bool:
+    """Records an error that means a server is away. False: it means something else."""
     if postgres_away(error):
         postgres().failed(error)
         return True

@@ -1,19 +1,24 @@
-"""What must not be read in a log or a trace: logins in addresses, and values of parameters that are
+"""Keeps secrets out of logs and traces: logins in addresses, and values of parameters that are
 named like secrets.
 
-The last line of defence, by the look of a text alone. Whoever handles a secret keeps it out of what
-is told in the first place: proxies go by their ids, servers by `servers.masked`.
+`redacted` is the last line of defence, by the look of a text alone. Whoever handles a secret keeps
+it out of messages in the first place: proxies go by their ids, servers by `masked`.
 """
 
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 # A login is everything between the scheme and the last @ before the path. Quotes and backslashes
 # end an address in JSON.
 _LOGIN = re.compile(r"(?<=://)[^\s/?#\"'\\<>]*@")
-_NAMES = r"(?:[\w.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|signature)|pwd|sig|auth|key)"
+_NAMES = (
+    r"(?:[\w.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|signature)"
+    r"|pwd|sig|auth|key)"
+)
 _PARAMETER = re.compile(rf"([?&;]{_NAMES}=)[^&;#\s\"'\\<>]+", re.IGNORECASE)
+_SERVER_SECRETS = frozenset({"password", "passwd", "sslpassword", "ssl_password"})
 
 
 def redacted(text: str) -> str:
@@ -25,3 +30,42 @@ def redacted(text: str) -> str:
     if "://" not in text:
         return text
     return _PARAMETER.sub(r"\1***", _LOGIN.sub("***@", text))
+
+
+def masked(url: str) -> str:
+    """A server's URL with every password in it replaced by ***.
+
+    >>> masked("postgresql://ann:s3cret@db/shop?sslpassword=x")
+    'postgresql://ann:***@db/shop?sslpassword=***'
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return url.partition("://")[0] + "://***"
+    login, _, host = parts.netloc.rpartition("@")
+    user, colon, _ = login.partition(":")
+    netloc = f"{user}:***@{host}" if colon else parts.netloc
+    query = parse_qsl(parts.query)
+    if not any(key.lower() in _SERVER_SECRETS for key, _ in query):
+        return urlunsplit((parts.scheme, netloc, parts.path, parts.query, ""))
+    pairs = [(key, "***" if key.lower() in _SERVER_SECRETS else value) for key, value in query]
+    return urlunsplit((parts.scheme, netloc, parts.path, urlencode(pairs, safe="*/:"), ""))
+
+
+def scrubbed(error: BaseException, url: str) -> str:
+    """The error's first line, without the URL's passwords should the driver have quoted them."""
+    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    for secret in _secrets(url):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _secrets(url: str) -> list[str]:
+    """Longest first, since one may contain another."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return [url]
+    password = parts.netloc.rpartition("@")[0].partition(":")[2]
+    values = {value for key, value in parse_qsl(parts.query) if key.lower() in _SERVER_SECRETS}
+    return sorted({password, unquote(password), *values} - {""}, key=len, reverse=True)

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from scraper.errors import ServerUnavailableError
+from scraper.infra.redaction import masked, scrubbed
 from scraper.settings import Settings
 
 CONNECT_TIMEOUT_S = 3
-_SECRET_KEYS = frozenset({"password", "passwd", "sslpassword", "ssl_password"})
 
 
 def require_reachable(settings: Settings) -> None:
@@ -161,46 +161,3 @@ def _remedy(variable: str, *, embedded: bool) -> str:
     if embedded:
         return f"It is an embedded server: start it with `scraper up`, or set {variable} to one of your own."
     return f"Check {variable}, and that the server runs and is reachable from here."
-
-
-def masked(url: str) -> str:
-    """The URL with every password in it replaced by ***.
-
-    >>> masked("postgresql://ann:s3cret@db/shop?sslpassword=x")
-    'postgresql://ann:***@db/shop?sslpassword=***'
-    """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return url.partition("://")[0] + "://***"
-    user, colon, _ = parts.netloc.rpartition("@")[0].partition(":")
-    host = parts.netloc.rpartition("@")[2]
-    netloc = parts.netloc if not colon else f"{user}:***@{host}"
-    query = parts.query
-    if any(key.lower() in _SECRET_KEYS for key, _ in parse_qsl(query)):
-        pairs = [
-            (key, "***" if key.lower() in _SECRET_KEYS else value)
-            for key, value in parse_qsl(query)
-        ]
-        query = urlencode(pairs, safe="*/:")
-    return urlunsplit((parts.scheme, netloc, parts.path, query, ""))
-
-
-def scrubbed(error: BaseException, url: str) -> str:
-    """The error's first line, without the URL's passwords should the driver have quoted them."""
-    text = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    for secret in _secrets(url):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _secrets(url: str) -> list[str]:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return [url]
-    raw = parts.netloc.rpartition("@")[0].partition(":")[2]
-    found = {raw, unquote(raw)} | {
-        value for key, value in parse_qsl(parts.query) if key.lower() in _SECRET_KEYS
-    }
-    return sorted((secret for secret in found if secret), key=len, reverse=True)

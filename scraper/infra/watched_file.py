@@ -10,7 +10,7 @@ from typing import ClassVar
 import structlog
 
 from scraper.errors import ConfigError
-from scraper.secret_files import open_to_all
+from scraper.settings import readable_by_all
 
 log = structlog.get_logger()
 
@@ -59,7 +59,7 @@ class WatchedFile(ABC):
             return
         self.version += 1
         log.info(f"{self.what} read", **{self.counted: count})
-        if open_to_all(self.path):
+        if readable_by_all(self.path):
             log.warning(
                 f"the {self.what} can be read by every user of this machine (mend: chmod 600)"
             )

@@ -26,7 +26,7 @@ from celery.worker import state
 
 from scraper import settings as settings_module
 from scraper.infra import logs
-from scraper.process import current
+from scraper.process import worker_of_process
 
 log = structlog.get_logger()
 
@@ -68,7 +68,7 @@ class Ending:
             self.hand_back_by = None
             if self.end_by is None:
                 self.end_by = time.monotonic() + settings_module.load().stop_s + LATE_S
-        current.stop()
+        worker_of_process.stop()
         state.should_stop = self.code
 
     def start_anew(self) -> None:
@@ -92,7 +92,7 @@ class Ending:
             with self._lock:
                 self.hand_back_by = None
                 self.end_by = now + settings_module.load().stop_s + LATE_S
-            current.stop()
+            worker_of_process.stop()
         if self.end_by is not None and now > self.end_by:
             quit_now(
                 "could not end in time: a server is away, or a page does not let go", self.code or 1
@@ -101,9 +101,9 @@ class Ending:
     def closed(self, controller: Any) -> None:
         """The last thing Celery calls: no batch runs any more. Does not return where the process
         starts anew."""
-        lost = current.lost()
+        lost = worker_of_process.lost_pages()
         try:
-            current.close()
+            worker_of_process.close()
         except Exception:
             log.exception("not everything could be closed")
         if lost:

@@ -35,7 +35,7 @@ from sqlalchemy.pool import NullPool
 
 from scraper import settings as settings_module
 from scraper.infra import migrations, outages
-from scraper.process import current, heartbeat
+from scraper.process import heartbeat, worker_of_process
 from scraper.process.shutdown import ending, quit_now
 from scraper.settings import Settings
 
@@ -190,7 +190,7 @@ class Watchdog:
         awake_s = now - self._awake_since
         return Seen(
             life_s=now - self._began,
-            loop_silent_s=min(current.silent_s(), awake_s),
+            loop_silent_s=min(worker_of_process.silent_s(), awake_s),
             consumer_silent_s=min(now - self.consumer_turned_at, awake_s)
             if self._consumer
             else 0.0,
@@ -253,7 +253,7 @@ class Watchdog:
 
     def _probe_once(self, engine: sa.Engine) -> None:
         try:
-            with outages.postgres().noted(outages.postgres_away), engine.connect() as connection:
+            with outages.postgres().watching(outages.postgres_away), engine.connect() as connection:
                 found = connection.execute(
                     sa.text("SELECT version_num FROM alembic_version")
                 ).scalar()

@@ -13,7 +13,7 @@ from scraper.errors import ConfigError
 from scraper.infra.watched_file import WatchedFile
 from scraper.rules import proxies
 from scraper.rules.proxies import ListError, Proxy
-from scraper.secret_files import read_text
+from scraper.settings import read_secret
 
 SIZE_MAX = 20_000_000
 
@@ -32,7 +32,7 @@ class ProxyFile(WatchedFile):
 
 def read(path: Path) -> list[Proxy]:
     """Raises `ConfigError` with one line a problem, none of which shows what the file holds."""
-    text = read_text(path, "PROXY_LIST", SIZE_MAX)
+    text = read_secret(path, "PROXY_LIST", SIZE_MAX)
     try:
         return proxies.parse(text, str(path))
     except ListError as error:

@@ -20,8 +20,7 @@ from scraper.quality import alert_store, notify
 from scraper.quality import report as reports
 from scraper.quality.notify import Notice
 from scraper.quality.report import Report
-from scraper.secret_files import open_to_all
-from scraper.settings import Settings
+from scraper.settings import Settings, readable_by_all
 from scraper.settle import crawl_quality
 
 log = structlog.get_logger()
@@ -69,7 +68,7 @@ def _recipients(settings: Settings) -> list[notify.Recipient]:
     except ConfigError as error:
         _complain("the list of those who are told of crawls is wrong; nobody is", str(error))
         return []
-    if open_to_all(settings.alerts):
+    if readable_by_all(settings.alerts):
         _complain(
             "the list of those who are told of crawls can be read by every user of this machine",
             "chmod 600",

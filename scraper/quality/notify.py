@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from scraper.errors import ConfigError
-from scraper.secret_files import read_text
+from scraper.settings import read_secret
 
 SIZE_MAX = 100_000
 RECIPIENTS_MAX = 50
@@ -55,7 +55,7 @@ def recipients(path: Path) -> list[Recipient]:
     """The list: an address a line, `#` for remarks. Raises `ConfigError` with a line a problem,
     none of which shows what the file holds."""
     found, problems = [], []
-    for number, line in enumerate(read_text(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):
+    for number, line in enumerate(read_secret(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):
         address = line.strip()
         if not address or address.startswith("#"):
             continue

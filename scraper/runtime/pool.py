@@ -128,7 +128,7 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
 
     def _may_begin(self, level: int, browser: bool) -> bool:
         beside = [place for place in self._under_way if place.browser is browser]
-        if any(place.coming and place.level > level for place in beside):
+        if any(place.starting and place.level > level for place in beside):
             return False
         begun: dict[int, float] = defaultdict(float)
         for place in beside:
@@ -146,7 +146,7 @@ class TaskPool(thread.TaskPool):  # type: ignore[misc] # Celery has no types
 
     def _run(self, place: SlotCost, future: Future[Any], call: Call) -> None:
         try:
-            with slots.taken(place):
+            with slots.occupied(place):
                 future.set_result(call())
         except BaseException as error:  # noqa: BLE001 - whoever asked for the result gets it
             future.set_exception(error)

@@ -31,7 +31,7 @@ _no_hints_until = 0.0
 
 def send(messages: Sequence[Message]) -> None:
     """Publishes messages over one pooled connection. Called after the commit that makes them true.
-    Raises where the broker is away (see `away.broker_away`)."""
+    Raises where the broker is away (see `outages.broker_away`)."""
     if not messages:
         return
     with app.producer_pool.acquire(block=True, timeout=POOL_WAIT_S) as producer:

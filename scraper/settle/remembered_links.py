@@ -105,7 +105,7 @@ class Dedup:
         try:
             retried(lambda: _store(engine, remembered, listed))
         except Exception as error:
-            if not outages.note(error):
+            if not outages.record(error):
                 log.exception("finished pages stay in the frontier for now", pages=len(remembered))
             return
         self._listed |= listed
@@ -128,7 +128,7 @@ class Dedup:
             self._client = connect(self._url)
             self._filters = FilterStore(self._client)
         try:
-            with outages.redis_server().noted(outages.broker_away):
+            with outages.redis_server().watching(outages.broker_away):
                 yield self._filters
         except RedisError as error:
             self._away_until = self._clock() + AWAY_S
@@ -145,7 +145,7 @@ def clear(engine: sa.Engine, settings: Settings) -> None:
     until = time.monotonic() + CLEAR_S
     client = connect(settings.valkey_url)
     try:
-        with outages.redis_server().noted(outages.broker_away):
+        with outages.redis_server().watching(outages.broker_away):
             for each in ended:
                 if not _clear(engine, FilterStore(client), each, until):
                     return

@@ -19,8 +19,7 @@ from redis.exceptions import RedisError
 from scraper.frontier import crawls, hosts, sites
 from scraper.frontier.crawls import Progress
 from scraper.frontier.hosts import HostState
-from scraper.infra import outages as away
-from scraper.infra import servers
+from scraper.infra import outages, redaction
 from scraper.infra.redaction import redacted
 from scraper.runtime import fleet
 from scraper.settings import Settings
@@ -86,9 +85,9 @@ def read(
             try:
                 answers = asked.result()
             except Exception as error:
-                if not away.broker_away(error):
+                if not outages.broker_away(error):
                     raise
-                found.away["broker"] = servers.scrubbed(error, settings.celery_broker_url)
+                found.away["broker"] = redaction.scrubbed(error, settings.celery_broker_url)
     found.workers = workers(answers or {}, holders)
     if "broker" not in found.away:
         for each in found.queues:
@@ -104,7 +103,7 @@ def _hosts(connection: sa.Connection, settings: Settings, found: Glance, site: s
         with client:
             found.hosts = hosts.troubled(connection, client)
     except RedisError as error:
-        found.away["redis"] = servers.scrubbed(error, settings.valkey_url)
+        found.away["redis"] = redaction.scrubbed(error, settings.valkey_url)
         return
     if site is not None:
         known = set(connection.execute(hosts.OF_SITE, {"site": site}).scalars())

@@ -140,7 +140,7 @@ class Scraper:
         work = asyncio.gather(*lanes)
         if batch.place is not None:
             # after each lane's first step
-            asyncio.get_running_loop().call_soon(batch.place.came)
+            asyncio.get_running_loop().call_soon(batch.place.started)
         try:
             await work
         finally:
@@ -226,7 +226,7 @@ class Scraper:
         try:
             return await self._contexts(crawl_id)
         except Exception as error:
-            if outages.note(error):
+            if outages.record(error):
                 return Attempt(Outcome.DEFERRED, delay_s=AWAY_S)
             log.exception("crawl without a context", crawl=crawl_id)
             return Attempt(

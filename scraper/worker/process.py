@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 import redis.asyncio as aredis
@@ -48,9 +49,8 @@ from scraper.http.exchange import Hops
 from scraper.http.fetcher import HttpFetcher
 from scraper.infra import outages, slots
 from scraper.infra.database import make_engine
-from scraper.infra.shared_lock import SharedExclusiveLock
-from scraper.infra.slots import SlotCost
-from scraper.infra.tracing import make_spans
+from scraper.infra.slots import SharedExclusiveLock, SlotCost
+from scraper.infra.tracing import make_tracing
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
@@ -67,9 +67,12 @@ from scraper.worker.claim import Claimed, Claims
 from scraper.worker.commit import Settler
 from scraper.worker.page_fetch import PageFetcher
 from scraper.worker.pipeline import Scraper
-from scraper.worker.telemetry import Meters, Telemetry
+from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import TierChoice
 from scraper.worker.writer import Pending, Writer
+
+if TYPE_CHECKING:
+    from scraper.infra.meters import WorkerMeters
 
 log = structlog.get_logger()
 
@@ -94,12 +97,12 @@ class Worker:
     """Everything one process shares between its batches. `send` publishes messages and may be
     called from any thread."""
 
-    def __init__(self, settings: Settings, send: Send, meters: Meters | None = None) -> None:
+    def __init__(self, settings: Settings, send: Send, meters: WorkerMeters | None = None) -> None:
         self.settings = settings
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.engine = make_engine(settings.postgres_url)
-        self._spans = make_spans(self.name)
-        self._telemetry = Telemetry(meters, self._spans)
+        self._tracing = make_tracing(self.name)
+        self._telemetry = Telemetry(meters, self._tracing)
         self._send = send
         self._batches: dict[UUID, Batch] = {}
         self._tasks: dict[UUID, asyncio.Task[None]] = {}
@@ -144,7 +147,7 @@ class Worker:
         # stuck: the keeper has said so, and the lease runs out
         with suppress(CancelledError):
             asyncio.run_coroutine_threadsafe(
-                self._batch(claimed, slots.here()), self._loop
+                self._batch(claimed, slots.current_slot()), self._loop
             ).result()
 
     def call(self, message: str) -> None:
@@ -161,7 +164,7 @@ class Worker:
             except FunctionRefusedError as refused:
                 work = self._call_runner.refuse(group, str(refused))
             else:
-                work = self._call(group, context, function, said, asked, slots.here())
+                work = self._call(group, context, function, said, asked, slots.current_slot())
             asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _call(
@@ -211,7 +214,8 @@ class Worker:
         self._thread.join(CLOSE_S)
         self._loop.close()
         self.engine.dispose()
-        self._spans.close()
+        if self._tracing is not None:
+            self._tracing.close()
 
     async def _close(self) -> None:
         for service in self._services:
@@ -448,6 +452,6 @@ class Worker:
             with self.engine.begin() as connection:
                 return host_tiers.begin_probe(connection, key, steps)
         except SQLAlchemyError as error:
-            if not outages.note(error):
+            if not outages.record(error):
                 log.exception("could not begin a probe", host=key.host)
             return False

@@ -12,16 +12,20 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from scraper.domain import Blame, LeasedPage, Outcome, Verdict
 from scraper.errors import DeferredError
-from scraper.infra.tracing import NOTHING, NoSpans, Spans
+from scraper.infra.tracing import NOTHING, Tracing
 from scraper.politeness.page_permits import PagePermits
 from scraper.settle.transaction import PageResult
 from scraper.worker.batch import Attempt, Batch
+
+if TYPE_CHECKING:
+    # prometheus_client is imported only where somebody asked for a port.
+    from scraper.infra.meters import WorkerMeters
 
 log = structlog.get_logger()
 
@@ -34,39 +38,12 @@ FAILURES = frozenset(
 NAMES_MAX = 10
 
 
-class Meters(Protocol):
-    def page(self, site: str, queue: str, outcome: Outcome) -> None: ...
-
-    def fetch(self, queue: str, seconds: float) -> None: ...
-
-    def batch(self, queue: str, seconds: float) -> None: ...
-
-    def group(self, pages: int, seconds: float) -> None: ...
-
-
-class NoMeters:
-    """Where nobody asked for a port."""
-
-    def page(self, site: str, queue: str, outcome: Outcome) -> None:
-        pass
-
-    def fetch(self, queue: str, seconds: float) -> None:
-        pass
-
-    def batch(self, queue: str, seconds: float) -> None:
-        pass
-
-    def group(self, pages: int, seconds: float) -> None:
-        pass
-
-
 class Telemetry:
-    """One a process, used on its loop, but for `store`."""
+    """One a process, used on its loop, but for `store`. Without meters and spans, nothing is
+    counted and no spans are sent."""
 
-    def __init__(self, meters: Meters | None = None, spans: Spans | None = None) -> None:
-        self._meters: Meters = meters or NoMeters()
-        self._spans: Spans = spans or NoSpans()
-        self._off = meters is None and isinstance(self._spans, NoSpans)
+    def __init__(self, meters: WorkerMeters | None = None, tracing: Tracing | None = None) -> None:
+        self._meters, self._tracing = meters, tracing
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[None]:
@@ -74,11 +51,12 @@ class Telemetry:
         loop = asyncio.get_running_loop()
         began, lease = loop.time(), batch.lease
         try:
-            with self._spans.batch(lease):
+            with self._tracing.batch(lease) if self._tracing else NOTHING:
                 yield
         finally:
             seconds = loop.time() - began
-            self._meters.batch(lease.queue, seconds)
+            if self._meters:
+                self._meters.batch(lease.queue, seconds)
             hosts = sorted({page.host for page in lease.pages})
             sites = {
                 each.site.name for each in batch.contexts.values() if not isinstance(each, Attempt)
@@ -105,7 +83,8 @@ class Telemetry:
         in its batch's alone."""
         outcome, lease = tried.outcome, batch.lease
         batch.outcomes[outcome] += 1
-        self._meters.page(site, lease.queue, outcome)
+        if self._meters:
+            self._meters.page(site, lease.queue, outcome)
         if outcome is Outcome.FETCHED or outcome not in FAILURES:
             return
         log.log(
@@ -131,27 +110,34 @@ class Telemetry:
     ) -> AbstractContextManager[None]:
         """Around a page's way to its answer. What is measured is the last request alone, from its
         turn on."""
-        if self._off:
+        if self._meters is None and self._tracing is None:
             return NOTHING
-        return _Fetch(self._meters, self._spans.fetch(page), batch.lease.queue, permits)
+        span = self._tracing.fetch(page) if self._tracing else NOTHING
+        return _Fetch(self._meters, span, batch.lease.queue, permits)
 
     def extract(self, page: LeasedPage) -> AbstractContextManager[None]:
-        return self._spans.extract(page)
+        return self._tracing.extract(page) if self._tracing else NOTHING
 
     @contextmanager
     def store(self, pages: Sequence[PageResult]) -> Iterator[None]:
         """Around the transaction that stores a group, in the writer's thread."""
         began = time.monotonic()
-        with self._spans.store(len(pages), {page.settled.lease_id for page in pages}):
+        leases = {page.settled.lease_id for page in pages}
+        with self._tracing.store(len(pages), leases) if self._tracing else NOTHING:
             yield
-        self._meters.group(len(pages), time.monotonic() - began)
+        if self._meters:
+            self._meters.group(len(pages), time.monotonic() - began)
 
 
 class _Fetch:
     __slots__ = ("_meters", "_queue", "_span", "_trip")
 
     def __init__(
-        self, meters: Meters, span: AbstractContextManager[None], queue: str, permits: PagePermits
+        self,
+        meters: WorkerMeters | None,
+        span: AbstractContextManager[None],
+        queue: str,
+        permits: PagePermits,
     ) -> None:
         self._meters, self._span, self._queue, self._trip = meters, span, queue, permits
 
@@ -165,6 +151,7 @@ class _Fetch:
         trace: TracebackType | None,
     ) -> None:
         began = self._trip.began
-        if began and not isinstance(error, (DeferredError, asyncio.CancelledError)):
+        asked = began and not isinstance(error, (DeferredError, asyncio.CancelledError))
+        if asked and self._meters:
             self._meters.fetch(self._queue, asyncio.get_running_loop().time() - began)
         self._span.__exit__(kind, error, trace)

@@ -17,7 +17,7 @@ from scraper import celeryconfig
 from scraper import settings as settings_module
 from scraper.domain import Message
 from scraper.errors import ConfigError, ServerUnavailableError
-from scraper.infra import outages, servers
+from scraper.infra import outages, redaction, servers
 from scraper.infra.outages import broker_away
 from scraper.settings import Settings
 from tests import rabbitmq
@@ -119,7 +119,7 @@ def test_what_nobody_answers_is_away(broker: Settings, monkeypatch: pytest.Monke
 
 def test_a_broker_that_answers_is_reachable(any_broker: Settings) -> None:
     servers.require_reachable(any_broker)
-    assert outages.broker().address == servers.masked(
+    assert outages.broker().address == redaction.masked(
         any_broker.broker_url or any_broker.valkey_url
     )
 
@@ -198,7 +198,7 @@ def tls_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rabbitmq.Node
 
 
 SEND = """
-from scraper.sending import depth, send
+from scraper.runtime.send import depth, send
 from scraper.domain import Message
 send([Message("fetch_products", "residential", {"lease_id": "x"}, priority=1)])
 print(depth("residential"))

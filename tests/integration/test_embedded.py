@@ -17,7 +17,7 @@ import redis
 
 from scraper.embedded import servers as embedded
 from scraper.errors import ServerUnavailableError
-from scraper.infra import servers
+from scraper.infra import redaction, servers
 from scraper.settings import Settings
 
 SERVERS = ["postgres", "valkey"]
@@ -289,4 +289,4 @@ def test_servers_of_the_users_own_are_not_ours_to_start(
     ],
 )
 def test_masked(url: str, shown: str) -> None:
-    assert servers.masked(url) == shown
+    assert redaction.masked(url) == shown

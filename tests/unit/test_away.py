@@ -150,12 +150,12 @@ def test_a_server_that_comes_and_goes_is_not_announced_each_time() -> None:
 
 def test_work_that_is_noted() -> None:
     outage = Outage("Redis", "redis://x", Clock())
-    with pytest.raises(ValueError, match="x"), outage.noted(broker_away):
+    with pytest.raises(ValueError, match="x"), outage.watching(broker_away):
         raise ValueError("x")
     assert outage.away_s == 0
-    with pytest.raises(ConnectionError), outage.noted(broker_away):
+    with pytest.raises(ConnectionError), outage.watching(broker_away):
         raise ConnectionError
     assert outage.away_s > 0
-    with outage.noted(broker_away):
+    with outage.watching(broker_away):
         pass
     assert outage.away_s == 0

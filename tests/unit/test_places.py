@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from scraper.infra.shared_lock import SharedExclusiveLock
+from scraper.infra.slots import SharedExclusiveLock
 
 GENEROUS_S = 30.0
 

@@ -28,7 +28,7 @@ class Batches:
     def send(self, name: str, priority: int = 5, queue: str = "datacenter") -> None:
         def target(*_: object) -> None:
             with self.changed:
-                self.begun[name] = slots.here()
+                self.begun[name] = slots.current_slot()
                 self.changed.notify_all()
             self._may_end.wait(20)
 
@@ -96,7 +96,7 @@ def test_what_is_urgent_begins_beside_lesser_work_and_before_it(batches: Batches
     batches.place("low").weigh(0, 0, 100)
     batches.place("lower").weigh(0, 0, 100)
     assert batches.have_begun("low", "lower", "urgent"), "the urgent one has a whole place"
-    batches.place("urgent").came()
+    batches.place("urgent").started()
     batches.place("urgent").weigh(50, 0, 100)
     assert batches.have_begun("low", "lower", "urgent", "lowest")
 
@@ -124,7 +124,7 @@ def test_shares_of_places_add_up() -> None:
 
 
 def test_who_is_in_no_pool_has_no_place() -> None:
-    assert slots.here() is None
+    assert slots.current_slot() is None
 
 
 def test_a_lesser_batch_does_not_overtake_an_urgent_one_that_is_being_claimed(
@@ -135,12 +135,12 @@ def test_a_lesser_batch_does_not_overtake_an_urgent_one_that_is_being_claimed(
     batches.send("lesser", priority=9)
     batches.send("as urgent", priority=0)
     assert batches.have_begun("urgent", "as urgent")
-    batches.place("urgent").came()
+    batches.place("urgent").started()
     assert batches.have_begun("urgent", "as urgent")
     batches.place("urgent").weigh(0, 0, 100)
     batches.place("as urgent").weigh(0, 0, 100)
     assert batches.have_begun("urgent", "as urgent")
-    batches.place("as urgent").came()
+    batches.place("as urgent").started()
     assert batches.have_begun("urgent", "as urgent", "lesser")
 
 

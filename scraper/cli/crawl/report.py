@@ -17,8 +17,7 @@ from scraper.quality import notify
 from scraper.quality import report as reports
 from scraper.quality.notify import Notice
 from scraper.quality.report import FieldReport, Report
-from scraper.secret_files import open_to_all
-from scraper.settings import Settings
+from scraper.settings import Settings, readable_by_all
 from scraper.settle import crawl_quality
 
 EXCERPT_CHARS = 500
@@ -152,7 +151,7 @@ def test_alerts(settings: Settings) -> list[dict[str, Any]]:
             "nobody is told of anything: SCRAPER_ALERTS names no file (docs/operations.md, Alerts)"
         )
     everybody = notify.recipients(settings.alerts)
-    if open_to_all(settings.alerts):
+    if readable_by_all(settings.alerts):
         click.echo(
             f"{settings.alerts} can be read by every user of this machine (mend: chmod 600)",
             err=True,

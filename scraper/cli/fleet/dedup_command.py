@@ -16,7 +16,7 @@ from scraper.dedup import filters as store
 from scraper.dedup.bloom import BloomFilter, FilterState, FilterStore
 from scraper.errors import NotFoundError, ServerUnavailableError
 from scraper.frontier import crawls, sites
-from scraper.infra import servers
+from scraper.infra import redaction
 from scraper.infra.tables import print_table
 from scraper.settings import Settings
 from scraper.sites.definition import Site
@@ -164,5 +164,5 @@ def _redis(settings: Settings) -> Iterator[redis.Redis]:
             yield client
     except RedisError as error:
         raise ServerUnavailableError(
-            f"Redis does not answer: {servers.scrubbed(error, settings.valkey_url)}"
+            f"Redis does not answer: {redaction.scrubbed(error, settings.valkey_url)}"
         ) from None

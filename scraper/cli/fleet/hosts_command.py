@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from scraper.errors import ServerUnavailableError
 from scraper.frontier import hosts
 from scraper.frontier.hosts import HostState
-from scraper.infra import servers
+from scraper.infra import redaction
 from scraper.infra.database import retried
 from scraper.infra.tables import print_table
 from scraper.settings import Settings
@@ -31,7 +31,7 @@ def read(engine: sa.Engine, settings: Settings, host: str | None) -> list[HostSt
             return hosts.states(connection, client, host)
     except RedisError as error:
         raise ServerUnavailableError(
-            f"Redis does not answer: {servers.scrubbed(error, settings.valkey_url)}"
+            f"Redis does not answer: {redaction.scrubbed(error, settings.valkey_url)}"
         ) from None
 
 

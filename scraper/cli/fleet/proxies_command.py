@@ -18,8 +18,7 @@ from scraper.infra.tables import print_table
 from scraper.proxies import file
 from scraper.proxies.health import EVERYWHERE, read_all
 from scraper.rules.proxies import UNKNOWN, Health, Proxy
-from scraper.secret_files import open_to_all
-from scraper.settings import Settings
+from scraper.settings import Settings, readable_by_all
 
 CONNECTS_AT_ONCE = 50
 CONNECT_S = 10.0
@@ -176,7 +175,7 @@ def check(settings: Settings, *, connect: bool) -> None:
     """Prints what is on the list; with `connect`, opens a connection to each proxy. Raises where
     something is wrong."""
     path, proxies = listed(settings)
-    if open_to_all(path):
+    if readable_by_all(path):
         click.echo(
             f"{path}: warning: every user of this machine can read it (mend: chmod 600 {path})",
             err=True,

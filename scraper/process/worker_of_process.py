@@ -1,5 +1,6 @@
-"""This process's worker, and what others may ask of it. It is made when a batch first comes; what
-it is made of is imported then, or just before, so that a process is ready sooner.
+"""This process's one worker, and what other parts of the process may ask of it. It is made when a
+batch first comes. What it is made of is imported then, or just before, so that a process is ready
+sooner.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from typing import TYPE_CHECKING
 from scraper import settings
 
 if TYPE_CHECKING:
-    from scraper.infra.meters import WorkerMeters
-    from scraper.infra.metrics_endpoint import Target
+    from scraper.infra.metrics_endpoint import MetricsServer
     from scraper.worker.process import Send, Worker
 
 _making = threading.Lock()
-_current: dict[int, Worker] = {}
-_targets: dict[int, Target] = {}
+# Keyed by pid: a process that was forked makes its own.
+_workers: dict[int, Worker] = {}
+_metrics: dict[int, MetricsServer] = {}
 
 
-def prepare(fetches: bool) -> None:
+def import_ahead(fetches: bool) -> None:
     """Imports what the first batch would have to wait for, or in a coordinator the first crawl."""
     if fetches:
         import scraper.worker.process
@@ -31,43 +32,35 @@ def prepare(fetches: bool) -> None:
     _spare_the_collector()
 
 
-def current(send: Send) -> Worker:
+def get(send: Send) -> Worker:
     """This process's worker, made on the first call."""
     pid = os.getpid()
-    worker = _current.get(pid)
+    worker = _workers.get(pid)
     if worker is None:
-        from scraper.worker.process import Worker
-
         with _making:
-            worker = _current.get(pid)
+            worker = _workers.get(pid)
             if worker is None:
-                worker = _current[pid] = Worker(settings.load(), send, meters := _meters())
-                if meters is not None:
-                    _serve(worker, meters)
+                worker = _workers[pid] = _make(send)
                 _spare_the_collector()
     return worker
 
 
-def _meters() -> WorkerMeters | None:
-    """None, and nothing imported, where nobody asked for a port."""
+def _make(send: Send) -> Worker:
+    # It is most of what there is to import, and prometheus_client needs nobody who has no port.
+    from scraper.worker.process import Worker
+
     if settings.load().metrics_port is None:
-        return None
+        return Worker(settings.load(), send)
+    from scraper.infra import metrics_endpoint
     from scraper.infra.meters import WorkerMeters
 
-    return WorkerMeters()
-
-
-def _serve(worker: Worker, meters: WorkerMeters) -> None:
-    from scraper.infra import metrics_endpoint
-
-    meters.watch(
-        batches=lambda: worker.batches,
-        silent_s=lambda: worker.silent_s,
-        archived=lambda: worker.archived,
-    )
-    target = metrics_endpoint.serve_worker(settings.load(), meters.registry)
-    if target is not None:
-        _targets[os.getpid()] = target
+    meters = WorkerMeters()
+    worker = Worker(settings.load(), send, meters)
+    meters.watch(worker)
+    server = metrics_endpoint.serve_worker(settings.load(), meters.registry)
+    if server is not None:
+        _metrics[os.getpid()] = server
+    return worker
 
 
 def _spare_the_collector() -> None:
@@ -80,28 +73,28 @@ def _spare_the_collector() -> None:
 
 def close() -> None:
     """Closes this process's worker, if there is one: the last thing before the process ends."""
-    worker = _current.pop(os.getpid(), None)
-    target = _targets.pop(os.getpid(), None)
-    if target is not None:
-        target.close()
+    worker = _workers.pop(os.getpid(), None)
+    server = _metrics.pop(os.getpid(), None)
+    if server is not None:
+        server.close()
     if worker is not None:
         worker.close()
 
 
 def stop() -> None:
     """Tells this process's worker, if there is one, that it is to stop."""
-    worker = _current.get(os.getpid())
+    worker = _workers.get(os.getpid())
     if worker is not None:
         worker.stop()
 
 
-def lost() -> int:
+def lost_pages() -> int:
     """Pages that this process could neither store nor hand back since it was told to stop."""
-    worker = _current.get(os.getpid())
+    worker = _workers.get(os.getpid())
     return worker.lost if worker is not None else 0
 
 
 def silent_s() -> float:
     """Seconds since this process's loop last turned; 0 where there is none."""
-    worker = _current.get(os.getpid())
+    worker = _workers.get(os.getpid())
     return worker.silent_s if worker is not None else 0.0
