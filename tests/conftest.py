@@ -1,14 +1,13 @@
-"""What every test may ask for: real PostgreSQL and Valkey, a fresh database a test, and no way out
+"""What every test may ask for: real PostgreSQL and Valkey, a database without rows, and no way out
 of this machine.
 
 The servers are the embedded ones, started once for the whole run (all xdist workers share them),
-stopped at its end. A test's database is a clone of a migrated template; its Valkey is a numbered
-database of its own, emptied first.
+stopped at its end. Each xdist worker has one PostgreSQL database, emptied after each test, and one
+numbered database of Valkey, emptied before.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import socket
@@ -22,7 +21,6 @@ from typing import Any
 
 import boto3
 import hypothesis
-import psycopg
 import pytest
 import redis
 import sqlalchemy as sa
@@ -32,10 +30,10 @@ from redis.retry import Retry
 from scraper import settings as settings_module
 from scraper.embedded import process
 from scraper.embedded import servers as embedded
-from scraper.infra import migrations
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from tests import rabbitmq, s3
+from tests import databases, rabbitmq, s3
+from tests.databases import WorkerDatabase
 
 HOME = "SCRAPER_TEST_HOME"
 # how long an example takes is the machine's affair
@@ -101,50 +99,44 @@ def servers() -> Settings:
     home = Path(os.environ[HOME])
     settings = Settings(home=home)
     embedded.up(settings)
-    with (home / "template.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with admin(settings) as connection:
-            known = connection.execute(
-                "SELECT 1 FROM pg_database WHERE datname = 'template_migrated'"
-            ).fetchone()
-            if known is None:
-                connection.execute("CREATE DATABASE template_being_made")
-                engine = make_engine(database_url(settings, "template_being_made"))
-                migrations.upgrade(engine)
-                engine.dispose()
-                connection.execute("ALTER DATABASE template_being_made RENAME TO template_migrated")
+    databases.make_template(settings)
     return settings
 
 
-def admin(settings: Settings) -> psycopg.Connection[Any]:
-    url = settings.postgres_url.replace("postgresql+psycopg://", "postgresql://")
-    return psycopg.connect(url.replace("/scraper?", "/postgres?"), autocommit=True)
+@pytest.fixture(scope="session")
+def worker_database(servers: Settings, worker_id: str) -> WorkerDatabase:
+    return WorkerDatabase(servers, f"t_{worker_id}")
 
 
-def database_url(settings: Settings, name: str) -> str:
-    return settings.postgres_url.replace("/scraper?", f"/{name}?")
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """URL of a migrated database without rows: this xdist worker's, emptied after each test, or the
+    test's own where it asks for `own_database` too.
+
+    A test that leaves a process, a session or another schema behind fails.
+    """
+    if "own_database" in request.fixturenames:
+        yield request.getfixturevalue("own_database")
+        return
+    shared: WorkerDatabase = request.getfixturevalue("worker_database")
+    yield shared.url
+    left = shared.empty()
+    assert not left, f"left behind (ask for `own_database` if it must be): {left}"
+
+
+@pytest.fixture
+def own_database(servers: Settings) -> Iterator[str]:
+    """URL of a migrated database that no other test sees, for tests that change its schema or its
+    settings, look into the server's books, or cannot end all that they start."""
+    with databases.clone(servers, databases.MIGRATED) as url:
+        yield url
 
 
 @pytest.fixture
 def empty_database(servers: Settings) -> Iterator[str]:
     """URL of a database without any table."""
-    yield from _database(servers, "template1")
-
-
-@pytest.fixture
-def database(servers: Settings) -> Iterator[str]:
-    """URL of a migrated database of the test's own."""
-    yield from _database(servers, "template_migrated")
-
-
-def _database(servers: Settings, template: str) -> Iterator[str]:
-    name = f"t_{uuid.uuid4().hex[:16]}"
-    with (Path(os.environ[HOME]) / "template.lock").open("w") as lock, admin(servers) as connection:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-    yield database_url(servers, name)
-    with admin(servers) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with databases.clone(servers, "template1") as url:
+        yield url
 
 
 @pytest.fixture

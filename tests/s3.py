@@ -3,6 +3,7 @@ as any other."""
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -35,7 +36,11 @@ def server() -> Iterator[str]:
         "-p",
         str(port),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    # It serves all tests of an xdist worker, and is none of the first one's processes.
+    env = {"PATH": os.environ.get("PATH", os.defpath), **ENVIRONMENT}
+    process = subprocess.Popen(
+        command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         _wait(process, port)
         yield f"http://127.0.0.1:{port}"

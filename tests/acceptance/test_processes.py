@@ -231,6 +231,7 @@ def test_a_coordinator_whose_beat_dies_starts_anew(run: Commands) -> None:
     assert run.end(coordinator) == 0
 
 
+@pytest.mark.usefixtures("own_database")
 def test_a_database_of_another_revision(run: Commands, engine: sa.Engine) -> None:
     coordinator = run.coordinator()
     run.until_ready(coordinator)

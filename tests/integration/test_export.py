@@ -156,7 +156,7 @@ def test_without_its_extra(
     engine: sa.Engine, shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ConfigError, match=r"pip install 'scraper\[parquet\]'"):
+    with pytest.raises(ConfigError, match=r"pip install 'celery-scraper\[parquet\]'"):
         exported(engine, tmp_path / "a.parquet")
     assert list(tmp_path.iterdir()) == []
 

@@ -122,6 +122,7 @@ def test_a_page_that_another_crawl_has_taken_up_is_not_settled_for_that_one(
     ]
 
 
+@pytest.mark.usefixtures("own_database")
 def test_what_is_out_is_looked_up_in_a_hash_table_however_much_it_seems(engine: sa.Engine) -> None:
     """A list that is gone through for each page would make a dispatch last minutes."""
     lease = """INSERT INTO leases (id, queue, kind, priority, pages, page_ids, hosts, until)
@@ -178,6 +179,7 @@ def test_due_pages_come_by_priority_then_by_the_time_they_are_due(
     ] == expected
 
 
+@pytest.mark.usefixtures("own_database")
 def test_pages_are_found_by_their_ids_however_few_seem_to_be_due(
     engine: sa.Engine, crawl: tuple[int, int]
 ) -> None:

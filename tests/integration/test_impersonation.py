@@ -556,7 +556,7 @@ def test_without_the_extra_such_a_site_says_what_to_install_and_others_go_on(
                 monkeypatch.setattr(builtins, "__import__", without)
                 for policy in (HTTP2, CHROME):
                     with pytest.raises(
-                        FetchError, match=r"pip install scraper\[impersonate\]"
+                        FetchError, match=r"pip install 'celery-scraper\[impersonate\]'"
                     ) as caught:
                         await fetcher.fetch(server.url("/ok"), policy)
                     assert caught.value.outcome is Outcome.CRASHED

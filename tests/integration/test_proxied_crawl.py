@@ -59,7 +59,7 @@ def test_every_request_goes_through_a_proxy_and_datacenter_ones_rotate(
                 )
         assert min(field.peers("/p/").values()) > 5
         assert all("cookie" not in hit.headers for hit in field.hits if "moved" not in hit.target)
-        assert all("scraper/" in hit.headers["user-agent"] for hit in field.hits), (
+        assert all("compatible; scraper" in hit.headers["user-agent"] for hit in field.hits), (
             "honest unless the site says otherwise"
         )
 

@@ -41,11 +41,14 @@ def shop() -> Iterator[ConditionalShop]:
 @pytest.fixture
 def crawl(engine: sa.Engine, environment: Settings, shop: ConditionalShop) -> Iterator[Crawl]:
     """Runs a whole crawl with a worker of its own, and returns its row. What the shop was asked
-    before is forgotten."""
-    brokers = []
+    before is forgotten, and the worker before has ended: it would hold the shop's slots for some
+    seconds more."""
+    brokers: list[Broker] = []
 
     def run(refetch: bool = False, **more: Any) -> Any:
         shop.asked.clear()
+        while brokers:
+            brokers.pop().worker.close()
         with engine.begin() as connection:
             sites.sync(connection, [definition(shop, **more)])
         broker = Broker(engine, environment, lambda message: [message])

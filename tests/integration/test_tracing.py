@@ -168,7 +168,9 @@ def test_without_the_extra_a_worker_works(
     program = """
 import sys
 sys.modules["opentelemetry"] = sys.modules["opentelemetry.sdk.trace"] = None
-from scraper import logs, settings, worker
+from scraper import settings
+from scraper.infra import logs
+from scraper.worker import process as worker
 logs.configure(settings.load())
 made = worker.Worker(settings.load(), lambda messages: None)
 made.close()

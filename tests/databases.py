@@ -1,0 +1,179 @@
+"""The tests' PostgreSQL databases: a migrated template, clones of it, and one clone for each xdist
+worker that is emptied between its tests.
+
+Emptying takes some milliseconds where a clone takes a tenth of a second, all of it under one lock.
+What would make one test's leftovers the next one's rows is looked for each time: processes that
+know the database, sessions, other tables, other settings.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+
+from scraper.infra import migrations
+from scraper.infra.database import make_engine
+from scraper.settings import Settings
+
+MIGRATED = "template_migrated"
+# How long processes and sessions that were told to end may take for it.
+GRACE_S = 10.0
+# Tables beyond this size are truncated: deleting would leave as much to vacuum.
+TRUNCATED_BYTES = 400_000
+
+SESSIONS = """
+SELECT format('a session of %s (pid %s, %s): %s', application_name, pid, state, left(query, 200))
+  FROM pg_stat_activity
+ WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+# Everything of a schema that a test might change: columns, indexes, triggers, settings, revision.
+SCHEMA = """
+SELECT md5(concat(
+  (SELECT string_agg(format('%s %s %s %s', c.oid, c.relname, c.relkind, c.reloptions), ',' ORDER BY c.oid)
+     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace AND n.nspname !~ '^pg_'),
+  (SELECT string_agg(format('%s %s %s', attrelid, attname, atttypid), ',' ORDER BY attrelid, attnum)
+     FROM pg_attribute WHERE attrelid >= 16384),
+  (SELECT string_agg(tgname, ',' ORDER BY oid) FROM pg_trigger),
+  (SELECT string_agg(setconfig::text, ',' ORDER BY setrole) FROM pg_db_role_setting s
+     JOIN pg_database d ON d.oid = s.setdatabase AND d.datname = current_database()),
+  (SELECT string_agg(version_num, ',') FROM alembic_version)))
+"""
+
+TABLES = """
+SELECT relname, pg_relation_size(oid) FROM pg_class
+ WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'alembic_version'
+"""
+
+RESTART_SEQUENCES = """
+SELECT setval(format('%I', sequencename)::regclass, start_value, false)
+  FROM pg_sequences WHERE last_value IS NOT NULL
+"""
+
+
+def admin(settings: Settings, database: str = "postgres") -> psycopg.Connection[Any]:
+    url = database_url(settings, database).replace("postgresql+psycopg://", "postgresql://")
+    return psycopg.connect(url, autocommit=True)
+
+
+def database_url(settings: Settings, name: str) -> str:
+    return settings.postgres_url.replace("/scraper?", f"/{name}?")
+
+
+@contextmanager
+def _alone(settings: Settings) -> Iterator[psycopg.Connection[Any]]:
+    """A template that somebody clones, or migrates, is nobody else's meanwhile."""
+    with (settings.home_dir / "template.lock").open("w") as lock, admin(settings) as connection:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield connection
+
+
+def make_template(settings: Settings) -> None:
+    """Once in a run, by the first xdist worker that comes. Nothing of the run's data has to survive
+    a power cut."""
+    query = "SELECT FROM pg_database WHERE datname = %s"
+    with _alone(settings) as connection:
+        if connection.execute(query, [MIGRATED]).fetchone() is not None:
+            return
+        for name in ("fsync", "full_page_writes", "synchronous_commit"):
+            connection.execute(f"ALTER SYSTEM SET {name} = off")
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute("CREATE DATABASE template_being_made")
+        engine = make_engine(database_url(settings, "template_being_made"))
+        migrations.upgrade(engine)
+        engine.dispose()
+        connection.execute(f"ALTER DATABASE template_being_made RENAME TO {MIGRATED}")
+
+
+def _create(settings: Settings, name: str, template: str) -> None:
+    with _alone(settings) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+
+
+@contextmanager
+def clone(settings: Settings, template: str) -> Iterator[str]:
+    """The URL of a new database, which is dropped afterwards whoever uses it."""
+    name = f"t_{uuid.uuid4().hex[:16]}"
+    _create(settings, name, template)
+    yield database_url(settings, name)
+    with admin(settings) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+class WorkerDatabase:
+    """One xdist worker's database."""
+
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.url = database_url(settings, name)
+        self._settings, self._name = settings, name
+        self._make()
+
+    def _make(self) -> None:
+        _create(self._settings, self._name, MIGRATED)
+        with admin(self._settings, self._name) as connection:
+            self._schema = connection.execute(SCHEMA).fetchone()
+            # What the migrations themselves put in, as JSON.
+            self._seeds = {
+                table: seed
+                for table, size in connection.execute(TABLES).fetchall()
+                if size
+                for (seed,) in connection.execute(f"SELECT json_agg(t) FROM {table} t")
+                if seed
+            }
+
+    def empty(self) -> str:
+        """Makes it as new. Returns what the test left behind that would reach into the next one:
+        then it is another database of that name."""
+        deadline = time.monotonic() + GRACE_S
+        with admin(self._settings, self._name) as connection:
+            while (left := self._left(connection)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+            if not left and connection.execute(SCHEMA).fetchone() != self._schema:
+                left = ["another schema, or settings of the database"]
+            if not left:
+                self._delete_rows(connection)
+                return ""
+        self._make()
+        return "; ".join(left)
+
+    def _left(self, connection: psycopg.Connection[Any]) -> list[str]:
+        return [line for (line,) in connection.execute(SESSIONS)] + self._processes()
+
+    def _processes(self) -> list[str]:
+        """Those whose environment names the database."""
+        mark = f"/{self._name}?".encode()
+        lines = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if mark in (folder / "environ").read_bytes():
+                    words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                    lines.append(f"process {folder.name}: {' '.join(words)[:200]}")
+        return lines
+
+    def _delete_rows(self, connection: psycopg.Connection[Any]) -> None:
+        used = [table for table in connection.execute(TABLES).fetchall() if table[1]]
+        with connection.transaction():
+            # Foreign keys are not looked at: all rows go.
+            connection.execute("SET LOCAL session_replication_role = replica")
+            large = [name for name, size in used if size > TRUNCATED_BYTES]
+            if large:
+                connection.execute(f"TRUNCATE {', '.join(large)} CASCADE")
+            for name, _ in used:
+                if name not in large:
+                    connection.execute(f"DELETE FROM {name}")
+            for name, seed in self._seeds.items():
+                connection.execute(
+                    f"INSERT INTO {name} OVERRIDING SYSTEM VALUE "
+                    f"SELECT * FROM jsonb_populate_recordset(NULL::{name}, %s)",
+                    [Jsonb(seed)],
+                )
+            connection.execute(RESTART_SEQUENCES)
