@@ -84,7 +84,10 @@ def run_as(uid: int | None, argv: Sequence[str], needs: Iterable[Path]) -> list[
     closed = [path for path in needs if not _reachable(path, uid)]
     if closed:
         name = _pass_through(closed[0])
+        # PostgreSQL looks at its own programs with access(2), which heeds capabilities of other
+        # users than root only where this bit is set.
         wrapped += [f"--inh-caps=+{name}", f"--ambient-caps=+{name}"]
+        wrapped += ["--securebits=+no_setuid_fixup"]
     return [*wrapped, "--", *argv]
 
 

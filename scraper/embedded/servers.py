@@ -122,12 +122,16 @@ def _make_folders(settings: Settings) -> None:
             os.chown(folder, uid, uid)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 @contextlib.contextmanager
 def _locked(settings: Settings) -> Iterator[None]:
     """One `up` or `down` at a time per home, across processes. The kernel drops the lock of one
     that dies."""
     settings.home_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
-    with (settings.home_dir / "lock").open("a") as file:
+    with open(settings.home_dir / "lock", "a", opener=_private) as file:
         deadline = time.monotonic() + LOCK_TIMEOUT_S
         while True:
             try:

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 import redis
 
+from scraper.embedded import process
 from scraper.embedded import servers as embedded
 from scraper.errors import ServerUnavailableError
 from scraper.infra import redaction, servers
@@ -99,6 +100,25 @@ def test_they_listen_on_private_sockets_only(settings: Settings) -> None:
         "maxmemory-policy": "noeviction",
     }
     client.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has folders that others cannot enter")
+def test_a_program_in_a_closed_folder_can_be_looked_at(tmp_path: Path) -> None:
+    """As PostgreSQL does with its own, in a checkout below /root."""
+    program = tmp_path / "closed" / "program"
+    program.parent.mkdir(mode=0o700)
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    look = f"import os, sys; sys.exit(not os.access({str(program)!r}, os.X_OK))"
+    python = Path(sys.executable).resolve()
+    argv = process.run_as(65534, [str(python), "-I", "-c", look], [python, program])
+    assert subprocess.run(argv, check=False).returncode == 0
+
+
+def test_the_lock_is_ours_alone(settings: Settings) -> None:
+    embedded.up(settings)
+    embedded.down(settings)
+    assert (settings.home_dir / "lock").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a uid to give up")
