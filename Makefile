@@ -23,7 +23,7 @@ UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check secrets chaos lock bench dist clean
+.PHONY: help setup demo fast test check secrets chaos lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -55,16 +55,22 @@ setup: ## make .venv and install everything, from hash-locked files (again: does
 demo: setup ## crawl the bundled sample shop, servers and all (KEEP=1 leaves them running)
 	@$(BIN)/scraper demo $(if $(KEEP),--keep)
 
-test: setup ## run the tests
-	@$(BIN)/pytest
+fast: lint ## lint, types, import rules and unit tests: before every commit
+	$(BIN)/pytest tests/unit
 
-check: setup ## what CI runs: format, lint, types, import rules, migrations, tests
+test: setup ## unit and integration tests on real servers, and one whole crawl
+	@$(BIN)/pytest -m "not (slow or browser or broker)"
+
+check: lint ## everything, as CI runs it: lint, migrations up and down, all tests
+	$(BIN)/python -m tests.migrations
+	$(BIN)/pytest
+
+.PHONY: lint
+lint: setup
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy --strict scraper
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.migrations
-	$(BIN)/pytest || $(BIN)/python -m tests.again $$?
 
 # Needs no .venv: a machine that runs containers may have none.
 secrets: ## write the passwords that docker-compose.yml reads (FOLDER= POSTGRES= REDIS=), unless they are there

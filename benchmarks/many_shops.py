@@ -1,5 +1,5 @@
-"""Many small shops that answer after a while, in one process, and a fleet that crawls them: what
-`fairness` and `latency` share. Each shop is a host of its own: a port of this machine.
+"""Many small shops that answer after a while, in one process, and a fleet that crawls them. Each
+shop is a host of its own: a port of this machine.
 """
 
 from __future__ import annotations

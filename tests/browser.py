@@ -3,13 +3,13 @@ none itself."""
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
 from playwright.sync_api import Browser, sync_playwright
+
+from tests.machine import need
 
 ARGUMENTS = [
     # CI runs as root, where Chromium has none
@@ -33,11 +33,7 @@ def program() -> str | None:
 
 
 def need_chromium() -> str:
-    found = program()
-    if found is None:
-        reason = "Chromium is not installed (Debian: apt install chromium)"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
-    return found
+    return need(program(), "Chromium is not installed (Debian: apt install chromium)")
 
 
 @contextmanager

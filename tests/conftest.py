@@ -32,13 +32,24 @@ from scraper.embedded import process
 from scraper.embedded import servers as embedded
 from scraper.infra.database import make_engine
 from scraper.settings import Settings
-from tests import databases, rabbitmq, s3
+from tests import browser, databases, rabbitmq, s3
 from tests.databases import WorkerDatabase
+from tests.machine import CI, EXAMPLES, examples, need
 
 HOME = "SCRAPER_TEST_HOME"
-# how long an example takes is the machine's affair
-hypothesis.settings.register_profile("any machine", deadline=None)
-hypothesis.settings.load_profile("any machine")
+# How long an example takes is the machine's affair.
+for profile, number in {"dev": examples(), "ci": EXAMPLES}.items():
+    hypothesis.settings.register_profile(profile, max_examples=number, deadline=None)
+hypothesis.settings.load_profile("ci" if CI else "dev")
+
+# Marks that a test has by what it asks for.
+MARKS = {
+    "installed_chromium": "browser",
+    "installed_rabbitmq": "broker",
+    "run": "process",
+    "sample_shop": "process",
+    "flower": "process",
+}
 
 CLEARED = (
     "DATABASE_URL",
@@ -57,6 +68,20 @@ def pytest_configure(config: pytest.Config) -> None:
     # the controller makes the folder; workers inherit its name
     if not hasattr(config, "workerinput"):
         os.environ[HOME] = tempfile.mkdtemp(prefix="scraper-tests-")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Acceptance tests are slow, but for those that say `everyday`."""
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        marks = {MARKS[name] for name in getattr(item, "fixturenames", ()) if name in MARKS}
+        if params.get("any_broker") == "rabbitmq":
+            marks.add("broker")
+        if "acceptance" in item.path.parts and not item.get_closest_marker("everyday"):
+            marks.add("slow")
+        for mark in marks:
+            item.add_marker(mark)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -186,18 +211,22 @@ def tiny_url(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def rabbitmq_node() -> rabbitmq.Node:
+def rabbitmq_node(installed_rabbitmq: Path) -> rabbitmq.Node:
     """A RabbitMQ that all xdist workers share, started by the first test that asks for it."""
-    need_rabbitmq()
     node = rabbitmq.Node(Path(os.environ[HOME]) / "rabbitmq")
     node.up()
     return node
 
 
-def need_rabbitmq() -> None:
-    if rabbitmq.program() is None:
-        reason = "RabbitMQ is not installed (Debian: apt install rabbitmq-server)"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+@pytest.fixture(scope="session")
+def installed_rabbitmq() -> Path:
+    reason = "RabbitMQ is not installed (Debian: apt install rabbitmq-server)"
+    return need(rabbitmq.program(), reason)
+
+
+@pytest.fixture(scope="session")
+def installed_chromium() -> str:
+    return browser.need_chromium()
 
 
 @pytest.fixture

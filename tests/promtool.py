@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.machine import need
 
 
 def promtool(*words: str, cwd: Path) -> str:
     """Runs it to its end, which must be good. Skips where it is not installed, but for CI."""
-    program = shutil.which("promtool")
-    if program is None:
-        reason = "promtool is not installed (Debian: apt install prometheus)"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    reason = "promtool is not installed (Debian: apt install prometheus)"
+    program = need(shutil.which("promtool"), reason)
     done = subprocess.run(
         [program, *words], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
     )

@@ -21,15 +21,13 @@ from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_processes import assert_quiet, said
 from tests.acceptance.test_processes import send as send_to
 from tests.acceptance.test_recovery import SHOP, SLOWER, Crawl
-from tests.conftest import need_rabbitmq
 
 
 @pytest.fixture
 def own_node(
-    environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    installed_rabbitmq: str, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[rabbitmq.Node]:
     """A RabbitMQ that the test may stop; BROKER_URL names it."""
-    need_rabbitmq()
     node = rabbitmq.Node(tmp_path / "rabbitmq", hosts=1)
     try:
         node.up()

@@ -14,15 +14,13 @@ import sqlalchemy as sa
 
 from scraper.settings import Settings
 from tests.acceptance.commands import Commands, assert_counted, until
-from tests.browser import need_chromium
 from tests.js_shop import LISTING, ForBrowsersOnly, HungryShop, JsShop
 from tests.login_shop import PASSWORD, SESSION, ScriptedShop
 from tests.making import rows
 
 
 @pytest.fixture
-def shop(environment: Settings) -> Iterator[JsShop]:
-    need_chromium()
+def shop(installed_chromium: str, environment: Settings) -> Iterator[JsShop]:
     with JsShop() as found:
         found.open()
         (environment.sites_dir / "shop.yaml").write_text(found.definition())
@@ -104,10 +102,10 @@ def test_a_browser_worker_without_a_browser_says_so_and_ends(
     assert word in run.log(worker) and "mend:" in run.log(worker)
 
 
+@pytest.mark.usefixtures("installed_chromium")
 def test_a_shop_that_blocks_is_crawled_by_a_browser_in_the_end(
     run: Commands, environment: Settings, engine: sa.Engine
 ) -> None:
-    need_chromium()
     with ForBrowsersOnly(products=5) as shop:
         shop.open()
         text = shop.definition().replace("queue: browser", "queue: residential\nescalate: browser")
@@ -121,10 +119,10 @@ def test_a_shop_that_blocks_is_crawled_by_a_browser_in_the_end(
         assert stored(engine) == shop.truth
 
 
+@pytest.mark.usefixtures("installed_chromium")
 def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
     run: Commands, environment: Settings, engine: sa.Engine
 ) -> None:
-    need_chromium()
     with HungryShop(products=8) as shop:
         shop.open()
         shop.hungry("all", 550, LISTING)
@@ -150,11 +148,11 @@ def test_a_browser_that_grows_too_large_is_replaced_and_the_crawl_goes_on(
         until(lambda: gone(started), 15)
 
 
+@pytest.mark.usefixtures("installed_chromium")
 def test_pages_of_an_account_are_one_login_an_expiry(
     run: Commands, environment: Settings, engine: sa.Engine, tmp_path: Path
 ) -> None:
     """Logged out twice on the way: pages show the form, at first, and later redirect to it."""
-    need_chromium()
     with ScriptedShop(products=16) as shop:
         accounts = tmp_path / "accounts.yaml"
         accounts.touch(0o600)

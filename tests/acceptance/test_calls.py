@@ -33,7 +33,6 @@ from scraper.sites import loader
 from tests import called
 from tests.acceptance.commands import BIN, ROOT, Commands, until
 from tests.acceptance.conftest import SampleShop
-from tests.browser import need_chromium
 
 MODULE = called.__name__
 
@@ -488,11 +487,11 @@ def test_ctrl_c_cancels_what_is_not_begun(run: Commands, calling: Settings, tmp_
     assert len(begun(log)) < 300
 
 
+@pytest.mark.usefixtures("installed_chromium")
 def test_pages_on_browser_workers(
     shop: Callable[..., tuple[SampleShop, list[str]]], run: Commands, calling: Settings
 ) -> None:
     """A blank page of the function's own; guarded, and within its host's budget."""
-    need_chromium()
     found, urls = shop(
         "--products", "12", **{"rate: unlimited": "rate: 4/s", "concurrency: 16": "concurrency: 2"}
     )

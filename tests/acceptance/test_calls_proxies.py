@@ -16,7 +16,6 @@ from scraper.settings import Settings
 from scraper.sites import loader
 from tests import called
 from tests.acceptance.commands import Commands
-from tests.browser import need_chromium
 from tests.hostile_server import self_signed
 from tests.proxies import DIRECT, SECRET, Field, TestProxy
 
@@ -165,8 +164,8 @@ def test_what_is_posted_through_tunnels(
         assert field.hits and max(Counter(hit.target for hit in field.hits).values()) == 1
 
 
+@pytest.mark.usefixtures("installed_chromium")
 def test_pages_of_browsers_leave_through_proxies_alone(served: Served) -> None:
-    need_chromium()
     with Field(TestProxy(1), TestProxy(2, "socks5")) as field:
         served(field, queue="browser")
         urls = [f"{field.url}/p/{n}" for n in range(8)]

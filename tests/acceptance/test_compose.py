@@ -23,7 +23,6 @@ from tests.acceptance.commands import until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_demo_shop import as_truth
 from tests.compose import Container, Stack
-from tests.conftest import need_rabbitmq
 
 PRODUCTS = 120
 APP = (
@@ -183,10 +182,10 @@ def test_the_services_crawl_the_sample_shop(stack: Callable[..., Stack], shop: S
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.usefixtures("installed_rabbitmq")
 def test_rabbitmq_in_place_of_valkey(stack: Callable[..., Stack], shop: SampleShop) -> None:
     """By two lines in `.env`, as the documentation has them: the queues are there, and none in
     Valkey."""
-    need_rabbitmq()
     without = ("worker-browser", "flower")
     made = stack("rabbitmq", without=without, BROKER_URL_FILE="/run/secrets/broker_url")
     made.up(LASTS_S)

@@ -26,7 +26,7 @@ FAULTS = ("--products", "2500", "--latency-ms", "60", "--fail-share", "0.1")
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(installed_chromium: str) -> Iterator[Browser]:
     with chromium() as found:
         yield found
 

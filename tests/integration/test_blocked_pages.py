@@ -20,7 +20,6 @@ from scraper.frontier.host_tiers import TierKey, TierSignal
 from scraper.proxies.health import ProxyHealth
 from scraper.rules import escalation, proxies
 from scraper.rules.escalation import HOST_PAGES, PAGE_TRIES
-from tests.browser import need_chromium
 from tests.integration.conftest import Start
 from tests.making import rows
 from tests.proxies import DIRECT, Field, TestProxy
@@ -178,12 +177,12 @@ def test_one_page_that_is_forbidden_to_everybody_moves_nobody_else(
         assert [level for _, level, _ in routes(engine)] in ([], ["datacenter"])
 
 
+@pytest.mark.usefixtures("installed_chromium")
 def test_without_proxies_a_blocked_page_goes_to_other_workers(
     start: Start, engine: sa.Engine
 ) -> None:
     """The shop cannot tell the workers of this test apart: it lets a page through at the sixth
     time."""
-    need_chromium()
     with Field(products=12) as field:
         field.stubborn = {"/p/5": 5}
         broker = start(field, "", "none", "escalate: [residential, browser]\n")

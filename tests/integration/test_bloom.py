@@ -25,6 +25,7 @@ from scraper.dedup.sizing import (
     false_positives,
 )
 from tests.aging import age_filters
+from tests.machine import examples
 
 LIFE_S = 7 * 86_400.0
 
@@ -64,7 +65,7 @@ def share_known(filters: FilterStore, one: BloomFilter, asked: list[UUID]) -> fl
     return sum(filters.lookup(one, asked)[0]) / len(asked)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     groups=st.lists(st.lists(st.uuids(), max_size=60), max_size=8),
     capacity=st.integers(1, 200),

@@ -21,7 +21,6 @@ from scraper.infra import outages, redaction, servers
 from scraper.infra.outages import broker_away
 from scraper.settings import Settings
 from tests import rabbitmq
-from tests.conftest import need_rabbitmq
 from tests.hostile_server import self_signed
 
 LEASE = "00000000-0000-0000-0000-000000000000"
@@ -182,9 +181,10 @@ def test_other_brokers_are_refused(
 
 
 @pytest.fixture(scope="module")
-def tls_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rabbitmq.Node]:
+def tls_node(
+    installed_rabbitmq: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[rabbitmq.Node]:
     """A RabbitMQ that speaks TLS alone, with a certificate for 127.0.0.1 that nobody trusts."""
-    need_rabbitmq()
     folder = tmp_path_factory.mktemp("tls")
     self_signed(folder)
     pem = folder / "both.pem"

@@ -30,7 +30,6 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.proxies import Proxy
 from scraper.settings import Settings
 from scraper.sites.browser import Rendering
-from tests.browser import need_chromium
 from tests.integration.test_fetch import GUARDED, POLICY, FakeResolver
 from tests.js_shop import Echo, Heard, JsShop
 from tests.odd_shop import Answer, bomb, drip, endless, garbage, redirect, reset, reset_in_body
@@ -42,8 +41,7 @@ Case = Callable[[Browsers], Awaitable[Any]]
 
 
 @pytest.fixture(scope="module")
-def shop() -> Iterator[JsShop]:
-    need_chromium()
+def shop(installed_chromium: str) -> Iterator[JsShop]:
     with JsShop() as found:
         found.open()
         yield found
@@ -362,8 +360,8 @@ def test_browsers_are_recycled_and_identities_keep_their_cookies(shop: JsShop) -
     using(case, settings={"browser_restart_pages": 4, "browser_context_pages": 2})
 
 
+@pytest.mark.usefixtures("installed_chromium")
 def test_an_account_has_its_cookies_and_headers_and_nobody_else_has_them() -> None:
-    need_chromium()
     with Echo(ports=2) as shop:
         jar = AccountJar(secure_only=False)
         jar.add("127.0.0.1", "session", "s3cret")
@@ -384,8 +382,8 @@ def test_an_account_has_its_cookies_and_headers_and_nobody_else_has_them() -> No
 
 
 @pytest.mark.parametrize("scheme", ["http", "socks5"])
+@pytest.mark.usefixtures("installed_chromium")
 def test_a_page_goes_through_its_own_proxy_and_no_other_way(scheme: str) -> None:
-    need_chromium()
     proxy = TestProxy(1, scheme)
     with Field(proxy, products=3) as field:
         via = ProxyRoute(_proxy(proxy), CookieJar())
@@ -459,10 +457,10 @@ def test_a_function_of_the_sites_own_prepares_each_context(
     using(case)
 
 
+@pytest.mark.usefixtures("installed_chromium")
 def test_with_stealth_nothing_that_a_page_reads_contradicts_itself() -> None:
     """What everybody's browser has is there, written by nobody: the document, its scripts and its
     frames see the same."""
-    need_chromium()
     with Heard() as shop:
         shop.serve(
             "/me",

@@ -18,7 +18,6 @@ from scraper.browser.pool import Browsers, _Running
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError
 from scraper.sites.browser import Rendering
-from tests.browser import need_chromium
 from tests.integration.test_browser import POLICY, QUICK, failed, using
 from tests.js_shop import HungryShop
 
@@ -30,8 +29,7 @@ PATIENT = replace(POLICY, page_timeout_s=60)
 
 
 @pytest.fixture
-def shop() -> Iterator[HungryShop]:
-    need_chromium()
+def shop(installed_chromium: str) -> Iterator[HungryShop]:
     with HungryShop(products=3) as found:
         found.open()
         yield found

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import browser, seccomp
+from tests import seccomp
 
 ROOT = Path(__file__).parents[2]
 PROFILE = ROOT / "deploy" / "seccomp" / "chromium.json"
@@ -42,9 +42,8 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def test_chromium_works_with_its_own_sandbox(folder: Path) -> None:
+def test_chromium_works_with_its_own_sandbox(folder: Path, installed_chromium: str) -> None:
     """Without `--no-sandbox` it ends with an error where it can make none."""
-    program = browser.need_chromium()
     if under_profile("unshare", "--user", "true", folder=folder).returncode:
         pytest.skip("this kernel gives nobody a user namespace")
     options = [
@@ -53,7 +52,7 @@ def test_chromium_works_with_its_own_sandbox(folder: Path) -> None:
         "--disable-dev-shm-usage",
         f"--user-data-dir={folder}/profile",
     ]
-    done = under_profile(program, *options, "--dump-dom", PAGE, folder=folder)
+    done = under_profile(installed_chromium, *options, "--dump-dom", PAGE, folder=folder)
     assert done.returncode == 0 and ">written by a script</p>" in done.stdout, done.stderr
 
 

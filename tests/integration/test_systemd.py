@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.machine import need
+
 ROOT = Path(__file__).parents[2]
 UNITS = ROOT / "deploy" / "systemd"
 INSTALLED = "/usr/local/scraper"
@@ -31,9 +33,7 @@ EXPOSURE_MAX = 1.5
 @pytest.fixture
 def units(tmp_path: Path) -> Path:
     """As installed, but for the checkout's place."""
-    if shutil.which("systemd-analyze") is None:
-        reason = "systemd is not installed (Debian: apt install systemd)"
-        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    need(shutil.which("systemd-analyze"), "systemd is not installed (Debian: apt install systemd)")
     folder = tmp_path / "units"
     shutil.copytree(UNITS, folder)
     for path in [each for each in folder.rglob("*") if each.is_file()]:

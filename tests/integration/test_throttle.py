@@ -32,6 +32,7 @@ from scraper.rules.budget import (
     faster,
     slower,
 )
+from tests.machine import examples
 
 HOST = "shop.example"
 # what passes between two calls on a busy machine
@@ -457,7 +458,7 @@ def test_a_host_that_complains_at_once_gets_a_pace_from_its_places(valkey_url: s
     run(valkey_url, work)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(
         st.tuples(st.floats(0.1, 90), st.integers(0, 40), st.booleans(), st.floats(0, 60)),
@@ -521,7 +522,7 @@ class Model:
             del self.entries[me]
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.integers(1, 12),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 15), st.integers(0, 12)), max_size=40),
@@ -553,7 +554,7 @@ def test_shares_are_the_models_and_never_above_the_concurrency(
     run(valkey_url, work)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.floats(0.02, 20),
     st.integers(1, 6),

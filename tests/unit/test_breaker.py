@@ -25,6 +25,7 @@ from scraper.rules.circuit_breaker import (
     HostDown,
 )
 from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
+from tests.machine import examples
 
 HOST = "shop.example"
 DECIDED_WITHOUT_IT = [
@@ -456,7 +457,7 @@ def test_broken_pages_of_a_host_that_is_well_are_paid_for_by_themselves(bad: int
     assert simulation.ended_at < PATIENCE_S / 2
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(0, 2**32), st.floats(0, 1), st.integers(1, 200), st.floats(0.01, 10))
 def test_a_host_that_answers_at_random_ends_too(
     seed: int, share: float, pages: int, takes_s: float

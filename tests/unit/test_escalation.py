@@ -43,6 +43,7 @@ from scraper.rules.escalation import (
     on_good,
     probe_due,
 )
+from tests.machine import examples
 
 STEPS: Ladder = LEVELS
 DAY, WEEK = 86_400.0, 7 * 86_400.0
@@ -462,7 +463,7 @@ class Model:
         return next(now for now, level in reversed(self.levels) if level == "datacenter")
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(60, 20_000), st.integers(0, 30), st.integers(0, 500))
 def test_a_ban_costs_little_and_is_noticed_to_be_over(ban_s: int, lag: int, since: int) -> None:
     """Datacenter is banned from `since` on, for `ban_s`. The waste there is bounded, whatever its
@@ -518,7 +519,7 @@ def test_a_page_that_is_forbidden_to_everybody_never_moves_its_host(every: int, 
     assert host.given_up == {-1}
 
 
-@settings(max_examples=5)
+@settings(max_examples=examples(5))
 @given(st.integers(0, 10))
 def test_a_host_that_bans_for_what_it_is_asked_flaps_less_and_less(lag: int) -> None:
     """It serves a datacenter 300 pages, then bans it for ten minutes."""

@@ -26,6 +26,7 @@ from scraper.politeness.host_limiter import (
 )
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.rules.budget import Back, Budget, Override
+from tests.machine import examples
 
 FAR = 10_000.0
 
@@ -227,7 +228,7 @@ def test_slots_are_used_in_order_and_at_their_time() -> None:
     run(work)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.integers(1, 10),
     st.sampled_from([0.05, 0.25, 1.0, 4.0]),

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.rules.schedule import latest_slot
+from tests.machine import examples
 
 MINUTE = timedelta(minutes=1)
 CHANGES = [
@@ -65,7 +66,7 @@ def _moment(wall: datetime, there: ZoneInfo) -> datetime:
     return wall.replace(tzinfo=there).astimezone(UTC)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.sampled_from(CHANGES),
     st.sampled_from(MINUTES),

@@ -1,0 +1,27 @@
+"""What differs between a developer's machine and CI's."""
+
+from __future__ import annotations
+
+import os
+from typing import TypeVar
+
+import pytest
+
+T = TypeVar("T")
+
+CI = os.environ.get("CI") == "true"
+EXAMPLES = 100
+EXAMPLES_LEAST = 5
+
+
+def examples(number: int = EXAMPLES) -> int:
+    """How many examples a property is tried with: a quarter of CI's number for developers."""
+    return number if CI else max(number // 4, min(number, EXAMPLES_LEAST))
+
+
+def need(there: T | None, reason: str) -> T:
+    """Passes on what an optional program's or file's search has found. Without it the test is
+    skipped with the reason, but fails in CI, which has everything."""
+    if there is None:
+        pytest.fail(reason) if CI else pytest.skip(reason)
+    return there
