@@ -3,7 +3,8 @@ profile's calls refused.
 
     python tests/seccomp.py PROFILE COMMAND…
 
-Reads what deploy/seccomp has: calls by name that are refused, all others allowed. Linux on x86-64.
+Reads what deploy/seccomp has: calls by name that are allowed or refused, and what becomes of all
+others. Linux on x86-64.
 """
 
 from __future__ import annotations
@@ -29,17 +30,20 @@ def numbers() -> dict[str, int]:
 
 
 def program(profile: Path) -> bytes:
-    """The filter in classic BPF: the call's number is compared with each that is refused."""
-    read = json.loads(profile.read_text())
-    assert read["defaultAction"] == "SCMP_ACT_ALLOW"
-    known, code = numbers(), [(LOAD, 0, 0, 0)]
-    for rule in read["syscalls"]:
-        assert rule["action"] == "SCMP_ACT_ERRNO"
+    """The filter in classic BPF: the call's number is compared with each that is named."""
+    rules = json.loads(profile.read_text())
+    assert rules["defaultAction"] == "SCMP_ACT_ERRNO"
+    number_of, code = numbers(), [(LOAD, 0, 0, 0)]
+    for rule in rules["syscalls"]:
+        allowed = rule["action"] == "SCMP_ACT_ALLOW"
+        assert allowed or rule["action"] == "SCMP_ACT_ERRNO"
+        answer = ALLOW if allowed else ERRNO | rule["errnoRet"]
         for name in rule["names"]:
-            # others are those of other machines
-            if name in known:
-                code += [(EQUAL, 0, 1, known[name]), (RETURN, 0, 0, ERRNO | rule["errnoRet"])]
-    return b"".join(struct.pack("HBBI", *line) for line in [*code, (RETURN, 0, 0, ALLOW)])
+            # The others are calls of other machines.
+            if name in number_of:
+                code += [(EQUAL, 0, 1, number_of[name]), (RETURN, 0, 0, answer)]
+    code.append((RETURN, 0, 0, ERRNO | rules["defaultErrnoRet"]))
+    return b"".join(struct.pack("HBBI", *line) for line in code)
 
 
 def main(profile: str, *command: str) -> None:

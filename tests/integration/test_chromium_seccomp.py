@@ -3,6 +3,8 @@ refuses is refused."""
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import platform
 import subprocess
@@ -66,3 +68,11 @@ def test_what_it_refuses(call: str, folder: Path) -> None:
         [sys.executable, "-c", f"{ask}; print(ctypes.get_errno())"], capture_output=True, text=True
     )
     assert done.stdout == "1\n" and free.stdout != "1\n", (done, free)
+
+
+def test_a_call_that_is_not_named_is_unknown(folder: Path) -> None:
+    """Such as one that a later kernel brings: programs do without it."""
+    ask = "import ctypes; c = ctypes.CDLL(None, use_errno=True); c.syscall(1023, 0)"
+    done = under_profile("python3", "-c", f"{ask}; print(ctypes.get_errno())", folder=folder)
+    assert done.stdout == f"{errno.ENOSYS}\n"
+    assert json.loads(PROFILE.read_text())["defaultAction"] == "SCMP_ACT_ERRNO"

@@ -227,11 +227,36 @@ def test_prometheus_looks_where_they_are() -> None:
         and str(Settings.model_fields["exporter_port"].default) == port
     )
     (found,) = workers["dns_sd_configs"]
-    assert set(found["names"]) == {each for each in SERVICES if each.startswith("worker-")}
+    watched = {name for name, service in SERVICES.items() if "watch" in service["networks"]}
+    assert set(found["names"]) == {name for name in watched if name.startswith("worker-")}
     assert all(
         SERVICES[each]["environment"]["SCRAPER_METRICS_PORT"] == found["port"]
         for each in found["names"]
     )
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_a_service_has_little_to_break_out_with(name: str) -> None:
+    service = SERVICES[name]
+    assert service["cap_drop"] == ["ALL"] and "no-new-privileges:true" in service["security_opt"]
+    assert set(service.get("cap_add", ())) <= {
+        "CHOWN",
+        "DAC_OVERRIDE",
+        "FOWNER",
+        "SETGID",
+        "SETUID",
+    }
+    assert 0 < service["pids_limit"] <= 2048
+    assert "size=" in service.get("tmpfs", "size=") and "privileged" not in service
+    own = "build" in service
+    assert own or re.search(r":v?\d+\.\d+", service["image"]), "pinned to a minor version"
+
+
+def test_browsers_and_flower_reach_nobody_who_watches() -> None:
+    reach = {name: set(service["networks"]) for name, service in SERVICES.items()}
+    for name in ("worker-browser", "flower"):
+        assert not reach[name] & (reach["prometheus"] | reach["grafana"])
+    assert reach["metrics"] & reach["prometheus"] and reach["metrics"] & reach["postgres"]
 
 
 def test_grafana_finds_its_dashboard() -> None:
