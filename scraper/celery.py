@@ -1,38 +1,46 @@
 """The Celery app: `celery -A scraper …` finds it here. Configuration is data, in
-`scraper.celeryconfig`."""
+`scraper.celeryconfig`. A worker goes through these signals, in this order:
+
+    setup_logging           logs go our way
+    worker_init             servers and database are there, or it ends with what to type
+    celeryd_after_setup     regions' wider queues are announced; a browser worker tries its browser
+    (Watched)               signals and the watchdog, once Celery's handlers are there
+    worker_ready            what the first batch needs is imported ahead
+    (Watched.close)         a shutdown begins, whoever asked for it
+    worker_shutdown         the worker is closed, and the exit code is decided
+
+Beat passes `beat_init` as a process of its own, `beat_embedded_init` as a worker's child (`-B`);
+children of a prefork pool end with `worker_process_shutdown`. Imports within the handlers are those
+that other commands of Celery (beat, Flower, inspect) do not need.
+"""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import structlog
 from celery import Celery, bootsteps, signals
 from kombu.transport import TRANSPORT_ALIASES
 
 from scraper import settings
-from scraper.errors import ScraperError, ServerUnavailableError
+from scraper.errors import ScraperError
 from scraper.infra import logs, servers, shipped
 from scraper.rules.routing import COORDINATOR, for_browsers, served_with
 
 IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = shipped.path("flowerconfig.py")
-if "flower" in sys.argv:
-    # Flower's login must not depend on the folder or the configuration that it is started with.
-    from scraper.infra import flower_guard
-
+if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
+    # Flower's login must not depend on the folder that it is started in.
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))
-    flower_guard.install(settings.load())
 
 # By name: kombu imports it, and Redis's client, when a connection is made.
-TRANSPORT_ALIASES.update(
-    dict.fromkeys(("redis", "rediss"), "scraper.runtime.redis_transport:Transport")
-)
+REDIS_TRANSPORT = "scraper.runtime.redis_transport:Transport"
+TRANSPORT_ALIASES.update(redis=REDIS_TRANSPORT, rediss=REDIS_TRANSPORT)
 app = Celery(
     "scraper",
     include=["scraper.tasks"],
@@ -43,7 +51,7 @@ app.config_from_object("scraper.celeryconfig")
 
 
 @signals.setup_logging.connect
-def _logs(**_: Any) -> None:
+def _configure_logs(**_: Any) -> None:
     logs.configure(settings.load())
 
 
@@ -51,42 +59,34 @@ def _logs(**_: Any) -> None:
 @signals.beat_init.connect
 def _require_servers(**_: Any) -> None:
     """A process that finds no server says which address it tried and what to type, and lets its
-    supervisor retry. One that started anew by itself waits for them, for as long as it would have
-    waited had it gone on."""
+    supervisor retry."""
     from scraper.infra import migrations
     from scraper.infra.database import make_engine
-    from scraper.process.shutdown import STARTED_ANEW
 
     if os.getcwd() not in sys.path:
-        # for users' functions; Celery takes it out again once it has found this module
+        # Users' functions are imported from there; Celery takes it out once it has found us.
         sys.path.append(os.getcwd())
     try:
-        _wait_for_servers(settings.load().away_s if os.environ.pop(STARTED_ANEW, None) else 0.0)
+        servers.require_reachable(settings.load())
         engine = make_engine(settings.load().postgres_url)
         migrations.require_current(engine)
         engine.dispose()
     except ScraperError as error:
-        print(f"scraper: {error}", file=sys.stderr, flush=True)
-        sys.exit(error.exit_code)
+        _refuse(error)
 
 
-def _wait_for_servers(longest_s: float) -> None:
-    give_up_at = time.monotonic() + longest_s
-    while True:
-        try:
-            return servers.require_reachable(settings.load())
-        except ServerUnavailableError:
-            if time.monotonic() >= give_up_at:
-                raise
-        time.sleep(1)
+def _refuse(error: ScraperError) -> NoReturn:
+    print(f"scraper: {error}", file=sys.stderr, flush=True)
+    sys.exit(error.exit_code)
 
 
 @signals.celeryd_after_setup.connect
-def _announce_queues(**_: Any) -> None:
-    """What a worker serves beyond what was asked for is said, not guessed."""
-    for queue in app.amqp.queues.consume_from:
+def _announce_wider_queues(**_: Any) -> None:
+    """A worker of a region's queue also serves that of any region: it says so."""
+    served = app.amqp.queues.consume_from
+    for queue in served:
         for wider in served_with(queue)[1:]:
-            if wider in app.amqp.queues.consume_from:
+            if wider in served:
                 structlog.get_logger().info(
                     "also serves the work of any region", queue=wider, since=queue
                 )
@@ -105,55 +105,12 @@ def _require_browser(**_: Any) -> None:
     try:
         version = asyncio.run(chromium.check(settings.load()))
     except ScraperError as error:
-        print(f"scraper: {error}", file=sys.stderr, flush=True)
-        sys.exit(error.exit_code)
+        _refuse(error)
     if not chromium.sandboxed():
         structlog.get_logger().warning(
             "runs as root: Chromium has no sandbox (mend: run browser workers as another user)"
         )
     structlog.get_logger().info("browser found", version=version)
-
-
-@signals.worker_ready.connect
-def _import_the_rest(**_: Any) -> None:
-    """A third of what there is to import, of which a worker that is about to be ready needs
-    nothing."""
-    from scraper.process import worker_of_process
-
-    fetches = bool(set(app.amqp.queues.consume_from) - {COORDINATOR})
-    threading.Thread(
-        target=worker_of_process.import_ahead, args=(fetches,), name="imports", daemon=True
-    ).start()
-
-
-@signals.beat_embedded_init.connect
-def _end_with_parent(**_: Any) -> None:
-    """`worker -B` runs beat as a child, which would go on beating after a worker that was killed."""
-    from scraper.process import heartbeat
-
-    heartbeat.of_this_process().mute()
-    # Who forked us, even if it was killed before we came to ask for it. (Spawned, we have imported
-    # this ourselves.)
-    parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()
-    _watch_parent(parent, lambda: os._exit(1))
-
-
-@signals.worker_ready.connect
-def _end_with_command(**_: Any) -> None:
-    """A worker that a command has started for itself hands back its pages and ends once that command
-    has gone, however it went."""
-    parent = settings.ends_with()
-    if parent is not None:
-        _watch_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
-
-
-def _watch_parent(parent: int, end: Callable[[], None]) -> None:
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        end()
-
-    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 class Watched(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no types
@@ -164,34 +121,61 @@ class Watched(bootsteps.StartStopStep):  # type: ignore[misc] # Celery has no ty
 
     def start(self, worker: Any) -> None:
         from scraper.process import watchdog
-        from scraper.process.shutdown import attach
+        from scraper.process.shutdown import take_over_signals
 
-        attach(worker)
-        own_loop = worker.use_eventloop and not worker.pool_cls.__module__.endswith(
-            "solo"
-        )  # solo: tasks run in its thread
+        take_over_signals()
+        # With `-P solo` tasks run in the consumer's thread, which is silent meanwhile.
+        is_solo = worker.pool_cls.__module__.endswith("solo")
+        own_loop = worker.use_eventloop and not is_solo
         watchdog.start(worker, every=worker.timer.call_repeatedly if own_loop else None)
 
     def close(self, worker: Any) -> None:
-        from scraper.process.shutdown import ending
+        from scraper.process.shutdown import shutdown
 
-        ending.closing()
+        shutdown.begin()
 
 
 app.steps["worker"].add(Watched)
 
 
-@signals.worker_shutdown.connect
-def _closed(sender: Any, **_: Any) -> None:
-    from scraper.process.shutdown import ending
+@signals.worker_ready.connect
+def _import_ahead(**_: Any) -> None:
+    """A third of what there is to import is needed by the first batch, and not to be ready."""
+    from scraper.process.worker_of_process import import_ahead
 
-    ending.closed(sender)
+    fetches = bool(set(app.amqp.queues.consume_from) - {COORDINATOR})
+    threading.Thread(target=import_ahead, args=(fetches,), name="imports", daemon=True).start()
+
+
+@signals.worker_shutdown.connect
+def _finish(sender: Any, **_: Any) -> None:
+    from scraper.process.shutdown import shutdown
+
+    shutdown.finish(sender)
 
 
 @signals.worker_process_shutdown.connect
-def _child_closed(**_: Any) -> None:
-    """A process of a prefork pool, whose worker is its own."""
+def _close_child(**_: Any) -> None:
+    """A process of a prefork pool has a worker of its own."""
     from scraper.process import worker_of_process
 
     worker_of_process.stop()
     worker_of_process.close()
+
+
+@signals.beat_embedded_init.connect
+def _end_with_parent(**_: Any) -> None:
+    """`worker -B` runs beat as a child, which would go on beating after a worker that was killed."""
+    from scraper.process import heartbeat
+
+    heartbeat.of_this_process().mute()
+    # It forked us, even if it was killed before we came to ask for it. Where we were spawned, we
+    # have imported this module ourselves.
+    parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="parent", daemon=True).start()

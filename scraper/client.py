@@ -29,10 +29,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unp
 from scraper.errors import CallError, CallTimeoutError, FunctionRefusedError, ServerUnavailableError
 
 if TYPE_CHECKING:
-    import subprocess
-
     from scraper.calls.sender import CallSender, Send
     from scraper.calls.store import Calls
+    from scraper.runtime.fleet import LocalWorker
     from scraper.settings import Settings
 
 __all__ = [
@@ -81,7 +80,7 @@ class Client:
         self._local = local
         self._stack = ExitStack()
         self._starting = threading.Lock()
-        self._started: dict[str, list[subprocess.Popen[bytes]]] = {}
+        self._started: dict[str, list[LocalWorker]] = {}
         self._close = weakref.finalize(self, self._stack.close)
 
     @overload
@@ -177,12 +176,8 @@ class Client:
                 self._started[queue] = self._stack.enter_context(
                     fleet.local_workers(settings, {queue})
                 )
-            for process in self._started[queue]:
-                if process.poll() is not None:
-                    log = fleet.log_path(settings, "worker")
-                    raise ServerUnavailableError(
-                        f"the worker that was started here ended with exit code {process.returncode}; its log is {log}"
-                    )
+            for worker in self._started[queue]:
+                worker.keep_running()
 
     def __enter__(self) -> Client:
         return self

@@ -7,6 +7,10 @@ from typing import Any
 
 from scraper.domain import Blame, Outcome, ProxySignal
 
+# A process ends with it to be started again, having grown too large, say: nothing is wrong.
+# sysexits.h calls it EX_TEMPFAIL.
+RESTART_CODE = 75
+
 
 class ScraperError(Exception):
     """Something the user can mend. The command line prints the message alone and exits with

@@ -1,7 +1,7 @@
 """The tables, and nothing but the tables. PostgreSQL is the truth: every count, verdict and product
 is here.
 
-Statements that matter for speed or for a race are SQL in `scraper.stores`; these classes give
+Statements that matter for speed or for a race are SQL in the features' folders; these classes give
 Alembic and the readers (command line, Flower, metrics) one description of the columns.
 """
 

@@ -256,7 +256,9 @@ class Settings(BaseSettings):
         600, ge=10, description="without PostgreSQL for so long, a worker ends with exit code 3"
     )
     memory_max_mb: int = Field(
-        1024, ge=0, description="a process that has grown larger starts anew; 0: never"
+        1024,
+        ge=0,
+        description="a process that has grown larger ends, to be started again; 0: never",
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_format: Literal["auto", "console", "json"] = Field(

@@ -3,10 +3,10 @@ waited for."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from contextlib import ExitStack
+from functools import partial
 
 import click
 import sqlalchemy as sa
@@ -18,7 +18,6 @@ from scraper.errors import (
     CrawlFailedError,
     DefinitionError,
     NotFoundError,
-    ServerUnavailableError,
     SuspectError,
 )
 from scraper.frontier import crawls, sites
@@ -26,6 +25,7 @@ from scraper.frontier.crawls import Progress
 from scraper.infra import servers
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
+from scraper.runtime.fleet import LocalWorker
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
@@ -131,8 +131,8 @@ def wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -
                 f"nobody serves {', '.join(sorted(missing))}: starting workers for this crawl",
                 err=True,
             )
-            processes = stack.enter_context(fleet.local_workers(settings, missing))
-            alarm = _alarm(settings, processes)
+            workers = stack.enter_context(fleet.local_workers(settings, missing))
+            alarm = partial(_keep_running, workers)
         elif missing:
             for queue in sorted(missing):
                 beat = " -B" if queue == COORDINATOR else ""
@@ -143,15 +143,6 @@ def wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -
         return progress.follow(engine, crawl_id, alarm=alarm)
 
 
-def _alarm(
-    settings: Settings, processes: list[subprocess.Popen[bytes]]
-) -> Callable[[Progress], None]:
-    def look(_: Progress) -> None:
-        for process in processes:
-            if process.poll() is not None:
-                raise ServerUnavailableError(
-                    f"a worker started for this crawl ended with exit code {process.returncode}; "
-                    f"its log is in {fleet.log_path(settings, 'worker').parent}"
-                )
-
-    return look
+def _keep_running(workers: list[LocalWorker], _: Progress) -> None:
+    for worker in workers:
+        worker.keep_running()

@@ -1,7 +1,7 @@
 """The feed for Python: every new, changed, delisted and relisted product, once and in order.
 
     from scraper import changes
-    from scraper.stores.database import make_engine
+    from scraper.infra.database import make_engine
 
     engine = make_engine("postgresql+psycopg://…")
     for change in changes.read(engine, since=cursor):       # what is there; `follow` waits for more

@@ -1,7 +1,9 @@
-"""A process's signs of life, for whoever looks after it: a file whose time is new, and what
-systemd's watchdog hears.
+"""A process's signs of life, for its supervisor: a file that is touched, and what systemd's watchdog
+hears.
 
-    find "$SCRAPER_HEARTBEAT" -newermt '-30 seconds' | grep -q .       is it well? (`inspect ping` takes a second of CPU)
+A probe asks whether the file is young (`inspect ping` would take a second of CPU):
+
+    find "$SCRAPER_HEARTBEAT" -newermt '-30 seconds' | grep -q .
 
 Whoever calls `beat` has made sure first that the process works: a worker's or coordinator's
 watchdog, or beat after a tick. Servers that are away are no reason to be silent: a process that
@@ -27,22 +29,22 @@ class Heartbeat:
     def __init__(self, path: Path | None, notify: str | None) -> None:
         self._path = path
         self._address = "\0" + notify[1:] if notify and notify.startswith("@") else notify
-        self._said = False
+        self._failing = False
 
     def beat(self) -> None:
-        """Costs 3 us. What cannot be told is logged once: whoever looks after the process will end
-        it for its silence."""
+        """Costs 3 us. A sign that cannot be given is logged once: the supervisor will end the
+        process for its silence."""
         try:
             self._touch()
             self._notify()
         except OSError as error:
-            if not self._said:
+            if not self._failing:
                 log.error(
                     "cannot give a sign of life",
                     file=error.filename and str(error.filename),
                     error=error.strerror,
                 )
-            self._said = True
+            self._failing = True
 
     def mute(self) -> None:
         """For a child, whose signs would hide that its parent is silent."""

@@ -1,6 +1,6 @@
-"""Coordinators and workers as seen from a command: which queues are served, and local ones for as
-long as they are needed. With servers of our own on this machine, the workers are ours to start as
-well."""
+"""Coordinators and workers as seen from a command: which queues are served, and local processes for
+as long as they are needed. With servers of our own on this machine, the workers are ours to start
+as well."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scraper.errors import RESTART_CODE, ServerUnavailableError
 from scraper.rules.routing import COORDINATOR
-from scraper.settings import ENDS_WITH, Settings
+from scraper.settings import Settings
 
 INSPECT_S = 1.0
 STOP_S = 40.0
@@ -26,9 +27,7 @@ STOP_S = 40.0
 def served_queues() -> set[str]:
     """The queues that some live worker consumes. Asks all workers and waits a second for their
     answers."""
-    from scraper.celery import app
-
-    answers = app.control.inspect(timeout=INSPECT_S).active_queues() or {}
+    answers = _inspect("active_queues")
     return {queue["name"] for queues in answers.values() for queue in queues}
 
 
@@ -43,76 +42,78 @@ class Node:
 def nodes() -> dict[str, Node]:
     """Every live worker by its node's name. Takes a second; raises what the broker does where it is
     away."""
-    from scraper.celery import app
-
-    def ask(what: str) -> dict[str, Any]:
-        return getattr(app.control.inspect(timeout=INSPECT_S), what)() or {}
-
     with ThreadPoolExecutor(2) as pool:
-        queues, stats = pool.map(ask, ("active_queues", "stats"))
+        queues, stats = pool.map(_inspect, ("active_queues", "stats"))
     return {
-        name: Node(sorted(each["name"] for each in queues[name]), _processes(name, stats))
+        name: Node(sorted(queue["name"] for queue in queues[name]), _processes(name, stats))
         for name in queues
     }
+
+
+def _inspect(question: str) -> dict[str, Any]:
+    # Celery's app reads settings when it is imported.
+    from scraper.celery import app
+
+    return getattr(app.control.inspect(timeout=INSPECT_S), question)() or {}
 
 
 def _processes(name: str, stats: dict[str, Any]) -> list[str]:
     """A node's own process, and the children of a pool that has some. A node is on the host after
     its @."""
-    told = stats.get(name, {})
-    children = (told.get("pool") or {}).get("processes") or []
+    node = stats.get(name, {})
+    children = (node.get("pool") or {}).get("processes") or []
     host = name.partition("@")[2]
-    return [f"{host}:{pid}" for pid in [told.get("pid"), *children] if pid is not None]
+    return [f"{host}:{pid}" for pid in [node.get("pid"), *children] if pid is not None]
 
 
 def worker_command(queues: Iterable[str], *, name: str, beat: bool = False) -> list[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "celery",
-        "-A",
-        "scraper",
-        "worker",
-        "-Q",
-        ",".join(queues),
-        "-n",
-        f"{name}@%h",
-    ]
-    command += [
-        "--without-mingle",
-        "--without-gossip",
-    ]  # workers here need nothing of each other, and start a second sooner
+    command = [sys.executable, "-m", "celery", "-A", "scraper", "worker", "-Q", ",".join(queues)]
+    # Workers here need nothing of each other, and start a second sooner.
+    command += ["-n", f"{name}@%h", "--without-mingle", "--without-gossip"]
     return [*command, "-B"] if beat else command
 
 
+class LocalWorker:
+    """A worker of a command's own, which is its supervisor."""
+
+    def __init__(
+        self, settings: Settings, name: str, command: list[str], env: dict[str, str] | None = None
+    ) -> None:
+        self._settings, self._name, self._command, self._env = settings, name, command, env
+        self.process = start(settings, name, command, env)
+
+    def keep_running(self) -> None:
+        """Starts it again where it ended with the code that asks for it: it had grown too large, or
+        its beat had died. Raises `ServerUnavailableError` where it ended otherwise."""
+        code = self.process.poll()
+        if code == RESTART_CODE:
+            self.process = start(self._settings, self._name, self._command, self._env)
+        elif code is not None:
+            log = log_path(self._settings, self._name)
+            raise ServerUnavailableError(
+                f"the {self._name} that was started here ended with exit code {code}; "
+                f"its log is {log}"
+            )
+
+
 @contextmanager
-def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[subprocess.Popen[bytes]]]:
+def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[LocalWorker]]:
     """Starts a coordinator (if `queues` names it) and one worker for the other queues; stops them
-    at the end. Were this process killed, they would end by themselves."""
-    ends_with_us = {ENDS_WITH: str(os.getpid())}
-    processes = []
+    at the end. Meanwhile `keep_running` is the caller's to call now and then."""
+    workers = []
     fetching = sorted(queues - {COORDINATOR})
-    tag = os.getpid()
+    pid = os.getpid()
     try:
         if COORDINATOR in queues:
-            command = worker_command([COORDINATOR], name=f"coordinator-{tag}", beat=True)
-            processes.append(
-                start(
-                    settings, "coordinator", command, {"SCRAPER_SCHEDULES": "false", **ends_with_us}
-                )
-            )
+            command = worker_command([COORDINATOR], name=f"coordinator-{pid}", beat=True)
+            env = {"SCRAPER_SCHEDULES": "false"}
+            workers.append(LocalWorker(settings, "coordinator", command, env))
         if fetching:
-            processes.append(
-                start(
-                    settings,
-                    "worker",
-                    worker_command(fetching, name=f"worker-{tag}"),
-                    ends_with_us,
-                )
-            )
-        yield processes
+            command = worker_command(fetching, name=f"worker-{pid}")
+            workers.append(LocalWorker(settings, "worker", command))
+        yield workers
     finally:
-        stop(processes)
+        stop([worker.process for worker in workers])
 
 
 def start(
@@ -120,13 +121,13 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Starts a command with its output in `SCRAPER_HOME/log/NAME.log`, out of the reach of the
     terminal's Ctrl-C."""
-    log = log_path(settings, name)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as out:
+    path = log_path(settings, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as log:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=out,
+            stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
             env={**os.environ, **(env or {})},
@@ -142,10 +143,10 @@ def stop(processes: list[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-    deadline = time.monotonic() + STOP_S
+    deadline_at = time.monotonic() + STOP_S
     for process in processes:
         try:
-            process.wait(max(0.1, deadline - time.monotonic()))
+            process.wait(max(0.1, deadline_at - time.monotonic()))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

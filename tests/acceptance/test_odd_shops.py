@@ -48,7 +48,7 @@ OPEN = """
 import sys
 from scraper import settings
 from scraper.commands import crawling
-from scraper.stores.database import make_engine
+from scraper.infra.database import make_engine
 s = settings.load()
 for name in sys.argv[1:]:
     crawling.open_site(make_engine(s.postgres_url), s, name, refetch=False)

@@ -6,41 +6,41 @@ from dataclasses import replace
 
 import pytest
 
+from scraper.errors import RESTART_CODE
 from scraper.process.watchdog import (
     SIGN_S,
     Action,
-    Seen,
-    judged,
-    well,
+    Health,
+    decide,
 )
 from scraper.settings import Settings
 
 SETTINGS = Settings(lease_s=45, away_s=600, memory_max_mb=1024)
-WELL = Seen(life_s=3600, loop_silent_s=1, consumer_silent_s=1, rss_mb=300, tasks=5000)
+WELL = Health(life_s=3600, loop_silent_s=1, consumer_silent_s=1, rss_mb=300, tasks=5000)
 
 
 def test_a_process_that_is_well() -> None:
-    assert judged(WELL, SETTINGS) is None
+    assert decide(WELL, SETTINGS) is None
 
 
 @pytest.mark.parametrize(
-    ("seen", "action", "code"),
+    ("health", "action", "code"),
     [
         (replace(WELL, loop_silent_s=91), Action.QUIT, 1),
         (replace(WELL, consumer_silent_s=61), Action.QUIT, 1),
         (replace(WELL, postgres_away_s=601), Action.END, 3),
         (replace(WELL, revision="0001"), Action.END, 3),
-        (replace(WELL, beat_died=True), Action.START_ANEW, 0),
-        (replace(WELL, rss_mb=1025), Action.START_ANEW, 0),
+        (replace(WELL, beat_died=True), Action.RESTART, RESTART_CODE),
+        (replace(WELL, rss_mb=1025), Action.RESTART, RESTART_CODE),
     ],
 )
-def test_what_it_ends_for(seen: Seen, action: Action, code: int) -> None:
-    order = judged(seen, SETTINGS)
+def test_what_it_ends_for(health: Health, action: Action, code: int) -> None:
+    order = decide(health, SETTINGS)
     assert order is not None and (order.action, order.code) == (action, code)
 
 
 @pytest.mark.parametrize(
-    "seen",
+    "health",
     [
         replace(WELL, loop_silent_s=89),
         replace(WELL, postgres_away_s=599),
@@ -52,25 +52,25 @@ def test_what_it_ends_for(seen: Seen, action: Action, code: int) -> None:
         replace(WELL, beat_died=True, life_s=5),  # a moment later
     ],
 )
-def test_what_it_bears(seen: Seen) -> None:
-    assert judged(seen, SETTINGS) is None
+def test_what_it_bears(health: Health) -> None:
+    assert decide(health, SETTINGS) is None
 
 
 def test_short_leases_leave_the_loop_half_a_minute() -> None:
     settings = Settings(lease_s=5)
-    assert judged(replace(WELL, loop_silent_s=29), settings) is None
-    assert judged(replace(WELL, loop_silent_s=31), settings) is not None
+    assert decide(replace(WELL, loop_silent_s=29), settings) is None
+    assert decide(replace(WELL, loop_silent_s=31), settings) is not None
 
 
 def test_no_limit_of_memory() -> None:
-    assert judged(replace(WELL, rss_mb=1e6), Settings(memory_max_mb=0)) is None
+    assert decide(replace(WELL, rss_mb=1e6), Settings(memory_max_mb=0)) is None
 
 
 def test_when_it_gives_no_sign_of_life() -> None:
     """Before it quits by itself, so that a probe tells of it; servers that are away are no reason."""
-    assert well(WELL) and well(replace(WELL, postgres_away_s=500, broker_away_s=500))
+    assert WELL.well and replace(WELL, postgres_away_s=500, broker_away_s=500).well
     for silent in (
         replace(WELL, loop_silent_s=SIGN_S + 1),
         replace(WELL, consumer_silent_s=SIGN_S + 1),
     ):
-        assert not well(silent) and judged(silent, SETTINGS) is None
+        assert not silent.well and decide(silent, SETTINGS) is None

@@ -237,6 +237,7 @@ def _farewell(keep: bool, port: int) -> None:
         click.echo(
             "  scraper demo --stop                        stop everything that is left running"
         )
+        click.echo("  (a worker that ends by itself is not started again: its log says why)")
     else:
         click.echo("  scraper up                                 start PostgreSQL and Valkey again")
         click.echo("  make demo KEEP=1                           the same, and leave it running")

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import psutil
 
+from scraper.errors import RESTART_CODE
 from tests.acceptance.chaos.servers import Disorder
 
 BIN = Path(sys.executable).parent
@@ -217,6 +218,8 @@ class Fleet:
         if life.cause:
             return
         away = self._disorder.since(life.began - 1, "redis", "postgres")
+        if life.code == RESTART_CODE:
+            return
         if life.code == REFUSED and life.ended - life.began < START_S and away:
             self.refused += 1
             return
