@@ -17,18 +17,21 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 # Where clouds serve credentials to whoever asks: refused even under `allow_private`.
 METADATA = tuple(
-    ip_network(net)
-    for net in (
-        # AWS, Google, Azure, DigitalOcean, OpenStack
-        "169.254.169.254",
-        # AWS ECS and EKS task credentials
-        "169.254.170.0/24",
-        "fd00:ec2::/32",  # AWS over IPv6
-        "fd20:ce::254",  # Google over IPv6
-        "100.100.100.200",  # Alibaba
-        # Azure's wire server, a public address
-        "168.63.129.16",
-        "192.0.0.192",  # Oracle
+    map(
+        ip_network,
+        (
+            "169.254.169.254",  # AWS, Google, Azure, DigitalOcean, OpenStack
+            "169.254.170.0/24",  # AWS ECS and EKS
+            "169.254.42.42",  # Scaleway
+            "169.254.0.23",  # Tencent
+            "fd00:ec2::/32",  # AWS
+            "fd00:42::42",  # Scaleway
+            "fd20:ce::254",  # Google
+            "fe80::a9fe:a9fe",  # OpenStack
+            "100.100.100.200",  # Alibaba
+            "168.63.129.16",  # Azure's wire server
+            "192.0.0.192",  # Oracle
+        ),
     )
 )
 
@@ -49,7 +52,13 @@ _NOT_PUBLIC = tuple(
     )
 )
 _GLOBAL_UNICAST = ip_network("2000::/3")
-_NAT64 = ip_network("64:ff9b::/96")
+# IPv6 networks whose last 32 bits are the IPv4 address that they lead to: NAT64 (RFC 6052), and what
+# SIIT translates (RFC 7915).
+_LAST_BITS_V4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
+# NAT64 of a network's own (RFC 8215) embeds the address behind a prefix of a length that only that
+# network knows: these bytes of it, skipping the ninth (RFC 6052 2.2).
+_LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
+_LOCAL_NAT64_BYTES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
 
 
 class ForbiddenAddressError(OSError):
@@ -75,19 +84,26 @@ def forbidden(address: str, allow_private: bool) -> str | None:
     except ValueError:
         return "not an IP address"
     inner = _unwrapped(ip)
-    if any(ip in net or inner in net for net in METADATA):
+    meant = [ip, inner, *_locally_translated(ip)]
+    if any(address in network for network in METADATA for address in meant):
         return "a cloud's metadata service"
     return None if allow_private else _not_public(inner)
 
 
 def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC
-    3056), Teredo."""
+    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291), translated, 6to4 (RFC 3056),
+    Teredo."""
     if isinstance(ip, IPv4Address):
         return ip
-    if ip in _NAT64:
+    if any(ip in network for network in _LAST_BITS_V4):
         return IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None) or ip
+
+
+def _locally_translated(ip: IPv4Address | IPv6Address) -> list[IPv4Address]:
+    if ip not in _LOCAL_NAT64:
+        return []
+    return [IPv4Address(bytes(ip.packed[at] for at in places)) for places in _LOCAL_NAT64_BYTES]
 
 
 def _not_public(ip: IPv4Address | IPv6Address) -> str | None:

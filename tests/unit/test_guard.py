@@ -55,6 +55,16 @@ METADATA = [
     "::ffff:169.254.169.254",
     "64:ff9b::a9fe:a9fe",
     "2002:a9fe:a9fe::1",
+    "169.254.42.42",
+    "fd00:42::42",
+    "169.254.0.23",
+    "fe80::a9fe:a9fe",
+    "fe80::a9fe:a9fe%1",
+    "::ffff:0:169.254.169.254",
+    "64:ff9b:1::a9fe:a9fe",
+    "64:ff9b:1:a9fe:a9:fe00::",
+    "64:ff9b:1:a9:fe:a9fe::",
+    "64:ff9b:1:1:a9:fea9:fe00:0",
 ]
 PUBLIC = [
     "1.1.1.1",
@@ -83,6 +93,8 @@ def test_internal_ipv4_is_refused_bare_and_wrapped(v4: IPv4Address) -> None:
         IPv6Address((0xFFFF << 32) | number),  # mapped
         IPv6Address(number),  # IPv4-compatible
         IPv6Address((0x64FF9B << 96) | number),  # NAT64
+        IPv6Address((0x64FF9B0001 << 80) | number),  # NAT64 of a network's own
+        IPv6Address((0xFFFF << 48) | number),  # SIIT
         IPv6Address((0x2002 << 112) | (number << 80) | 1),  # 6to4
         IPv6Address((0x20010000 << 96) | (0x08080808 << 64) | (number ^ 0xFFFFFFFF)),  # Teredo
     ]
@@ -101,7 +113,7 @@ def test_whatever_passes_is_global_unicast(address: IPv4Address | IPv6Address) -
         return
     if isinstance(address, IPv6Address):
         inner = address.ipv4_mapped or address.sixtofour
-        if address in ip_network("64:ff9b::/96"):
+        if any(address in ip_network(net) for net in ("64:ff9b::/96", "::ffff:0:0:0/96")):
             inner = IPv4Address(int(address) & 0xFFFFFFFF)
         if inner is not None:
             assert forbidden(str(inner), False) is None
