@@ -28,11 +28,14 @@ log = structlog.get_logger()
 READ = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
-       (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1 ELSE ok + unchanged END
+       (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
+                    ELSE ok + unchanged END
           FROM crawls WHERE id = :id)
-         > count(*) FILTER (WHERE kind <> 'product' AND status IN ('ok', 'unchanged')) AS any_product
-  FROM (SELECT *, kind <> 'product' AND (status IN ('dead', 'invalid')
-                                         OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread
+         > count(*) FILTER (WHERE kind <> 'product' AND status IN ('ok', 'unchanged'))
+       AS any_product
+  FROM (SELECT *, kind <> 'product'
+                  AND (status IN ('dead', 'invalid')
+                       OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread
           FROM pages WHERE site_id = :site_id AND crawl_id = :id) AS of_crawl
 """)
 

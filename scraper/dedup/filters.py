@@ -42,8 +42,10 @@ LISTED = sa.text(
 )
 
 UNCLEARED = sa.text("""
-SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition FROM crawls c JOIN sites s ON s.id = c.site_id
- WHERE c.filter_id IS NOT NULL AND c.cleared_at IS NULL AND c.status IN ('completed', 'stopped', 'failed')
+SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition FROM crawls c
+ JOIN sites s ON s.id = c.site_id
+ WHERE c.filter_id IS NOT NULL AND c.cleared_at IS NULL
+   AND c.status IN ('completed', 'stopped', 'failed')
  ORDER BY c.id LIMIT 20
 """)
 
@@ -54,7 +56,8 @@ SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition FROM cr
 LEFT_BEHIND = sa.text("""
 SELECT id, fingerprint, good AND fetched_at > now() - :life_s * interval '0.5 second' AS remembered
   FROM (SELECT *, kind = 'product' AND status IN ('ok', 'unchanged') AS good FROM pages
-         WHERE site_id = :site_id AND crawl_id <= :id AND status IN ('ok', 'unchanged', 'gone', 'dropped')
+         WHERE site_id = :site_id AND crawl_id <= :id
+           AND status IN ('ok', 'unchanged', 'gone', 'dropped')
            AND fingerprint > :after) AS finished
  WHERE NOT good OR fetched_at > now() - :life_s * interval '0.5 second'
        OR fetched_at <= now() - :life_s * interval '1 second'
@@ -63,7 +66,8 @@ SELECT id, fingerprint, good AND fetched_at > now() - :life_s * interval '0.5 se
 
 # A page that a later crawl has taken up meanwhile is its.
 TAKE_OUT = sa.text("""
-DELETE FROM pages WHERE id = ANY (:ids) AND crawl_id <= :id AND status IN ('ok', 'unchanged', 'gone', 'dropped')
+DELETE FROM pages WHERE id = ANY (:ids) AND crawl_id <= :id
+   AND status IN ('ok', 'unchanged', 'gone', 'dropped')
 """)
 
 CLEARED = sa.text("UPDATE crawls SET cleared_at = now() WHERE id = :id")
@@ -76,11 +80,13 @@ DELIST = sa.text("""
 WITH missed AS (
     UPDATE products pr
        SET missed_crawls = least(pr.missed_crawls + 1, 1000),
-           delisted_at = CASE WHEN pr.missed_crawls + 1 >= :delisted_after THEN coalesce(pr.delisted_at, now()) END
+           delisted_at = CASE WHEN pr.missed_crawls + 1 >= :delisted_after
+                              THEN coalesce(pr.delisted_at, now()) END
       FROM crawls c
      WHERE c.id = :id AND pr.site_id = :site_id
        AND pr.fetched_at < c.started_at - (:lives * :life_s + :guard_s) * interval '1 second'
-       AND NOT EXISTS (SELECT FROM pages pg WHERE pg.site_id = :site_id AND pg.status IN ('dead', 'invalid')
+       AND NOT EXISTS (SELECT FROM pages pg
+                       WHERE pg.site_id = :site_id AND pg.status IN ('dead', 'invalid')
                           AND pg.crawl_id = :id AND pg.url = pr.url)
     RETURNING pr.id, pr.version, coalesce(pr.delisted_at = now(), false) AS delisted
 ), fed AS (

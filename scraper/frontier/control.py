@@ -21,8 +21,10 @@ from scraper.rules.escalation import HostRoute
 HEARD = sa.text("""
 SELECT ARRAY(SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
               WHERE c.id = ANY (:crawls) AND c.status = 'running' AND NOT s.paused) AS running,
-       queue.batches, queue.workers, EXISTS (SELECT FROM hosts) AS overrides, EXISTS (SELECT FROM host_routes) AS routes
-  FROM (SELECT count(*) FILTER (WHERE started_at IS NULL) AS batches, count(DISTINCT worker) AS workers
+       queue.batches, queue.workers, EXISTS (SELECT FROM hosts) AS overrides,
+       EXISTS (SELECT FROM host_routes) AS routes
+  FROM (SELECT count(*) FILTER (WHERE started_at IS NULL) AS batches,
+        count(DISTINCT worker) AS workers
           FROM leases WHERE queue = :queue) queue
 """)
 

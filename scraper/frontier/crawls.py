@@ -30,29 +30,40 @@ REEXTRACT = "reextract"
 DELISTED_AFTER = 2
 
 OPEN = sa.text("""
-INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s, concurrency, fresh_after,
-                    stale_before, whole_before, note, finished_at)
-SELECT :site_id, coalesce(CAST(:slot AS timestamptz), clock_timestamp()), :trigger, :status, CAST(:definition AS json),
-       :hash, :rate, :concurrency, now() - CAST(:revisit AS interval), now() - CAST(:revisit_max AS interval),
+INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s,
+                    concurrency, fresh_after, stale_before, whole_before, note, finished_at)
+SELECT :site_id, coalesce(CAST(:slot AS timestamptz), clock_timestamp()), :trigger, :status,
+       CAST(:definition AS json),
+       :hash, :rate, :concurrency, now() - CAST(:revisit AS interval),
+       now() - CAST(:revisit_max AS interval),
        CASE WHEN :refetch THEN now()
-            ELSE (SELECT max(finished_at) FROM crawls WHERE site_id = :site_id AND suspect) END, :note,
+            ELSE (SELECT max(finished_at) FROM crawls WHERE site_id = :site_id AND suspect) END,
+            :note,
        CASE WHEN :status = 'skipped' THEN now() END
 ON CONFLICT DO NOTHING RETURNING id
 """)
 
 COUNT = sa.text("""
 UPDATE crawls c
-   SET discovery_total = c.discovery_total + i.discovery_total, discovery_done = c.discovery_done + i.discovery_done,
-       product_total = c.product_total + i.product_total, product_done = c.product_done + i.product_done,
-       ok = c.ok + i.ok, unchanged = c.unchanged + i.unchanged, gone = c.gone + i.gone, dead = c.dead + i.dead,
+   SET discovery_total = c.discovery_total + i.discovery_total,
+       discovery_done = c.discovery_done + i.discovery_done,
+       product_total = c.product_total + i.product_total,
+       product_done = c.product_done + i.product_done,
+       ok = c.ok + i.ok, unchanged = c.unchanged + i.unchanged, gone = c.gone + i.gone,
+       dead = c.dead + i.dead,
        invalid = c.invalid + i.invalid, dropped = c.dropped + i.dropped, fresh = c.fresh + i.fresh,
        not_modified = c.not_modified + i.not_modified,
-       fetches = c.fetches + i.fetches, retries = c.retries + i.retries, links_cut = c.links_cut + i.links_cut,
-       products_new = c.products_new + i.products_new, products_changed = c.products_changed + i.products_changed,
-       progressed_at = CASE WHEN i.fetches + i.discovery_total + i.product_total > 0 THEN now() ELSE c.progressed_at END
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(crawl_id bigint, discovery_total int, discovery_done int,
-       product_total int, product_done int, ok int, unchanged int, gone int, dead int, invalid int, dropped int,
-       fresh int, not_modified int, fetches int, retries int, links_cut int, products_new int, products_changed int)
+       fetches = c.fetches + i.fetches, retries = c.retries + i.retries,
+       links_cut = c.links_cut + i.links_cut,
+       products_new = c.products_new + i.products_new,
+       products_changed = c.products_changed + i.products_changed,
+       progressed_at = CASE WHEN i.fetches + i.discovery_total + i.product_total > 0 THEN now()
+                            ELSE c.progressed_at END
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS i(crawl_id bigint, discovery_total int, discovery_done int, product_total int,
+         product_done int, ok int, unchanged int, gone int, dead int, invalid int, dropped int,
+         fresh int, not_modified int, fetches int, retries int, links_cut int, products_new int,
+         products_changed int)
  WHERE c.id = i.crawl_id
 RETURNING c.id, c.discovery_total + c.product_total - c.discovery_done - c.product_done AS open
 """)
@@ -68,15 +79,19 @@ SELECT c.id FROM crawls c
 # are not read.
 DELIST = sa.text("""
 WITH seen AS (
-    SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone') AS listed, pr.delisted_at IS NOT NULL AS was_delisted
-      FROM products pr JOIN pages pg ON pg.id = pr.page_id WHERE pr.site_id = :site_id AND pg.site_id = :site_id
+    SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone') AS listed,
+           pr.delisted_at IS NOT NULL AS was_delisted
+      FROM products pr JOIN pages pg ON pg.id = pr.page_id
+     WHERE pr.site_id = :site_id AND pg.site_id = :site_id
 ), marked AS (
     UPDATE products pr
        SET missed_crawls = CASE WHEN seen.listed THEN 0 ELSE least(pr.missed_crawls + 1, 1000) END,
            delisted_at = CASE WHEN seen.listed THEN NULL
-                              WHEN pr.missed_crawls + 1 >= :delisted_after THEN coalesce(pr.delisted_at, now()) END
+                              WHEN pr.missed_crawls + 1 >= :delisted_after
+                              THEN coalesce(pr.delisted_at, now()) END
       FROM seen
-     WHERE pr.id = seen.id AND (NOT seen.listed OR pr.missed_crawls > 0 OR pr.delisted_at IS NOT NULL)
+     WHERE pr.id = seen.id AND (NOT seen.listed OR pr.missed_crawls > 0
+                                OR pr.delisted_at IS NOT NULL)
     RETURNING pr.id, pr.version, coalesce(pr.delisted_at = now(), false) AS delisted,
               seen.was_delisted AND pr.delisted_at IS NULL AS relisted
 ), fed AS (
@@ -88,7 +103,8 @@ SELECT count(*) FROM marked WHERE delisted
 """)
 
 DROP_OPEN = sa.text("""
-UPDATE pages SET status = 'dropped', settled_at = now() WHERE crawl_id = :id AND status = 'due' RETURNING id, kind
+UPDATE pages SET status = 'dropped', settled_at = now() WHERE crawl_id = :id AND status = 'due'
+ RETURNING id, kind
 """)
 
 # A minute counts once, however many coordinators look; and none counts in which nobody looked: an
@@ -99,7 +115,8 @@ UPDATE crawls c
    SET watched_at = now(),
        idle_minutes = CASE WHEN c.progressed_at >= c.watched_at THEN 0 ELSE c.idle_minutes + 1 END
   FROM sites s
- WHERE s.id = c.site_id AND NOT s.paused AND c.status = 'running' AND c.watched_at < now() - interval '1 minute'
+ WHERE s.id = c.site_id AND NOT s.paused AND c.status = 'running'
+   AND c.watched_at < now() - interval '1 minute'
    AND (NOT EXISTS (SELECT FROM hosts WHERE paused)
         OR NOT EXISTS (SELECT FROM hosts h JOIN pages p ON p.host = h.host
                         WHERE h.paused AND p.crawl_id = c.id AND p.status = 'due'))
@@ -322,7 +339,8 @@ def hold_running(connection: sa.Connection) -> list[int]:
     """Keeps the running crawls whose sites are not paused from ending until this transaction does,
     but for those that are being ended now: who does that may take a while. Returns which."""
     query = sa.text("""
-        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id WHERE c.status = 'running' AND NOT s.paused
+        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
+         WHERE c.status = 'running' AND NOT s.paused
          ORDER BY c.id FOR KEY SHARE OF c SKIP LOCKED""")
     return list(connection.execute(query).scalars())
 
@@ -330,7 +348,8 @@ def hold_running(connection: sa.Connection) -> list[int]:
 def paused(connection: sa.Connection) -> list[int]:
     """The running crawls of paused sites."""
     query = sa.text("""
-        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id WHERE s.paused AND c.status = 'running'""")
+        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
+         WHERE s.paused AND c.status = 'running'""")
     return list(connection.execute(query).scalars())
 
 
@@ -396,7 +415,8 @@ def end(
     delisted: int = 0,
 ) -> None:
     query = sa.text("""
-        UPDATE crawls SET status = :status, finished_at = now(), note = :note, products_delisted = :delisted
+        UPDATE crawls SET status = :status, finished_at = now(), note = :note,
+               products_delisted = :delisted
          WHERE id = :id""")
     connection.execute(
         query, {"id": crawl_id, "status": status, "note": note, "delisted": delisted}
@@ -440,15 +460,19 @@ def progress(
     """The active crawls and, unless only those are wanted, the newest ended ones, newest first."""
     query = sa.text("""
         SELECT c.*, s.name AS site, s.paused,
-               EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s,
+               EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at,
+                                                                            now())) AS elapsed_s,
                coalesce(recent.per_s, 0) AS recent_per_s
           FROM crawls c JOIN sites s ON s.id = c.site_id
           LEFT JOIN LATERAL (
-               SELECT sum(t.done) / greatest(1, EXTRACT(EPOCH FROM now() - greatest(since.at, c.started_at))) AS per_s
+               SELECT sum(t.done) / greatest(1,
+                                             EXTRACT(EPOCH FROM now() - greatest(since.at,
+                                                                                 c.started_at))) AS per_s
                  FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
                  JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
                 WHERE c.status = 'running' GROUP BY since.at) recent ON true
-         WHERE (CAST(:site AS text) IS NULL OR s.name = :site) AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
+         WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
+           AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
            AND (NOT :active OR c.status IN ('planned', 'running'))
          ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest""")
     rows = connection.execute(

@@ -60,7 +60,8 @@ SELECT h.queue, h.host, first.priority, first.not_before, c.rate_per_s, o.rate
         UNION ALL
         (SELECT priority, crawl_id, not_before FROM (
                 SELECT priority, crawl_id, not_before FROM pages
-                 WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now() AND id NOT IN {LEASED}
+                 WHERE status = 'due' AND queue = h.queue AND host = h.host AND not_before <= now()
+                   AND id NOT IN {LEASED}
                  ORDER BY priority DESC, not_before LIMIT :passed_over) most_urgent
           WHERE crawl_id <> ALL (:paused) LIMIT 1)
         LIMIT 1) first
@@ -80,11 +81,13 @@ _MAY_BE_LEASED = f"""status = 'due' AND queue = :queue AND host = may.host AND n
                 AND losses < {SUSPECT_LOSSES} AND {_OF_CRAWLS} AND id NOT IN {LEASED}"""
 DUE_PAGES = sa.text(f"""
 WITH may AS (
-    SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb)) AS m(host text, pages int, priority int, since timestamptz)
+    SELECT * FROM jsonb_to_recordset(CAST(:hosts AS jsonb))
+      AS m(host text, pages int, priority int, since timestamptz)
 )
 SELECT may.host, due.priorities, due.ids, due.products
   FROM may CROSS JOIN LATERAL (
-        SELECT array_agg(priority) AS priorities, array_agg(id) AS ids, array_agg(kind = 'product') AS products FROM (
+        SELECT array_agg(priority) AS priorities, array_agg(id) AS ids,
+               array_agg(kind = 'product') AS products FROM (
             (SELECT priority, id, kind FROM pages
               WHERE {_MAY_BE_LEASED} AND priority = may.priority AND not_before >= may.since
               ORDER BY not_before LIMIT may.pages)

@@ -39,8 +39,10 @@ class TierSignal:
     probe: bool = False
 
 
-_COLUMNS = """site_id, host, start, level, blocked_pages, probe_every_s, probes_ok, fell_every_s, why,
-       CAST(extract(epoch FROM changed_at) AS float8) AS changed, CAST(extract(epoch FROM probe_at) AS float8) AS probe,
+_COLUMNS = """site_id, host, start, level, blocked_pages, probe_every_s, probes_ok, fell_every_s,
+why,
+       CAST(extract(epoch FROM changed_at) AS float8) AS changed,
+       CAST(extract(epoch FROM probe_at) AS float8) AS probe,
        CAST(extract(epoch FROM fell_at) AS float8) AS fell"""
 
 ALL = sa.text(
@@ -50,23 +52,27 @@ ALL = sa.text(
 NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8)")
 
 HOLD = sa.text(f"""
-WITH asked AS (SELECT * FROM jsonb_to_recordset(CAST(:keys AS jsonb)) AS a(site_id int, host text, start text))
+WITH asked AS (SELECT * FROM jsonb_to_recordset(CAST(:keys AS jsonb))
+  AS a(site_id int, host text, start text))
 SELECT {_COLUMNS} FROM host_routes JOIN asked USING (site_id, host, start)
  ORDER BY site_id, host, start FOR UPDATE OF host_routes
 """)
 
 # A row to lock, where there is none: at the start, nothing known.
 MAKE = sa.text("""
-INSERT INTO host_routes (site_id, host, start, level, changed_at, blocked_pages, probe_every_s, probes_ok, fell_every_s, why)
+INSERT INTO host_routes (site_id, host, start, level, changed_at, blocked_pages, probe_every_s,
+                         probes_ok, fell_every_s, why)
 SELECT site_id, host, start, start, now(), '{}', :every, 0, :every, ''
-  FROM jsonb_to_recordset(CAST(:keys AS jsonb)) AS a(site_id int, host text, start text) ORDER BY site_id, host, start
+  FROM jsonb_to_recordset(CAST(:keys AS jsonb)) AS a(site_id int, host text, start text)
+ ORDER BY site_id, host, start
 ON CONFLICT DO NOTHING
 """)
 
 KEEP = sa.text("""
 UPDATE host_routes
    SET level = :level, changed_at = to_timestamp(:changed_at), blocked_pages = :blocked_pages,
-       probe_at = to_timestamp(CAST(:probe_at AS float8)), probe_every_s = :probe_every_s, probes_ok = :probes_ok,
+       probe_at = to_timestamp(CAST(:probe_at AS float8)), probe_every_s = :probe_every_s,
+       probes_ok = :probes_ok,
        fell_at = to_timestamp(CAST(:fell_at AS float8)), fell_every_s = :fell_every_s, why = :why
  WHERE site_id = :site_id AND host = :host AND start = :start
 """)

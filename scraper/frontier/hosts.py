@@ -22,7 +22,8 @@ DUE_QUEUES = sa.text("""
 WITH RECURSIVE q AS (
     (SELECT queue FROM pages WHERE status = 'due' ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT queue FROM pages WHERE status = 'due' AND queue > q.queue ORDER BY queue LIMIT 1) FROM q
+    SELECT (SELECT queue FROM pages WHERE status = 'due' AND queue > q.queue ORDER BY queue LIMIT 1)
+      FROM q
      WHERE q.queue IS NOT NULL
 ) SELECT queue FROM q WHERE queue IS NOT NULL
 """)
@@ -31,14 +32,16 @@ OVERRIDES = sa.text("SELECT host, paused, rate, concurrency, burst FROM hosts")
 
 PAUSE = sa.text("""
 INSERT INTO hosts AS h (host, paused) VALUES (:host, :paused)
-ON CONFLICT (host) DO UPDATE SET paused = excluded.paused, updated_at = now() WHERE h.paused <> excluded.paused
+ON CONFLICT (host) DO UPDATE SET paused = excluded.paused, updated_at = now()
+   WHERE h.paused <> excluded.paused
 RETURNING host
 """)
 
 SET = sa.text("""
 INSERT INTO hosts AS h (host, rate, concurrency, burst) VALUES (:host, :rate, :concurrency, :burst)
 ON CONFLICT (host) DO UPDATE
-   SET rate = coalesce(excluded.rate, h.rate), concurrency = coalesce(excluded.concurrency, h.concurrency),
+   SET rate = coalesce(excluded.rate, h.rate),
+       concurrency = coalesce(excluded.concurrency, h.concurrency),
        burst = coalesce(excluded.burst, h.burst), updated_at = now()
 """)
 
@@ -47,7 +50,8 @@ RESET = sa.text(
     "UPDATE hosts SET rate = NULL, concurrency = NULL, burst = NULL, updated_at = now() WHERE host = :host"
 )
 TIDY = sa.text("""
-DELETE FROM hosts WHERE host = :host AND NOT paused AND rate IS NULL AND concurrency IS NULL AND burst IS NULL
+DELETE FROM hosts WHERE host = :host AND NOT paused AND rate IS NULL AND concurrency IS NULL
+AND burst IS NULL
 """)
 
 OPEN_PAGES = sa.text(f"""
@@ -55,7 +59,8 @@ SELECT p.host, count(*) FILTER (WHERE p.not_before <= now() AND p.id NOT IN {LEA
        count(*) FILTER (WHERE p.not_before > now()) AS later,
        count(*) FILTER (WHERE p.not_before <= now() AND p.id IN {LEASED}) AS leased,
        array_agg(DISTINCT s.name ORDER BY s.name) AS sites,
-       CASE WHEN count(c.rate_per_s) > 0 THEN min(c.rate_per_s) END AS rate_per_s, min(c.concurrency) AS concurrency,
+       CASE WHEN count(c.rate_per_s) > 0
+            THEN min(c.rate_per_s) END AS rate_per_s, min(c.concurrency) AS concurrency,
        min(coalesce(CAST(c.definition ->> 'burst' AS int), 1)) AS burst
   FROM pages p JOIN crawls c ON c.id = p.crawl_id JOIN sites s ON s.id = c.site_id
  WHERE p.status = 'due' AND (CAST(:host AS text) IS NULL OR p.host = :host)
@@ -76,14 +81,17 @@ SELECT r.host, s.name AS site, r.start, r.level, r.why,
 OPEN_OF = sa.text(f"""
 SELECT h.host, open.due, open.later FROM unnest(CAST(:hosts AS text[])) AS h(host)
  CROSS JOIN LATERAL (
-        SELECT count(*) FILTER (WHERE p.not_before <= now()) AS due, count(*) FILTER (WHERE p.not_before > now()) AS later
+        SELECT count(*) FILTER (WHERE p.not_before <= now()) AS due,
+               count(*) FILTER (WHERE p.not_before > now()) AS later
           FROM unnest(CAST(:queues AS text[])) AS q(queue)
-          JOIN pages p ON p.status = 'due' AND p.queue = q.queue AND p.host = h.host AND p.id NOT IN {LEASED}) open
+          JOIN pages p ON p.status = 'due' AND p.queue = q.queue AND p.host = h.host
+                          AND p.id NOT IN {LEASED}) open
 """)
 
 
 OF_SITE = sa.text("""
-SELECT DISTINCT p.host FROM pages p JOIN crawls c ON c.id = p.crawl_id JOIN sites s ON s.id = c.site_id
+SELECT DISTINCT p.host FROM pages p JOIN crawls c ON c.id = p.crawl_id
+ JOIN sites s ON s.id = c.site_id
  WHERE s.name = :site AND c.status IN ('planned', 'running') AND p.status = 'due'
 """)
 

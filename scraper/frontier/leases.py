@@ -55,12 +55,15 @@ ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))"
 
 LEASE = sa.text("""
 INSERT INTO leases (id, queue, kind, priority, pages, page_ids, hosts, until)
-SELECT id, :queue, kind, priority, cardinality(page_ids), page_ids, hosts, now() + :lease_s * interval '1 second'
-  FROM jsonb_to_recordset(CAST(:batches AS jsonb)) AS b(id uuid, kind text, priority int, page_ids bigint[], hosts text[])
+SELECT id, :queue, kind, priority, cardinality(page_ids), page_ids, hosts,
+       now() + :lease_s * interval '1 second'
+  FROM jsonb_to_recordset(CAST(:batches AS jsonb))
+    AS b(id uuid, kind text, priority int, page_ids bigint[], hosts text[])
 """)
 
 CLAIM = sa.text("""
-UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second', worker = :worker, claim = :claim,
+UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 second',
+       worker = :worker, claim = :claim,
        alone = :alone
  WHERE id = :id AND (started_at IS NULL OR claim = :claim) AND until > now()
 RETURNING kind, queue
@@ -71,13 +74,18 @@ RETURNING kind, queue
 # line: in a suspect crawl, or by who types `--refetch`. (Subqueries, and one with LIMIT, since a
 # join or EXISTS may be answered by hashing a whole table.)
 CLAIMED_PAGES = sa.text(f"""
-SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority, p.level, p.blocked, p.probe,
-       coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before, p.revisit_s,
-       CASE WHEN p.revisit_s IS NOT NULL THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
+SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
+       p.level, p.blocked, p.probe,
+       coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before,
+       p.revisit_s,
+       CASE WHEN p.revisit_s IS NOT NULL
+            THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
        p.etag, p.last_modified, p.read_by,
-       CASE WHEN p.read_by IS NOT NULL THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,
+       CASE WHEN p.read_by IS NOT NULL
+            THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,
        (p.read_by IS NOT NULL
-        AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id), '-infinity')
+        AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id),
+                                 '-infinity')
         AND (SELECT true FROM products pr WHERE pr.page_id = p.id LIMIT 1)) IS TRUE AS known
   FROM pages p
  WHERE p.id = ANY (ARRAY(SELECT unnest(page_ids) FROM leases WHERE id = :id)) AND {STILL_DUE}
@@ -88,7 +96,8 @@ SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.d
 # its pages.
 EXTEND = sa.text("""
 WITH mine AS (SELECT id FROM leases WHERE id = ANY (:ids) ORDER BY id FOR UPDATE)
-UPDATE leases l SET until = now() + :lease_s * interval '1 second' FROM mine WHERE l.id = mine.id RETURNING l.id
+UPDATE leases l SET until = now() + :lease_s * interval '1 second' FROM mine WHERE l.id = mine.id
+ RETURNING l.id
 """)
 
 LOCK = sa.text("SELECT id, page_ids FROM leases ORDER BY id FOR UPDATE")
@@ -112,7 +121,8 @@ TAKE_BACK = sa.text(f"""
 UPDATE pages p
    SET not_before = now(), settled_at = now(),
        losses = least(losses + CAST(:started AS int), :most),
-       status = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone THEN 'dead' ELSE 'due' END,
+       status = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone THEN 'dead'
+                     ELSE 'due' END,
        last_outcome = CASE WHEN :started THEN 'worker_lost' ELSE last_outcome END,
        error = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone
                     THEN format('%s workers died or froze while they held it, the last one with nothing else to do',

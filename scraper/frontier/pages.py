@@ -35,38 +35,45 @@ def _add_statement(*, again: bool) -> sa.TextClause:
     return sa.text(f"""
 WITH input AS (
     SELECT DISTINCT ON (site_id, fingerprint) *
-      FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(site_id int, crawl_id bigint, fingerprint uuid, url text,
-           kind text, host text, queue text, priority int, depth int)
+      FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+        AS i(site_id int, crawl_id bigint, fingerprint uuid, url text, kind text, host text,
+             queue text, priority int, depth int)
 ), unknown AS (
-    SELECT i.*, row_number() OVER (PARTITION BY i.crawl_id, i.kind = 'product' ORDER BY i.fingerprint) AS place,
+    SELECT i.*, row_number() OVER (PARTITION BY i.crawl_id, i.kind = 'product'
+                                   ORDER BY i.fingerprint) AS place,
            CASE WHEN p.crawl_id = i.crawl_id THEN p.status END AS before
       FROM input i
       LEFT JOIN pages p ON p.site_id = i.site_id AND p.fingerprint = i.fingerprint
      WHERE p.id IS NULL OR p.crawl_id < i.crawl_id OR {unusable}
 ), room AS (
-    SELECT * FROM jsonb_to_recordset(CAST(:room AS jsonb)) AS r(crawl_id bigint, listings int, products int)
+    SELECT * FROM jsonb_to_recordset(CAST(:room AS jsonb))
+      AS r(crawl_id bigint, listings int, products int)
 ), placed AS (
     SELECT u.*, u.place <= CASE WHEN u.kind = 'product' THEN r.products ELSE r.listings END AS fits
       FROM unknown u JOIN room r ON r.crawl_id = u.crawl_id
 ), added AS (
-    INSERT INTO pages AS p (site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, status)
+    INSERT INTO pages AS p (site_id, crawl_id, fingerprint, url, kind, host, queue, priority,
+                            depth, status)
     SELECT site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, 'due'
       FROM placed WHERE fits ORDER BY site_id, fingerprint
     ON CONFLICT (site_id, fingerprint) DO UPDATE
-       SET crawl_id = excluded.crawl_id, url = excluded.url, kind = excluded.kind, host = excluded.host,
+       SET crawl_id = excluded.crawl_id, url = excluded.url, kind = excluded.kind,
+           host = excluded.host,
            queue = excluded.queue, priority = excluded.priority, depth = excluded.depth,
            attempts = 0, host_attempts = 0, losses = 0, level = NULL, blocked = 0, probe = false,
            not_before = now(),
            read_by = CASE WHEN p.url = excluded.url THEN p.read_by END,
            error = NULL, excerpt = NULL, response_head = NULL,
            (status, last_outcome) = (
-               SELECT CASE WHEN fresh THEN 'unchanged' ELSE 'due' END, CASE WHEN fresh THEN 'fresh' ELSE p.last_outcome END
+               SELECT CASE WHEN fresh THEN 'unchanged' ELSE 'due' END, CASE WHEN fresh THEN 'fresh'
+                                                                            ELSE p.last_outcome END
                  FROM (SELECT {FRESH} AS fresh OFFSET 0) once)
      WHERE p.crawl_id < excluded.crawl_id OR {unusable}
     RETURNING site_id, fingerprint, crawl_id, kind, status
 )
 SELECT {before if again else "crawl_id, kind, status, 1 AS pages, NULL AS before FROM added"}
-UNION ALL SELECT crawl_id, kind, 'cut', count(*), NULL FROM placed WHERE NOT fits GROUP BY crawl_id, kind
+UNION ALL SELECT crawl_id, kind, 'cut', count(*), NULL FROM placed WHERE NOT fits
+ GROUP BY crawl_id, kind
 """)
 
 

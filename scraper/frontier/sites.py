@@ -17,13 +17,16 @@ from scraper.sites.definition import Site
 SYNC = sa.text("""
 INSERT INTO sites AS s (name, definition, definition_hash, enabled)
 SELECT name, definition, hash, enabled
-  FROM json_to_recordset(CAST(:rows AS json)) AS i(name text, definition json, hash text, enabled bool)
+  FROM json_to_recordset(CAST(:rows AS json))
+    AS i(name text, definition json, hash text, enabled bool)
  ORDER BY name
 ON CONFLICT (name) DO UPDATE
-   SET definition = excluded.definition, definition_hash = excluded.definition_hash, enabled = excluded.enabled,
+   SET definition = excluded.definition, definition_hash = excluded.definition_hash,
+       enabled = excluded.enabled,
        updated_at = now(),
        scheduled_since = CASE
-           WHEN s.enabled AND s.definition ->> 'schedule' IS NOT DISTINCT FROM excluded.definition ->> 'schedule'
+           WHEN s.enabled AND s.definition ->> 'schedule' IS NOT DISTINCT
+            FROM excluded.definition ->> 'schedule'
             AND s.definition ->> 'timezone' IS NOT DISTINCT FROM excluded.definition ->> 'timezone'
            THEN s.scheduled_since ELSE now() END
  WHERE s.definition_hash <> excluded.definition_hash OR s.enabled <> excluded.enabled
@@ -35,13 +38,15 @@ UPDATE sites SET enabled = false, updated_at = now()
 """)
 
 SET_PAUSED = sa.text("""
-UPDATE sites SET paused = :paused, scheduled_since = CASE WHEN :paused THEN scheduled_since ELSE now() END
+UPDATE sites SET paused = :paused, scheduled_since = CASE WHEN :paused THEN scheduled_since
+                                                          ELSE now() END
  WHERE name = :name
 """)
 
 SCHEDULED = sa.text("""
 SELECT s.id, s.name, s.definition, s.paused, s.scheduled_since, now() AS now,
-       (SELECT max(c.slot) FROM crawls c WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot
+       (SELECT max(c.slot) FROM crawls c
+               WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot
   FROM sites s
  WHERE s.enabled AND NOT s.paused AND s.definition ->> 'schedule' IS NOT NULL
  ORDER BY s.id

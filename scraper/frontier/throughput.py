@@ -35,23 +35,30 @@ ROWS_A_TICK = 20_000
 # is late by hours.
 ADD = sa.text(f"""
 WITH i AS MATERIALIZED (
-    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(crawl_id bigint, queue text, host text, proxy text,
-           outcome text, tries int, done int, failures int, seconds float8, slowest_s float8, bytes bigint)
+    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+      AS i(crawl_id bigint, queue text, host text, proxy text, outcome text, tries int, done int,
+           failures int, seconds float8, slowest_s float8, bytes bigint)
 ), by_host AS (
-    INSERT INTO crawl_hosts AS h (crawl_id, host, worker, tries, failures, seconds, slowest_s, bytes)
-    SELECT crawl_id, host, :worker, sum(tries), sum(failures), sum(seconds), max(slowest_s), sum(bytes)
+    INSERT INTO crawl_hosts AS h (crawl_id, host, worker, tries, failures, seconds, slowest_s,
+                                  bytes)
+    SELECT crawl_id, host, :worker, sum(tries), sum(failures), sum(seconds), max(slowest_s),
+           sum(bytes)
       FROM i GROUP BY crawl_id, host ORDER BY crawl_id, host
     ON CONFLICT (crawl_id, host, worker) DO UPDATE
        SET tries = h.tries + excluded.tries, failures = h.failures + excluded.failures,
-           seconds = h.seconds + excluded.seconds, slowest_s = greatest(h.slowest_s, excluded.slowest_s),
+           seconds = h.seconds + excluded.seconds,
+           slowest_s = greatest(h.slowest_s, excluded.slowest_s),
            bytes = h.bytes + excluded.bytes
 )
-INSERT INTO throughput AS t (crawl_id, at, step_s, worker, queue, proxy, outcome, tries, done, seconds, bytes)
-SELECT crawl_id, date_bin('{BUCKET_S} s', now(), 'epoch'), {BUCKET_S}, :worker, queue, proxy, outcome,
+INSERT INTO throughput AS t (crawl_id, at, step_s, worker, queue, proxy, outcome, tries, done,
+                             seconds, bytes)
+SELECT crawl_id, date_bin('{BUCKET_S} s', now(), 'epoch'), {BUCKET_S}, :worker, queue, proxy,
+       outcome,
        sum(tries), sum(done), sum(seconds), sum(bytes)
   FROM i GROUP BY crawl_id, queue, proxy, outcome ORDER BY crawl_id, queue, proxy, outcome
 ON CONFLICT (crawl_id, at, step_s, worker, queue, proxy, outcome) DO UPDATE
-   SET tries = t.tries + excluded.tries, done = t.done + excluded.done, seconds = t.seconds + excluded.seconds,
+   SET tries = t.tries + excluded.tries, done = t.done + excluded.done,
+       seconds = t.seconds + excluded.seconds,
        bytes = t.bytes + excluded.bytes
 """)
 
@@ -61,23 +68,28 @@ WITH old AS (
     DELETE FROM throughput t USING (
         SELECT ctid FROM throughput
          WHERE step_s = :step
-           AND at < date_bin(make_interval(secs => :coarser), now() - make_interval(secs => :after), 'epoch')
+           AND at < date_bin(make_interval(secs => :coarser), now() - make_interval(secs => :after),
+                             'epoch')
          LIMIT :rows FOR UPDATE SKIP LOCKED) picked
      WHERE t.ctid = picked.ctid RETURNING t.*
 )
-INSERT INTO throughput AS t (crawl_id, at, step_s, worker, queue, proxy, outcome, tries, done, seconds, bytes)
-SELECT crawl_id, date_bin(make_interval(secs => :coarser), at, 'epoch') AS bin, :coarser, worker, queue, proxy, outcome,
+INSERT INTO throughput AS t (crawl_id, at, step_s, worker, queue, proxy, outcome, tries, done,
+                             seconds, bytes)
+SELECT crawl_id, date_bin(make_interval(secs => :coarser), at, 'epoch') AS bin, :coarser, worker,
+       queue, proxy, outcome,
        sum(tries), sum(done), sum(seconds), sum(bytes)
   FROM old GROUP BY crawl_id, bin, worker, queue, proxy, outcome
 ON CONFLICT (crawl_id, at, step_s, worker, queue, proxy, outcome) DO UPDATE
-   SET tries = t.tries + excluded.tries, done = t.done + excluded.done, seconds = t.seconds + excluded.seconds,
+   SET tries = t.tries + excluded.tries, done = t.done + excluded.done,
+       seconds = t.seconds + excluded.seconds,
        bytes = t.bytes + excluded.bytes
 """)
 
 DROP_OLD = sa.text("""
 DELETE FROM throughput WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM throughput
-     WHERE step_s = :step AND at < now() - make_interval(days => :days) LIMIT :rows FOR UPDATE SKIP LOCKED))
+     WHERE step_s = :step AND at < now() - make_interval(days => :days) LIMIT :rows
+     FOR UPDATE SKIP LOCKED))
 """)
 
 # Crawls are numbered as they begin: the lowest one goes first, and is looked at alone.
@@ -92,12 +104,14 @@ SEAL = sa.text("""
 WITH each AS (
     DELETE FROM crawl_hosts WHERE crawl_id = :id RETURNING *
 ), host AS (
-    SELECT host, sum(tries) AS tries, sum(failures) AS failures, sum(seconds) AS seconds, max(slowest_s) AS slowest_s,
+    SELECT host, sum(tries) AS tries, sum(failures) AS failures, sum(seconds) AS seconds,
+           max(slowest_s) AS slowest_s,
            sum(bytes) AS bytes, row_number() OVER (ORDER BY sum(seconds) DESC, host) AS place
       FROM each GROUP BY host
 )
 INSERT INTO crawl_hosts (crawl_id, host, worker, tries, failures, seconds, slowest_s, bytes)
-SELECT :id, CASE WHEN place <= :kept THEN host ELSE '' END AS name, '', sum(tries), sum(failures), sum(seconds),
+SELECT :id, CASE WHEN place <= :kept THEN host
+                 ELSE '' END AS name, '', sum(tries), sum(failures), sum(seconds),
        max(slowest_s), sum(bytes)
   FROM host GROUP BY name
 """)

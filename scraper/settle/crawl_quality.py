@@ -33,7 +33,8 @@ BATCH = 1000
 SAMPLED = 20_000
 
 UNJUDGED = sa.text("""
-SELECT id FROM crawls WHERE judged_at IS NULL AND status IN ('completed', 'stopped', 'failed') ORDER BY id LIMIT 20
+SELECT id FROM crawls WHERE judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')
+ ORDER BY id LIMIT 20
 """)
 
 # By what the crawl has counted: product pages may have left the frontier. Where those that are
@@ -41,7 +42,8 @@ SELECT id FROM crawls WHERE judged_at IS NULL AND status IN ('completed', 'stopp
 GOOD = sa.text("""
 SELECT greatest(c.ok + c.unchanged - (
            SELECT count(*) FROM pages
-            WHERE site_id = :site_id AND crawl_id = :id AND kind <> 'product' AND status IN ('ok', 'unchanged')),
+            WHERE site_id = :site_id AND crawl_id = :id AND kind <> 'product'
+              AND status IN ('ok', 'unchanged')),
        c.products_listed - c.gone - c.dead - c.invalid)
   FROM crawls c WHERE c.id = :id
 """)
@@ -49,7 +51,8 @@ SELECT greatest(c.ok + c.unchanged - (
 # Hashes, since texts of any length are to be sorted. Of what was read in this crawl, not of what
 # was fresh.
 DISTINCT = sa.text(f"""
-SELECT key AS field, count(*) AS sampled, count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
+SELECT key AS field, count(*) AS sampled,
+       count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
   FROM (SELECT pr.data FROM pages pg JOIN products pr ON pr.page_id = pg.id
          WHERE pg.site_id = :site_id AND pg.crawl_id = :id AND pg.status IN ('ok', 'unchanged')
            AND pg.last_outcome = 'fetched' LIMIT {SAMPLED}) AS sample, jsonb_each(sample.data)
@@ -59,22 +62,26 @@ SELECT key AS field, count(*) AS sampled, count(DISTINCT hashtextextended(CAST(v
 # Of pages that have left the frontier: by what the crawl has written, which is nearly all that it
 # read.
 DISTINCT_WRITTEN = sa.text(f"""
-SELECT key AS field, count(*) AS sampled, count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
-  FROM (SELECT data FROM products WHERE site_id = :site_id AND crawl_id = :id LIMIT {SAMPLED}) AS sample,
+SELECT key AS field, count(*) AS sampled,
+       count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
+  FROM (SELECT data FROM products WHERE site_id = :site_id AND crawl_id = :id
+        LIMIT {SAMPLED}) AS sample,
        jsonb_each(sample.data)
  WHERE jsonb_typeof(value) <> 'null' GROUP BY key
 """)
 
 ADD_FIELDS = sa.text("""
-INSERT INTO crawl_fields (crawl_id, field, records, found, mistyped, kept, distinct_values, sampled, usual_fill,
-                          usual_mistyped, usual_distinct, line, breach)
-SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(field text, records int, found int, mistyped int,
-       kept int, distinct_values int, sampled int, usual_fill float8, usual_mistyped float8, usual_distinct float8,
-       line float8, breach text)
+INSERT INTO crawl_fields (crawl_id, field, records, found, mistyped, kept, distinct_values,
+                          sampled, usual_fill, usual_mistyped, usual_distinct, line, breach)
+SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+  AS i(field text, records int, found int, mistyped int, kept int, distinct_values int,
+       sampled int, usual_fill float8, usual_mistyped float8, usual_distinct float8, line float8,
+       breach text)
 """)
 
 JUDGED = sa.text("""
-UPDATE crawls SET judged_at = now(), suspect = :suspect, reasons = CAST(:reasons AS jsonb) WHERE id = :id
+UPDATE crawls SET judged_at = now(), suspect = :suspect, reasons = CAST(:reasons AS jsonb)
+ WHERE id = :id
 """)
 
 COUNTED = sa.text("""
@@ -85,7 +92,8 @@ ALERT = sa.text("INSERT INTO alerts (crawl_id) VALUES (:id) ON CONFLICT DO NOTHI
 
 BEFORE = sa.text("""
 SELECT suspect, reasons FROM crawls
- WHERE site_id = :site_id AND id < :id AND trigger NOT IN ('replay', 'reextract') AND status IN ('completed', 'failed')
+ WHERE site_id = :site_id AND id < :id AND trigger NOT IN ('replay', 'reextract')
+   AND status IN ('completed', 'failed')
  ORDER BY id DESC LIMIT :crawls
 """)
 
@@ -102,7 +110,8 @@ MORE_EXAMPLES = sa.text(f"""
 INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known)
 SELECT k.crawl_id, name, pr.url, 'it came without', '', pr.data ->> name
   FROM unnest(CAST(:fields AS text[])) AS name
- CROSS JOIN LATERAL (SELECT * FROM kept_values WHERE crawl_id = :id AND name = ANY (fields) LIMIT {EXAMPLES}) AS k
+ CROSS JOIN LATERAL (SELECT * FROM kept_values WHERE crawl_id = :id AND name = ANY (fields)
+                     LIMIT {EXAMPLES}) AS k
   JOIN products pr ON pr.id = k.product_id
  WHERE NOT EXISTS (SELECT FROM crawl_examples WHERE crawl_id = :id AND field = name)
 ON CONFLICT DO NOTHING
@@ -110,7 +119,8 @@ ON CONFLICT DO NOTHING
 
 # A page that a later crawl has reached has been asked since.
 KEPT = sa.text(f"""
-SELECT k.product_id, k.fields, CAST(k.came AS text) AS came, p.site_id, p.external_id, p.page_id, p.url,
+SELECT k.product_id, k.fields, CAST(k.came AS text) AS came, p.site_id, p.external_id, p.page_id,
+       p.url,
        CAST(p.data AS text) AS data
   FROM kept_values k JOIN products p ON p.id = k.product_id LEFT JOIN pages pg ON pg.id = p.page_id
  WHERE k.crawl_id = :id AND k.product_id > :after AND coalesce(pg.crawl_id = :id, p.crawl_id <= :id)
@@ -121,11 +131,13 @@ SELECT k.product_id, k.fields, CAST(k.came AS text) AS came, p.site_id, p.extern
 SETTLED = sa.text("""
 DELETE FROM kept_values k USING crawls c
  WHERE c.id = k.crawl_id AND c.site_id = :site_id
-   AND (c.id < :id OR c.id = :id AND k.fields && CAST(:gone AS text[]) AND NOT k.fields && CAST(:stay AS text[]))
+   AND (c.id < :id OR c.id = :id AND k.fields && CAST(:gone AS text[])
+        AND NOT k.fields && CAST(:stay AS text[]))
 """)
 
 ACCEPT = sa.text("""
-UPDATE crawls SET suspect = false, accepted_at = now() WHERE id = :id AND judged_at IS NOT NULL AND accepted_at IS NULL
+UPDATE crawls SET suspect = false, accepted_at = now()
+ WHERE id = :id AND judged_at IS NOT NULL AND accepted_at IS NULL
 RETURNING site_id
 """)
 
@@ -137,7 +149,8 @@ def unjudged(connection: sa.Connection) -> list[int]:
 
 def lock_unjudged(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None:
     query = sa.text("""
-        SELECT * FROM crawls WHERE id = :id AND judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')
+        SELECT * FROM crawls WHERE id = :id AND judged_at IS NULL
+               AND status IN ('completed', 'stopped', 'failed')
            FOR UPDATE SKIP LOCKED""")
     return connection.execute(query, {"id": crawl_id}).first()
 

@@ -45,7 +45,8 @@ SELECT crawl_id, records, found, mistyped, kept, recent_records, recent, usual F
 """)
 
 BEGIN = sa.text("""
-INSERT INTO crawl_quality (crawl_id, usual) VALUES (:crawl_id, CAST(:usual AS jsonb)) ON CONFLICT DO NOTHING
+INSERT INTO crawl_quality (crawl_id, usual) VALUES (:crawl_id, CAST(:usual AS jsonb))
+ ON CONFLICT DO NOTHING
 """)
 
 
@@ -65,7 +66,8 @@ UPDATE crawl_quality q
    SET records = q.records + i.records, found = {_added("found")}, mistyped = {_added("mistyped")},
        kept = {_added("kept")}, recent_records = q.recent_records * {_FADED} + i.records,
        recent = {_added("found", _FADED).replace("q.found", "q.recent")}
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, kept jsonb)
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, kept jsonb)
  WHERE q.crawl_id = i.crawl_id
 """)
 
@@ -82,15 +84,16 @@ SELECT p.id, p.site_id, p.external_id, p.page_id, CAST(p.data AS text) AS data, 
 KEEP = sa.text("""
 INSERT INTO kept_values (crawl_id, product_id, fields, came)
 SELECT crawl_id, product_id, fields, came
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(crawl_id bigint, product_id bigint, fields text[], came jsonb)
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS i(crawl_id bigint, product_id bigint, fields text[], came jsonb)
 ON CONFLICT (crawl_id, product_id) DO UPDATE SET fields = excluded.fields, came = excluded.came
 """)
 
 ADD_EXAMPLES = sa.text("""
 INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known)
 SELECT crawl_id, field, url, problem, excerpt, known
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(crawl_id bigint, field text, url text, problem text, excerpt text,
-       known text)
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS i(crawl_id bigint, field text, url text, problem text, excerpt text, known text)
 ON CONFLICT DO NOTHING
 """)
 
@@ -100,9 +103,11 @@ ON CONFLICT DO NOTHING
 # what was usual.
 USABLE = sa.text("""
 SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
- WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND c.trigger <> 'replay' AND NOT c.suspect
+ WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND c.trigger <> 'replay'
+   AND NOT c.suspect
    AND c.judged_at IS NOT NULL AND q.products IS NOT NULL
-   AND c.id >= coalesce((SELECT max(id) FROM crawls WHERE site_id = :site_id AND accepted_at IS NOT NULL AND id < :id), 0)
+   AND c.id >= coalesce((SELECT max(id) FROM crawls
+                         WHERE site_id = :site_id AND accepted_at IS NOT NULL AND id < :id), 0)
    AND q.records >= :records
  ORDER BY c.id DESC LIMIT :searched
 """)

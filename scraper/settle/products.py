@@ -31,11 +31,13 @@ GUARD = "1 hour"
 UPSERT = sa.text(f"""
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (site_id, external_id) *
-      FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(site_id int, external_id text, page_id bigint, crawl_id bigint,
-           url text, data jsonb, content_hash uuid)
+      FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+        AS i(site_id int, external_id text, page_id bigint, crawl_id bigint, url text, data jsonb,
+             content_hash uuid)
      ORDER BY site_id, external_id, page_id
 ), locked AS MATERIALIZED (
-    SELECT p.id, p.site_id, p.external_id, p.page_id, p.version, p.data, p.content_hash, p.changed_at, p.fetched_at,
+    SELECT p.id, p.site_id, p.external_id, p.page_id, p.version, p.data, p.content_hash,
+           p.changed_at, p.fetched_at,
            p.missed_crawls, p.delisted_at, p.url
       FROM products p JOIN input i ON i.site_id = p.site_id AND i.external_id = p.external_id
      ORDER BY p.id FOR UPDATE OF p
@@ -46,23 +48,31 @@ WITH input AS MATERIALIZED (
       LEFT JOIN pages owner ON owner.id = CASE WHEN l.page_id <> i.page_id THEN l.page_id END
      WHERE l.id IS NULL
         OR (l.fetched_at <= now()
-            AND (l.page_id = i.page_id OR l.missed_crawls > 0 OR owner.status IN ('gone', 'dead', 'invalid')
+            AND (l.page_id = i.page_id OR l.missed_crawls > 0
+                 OR owner.status IN ('gone', 'dead', 'invalid')
                  OR (owner.id IS NULL AND (l.url = i.url OR l.fetched_at < (
-                     SELECT coalesce(c.fresh_after, c.started_at) FROM crawls c WHERE c.id = i.crawl_id))))
-            AND (l.content_hash <> i.content_hash OR l.fetched_at < now() - interval '{GUARD}' OR l.page_id <> i.page_id
+                     SELECT coalesce(c.fresh_after, c.started_at) FROM crawls c
+                      WHERE c.id = i.crawl_id))))
+            AND (l.content_hash <> i.content_hash OR l.fetched_at < now() - interval '{GUARD}'
+                 OR l.page_id <> i.page_id
                  OR l.delisted_at IS NOT NULL))
 ), versions AS (
-    INSERT INTO product_versions (product_id, version, data, content_hash, valid_from, valid_to, crawl_id)
+    INSERT INTO product_versions (product_id, version, data, content_hash, valid_from, valid_to,
+                                  crawl_id)
     SELECT id, version, old_data, old_hash, changed_at, now(), crawl_id
       FROM writable WHERE id IS NOT NULL AND old_hash <> content_hash
 ), written AS (
     INSERT INTO products AS p (site_id, external_id, page_id, crawl_id, url, data, content_hash)
-    SELECT site_id, external_id, page_id, crawl_id, url, data, content_hash FROM writable ORDER BY site_id, external_id
+    SELECT site_id, external_id, page_id, crawl_id, url, data, content_hash FROM writable
+     ORDER BY site_id, external_id
     ON CONFLICT (site_id, external_id) DO UPDATE
-       SET page_id = excluded.page_id, crawl_id = excluded.crawl_id, url = excluded.url, data = excluded.data,
-           content_hash = excluded.content_hash, fetched_at = now(), missed_crawls = 0, delisted_at = NULL,
+       SET page_id = excluded.page_id, crawl_id = excluded.crawl_id, url = excluded.url,
+           data = excluded.data,
+           content_hash = excluded.content_hash, fetched_at = now(), missed_crawls = 0,
+           delisted_at = NULL,
            version = p.version + CAST(p.content_hash <> excluded.content_hash AS int),
-           changed_at = CASE WHEN p.content_hash <> excluded.content_hash THEN now() ELSE p.changed_at END
+           changed_at = CASE WHEN p.content_hash <> excluded.content_hash THEN now()
+                             ELSE p.changed_at END
      WHERE p.page_id = excluded.page_id OR EXISTS (SELECT FROM locked l WHERE l.id = p.id)
     RETURNING p.id, p.site_id, p.crawl_id, p.version, (p.xmax = 0) AS inserted,
               (p.changed_at = now() AND p.version > 1) AS changed,

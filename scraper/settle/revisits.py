@@ -20,10 +20,12 @@ WITH same AS MATERIALIZED (
     SELECT p.id, i.crawl_id, p.delisted_at IS NOT NULL AS was_delisted
       FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(page_id bigint, crawl_id bigint)
       JOIN products p ON p.page_id = i.page_id
-     WHERE p.fetched_at < now() - interval '{GUARD}' OR (p.delisted_at IS NOT NULL AND p.fetched_at <= now())
+     WHERE p.fetched_at < now() - interval '{GUARD}'
+        OR (p.delisted_at IS NOT NULL AND p.fetched_at <= now())
      ORDER BY p.id FOR UPDATE OF p
 ), seen AS (
-    UPDATE products p SET fetched_at = now(), crawl_id = same.crawl_id, missed_crawls = 0, delisted_at = NULL
+    UPDATE products p SET fetched_at = now(), crawl_id = same.crawl_id, missed_crawls = 0,
+           delisted_at = NULL
       FROM same WHERE p.id = same.id
     RETURNING p.id, p.site_id, p.crawl_id, p.version, same.was_delisted
 )

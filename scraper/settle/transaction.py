@@ -51,31 +51,38 @@ from scraper.settle.products import NewProduct
 # goes.
 FENCE = sa.text(f"""
 WITH s AS (
-    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS s(id bigint, lease uuid, crawl bigint, status text,
-           delay float8, charged int, host_charged int, outcome text, tried bool, code int, error text, excerpt text,
-           head jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text, modified text,
-           read_by bigint, if_changed_s int, if_unchanged_s int)
+    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+      AS s(id bigint, lease uuid, crawl bigint, status text, delay float8, charged int,
+           host_charged int, outcome text, tried bool, code int, error text, excerpt text,
+           head jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text,
+           modified text, read_by bigint, if_changed_s int, if_unchanged_s int)
 ), mine AS MATERIALIZED (
-    SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id FOR UPDATE
+    SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id
+     FOR UPDATE
 ), rest AS MATERIALIZED (
     SELECT id, ARRAY(SELECT CASE WHEN page_id IN (SELECT id FROM s) THEN 0 ELSE page_id END
                        FROM unnest(page_ids) AS u(page_id)) AS page_ids FROM mine
 ), reduced AS (
-    UPDATE leases l SET page_ids = rest.page_ids FROM rest WHERE l.id = rest.id AND 0 <> ANY (rest.page_ids)
+    UPDATE leases l SET page_ids = rest.page_ids FROM rest
+     WHERE l.id = rest.id AND 0 <> ANY (rest.page_ids)
 ), ended AS (
     DELETE FROM leases l USING rest WHERE l.id = rest.id AND 0 = ALL (rest.page_ids)
 ), held AS MATERIALIZED (
-    SELECT mine.id AS lease, u.page_id FROM mine CROSS JOIN LATERAL unnest(mine.page_ids) AS u(page_id)
+    SELECT mine.id AS lease, u.page_id FROM mine CROSS JOIN LATERAL unnest(mine.page_ids)
+     AS u(page_id)
 )
 UPDATE pages p
-   SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged' ELSE s.status END,
+   SET status = CASE WHEN s.status = 'ok' AND p.content_hash = s.hash THEN 'unchanged'
+                     ELSE s.status END,
        queue = coalesce(s.queue, p.queue),
        level = CASE WHEN s.queue IS NULL THEN p.level ELSE s.level END,
        blocked = coalesce(s.blocked, p.blocked), probe = coalesce(s.probe, p.probe),
        attempts = p.attempts + s.charged, host_attempts = p.host_attempts + s.host_charged,
        losses = CASE WHEN s.status = 'due' AND NOT s.tried THEN p.losses ELSE 0 END,
-       not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second' ELSE p.not_before END,
-       last_outcome = CASE WHEN s.outcome = 'deferred' THEN coalesce(p.last_outcome, s.outcome) ELSE s.outcome END,
+       not_before = CASE WHEN s.status = 'due' THEN now() + s.delay * interval '1 second'
+                         ELSE p.not_before END,
+       last_outcome = CASE WHEN s.outcome = 'deferred' THEN coalesce(p.last_outcome, s.outcome)
+                           ELSE s.outcome END,
        http_status = CASE WHEN s.outcome = 'deferred' THEN p.http_status ELSE s.code END,
        error = CASE WHEN s.outcome = 'deferred' THEN p.error ELSE s.error END,
        excerpt = CASE WHEN s.outcome = 'deferred' THEN p.excerpt ELSE s.excerpt END,
@@ -85,9 +92,11 @@ UPDATE pages p
        read_at = CASE WHEN s.status = 'ok' THEN now() ELSE p.read_at END,
        etag = CASE WHEN s.status = 'ok' THEN s.etag ELSE p.etag END,
        last_modified = CASE WHEN s.status = 'ok' THEN s.modified ELSE p.last_modified END,
-       read_by = CASE WHEN s.status = 'ok' THEN s.read_by WHEN s.tried AND s.status <> 'unchanged' THEN NULL
+       read_by = CASE WHEN s.status = 'ok' THEN s.read_by WHEN s.tried AND s.status <> 'unchanged'
+                      THEN NULL
                       ELSE p.read_by END,
-       revisit_s = CASE WHEN s.status = 'unchanged' OR (s.status = 'ok' AND p.content_hash = s.hash) THEN s.if_unchanged_s
+       revisit_s = CASE WHEN s.status = 'unchanged' OR (s.status = 'ok' AND p.content_hash = s.hash)
+                        THEN s.if_unchanged_s
                         WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
        settled_at = now()
   FROM s JOIN held ON held.page_id = s.id AND held.lease = s.lease
