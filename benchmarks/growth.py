@@ -47,9 +47,8 @@ from benchmarks.sizes import sizes_of, wal_bytes
 from benchmarks.steps import Crawler, Meter, daily, new_page, new_product
 from scraper.domain import Kind, LeasedPage
 from scraper.embedded import servers as embedded
-from scraper.frontier import crawls
 from scraper.frontier import pages as frontier
-from scraper.frontier.crawls import CountsByCrawl
+from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import NewPage, Room
 from scraper.infra import logs, migrations
 from scraper.infra.database import make_engine
@@ -117,7 +116,7 @@ class Frontier:
             counts = CountsByCrawl()
             for change in frontier.add(connection, found, rooms).pages:
                 counts[change.crawl_id].added(change)
-            crawls.count(connection, counts)
+            add_counts(connection, counts)
 
     def _answer(self, page: LeasedPage) -> tuple[Sequence[NewPage], NewProduct | None]:
         site = self._site_of[page.crawl_id]

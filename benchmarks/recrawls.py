@@ -23,8 +23,9 @@ from benchmarks.steps import Crawler, Meter, new_page, new_product
 from scraper.coordinator import discover, plan
 from scraper.domain import Kind, LeasedPage
 from scraper.embedded import servers
-from scraper.frontier import crawls, sites
+from scraper.frontier import sites
 from scraper.frontier.pages import NewPage
+from scraper.frontier.progress import read_progress
 from scraper.infra import migrations
 from scraper.settings import Settings
 from scraper.settle.products import NewProduct
@@ -109,7 +110,7 @@ def _crawl(crawler: Crawler, config: Settings, site_id: int, pages: int, server:
     crawler.crawl(answer)
     crawler.finish(crawl_id)
     with crawler.engine.connect() as connection:
-        (ended,) = crawls.progress(connection, crawl_id=crawl_id)
+        (ended,) = read_progress(connection, crawl_id=crawl_id)
     if ended.status != "completed" or ended.done < pages - PRODUCTS_A_LISTING:
         raise RuntimeError(f"the crawl {ended.status} with {ended.done:,} pages: {ended.note}")
     wall_s = time.monotonic() - began

@@ -18,7 +18,7 @@ from scraper.frontier import (
 from scraper.frontier import (
     pages as frontier,
 )
-from scraper.frontier.crawls import CountsByCrawl
+from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.due import due_hosts, due_pages
 from scraper.frontier.pages import NewPage, Room
 from scraper.rules.urls import fingerprint, host_of
@@ -77,7 +77,7 @@ def add(engine: sa.Engine, pages: list[NewPage], room: int = 1000) -> frontier.A
         counts = CountsByCrawl()
         for change in added.pages:
             counts[change.crawl_id].added(change)
-        crawls.count(connection, counts)
+        add_counts(connection, counts)
     return added
 
 
@@ -91,7 +91,7 @@ def lease_all(
 def lease_some(
     connection: sa.Connection, host: str, pages: int = 100, lease_s: float = 60
 ) -> list[leases.LeasedBatch]:
-    while not leases.alone(connection):
+    while not leases.try_lock_dispatch(connection):
         time.sleep(0.001)
     hosts = [one for one in due_hosts(connection) if (one.queue, one.host) == ("datacenter", host)]
     due = due_pages(connection, "datacenter", hosts, {host: pages}, crawls.hold_running(connection))

@@ -21,7 +21,7 @@ from scraper.errors import (
     SuspectError,
 )
 from scraper.frontier import crawls, sites
-from scraper.frontier.crawls import Progress
+from scraper.frontier.progress import Progress
 from scraper.infra import servers
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier import pages as frontier
-from scraper.frontier.crawls import CountsByCrawl
+from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import retried
 from scraper.rules.routing import COORDINATOR
 from scraper.settings import Settings
@@ -54,7 +54,7 @@ def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Messa
             for change in added.pages:
                 counts[crawl_id].added(change)
             counts[crawl_id].links_cut += added.cut[crawl_id]
-            crawls.count(connection, counts)
+            add_counts(connection, counts)
             log.info("crawl started", site=site.name, crawl=crawl_id, start_pages=len(pages))
             return True
 

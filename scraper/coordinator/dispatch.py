@@ -114,7 +114,7 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
 
     def work() -> list[LeasedBatch]:
         with engine.begin() as connection:
-            if not leases.alone(connection):
+            if not leases.try_lock_dispatch(connection):
                 # another coordinator is at it
                 return []
             waiting = leases.waiting_levels(connection)
@@ -173,7 +173,7 @@ def _suspects(
         if space is None or room <= 0:
             continue
         groups = suspect_pages(connection, some, crawl_ids)[:room]
-        made = leases.lease(connection, some.queue, groups, settings.lease_s, by_itself=some.alone)
+        made = leases.lease(connection, some.queue, groups, settings.lease_s, alone=some.alone)
         batches += made
         for batch in made:
             space.take(level_of(batch.priority), 1)

@@ -13,7 +13,7 @@ from scraper.coordinator.finish import finish_message
 from scraper.domain import CrawlStatus, Message
 from scraper.feed import store as changes
 from scraper.frontier import crawls, leases, throughput
-from scraper.frontier.crawls import CountsByCrawl
+from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import retried
 from scraper.settings import Settings
 from scraper.settle.remembered_links import clear
@@ -31,7 +31,7 @@ def reap(engine: sa.Engine, settings: Settings) -> list[Message]:
             counts = CountsByCrawl()
             for change in changes:
                 counts[change.crawl_id].settled(change)
-            crawls.count(connection, counts)
+            add_counts(connection, counts)
             return len(changes), crawls.drained(connection)
 
     pages, drained = retried(work)
@@ -56,7 +56,8 @@ def _end_stalled(engine: sa.Engine, settings: Settings) -> None:
     waited for."""
     minutes = settings.stalled_s / 60
     with engine.begin() as connection:
-        for crawl_id in crawls.standing_still(connection, minutes):
-            note = f"nothing happened for {minutes:.0f} minutes: {crawls.waits_for(connection, crawl_id)}"
+        for crawl_id in crawls.stalled(connection, minutes):
+            wait = crawls.describe_wait(connection, crawl_id)
+            note = f"nothing happened for {minutes:.0f} minutes: {wait}"
             if crawls.stop(connection, crawl_id, note, CrawlStatus.FAILED):
                 log.error("crawl stalled", crawl=crawl_id, note=note)

@@ -28,7 +28,8 @@ from scraper.domain import CrawlStatus, Kind, Message
 from scraper.errors import PausedError, ScraperError
 from scraper.frontier import crawls, sites
 from scraper.frontier import pages as frontier
-from scraper.frontier.crawls import REPLAY, CountsByCrawl
+from scraper.frontier.counters import CountsByCrawl, add_counts
+from scraper.frontier.crawls import REPLAY
 from scraper.frontier.pages import NewPage, Room
 from scraper.infra.database import retried
 from scraper.rules.routing import route
@@ -171,7 +172,7 @@ def _take(
         counts = CountsByCrawl()
         for change in added.pages:
             counts[target.crawl_id].added(change)
-        crawls.count(connection, counts)
+        add_counts(connection, counts)
         return _Taken(target, len(rows), len(added.pages), rows[-1].fingerprint)
 
 

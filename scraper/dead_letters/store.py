@@ -14,7 +14,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.frontier.crawls import CountsByCrawl, count
+from scraper.frontier.counters import CountsByCrawl, add_counts
 
 ID_MAX = 2**63 - 1
 
@@ -156,7 +156,7 @@ def drop(
         mine.dropped += 1
         mine.dead -= row.before == "dead"
         mine.invalid -= row.before == "invalid"
-    count(connection, counts)
+    add_counts(connection, counts)
     return rows
 
 

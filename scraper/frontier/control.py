@@ -1,5 +1,5 @@
-"""What a worker hears with each claim, and every two seconds: which crawls go on, how its queue
-stands, what is said of hosts.
+"""What a worker asks with each claim, and every two seconds: which crawls go on, how its queue
+stands, what operators and blocks say of hosts.
 
 One question, since it is asked that often: each costs a worker 0.15 ms. Few hosts have a row of
 their own, so the two tables that have them are read only where there is something in them.
@@ -17,14 +17,14 @@ from scraper.frontier.host_tiers import TierKey
 from scraper.rules.budget import Override
 from scraper.rules.escalation import HostRoute
 
-# Crawls whose pages are to be fetched now: running, and of a site that is not paused.
-HEARD = sa.text("""
+# The crawls whose pages are to be fetched now are running, and of a site that is not paused.
+POLL = sa.text("""
 SELECT ARRAY(SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
               WHERE c.id = ANY (:crawls) AND c.status = 'running' AND NOT s.paused) AS running,
        queue.batches, queue.workers, EXISTS (SELECT FROM hosts) AS overrides,
        EXISTS (SELECT FROM host_routes) AS routes
   FROM (SELECT count(*) FILTER (WHERE started_at IS NULL) AS batches,
-        count(DISTINCT worker) AS workers
+               count(DISTINCT worker) AS workers
           FROM leases WHERE queue = :queue) queue
 """)
 
@@ -38,21 +38,21 @@ class Control(NamedTuple):
     now: float
 
 
-class Heard(NamedTuple):
+class PollAnswer(NamedTuple):
     """`running`: those of the crawls asked for whose pages are to be fetched now. `batches` of the
     queue that no worker has claimed yet, and how many `workers` have claimed others."""
 
     running: set[int]
     batches: int
     workers: int
-    said: Control
+    control: Control
 
 
-def poll(connection: sa.Connection, crawl_ids: Iterable[int], queue: str = "") -> Heard:
-    row = connection.execute(HEARD, {"crawls": list(crawl_ids), "queue": queue}).one()
+def poll(connection: sa.Connection, crawl_ids: Iterable[int], queue: str = "") -> PollAnswer:
+    row = connection.execute(POLL, {"crawls": list(crawl_ids), "queue": queue}).one()
     running, batches, workers, overrides, routes = row
-    said = Control(
+    control = Control(
         hosts.overrides(connection) if overrides else {},
         *(host_tiers.read(connection) if routes else ({}, 0.0)),
     )
-    return Heard(set(running), batches, workers, said)
+    return PollAnswer(set(running), batches, workers, control)

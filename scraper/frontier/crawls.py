@@ -1,6 +1,5 @@
-"""Crawls: opened for a slot, counted, ended exactly once, and read by whoever shows progress.
+"""Crawls: opened for a slot, kept from ending, ended exactly once.
 
-A crawl's counters change in the transaction that changes its pages, so the two can never disagree.
 Whoever ends a crawl first locks its row `FOR UPDATE`, which waits for every transaction that
 settles or leases (they hold `FOR KEY SHARE`): no page joins a crawl that has ended, and none of it
 is leased.
@@ -9,7 +8,6 @@ is leased.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,54 +16,29 @@ import sqlalchemy as sa
 from scraper.dedup import filters
 from scraper.domain import CrawlStatus, Kind, Status
 from scraper.frontier import leases, throughput
+from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps
 from scraper.sites.definition import Site
 
-# the trigger of a crawl that takes up dead pages alone
+# A crawl with this trigger takes up dead pages alone.
 REPLAY = "replay"
-# of one that reads archived pages, and is never active
+# A crawl with this one reads archived pages, and is never active.
 REEXTRACT = "reextract"
-# complete crawls in a row that miss a product before it counts as delisted
+# So many complete crawls in a row miss a product before it counts as delisted.
 DELISTED_AFTER = 2
 
 OPEN = sa.text("""
 INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s,
                     concurrency, fresh_after, stale_before, whole_before, note, finished_at)
 SELECT :site_id, coalesce(CAST(:slot AS timestamptz), clock_timestamp()), :trigger, :status,
-       CAST(:definition AS json),
-       :hash, :rate, :concurrency, now() - CAST(:revisit AS interval),
-       now() - CAST(:revisit_max AS interval),
+       CAST(:definition AS json), :hash, :rate, :concurrency,
+       now() - CAST(:revisit AS interval), now() - CAST(:revisit_max AS interval),
        CASE WHEN :refetch THEN now()
             ELSE (SELECT max(finished_at) FROM crawls WHERE site_id = :site_id AND suspect) END,
             :note,
        CASE WHEN :status = 'skipped' THEN now() END
 ON CONFLICT DO NOTHING RETURNING id
-""")
-
-COUNT = sa.text("""
-UPDATE crawls c
-   SET discovery_total = c.discovery_total + i.discovery_total,
-       discovery_done = c.discovery_done + i.discovery_done,
-       product_total = c.product_total + i.product_total,
-       product_done = c.product_done + i.product_done,
-       ok = c.ok + i.ok, unchanged = c.unchanged + i.unchanged, gone = c.gone + i.gone,
-       dead = c.dead + i.dead,
-       invalid = c.invalid + i.invalid, dropped = c.dropped + i.dropped, fresh = c.fresh + i.fresh,
-       not_modified = c.not_modified + i.not_modified,
-       fetches = c.fetches + i.fetches, retries = c.retries + i.retries,
-       links_cut = c.links_cut + i.links_cut,
-       products_new = c.products_new + i.products_new,
-       products_changed = c.products_changed + i.products_changed,
-       progressed_at = CASE WHEN i.fetches + i.discovery_total + i.product_total > 0 THEN now()
-                            ELSE c.progressed_at END
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(crawl_id bigint, discovery_total int, discovery_done int, product_total int,
-         product_done int, ok int, unchanged int, gone int, dead int, invalid int, dropped int,
-         fresh int, not_modified int, fetches int, retries int, links_cut int, products_new int,
-         products_changed int)
- WHERE c.id = i.crawl_id
-RETURNING c.id, c.discovery_total + c.product_total - c.discovery_done - c.product_done AS open
 """)
 
 DRAINED = sa.text("""
@@ -130,126 +103,6 @@ SELECT queue, host, count(*) AS pages, mode() WITHIN GROUP (ORDER BY last_outcom
 """)
 
 
-@dataclass(slots=True)
-class Counts:
-    """What one transaction adds to a crawl's counters. Field for field the columns of `crawls`."""
-
-    discovery_total: int = 0
-    discovery_done: int = 0
-    product_total: int = 0
-    product_done: int = 0
-    ok: int = 0
-    unchanged: int = 0
-    gone: int = 0
-    dead: int = 0
-    invalid: int = 0
-    dropped: int = 0
-    fresh: int = 0
-    not_modified: int = 0
-    fetches: int = 0
-    retries: int = 0
-    links_cut: int = 0
-    products_new: int = 0
-    products_changed: int = 0
-
-    def added(self, change: PageChange) -> None:
-        """A page joined the crawl; one that was fresh is final at once, one taken up `again` was in
-        its total before."""
-        if change.before:
-            self._unsettled(change.kind, change.before)
-        elif change.kind.discovers:
-            self.discovery_total += 1
-        else:
-            self.product_total += 1
-        if change.status != Status.DUE:
-            self.fresh += 1
-            self.settled(change)
-
-    def _unsettled(self, kind: Kind, status: str) -> None:
-        if kind.discovers:
-            self.discovery_done -= 1
-        else:
-            self.product_done -= 1
-        setattr(self, status, getattr(self, status) - 1)
-
-    def settled(self, change: PageChange) -> None:
-        """A page of the crawl reached a final status (a page that is due again counts nothing
-        here)."""
-        if not Status(change.status).final:
-            return
-        if change.kind.discovers:
-            self.discovery_done += 1
-        else:
-            self.product_done += 1
-        setattr(self, change.status, getattr(self, change.status) + 1)
-
-
-class CountsByCrawl(dict[int, Counts]):
-    def __missing__(self, crawl_id: int) -> Counts:
-        self[crawl_id] = Counts()
-        return self[crawl_id]
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """One crawl as people see it."""
-
-    id: int
-    site: str
-    site_id: int
-    status: str
-    trigger: str
-    slot: datetime
-    created_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    note: str | None
-    elapsed_s: float
-    counts: Counts
-    products_delisted: int
-    paused: bool = False
-    suspect: bool = False
-    # pages done a second, over the last half minute; those that were fresh are no work
-    recent_per_s: float = 0.0
-
-    @property
-    def active(self) -> bool:
-        return CrawlStatus(self.status).active
-
-    @property
-    def total(self) -> int:
-        return self.counts.discovery_total + self.counts.product_total
-
-    @property
-    def done(self) -> int:
-        return self.counts.discovery_done + self.counts.product_done
-
-    @property
-    def failed(self) -> int:
-        return self.counts.dead + self.counts.invalid
-
-    @property
-    def ending(self) -> str | None:
-        """How it ended, in words; None while it runs."""
-        if self.active:
-            return None
-        dead = self.status == CrawlStatus.COMPLETED and self.failed
-        return "completed with dead pages" if dead else self.status
-
-    @property
-    def phase(self) -> str:
-        """The status; while running, whether its site is paused or the total is known yet."""
-        if self.status != CrawlStatus.RUNNING:
-            return self.status
-        if self.paused:
-            return "paused"
-        return (
-            "discovering"
-            if self.counts.discovery_done < self.counts.discovery_total
-            else "fetching"
-        )
-
-
 def open_crawl(
     connection: sa.Connection,
     site_id: int,
@@ -297,11 +150,8 @@ def is_replay(connection: sa.Connection, crawl_id: int) -> bool:
 
 def planned(connection: sa.Connection) -> list[int]:
     """Crawls that wait for their discovery: normally empty, but a message may have been lost."""
-    return list(
-        connection.execute(
-            sa.text("SELECT id FROM crawls WHERE status = 'planned' ORDER BY id")
-        ).scalars()
-    )
+    query = sa.text("SELECT id FROM crawls WHERE status = 'planned' ORDER BY id")
+    return list(connection.execute(query).scalars())
 
 
 def lock_planned(connection: sa.Connection, crawl_id: int) -> tuple[int, Site] | None:
@@ -353,32 +203,19 @@ def paused(connection: sa.Connection) -> list[int]:
     return list(connection.execute(query).scalars())
 
 
-def standing_still(connection: sa.Connection, minutes: float) -> list[int]:
+def stalled(connection: sa.Connection, minutes: float) -> list[int]:
     """Looks at the running crawls, each once a minute. Returns those that have not moved for so
-    many looks."""
+    many minutes."""
     return [row.id for row in connection.execute(WATCH) if row.idle_minutes >= minutes]
 
 
-def waits_for(connection: sa.Connection, crawl_id: int) -> str:
+def describe_wait(connection: sa.Connection, crawl_id: int) -> str:
     """What most open pages of a crawl wait for, for a note."""
     row = connection.execute(WAITING_FOR, {"id": crawl_id}).first()
     if row is None:
         return "no page is open"
     last = f", last: {row.outcome}" if row.outcome else ", never tried"
     return f"{row.pages} pages of {row.host} wait on queue {row.queue}{last}"
-
-
-def count(connection: sa.Connection, counts: CountsByCrawl) -> list[int]:
-    """Adds to the crawls' counters, last thing in a transaction. Returns the crawls with no page
-    left open."""
-    if not counts:
-        return []
-    names = [field.name for field in fields(Counts)]
-    rows = [
-        {"crawl_id": crawl_id, **{name: getattr(counts[crawl_id], name) for name in names}}
-        for crawl_id in sorted(counts)
-    ]
-    return [row.id for row in connection.execute(COUNT, {"rows": dumps(rows)}) if row.open == 0]
 
 
 def drained(connection: sa.Connection) -> list[int]:
@@ -391,15 +228,14 @@ def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None
     row = connection.execute(query, {"id": crawl_id}).first()
     if row is None:
         return None
-    still = sa.text("SELECT EXISTS (SELECT FROM pages WHERE crawl_id = :id AND status = 'due')")
-    return None if connection.execute(still, {"id": crawl_id}).scalar() else row
+    query = sa.text("SELECT EXISTS (SELECT FROM pages WHERE crawl_id = :id AND status = 'due')")
+    return None if connection.execute(query, {"id": crawl_id}).scalar() else row
 
 
 def delist(connection: sa.Connection, crawl_id: int, site_id: int) -> int:
     """Counts a complete crawl's misses. Returns how many products became delisted with it."""
-    crawl = connection.execute(
-        sa.text("SELECT filter_id, definition FROM crawls WHERE id = :id"), {"id": crawl_id}
-    ).one()
+    query = sa.text("SELECT filter_id, definition FROM crawls WHERE id = :id")
+    crawl = connection.execute(query, {"id": crawl_id}).one()
     if crawl.filter_id is not None:
         life_s = Site.model_validate(crawl.definition).revisit_s
         return filters.delist(connection, crawl_id, site_id, life_s, DELISTED_AFTER)
@@ -418,9 +254,8 @@ def end(
         UPDATE crawls SET status = :status, finished_at = now(), note = :note,
                products_delisted = :delisted
          WHERE id = :id""")
-    connection.execute(
-        query, {"id": crawl_id, "status": status, "note": note, "delisted": delisted}
-    )
+    values = {"id": crawl_id, "status": status, "note": note, "delisted": delisted}
+    connection.execute(query, values)
     throughput.seal(connection, crawl_id)
 
 
@@ -435,69 +270,11 @@ def stop(
     if connection.execute(query, {"id": crawl_id}).first() is None:
         return False
     counts, dropped = CountsByCrawl(), set()
-    out = leases.lock(connection)
+    locked = leases.lock(connection)
     for page_id, kind in connection.execute(DROP_OPEN, {"id": crawl_id}):
-        counts[crawl_id].dropped += 1
-        if kind == "product":
-            counts[crawl_id].product_done += 1
-        else:
-            counts[crawl_id].discovery_done += 1
+        counts[crawl_id].settled(PageChange(crawl_id, Kind(kind), Status.DROPPED))
         dropped.add(page_id)
-    leases.take_out(connection, out, dropped)
-    count(connection, counts)
+    leases.take_out(connection, locked, dropped)
+    add_counts(connection, counts)
     end(connection, crawl_id, status, note)
     return True
-
-
-def progress(
-    connection: sa.Connection,
-    *,
-    site: str | None = None,
-    crawl_id: int | None = None,
-    active: bool = False,
-    newest: int = 20,
-) -> list[Progress]:
-    """The active crawls and, unless only those are wanted, the newest ended ones, newest first."""
-    query = sa.text("""
-        SELECT c.*, s.name AS site, s.paused,
-               EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at,
-                                                                            now())) AS elapsed_s,
-               coalesce(recent.per_s, 0) AS recent_per_s
-          FROM crawls c JOIN sites s ON s.id = c.site_id
-          LEFT JOIN LATERAL (
-               SELECT sum(t.done) / greatest(1,
-                                             EXTRACT(EPOCH FROM now() - greatest(since.at,
-                                                                                 c.started_at))) AS per_s
-                 FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
-                 JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
-                WHERE c.status = 'running' GROUP BY since.at) recent ON true
-         WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
-           AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
-           AND (NOT :active OR c.status IN ('planned', 'running'))
-         ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest""")
-    rows = connection.execute(
-        query, {"site": site, "id": crawl_id, "active": active, "newest": newest}
-    )
-    return [_progress(row) for row in rows]
-
-
-def _progress(row: sa.Row[Any]) -> Progress:
-    counts = Counts(**{field.name: getattr(row, field.name) for field in fields(Counts)})
-    return Progress(
-        id=row.id,
-        site=row.site,
-        site_id=row.site_id,
-        status=row.status,
-        trigger=row.trigger,
-        slot=row.slot,
-        created_at=row.created_at,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        note=row.note,
-        elapsed_s=float(row.elapsed_s),
-        counts=counts,
-        products_delisted=row.products_delisted,
-        paused=row.paused,
-        suspect=row.suspect,
-        recent_per_s=float(row.recent_per_s),
-    )

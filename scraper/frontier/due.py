@@ -1,5 +1,5 @@
 """What is due: hosts with due pages, these pages, and the suspects among them. Reads alone;
-`stores.leases` takes."""
+`scraper.frontier.leases` takes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from scraper.sites.grammar.scalars import per_second
 # A worker that dies takes many pages with it, of which one may be the cause. From the second time
 # on they are suspects: leased in small batches, then singly, and at last by a worker that does
 # nothing else meanwhile. Only such a death counts as the last one, so that nothing but the cause is
-# given up. as in the index `pages_suspect_idx`
+# given up. The index `pages_suspect_idx` has the same number.
 SUSPECT_LOSSES = 2
 LOSSES_MAX = 5
 ALONE_LOSSES = LOSSES_MAX - 1
-# losses -> pages in a lease
+# So many pages of so many losses each are in one lease.
 SUSPECT_BATCH = {2: 10, 3: 1, 4: 1}
-# losses -> leases of a queue at a time
+# So many leases of pages with so many losses may be out on a queue at a time.
 SUSPECT_LEASES = {2: 4, 3: 4, 4: 1}
-# due pages of paused crawls that are looked past to find another site's on the same host
+# So many due pages of paused crawls are looked past to find another site's on the same host.
 PASSED_OVER = 5000
 
-# Of pages that are named one by one, whether they are due: CASE, which no index answers. Whoever
-# planned that while few pages were due would go through all that are due ever after, to find a
-# hundred.
+# It says of pages that are named one by one whether they are due: by CASE, which no index answers.
+# Whoever planned that while few pages were due would go through all that are due ever after, to
+# find a hundred.
 STILL_DUE = "CASE p.status WHEN 'due' THEN true ELSE false END"
 
 # The pages that are out on leases, to be asked whether one is among them: `id NOT IN {LEASED}`. By
@@ -43,17 +43,17 @@ LEASED = "(SELECT unnest(ARRAY(SELECT unnest(page_ids) FROM leases)))"
 # The page that a step comes upon is its host's most urgent one; only where that is not due yet, out
 # on a lease, or its crawl is paused, are others looked at.
 DUE_HOSTS = sa.text(f"""
-WITH RECURSIVE each AS (
+WITH RECURSIVE step AS (
     (SELECT queue, host, priority, not_before, crawl_id, id FROM pages
       WHERE status = 'due' ORDER BY queue, host, priority DESC, not_before LIMIT 1)
     UNION ALL
-    SELECT n.* FROM each h CROSS JOIN LATERAL (
+    SELECT n.* FROM step h CROSS JOIN LATERAL (
         SELECT queue, host, priority, not_before, crawl_id, id FROM pages
          WHERE status = 'due' AND (queue, host) > (h.queue, h.host)
          ORDER BY queue, host, priority DESC, not_before LIMIT 1) n
 )
 SELECT h.queue, h.host, first.priority, first.not_before, c.rate_per_s, o.rate
-  FROM each h
+  FROM step h
  CROSS JOIN LATERAL (
         (SELECT h.priority, h.crawl_id, h.not_before
           WHERE h.not_before <= now() AND h.crawl_id <> ALL (:paused) AND h.id NOT IN {LEASED})
@@ -71,12 +71,12 @@ SELECT h.queue, h.host, first.priority, first.not_before, c.rate_per_s, o.rate
  ORDER BY first.priority DESC, first.not_before
 """)
 
-# In a form in which it is asked of each page that is come upon, as LEASED is: nothing to begin at.
+# In this form it is asked of each page that is come upon, as LEASED is; no plan can begin at it.
 _OF_CRAWLS = "(crawl_id IN (SELECT unnest(CAST(:crawls AS bigint[])))) IS TRUE"
 
-# As many as may be leased, not all there are: the index is read no further than that, and no
-# earlier than from each host's most urgent page on. What is out on leases comes before that one,
-# and what was until a vacuum: both would be walked over.
+# As many pages are read as may be leased, not all there are: the index is read no further than
+# that, and no earlier than from each host's most urgent page on. What is out on leases comes before
+# that one, and what was until a vacuum: both would be walked over.
 _MAY_BE_LEASED = f"""status = 'due' AND queue = :queue AND host = may.host AND not_before <= now()
                 AND losses < {SUSPECT_LOSSES} AND {_OF_CRAWLS} AND id NOT IN {LEASED}"""
 DUE_PAGES = sa.text(f"""
@@ -127,10 +127,10 @@ class DueHost:
 
 
 class DuePage(NamedTuple):
-    """Of a page: what it takes to lease it."""
+    """What it takes to lease a page. `product`: not a listing, or what else is read for its
+    links."""
 
     id: int
-    # not a listing, or what else is read for its links
     product: bool
     host: str
     priority: int
@@ -167,16 +167,11 @@ def due_hosts(connection: sa.Connection, paused: Sequence[int] = ()) -> list[Due
     """Every (queue, host) with something due now, the most urgent first, but for paused hosts; the
     crawls in `paused` count for nothing."""
     values = {"paused": list(paused), "passed_over": PASSED_OVER if paused else 1}
-    return [
-        DueHost(
-            r.queue,
-            r.host,
-            r.priority,
-            r.not_before,
-            r.rate_per_s if r.rate is None else per_second(r.rate),
-        )
-        for r in connection.execute(DUE_HOSTS, values)
-    ]
+    hosts = []
+    for row in connection.execute(DUE_HOSTS, values):
+        rate_per_s = row.rate_per_s if row.rate is None else per_second(row.rate)
+        hosts.append(DueHost(row.queue, row.host, row.priority, row.not_before, rate_per_s))
+    return hosts
 
 
 def due_pages(
@@ -188,18 +183,13 @@ def due_pages(
 ) -> dict[int, dict[str, list[DuePage]]]:
     """What is due now on a queue of these hosts and crawls, no more than each host's allowance:
     priority -> host -> pages, those that have been due for longest first. Suspects apart."""
-    may = [
-        {
-            "host": one.host,
-            "pages": allowances[one.host],
-            "priority": one.priority,
-            "since": one.since,
-        }
-        for one in hosts
-        if allowances.get(one.host, 0) > 0
+    rows = [
+        {"host": h.host, "pages": allowances[h.host], "priority": h.priority, "since": h.since}
+        for h in hosts
+        if allowances.get(h.host, 0) > 0
     ]
     due: dict[int, dict[str, list[DuePage]]] = defaultdict(dict)
-    values = {"queue": queue, "hosts": dumps(may), "crawls": list(crawl_ids)}
+    values = {"queue": queue, "hosts": dumps(rows), "crawls": list(crawl_ids)}
     for host, priorities, ids, products in connection.execute(DUE_PAGES, values):
         for page in map(DuePage, ids, products, repeat(host), priorities):
             due[page.priority].setdefault(host, []).append(page)
@@ -207,22 +197,23 @@ def due_pages(
 
 
 def suspects(connection: sa.Connection, crawl_ids: Sequence[int]) -> list[Suspects]:
-    """The pages of these crawls that several workers died with, by queue and losses; normally none."""
+    """The pages of these crawls that several workers died with, by queue and losses: normally
+    none."""
     rows = connection.execute(SUSPECTS, {"crawls": list(crawl_ids)})
     return [Suspects(row.queue, row.losses, row.due, row.leases) for row in rows]
 
 
 def suspect_pages(
-    connection: sa.Connection, some: Suspects, crawl_ids: Sequence[int]
+    connection: sa.Connection, group: Suspects, crawl_ids: Sequence[int]
 ) -> list[list[DuePage]]:
     """Those that are due now, in groups that may be leased together: few, of one sort each, the
     most urgent first."""
-    values = {"crawls": list(crawl_ids), "queue": some.queue, "losses": some.losses}
+    values = {"crawls": list(crawl_ids), "queue": group.queue, "losses": group.losses}
     sorts: dict[bool, list[DuePage]] = {}
     for page in map(DuePage._make, connection.execute(SUSPECT_PAGES, values)):
         sorts.setdefault(page.product, []).append(page)
     return [
-        pages[start : start + some.size]
+        pages[start : start + group.size]
         for pages in sorts.values()
-        for start in range(0, len(pages), some.size)
+        for start in range(0, len(pages), group.size)
     ]

@@ -1,8 +1,8 @@
 """What is remembered of each host's blocks: a row per site, host and start, changed under its lock
-by `policy.escalation`.
+by `scraper.rules.escalation`.
 
-News of a page comes with its settlement and in the same transaction, so that a page whose lease was
-lost says nothing. Times are PostgreSQL's clock, in seconds since 1970.
+A page's signal comes with its settlement and in the same transaction, so that a page whose lease
+was lost says nothing. Times are PostgreSQL's clock, in seconds since 1970.
 """
 
 from __future__ import annotations
@@ -40,25 +40,27 @@ class TierSignal:
 
 
 _COLUMNS = """site_id, host, start, level, blocked_pages, probe_every_s, probes_ok, fell_every_s,
-why,
+       why,
        CAST(extract(epoch FROM changed_at) AS float8) AS changed,
        CAST(extract(epoch FROM probe_at) AS float8) AS probe,
        CAST(extract(epoch FROM fell_at) AS float8) AS fell"""
 
-ALL = sa.text(
-    f"SELECT {_COLUMNS}, CAST(extract(epoch FROM clock_timestamp()) AS float8) AS now FROM host_routes"
-)
+ALL = sa.text(f"""
+SELECT {_COLUMNS},
+       CAST(extract(epoch FROM clock_timestamp()) AS float8) AS now FROM host_routes
+""")
 
 NOW = sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS float8)")
 
 HOLD = sa.text(f"""
-WITH asked AS (SELECT * FROM jsonb_to_recordset(CAST(:keys AS jsonb))
+WITH asked AS (
+    SELECT * FROM jsonb_to_recordset(CAST(:keys AS jsonb))
   AS a(site_id int, host text, start text))
 SELECT {_COLUMNS} FROM host_routes JOIN asked USING (site_id, host, start)
  ORDER BY site_id, host, start FOR UPDATE OF host_routes
 """)
 
-# A row to lock, where there is none: at the start, nothing known.
+# It makes a row to lock where there is none: at the start level, with nothing known.
 MAKE = sa.text("""
 INSERT INTO host_routes (site_id, host, start, level, changed_at, blocked_pages, probe_every_s,
                          probes_ok, fell_every_s, why)
@@ -93,32 +95,38 @@ def now(connection: sa.Connection) -> float:
     return float(connection.execute(NOW).scalar_one())
 
 
-def tell(connection: sa.Connection, news: Sequence[TierSignal]) -> None:
-    """Applies news, in their order. A host that serves its pages, and of which nothing is known,
+def apply_signals(connection: sa.Connection, signals: Sequence[TierSignal]) -> None:
+    """Applies signals, in their order. A host that serves its pages, and of which nothing is known,
     gets no row."""
-    if not news:
+    if not signals:
         return
-    blocked = {each.key for each in news if each.sign is not None}
+    blocked = {signal.key for signal in signals if signal.sign is not None}
     if blocked:
         connection.execute(MAKE, {"keys": _keys(blocked), "every": escalation.PROBE_FIRST_S})
-    held = _hold(connection, {each.key for each in news})
+    held = _hold(connection, {signal.key for signal in signals})
     if not held:
         return
     at = now(connection)
     routes, changed = dict(held), set()
-    for each in news:
-        route = routes.get(each.key)
+    for signal in signals:
+        route = routes.get(signal.key)
         if route is None:
             continue
-        if each.sign is None:
-            after = escalation.on_good(route, each.steps, each.level, at, probe=each.probe)
+        if signal.sign is None:
+            after = escalation.on_good(route, signal.steps, signal.level, at, probe=signal.probe)
         else:
             after = escalation.on_blocked(
-                route, each.steps, each.level, each.page_id, each.sign, at, probe=each.probe
+                route,
+                signal.steps,
+                signal.level,
+                signal.page_id,
+                signal.sign,
+                at,
+                probe=signal.probe,
             )
         if after is not route:
-            routes[each.key] = after
-            changed.add(each.key)
+            routes[signal.key] = after
+            changed.add(signal.key)
     for key in sorted(changed):
         _keep(connection, key, routes[key], at)
 

@@ -1,4 +1,4 @@
-"""Hosts as operators see and steer them: what they said, in PostgreSQL for good; what the fleet
+"""Hosts as operators see and steer them: their overrides, in PostgreSQL for good; what the fleet
 does now, in Redis.
 
 A pause or an override is a row that workers read with every claim and every two seconds. Refuses to
@@ -7,8 +7,7 @@ decide: what an override means for a budget is `scraper.rules.budget`'s.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import redis
@@ -18,11 +17,14 @@ from scraper.frontier.due import LEASED
 from scraper.rules.budget import Override
 from scraper.sites.grammar import scalars
 
+LIVE_PREFIX = "scraper:host:"
+
 DUE_QUEUES = sa.text("""
 WITH RECURSIVE q AS (
     (SELECT queue FROM pages WHERE status = 'due' ORDER BY queue LIMIT 1)
     UNION ALL
-    SELECT (SELECT queue FROM pages WHERE status = 'due' AND queue > q.queue ORDER BY queue LIMIT 1)
+    SELECT (SELECT queue FROM pages
+             WHERE status = 'due' AND queue > q.queue ORDER BY queue LIMIT 1)
       FROM q
      WHERE q.queue IS NOT NULL
 ) SELECT queue FROM q WHERE queue IS NOT NULL
@@ -45,13 +47,14 @@ ON CONFLICT (host) DO UPDATE
        burst = coalesce(excluded.burst, h.burst), updated_at = now()
 """)
 
-# A row that says nothing any more is none.
-RESET = sa.text(
-    "UPDATE hosts SET rate = NULL, concurrency = NULL, burst = NULL, updated_at = now() WHERE host = :host"
-)
+# A row that says nothing any more is deleted (`TIDY`).
+RESET = sa.text("""
+UPDATE hosts SET rate = NULL, concurrency = NULL, burst = NULL, updated_at = now()
+ WHERE host = :host
+""")
 TIDY = sa.text("""
-DELETE FROM hosts WHERE host = :host AND NOT paused AND rate IS NULL AND concurrency IS NULL
-AND burst IS NULL
+DELETE FROM hosts
+ WHERE host = :host AND NOT paused AND rate IS NULL AND concurrency IS NULL AND burst IS NULL
 """)
 
 OPEN_PAGES = sa.text(f"""
@@ -67,7 +70,6 @@ SELECT p.host, count(*) FILTER (WHERE p.not_before <= now() AND p.id NOT IN {LEA
  GROUP BY p.host
 """)
 
-
 ROUTES = sa.text("""
 SELECT r.host, s.name AS site, r.start, r.level, r.why,
        CAST(greatest(0, extract(epoch FROM r.probe_at - now())) AS float8) AS probe_s
@@ -76,8 +78,7 @@ SELECT r.host, s.name AS site, r.start, r.level, r.why,
  ORDER BY r.host, s.name, r.start
 """)
 
-
-# Of few hosts: a step of the due index for each queue and host.
+# This is for few hosts: it takes a step of the due index for each queue and host.
 OPEN_OF = sa.text(f"""
 SELECT h.host, open.due, open.later FROM unnest(CAST(:hosts AS text[])) AS h(host)
  CROSS JOIN LATERAL (
@@ -87,7 +88,6 @@ SELECT h.host, open.due, open.later FROM unnest(CAST(:hosts AS text[])) AS h(hos
           JOIN pages p ON p.status = 'due' AND p.queue = q.queue AND p.host = h.host
                           AND p.id NOT IN {LEASED}) open
 """)
-
 
 OF_SITE = sa.text("""
 SELECT DISTINCT p.host FROM pages p JOIN crawls c ON c.id = p.crawl_id
@@ -123,20 +123,22 @@ class HostState:
 
 
 def overrides(connection: sa.Connection) -> dict[str, Override]:
-    """Of every host of which somebody said something. Few: read whole."""
-    return {
-        row.host: _override(row.paused, row.rate, row.concurrency, row.burst)
-        for row in connection.execute(OVERRIDES)
-    }
+    """Of every host that somebody has paused or given a budget: few, so they are read whole."""
+    overrides = {}
+    for row in connection.execute(OVERRIDES):
+        interval_s = None
+        if row.rate is not None:
+            per_s = scalars.per_second(row.rate)
+            interval_s = 1 / per_s if per_s else 0.0
+        overrides[row.host] = Override(row.paused, interval_s, row.concurrency, row.burst)
+    return overrides
 
 
 def set_paused(connection: sa.Connection, host: str, *, paused: bool) -> bool:
     """Returns whether that changed anything."""
     if not paused:
-        known = connection.execute(
-            sa.text("SELECT paused FROM hosts WHERE host = :host"), {"host": host}
-        ).scalar()
-        if not known:
+        query = sa.text("SELECT paused FROM hosts WHERE host = :host")
+        if not connection.execute(query, {"host": host}).scalar():
             return False
     changed = connection.execute(PAUSE, {"host": host, "paused": paused}).first() is not None
     connection.execute(TIDY, {"host": host})
@@ -152,8 +154,7 @@ def set_budget(
     burst: int | None,
     reset: bool,
 ) -> None:
-    """An operator's override; None leaves what there is. `reset` first forgets what was said
-    before."""
+    """An operator's override; None leaves what there is. `reset` first forgets the one before."""
     if reset:
         connection.execute(RESET, {"host": host})
     values = {"host": host, "rate": rate, "concurrency": concurrency, "burst": burst}
@@ -163,11 +164,32 @@ def set_budget(
 
 
 def is_known(connection: sa.Connection, host: str) -> bool:
-    return bool(
-        connection.execute(
-            sa.text("SELECT EXISTS (SELECT FROM pages WHERE host = :host)"), {"host": host}
-        ).scalar()
-    )
+    query = sa.text("SELECT EXISTS (SELECT FROM pages WHERE host = :host)")
+    return bool(connection.execute(query, {"host": host}).scalar())
+
+
+class _States(dict[str, HostState]):
+    def __missing__(self, host: str) -> HostState:
+        self[host] = HostState(host)
+        return self[host]
+
+    def add_routes(self, connection: sa.Connection, host: str | None = None) -> None:
+        for row in connection.execute(ROUTES, {"host": host}).mappings():
+            route = dict(row)
+            self[route.pop("host")].routes.append(route)
+
+    def add_live(self, client: redis.Redis) -> None:
+        """What the fleet knows now of the hosts that are here."""
+        pipe = client.pipeline(transaction=False)
+        pipe.time()
+        for host in self:
+            pipe.hgetall(f"{LIVE_PREFIX}{host}")
+            pipe.hvals(f"scraper:places:{host}")
+        (seconds, micros), *answers = pipe.execute()
+        now_us = int(seconds) * 1_000_000 + int(micros)
+        for state, live, slots in zip(self.values(), answers[::2], answers[1::2], strict=True):
+            fields = {key.decode(): value.decode() for key, value in live.items()}
+            _add_live(state, fields, [slot.decode() for slot in slots], now_us)
 
 
 def states(
@@ -175,120 +197,84 @@ def states(
 ) -> list[HostState]:
     """Every host with open pages, with an override, or of which the fleet knows something now; or
     the one asked for."""
-    found: dict[str, HostState] = {}
+    by_host = _States()
     for row in connection.execute(OPEN_PAGES, {"host": host}):
-        found[row.host] = HostState(
-            row.host, row.rate_per_s, row.concurrency, row.burst, due=row.due, later=row.later, leased=row.leased,
-            sites=row.sites,
-        )  # fmt: skip
+        state = by_host[row.host]
+        state.rate_per_s, state.concurrency, state.burst = (
+            row.rate_per_s,
+            row.concurrency,
+            row.burst,
+        )
+        state.due, state.later, state.leased, state.sites = (
+            row.due,
+            row.later,
+            row.leased,
+            row.sites,
+        )
     for row in connection.execute(OVERRIDES):
         if host in (None, row.host):
-            state = found.setdefault(row.host, HostState(row.host))
+            state = by_host[row.host]
             state.paused = row.paused
-            given = {"rate": row.rate, "concurrency": row.concurrency, "burst": row.burst}
-            state.override = {key: value for key, value in given.items() if value is not None}
+            budget = {"rate": row.rate, "concurrency": row.concurrency, "burst": row.burst}
+            state.override = {key: value for key, value in budget.items() if value is not None}
             if row.rate is not None:
                 state.rate_per_s = scalars.per_second(row.rate)
             state.concurrency = row.concurrency or state.concurrency
             state.burst = row.burst or state.burst
-    for row in connection.execute(ROUTES, {"host": host}):
-        found.setdefault(row.host, HostState(row.host)).routes.append(
-            {
-                "site": row.site,
-                "start": row.start,
-                "level": row.level,
-                "why": row.why,
-                "probe_s": row.probe_s,
-            }
-        )
-    prefix = "scraper:host:"
-    live = (
-        [prefix + host]
-        if host
-        else [key.decode() for key in client.scan_iter(f"{prefix}*", count=1000)]
-    )
-    for key in live:
-        found.setdefault(key.removeprefix(prefix), HostState(key.removeprefix(prefix)))
-    _add_live(found, client)
-    return [found[name] for name in sorted(found)]
+    by_host.add_routes(connection, host)
+    for name in [host] if host else _live_hosts(client):
+        by_host[name]
+    by_host.add_live(client)
+    return [by_host[name] for name in sorted(by_host)]
 
 
 def live(client: redis.Redis) -> dict[str, HostState]:
     """What the fleet knows of hosts now, from Redis alone: rests, paces, requests under way."""
-    prefix = "scraper:host:"
-    names = (
-        key.decode().removeprefix(prefix) for key in client.scan_iter(f"{prefix}*", count=1000)
-    )
-    found = {name: HostState(name) for name in names}
-    _add_live(found, client)
-    return found
+    by_host = _States((name, HostState(name)) for name in _live_hosts(client))
+    by_host.add_live(client)
+    return by_host
 
 
 def troubled(connection: sa.Connection, client: redis.Redis) -> list[HostState]:
     """Hosts that rest, are slower than their budget, are paused, or need a higher level; those that
     rest longest first. Reads no more of the frontier than their own pages."""
-    found = live(client)
+    by_host = _States(live(client))
     for row in connection.execute(OVERRIDES):
         if row.paused:
-            found.setdefault(row.host, HostState(row.host)).paused = True
-    for row in connection.execute(ROUTES, {"host": None}):
-        found.setdefault(row.host, HostState(row.host)).routes.append(
-            {
-                "site": row.site,
-                "start": row.start,
-                "level": row.level,
-                "why": row.why,
-                "probe_s": row.probe_s,
-            }
-        )
-    some = {
-        name: state
-        for name, state in found.items()
+            by_host[row.host].paused = True
+    by_host.add_routes(connection)
+    in_trouble = {
+        host: state
+        for host, state in by_host.items()
         if state.paused or state.routes or state.pace < 1 or state.rests_s is not None
     }
-    values = {"hosts": list(some), "queues": list(connection.execute(DUE_QUEUES).scalars())}
+    values = {"hosts": list(in_trouble), "queues": list(connection.execute(DUE_QUEUES).scalars())}
     for row in connection.execute(OPEN_OF, values):
-        some[row.host].due, some[row.host].later = row.due, row.later
+        in_trouble[row.host].due, in_trouble[row.host].later = row.due, row.later
     return sorted(
-        some.values(),
+        in_trouble.values(),
         key=lambda state: (-(state.rests_s or 0.0), not state.paused, state.pace, state.host),
     )
 
 
-def _add_live(found: Mapping[str, HostState], client: redis.Redis) -> None:
-    names = list(found)
-    pipe = client.pipeline(transaction=False)
-    pipe.time()
-    for name in names:
-        pipe.hgetall(f"scraper:host:{name}")
-        pipe.hvals(f"scraper:places:{name}")
-    (seconds, micros), *answers = pipe.execute()
-    now = int(seconds) * 1_000_000 + int(micros)
-    for name, kept, places in zip(names, answers[::2], answers[1::2], strict=True):
-        state = found[name]
-        known = {key.decode(): value.decode() for key, value in kept.items()}
-        held = [re.split(":", place.decode()) for place in places]
-        state.in_flight = sum(int(each[0]) for each in held if int(each[2]) >= now)
-        state.pace = float(known.get("factor", 1))
-        # what counts now, robots.txt included
-        if "interval" in known and state.in_flight:
-            interval = float(known["interval"])
-            state.rate_per_s = 1e6 / interval if interval else None
-            state.concurrency, state.burst = int(known["concurrency"]), int(known["burst"])
-        if state.pace < 1:
-            base = 1e6 / state.rate_per_s if state.rate_per_s else float(known.get("base", 1e6))
-            state.pace_per_s = 1e6 * state.pace / base
-        if int(known.get("rest", 0)) > now:
-            state.rests_s, state.why = (int(known["rest"]) - now) / 1e6, known.get("why")
-        if int(known.get("tat", 0)) > now:
-            state.next_slot_s = (int(known["tat"]) - now) / 1e6
+def _live_hosts(client: redis.Redis) -> list[str]:
+    keys = client.scan_iter(f"{LIVE_PREFIX}*", count=1000)
+    return [key.decode().removeprefix(LIVE_PREFIX) for key in keys]
 
 
-def _override(
-    paused: bool, rate: str | None, concurrency: int | None, burst: int | None
-) -> Override:
-    interval_s = None
-    if rate is not None:
-        per_s = scalars.per_second(rate)
-        interval_s = 1 / per_s if per_s else 0.0
-    return Override(paused, interval_s, concurrency, burst)
+def _add_live(state: HostState, live: Mapping[str, str], slots: Sequence[str], now_us: int) -> None:
+    in_flight = [slot.split(":") for slot in slots]
+    state.in_flight = sum(int(slot[0]) for slot in in_flight if int(slot[2]) >= now_us)
+    state.pace = float(live.get("factor", 1))
+    # What counts now, robots.txt included.
+    if "interval" in live and state.in_flight:
+        interval_us = float(live["interval"])
+        state.rate_per_s = 1e6 / interval_us if interval_us else None
+        state.concurrency, state.burst = int(live["concurrency"]), int(live["burst"])
+    if state.pace < 1:
+        base_us = 1e6 / state.rate_per_s if state.rate_per_s else float(live.get("base", 1e6))
+        state.pace_per_s = 1e6 * state.pace / base_us
+    if int(live.get("rest", 0)) > now_us:
+        state.rests_s, state.why = (int(live["rest"]) - now_us) / 1e6, live.get("why")
+    if int(live.get("tat", 0)) > now_us:
+        state.next_slot_s = (int(live["tat"]) - now_us) / 1e6

@@ -1,12 +1,12 @@
 """Leases: pages in the hands of workers. Made, claimed, prolonged, counted, taken back. (Settling
-them is `stores.settle`.)
+them is `scraper.settle.transaction`.)
 
 A lease is one row that names its pages; in the frontier they stay due, and nothing is written there
 before a page is settled. So what a lease costs does not depend on how large the frontier is. The
 statements here are the concurrency design:
 
-- a page is in one lease at a time: one transaction at a time leases (`alone`), and takes what is
-  due and in no lease;
+- a page is in one lease at a time: one transaction at a time leases
+  (`try_lock_dispatch`), and takes what is due and in no lease;
 - the crawls that it leases from cannot end before it does (`crawls.hold_running`), so that nothing
   but leases and their ends changes whether a page of theirs is due, and nothing is leased of a
   crawl that has ended;
@@ -24,34 +24,28 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
 from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
-from scraper.frontier.due import (
-    ALONE_LOSSES,
-    LOSSES_MAX,
-    STILL_DUE,
-    DuePage,
-)
+from scraper.frontier.due import ALONE_LOSSES, LOSSES_MAX, STILL_DUE, DuePage
 from scraper.frontier.pages import PageChange
-from scraper.infra.database import dumps
+from scraper.infra.database import dumps, rows_as
 from scraper.rules.routing import level_of
 
-# a lease that no worker has claimed by then goes back: its message is lost, or nobody serves its
-# queue
+# A lease that no worker has claimed by then goes back: its message is lost, or nobody serves its
+# queue.
 CLAIM_S = 20.0
-# after PostgreSQL has started, for workers that still live to prolong what ran out meanwhile
-SETTLE_IN_S = 10.0
-# a worker prolongs its leases every two seconds
+# So long after PostgreSQL has started, workers that still live may prolong what ran out meanwhile.
+RESTART_GRACE_S = 10.0
+# A worker prolongs its leases every two seconds. One that has not for so long is silent.
 SILENT_S = 10.0
-
 
 # A coordinator that freezes in the middle holds it until PostgreSQL ends its session: so nobody
 # waits for it.
-ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
-
+LOCK_DISPATCH = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper.dispatch'))")
 
 LEASE = sa.text("""
 INSERT INTO leases (id, queue, kind, priority, pages, page_ids, hosts, until)
@@ -71,8 +65,8 @@ RETURNING kind, queue
 
 # A 304 stands for a stored product, so a page that owns none is read whole: another page had its
 # product's id first, say, and may be gone by now. So is one that was last read before the crawl's
-# line: in a suspect crawl, or by who types `--refetch`. (Subqueries, and one with LIMIT, since a
-# join or EXISTS may be answered by hashing a whole table.)
+# line: in a suspect crawl, or before somebody typed `--refetch`. (Subqueries, and one with LIMIT,
+# since a join or EXISTS may be answered by hashing a whole table.)
 CLAIMED_PAGES = sa.text(f"""
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
        p.level, p.blocked, p.probe,
@@ -111,7 +105,7 @@ DELETE FROM leases WHERE id IN (
     SELECT id FROM leases
      WHERE until <= now()
        AND NOT (started_at IS NOT NULL AND started_at < pg_postmaster_start_time()
-                AND now() < pg_postmaster_start_time() + :settle_in_s * interval '1 second')
+                AND now() < pg_postmaster_start_time() + :grace_s * interval '1 second')
      ORDER BY id FOR UPDATE SKIP LOCKED)
 RETURNING page_ids, started_at IS NOT NULL AS started, alone
 """)
@@ -120,13 +114,14 @@ RETURNING page_ids, started_at IS NOT NULL AS started, alone
 TAKE_BACK = sa.text(f"""
 UPDATE pages p
    SET not_before = now(), settled_at = now(),
-       losses = least(losses + CAST(:started AS int), :most),
+       losses = least(losses + CAST(:started AS int), :bound),
        status = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone THEN 'dead'
                      ELSE 'due' END,
        last_outcome = CASE WHEN :started THEN 'worker_lost' ELSE last_outcome END,
        error = CASE WHEN losses + CAST(:started AS int) >= :losses_max AND :alone
-                    THEN format('%s workers died or froze while they held it, the last one with nothing else to do',
-                                losses + 1) ELSE error END
+                    THEN format('%s workers died or froze while they held it, the last one '
+                                'with nothing else to do', losses + 1)
+                    ELSE error END
  WHERE id = ANY (:ids) AND {STILL_DUE}
 RETURNING crawl_id, kind, status
 """)
@@ -147,16 +142,42 @@ SELECT u.host, l.priority, count(*) AS pages
 """)
 
 
+class ClaimedRow(NamedTuple):
+    """The columns of `CLAIMED_PAGES`. `good_s` and `read_s`: how long ago its last good answer
+    came, and it was read whole. `known`: its product is stored as it was read then."""
+
+    id: int
+    crawl_id: int
+    url: str
+    kind: str
+    host: str
+    attempts: int
+    host_attempts: int
+    depth: int
+    priority: int
+    level: str | None
+    blocked: int
+    probe: bool
+    good_before: bool
+    revisit_s: int | None
+    good_s: float | None
+    etag: str | None
+    last_modified: str | None
+    read_by: int | None
+    read_s: float | None
+    known: bool
+
+
 @dataclass(frozen=True, slots=True)
 class LeasedBatch:
-    """What dispatch needs to know of a lease it made: the message carries no more than the id."""
+    """What dispatch needs to know of a lease it made: the message carries no more than the id.
+    `alone`: to be worked on by a worker that does nothing else meanwhile."""
 
     id: UUID
     queue: str
     kind: Kind
     pages: int
     priority: int
-    # to be worked on by a worker that does nothing else meanwhile
     alone: bool = False
 
 
@@ -165,10 +186,10 @@ def unclaimed_s(lease_s: float) -> float:
     return min(CLAIM_S, lease_s)
 
 
-def alone(connection: sa.Connection) -> bool:
+def try_lock_dispatch(connection: sa.Connection) -> bool:
     """Whether this transaction may lease: nobody else does until it ends. Asked before what is due
     is read."""
-    return bool(connection.execute(ALONE).scalar())
+    return bool(connection.execute(LOCK_DISPATCH).scalar())
 
 
 def lease(
@@ -177,35 +198,30 @@ def lease(
     groups: Iterable[Sequence[DuePage]],
     lease_s: float,
     *,
-    by_itself: bool = False,
+    alone: bool = False,
 ) -> list[LeasedBatch]:
     """Leases these pages: of each group at most one batch a task (listings, products).
 
-    The caller is `alone`, holds the crawls (`crawls.hold_running`), and has read since that the
-    pages are due: so they still are. `by_itself`: to be worked on by a worker that does nothing
-    else meanwhile.
+    The caller has the dispatch lock, holds the crawls (`crawls.hold_running`), and has read since
+    that the pages are due: so they still are. `alone`: to be worked on by a worker that does
+    nothing else meanwhile.
     """
     batches: list[LeasedBatch] = []
-    named: list[dict[str, object]] = []
+    rows: list[dict[str, object]] = []
     for group in groups:
         for kind in (Kind.LISTING, Kind.PRODUCT):
             pages = [page for page in group if page.product == (kind is Kind.PRODUCT)]
-            if pages:
-                batch = LeasedBatch(
-                    uuid4(),
-                    queue,
-                    kind,
-                    len(pages),
-                    max(page.priority for page in pages),
-                    by_itself,
-                )
-                batches.append(batch)
-                named.append({
-                    "id": batch.id, "kind": kind, "priority": batch.priority,
-                    "page_ids": [page.id for page in pages], "hosts": [page.host for page in pages],
-                })  # fmt: skip
+            if not pages:
+                continue
+            priority = max(page.priority for page in pages)
+            batch = LeasedBatch(uuid4(), queue, kind, len(pages), priority, alone=alone)
+            batches.append(batch)
+            row: dict[str, object] = {"id": batch.id, "kind": kind, "priority": priority}
+            row["page_ids"] = [page.id for page in pages]
+            row["hosts"] = [page.host for page in pages]
+            rows.append(row)
     if batches:
-        values = {"queue": queue, "batches": dumps(named), "lease_s": unclaimed_s(lease_s)}
+        values = {"queue": queue, "batches": dumps(rows), "lease_s": unclaimed_s(lease_s)}
         connection.execute(LEASE, values)
     return batches
 
@@ -224,50 +240,45 @@ def claim(
     Whoever did not hear the answer may ask again with the same `claim_id`. `alone`: the worker
     holds no other lease, and will not for as long as it holds this one.
     """
+    claim_id = claim_id or uuid4()
     values = {
         "id": lease_id,
         "worker": worker,
         "lease_s": lease_s,
-        "claim": claim_id or uuid4(),
+        "claim": claim_id,
         "alone": alone,
     }
     row = connection.execute(CLAIM, values).first()
     if row is None:
         return None
-    pages = tuple(
-        _leased(*row) for row in connection.execute(CLAIMED_PAGES, {"id": lease_id}).all()
+    claimed = rows_as(ClaimedRow, connection.execute(CLAIMED_PAGES, {"id": lease_id}))
+    return Lease(
+        id=lease_id, kind=Kind(row.kind), queue=row.queue, pages=tuple(map(_leased, claimed))
     )
-    return Lease(id=lease_id, kind=Kind(row.kind), queue=row.queue, pages=pages)
 
 
-def _leased(
-    id: int,  # noqa: A002 - the columns of CLAIMED_PAGES, in their order: by name each costs 0.7 us
-    crawl_id: int,
-    url: str,
-    kind: str,
-    host: str,
-    attempts: int,
-    host_attempts: int,
-    depth: int,
-    priority: int,
-    level: str | None,
-    blocked: int,
-    probe: bool,
-    good_before: bool,
-    revisit_s: int | None,
-    good_s: float | None,
-    etag: str | None,
-    last_modified: str | None,
-    # this and the next: None unless `known`
-    read_by: int,
-    read_s: float,
-    known: bool,
-) -> LeasedPage:
+def _leased(row: ClaimedRow) -> LeasedPage:
+    known = None
+    if row.known and row.read_by is not None and row.read_s is not None:
+        known = Known(Validators(row.etag, row.last_modified), row.read_by, row.read_s)
     return LeasedPage(
-        id, crawl_id, url, Kind(kind), host, attempts, host_attempts, depth, priority, level, blocked, probe, good_before,
-        Known(Validators(etag, last_modified), read_by, read_s) if known else None,
-        revisit_s, good_s,
-    )  # fmt: skip
+        id=row.id,
+        crawl_id=row.crawl_id,
+        url=row.url,
+        kind=Kind(row.kind),
+        host=row.host,
+        attempts=row.attempts,
+        host_attempts=row.host_attempts,
+        depth=row.depth,
+        priority=row.priority,
+        level=row.level,
+        blocked=row.blocked,
+        probe=row.probe,
+        good_before=row.good_before,
+        known=known,
+        revisit_s=row.revisit_s,
+        good_s=row.good_s,
+    )
 
 
 def extend(connection: sa.Connection, lease_ids: Sequence[UUID], lease_s: float) -> set[UUID]:
@@ -279,18 +290,12 @@ def take_back(connection: sa.Connection) -> list[PageChange]:
     """Ends the expired leases and makes their pages due again, or dead where they keep killing
     workers."""
     expired: dict[tuple[bool, bool], list[int]] = defaultdict(list)
-    for row in connection.execute(EXPIRED, {"settle_in_s": SETTLE_IN_S}):
+    for row in connection.execute(EXPIRED, {"grace_s": RESTART_GRACE_S}):
         expired[row.started, row.alone] += filter(None, row.page_ids)
     changes: list[PageChange] = []
     for (started, alone), ids in expired.items():
-        most = LOSSES_MAX if alone else ALONE_LOSSES
-        values = {
-            "ids": ids,
-            "started": started,
-            "alone": alone,
-            "losses_max": LOSSES_MAX,
-            "most": most,
-        }
+        values = {"ids": ids, "started": started, "alone": alone, "losses_max": LOSSES_MAX}
+        values["bound"] = LOSSES_MAX if alone else ALONE_LOSSES
         rows = connection.execute(TAKE_BACK, values)
         changes += [PageChange(row.crawl_id, Kind(row.kind), row.status) for row in rows]
     return changes
@@ -305,17 +310,16 @@ def take_out(
     connection: sa.Connection, locked: Mapping[UUID, Sequence[int]], pages: AbstractSet[int]
 ) -> None:
     """Takes these pages out of leases that are locked; those that have no other page end."""
-    left = {
+    reduced = {
         lease_id: [0 if page_id in pages else page_id for page_id in page_ids]
         for lease_id, page_ids in locked.items()
         if not pages.isdisjoint(page_ids)
     }
-    for lease_id, page_ids in left.items():
+    for lease_id, page_ids in reduced.items():
         if any(page_ids):
             connection.execute(REDUCE, {"id": lease_id, "page_ids": page_ids})
-    connection.execute(
-        END, {"ids": [lease_id for lease_id, page_ids in left.items() if not any(page_ids)]}
-    )
+    empty = [lease_id for lease_id, page_ids in reduced.items() if not any(page_ids)]
+    connection.execute(END, {"ids": empty})
 
 
 def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
@@ -324,17 +328,16 @@ def held(connection: sa.Connection, lease_s: float) -> dict[str, Counter[int]]:
     Those of a worker that has been silent for a while do not count: it is probably dead, and its
     hosts would have nothing to do until its leases run out.
     """
-    found: dict[str, Counter[int]] = defaultdict(Counter)
+    pages: dict[str, Counter[int]] = defaultdict(Counter)
     for row in connection.execute(HELD, {"alive_s": _alive_s(lease_s)}):
-        found[row.host][level_of(row.priority)] += row.pages
-    return found
+        pages[row.host][level_of(row.priority)] += row.pages
+    return pages
 
 
 def busy_workers(connection: sa.Connection, lease_s: float) -> dict[str, int]:
-    """How many workers have leases of each queue, but for those that have been silent for a while."""
-    return {
-        row.queue: row.workers for row in connection.execute(BUSY, {"alive_s": _alive_s(lease_s)})
-    }
+    """How many workers have leases of each queue, but for those that have been silent."""
+    rows = connection.execute(BUSY, {"alive_s": _alive_s(lease_s)})
+    return {row.queue: row.workers for row in rows}
 
 
 def waiting_levels(connection: sa.Connection) -> dict[str, Counter[int]]:

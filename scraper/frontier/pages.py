@@ -1,7 +1,7 @@
 """The frontier: the pages of all crawls, and how they join one.
 
-What becomes of a page afterwards: `stores.due` says which are due, `stores.leases` hands them to
-workers and takes them back, `stores.settle` ends its turn.
+What becomes of a page afterwards: `due` says which are due, `leases` hands them to workers and
+takes them back, `scraper.settle.transaction` ends its turn.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ FRESH = """(excluded.kind = 'product' AND p.status NOT IN ('gone', 'dead', 'inva
 # each column.)
 def _add_statement(*, again: bool) -> sa.TextClause:
     unusable = "p.status IN ('dead', 'invalid')" if again else "false"
-    before = "a.crawl_id, a.kind, a.status, 1 AS pages, u.before FROM added a JOIN unknown u USING (site_id, fingerprint)"
+    added = "crawl_id, kind, status, 1 AS pages, NULL AS before FROM added"
+    if again:
+        added = "a.crawl_id, a.kind, a.status, 1 AS pages, u.before"
+        added += " FROM added a JOIN unknown u USING (site_id, fingerprint)"
     return sa.text(f"""
 WITH input AS (
     SELECT DISTINCT ON (site_id, fingerprint) *
@@ -65,13 +68,13 @@ WITH input AS (
            read_by = CASE WHEN p.url = excluded.url THEN p.read_by END,
            error = NULL, excerpt = NULL, response_head = NULL,
            (status, last_outcome) = (
-               SELECT CASE WHEN fresh THEN 'unchanged' ELSE 'due' END, CASE WHEN fresh THEN 'fresh'
-                                                                            ELSE p.last_outcome END
+               SELECT CASE WHEN fresh THEN 'unchanged' ELSE 'due' END,
+                      CASE WHEN fresh THEN 'fresh' ELSE p.last_outcome END
                  FROM (SELECT {FRESH} AS fresh OFFSET 0) once)
      WHERE p.crawl_id < excluded.crawl_id OR {unusable}
     RETURNING site_id, fingerprint, crawl_id, kind, status
 )
-SELECT {before if again else "crawl_id, kind, status, 1 AS pages, NULL AS before FROM added"}
+SELECT {added}
 UNION ALL SELECT crawl_id, kind, 'cut', count(*), NULL FROM placed WHERE NOT fits
  GROUP BY crawl_id, kind
 """)
@@ -107,12 +110,12 @@ class Room:
 
 @value
 class PageChange:
-    """One page's move, as the crawl counters need it."""
+    """One page's move, as the crawl counters need it. `before`: the final status that a page of
+    the same crawl had, where it is taken up again."""
 
     crawl_id: int
     kind: Kind
     status: str
-    # the final status that a page of the same crawl had, where it is taken up again
     before: str | None = None
 
 
@@ -137,10 +140,9 @@ def add(
     if not pages:
         return Added([], {})
     values = {"rows": dumps(pages), "room": dumps(room)}
-    changes, cut = [], {r.crawl_id: 0 for r in room}
-    for crawl_id, kind, status, pages_cut, before in connection.execute(
-        ADD_AGAIN if again else ADD, values
-    ).all():
+    changes, cut = [], {limit.crawl_id: 0 for limit in room}
+    rows = connection.execute(ADD_AGAIN if again else ADD, values)
+    for crawl_id, kind, status, pages_cut, before in rows:
         if status == "cut":
             cut[crawl_id] += pages_cut
         else:

@@ -4,13 +4,12 @@ line read it."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from scraper.infra.database import dumps
+from scraper.infra.database import dumps, rows_as
 from scraper.sites.definition import Site
 
 # A changed schedule starts anew: slots of the new cron that lie before the change are not made up.
@@ -44,7 +43,7 @@ UPDATE sites SET paused = :paused, scheduled_since = CASE WHEN :paused THEN sche
 """)
 
 SCHEDULED = sa.text("""
-SELECT s.id, s.name, s.definition, s.paused, s.scheduled_since, now() AS now,
+SELECT s.id, s.name, s.definition, s.scheduled_since, now() AS now,
        (SELECT max(c.slot) FROM crawls c
                WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot
   FROM sites s
@@ -53,8 +52,7 @@ SELECT s.id, s.name, s.definition, s.paused, s.scheduled_since, now() AS now,
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class ScheduledSite:
+class ScheduledSite(NamedTuple):
     """A site with a schedule, with what is needed to find its latest due slot. Times are the
     database's, in UTC."""
 
@@ -62,21 +60,16 @@ class ScheduledSite:
     name: str
     definition: dict[str, Any]
     scheduled_since: datetime
-    last_slot: datetime | None
     now: datetime
+    last_slot: datetime | None
 
 
 def sync(connection: sa.Connection, sites: Sequence[Site]) -> None:
     """Stores the definitions that are new or changed; the rest costs one comparison each."""
-    rows = [
-        {
-            "name": s.name,
-            "definition": s.model_dump(mode="json"),
-            "hash": s.content_hash,
-            "enabled": s.enabled,
-        }
-        for s in sites
-    ]
+    rows = []
+    for site in sites:
+        row = {"name": site.name, "definition": site.model_dump(mode="json")}
+        rows.append(row | {"hash": site.content_hash, "enabled": site.enabled})
     if rows:
         connection.execute(SYNC, {"rows": dumps(rows)})
 
@@ -87,11 +80,7 @@ def retire_all_but(connection: sa.Connection, names: Sequence[str]) -> list[str]
 
 
 def scheduled(connection: sa.Connection) -> list[ScheduledSite]:
-    rows = connection.execute(SCHEDULED)
-    return [
-        ScheduledSite(r.id, r.name, r.definition, r.scheduled_since, r.last_slot, r.now)
-        for r in rows
-    ]
+    return rows_as(ScheduledSite, connection.execute(SCHEDULED))
 
 
 def pause(connection: sa.Connection, name: str) -> bool | None:
@@ -106,33 +95,27 @@ def resume(connection: sa.Connection, name: str) -> bool | None:
 
 
 def paused(connection: sa.Connection) -> list[str]:
-    return list(
-        connection.execute(sa.text("SELECT name FROM sites WHERE paused ORDER BY name")).scalars()
-    )
+    query = sa.text("SELECT name FROM sites WHERE paused ORDER BY name")
+    return list(connection.execute(query).scalars())
 
 
 def is_paused(connection: sa.Connection, site_id: int) -> bool:
-    return bool(
-        connection.execute(
-            sa.text("SELECT paused FROM sites WHERE id = :id"), {"id": site_id}
-        ).scalar()
-    )
+    query = sa.text("SELECT paused FROM sites WHERE id = :id")
+    return bool(connection.execute(query, {"id": site_id}).scalar())
 
 
 def _set_paused(connection: sa.Connection, name: str, *, paused: bool) -> bool | None:
-    was = connection.execute(
-        sa.text("SELECT paused FROM sites WHERE name = :name FOR UPDATE"), {"name": name}
-    ).scalar()
-    if was is None or was is paused:
-        return None if was is None else False
+    query = sa.text("SELECT paused FROM sites WHERE name = :name FOR UPDATE")
+    before = connection.execute(query, {"name": name}).scalar()
+    if before is None or before is paused:
+        return None if before is None else False
     connection.execute(SET_PAUSED, {"name": name, "paused": paused})
     return True
 
 
 def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
-    row = connection.execute(
-        sa.text("SELECT id, definition FROM sites WHERE name = :name"), {"name": name}
-    ).first()
+    query = sa.text("SELECT id, definition FROM sites WHERE name = :name")
+    row = connection.execute(query, {"name": name}).first()
     return (row.id, Site.model_validate(row.definition)) if row else None
 
 

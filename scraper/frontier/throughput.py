@@ -27,12 +27,12 @@ BUCKET_S = 10
 # (from, to, after): buckets of `from` seconds become buckets of `to` seconds once they are `after`
 # seconds old.
 COARSER = ((BUCKET_S, 60, 3 * 3600), (60, 600, 48 * 3600))
-# of a crawl that has ended; the others are one row without a name
+# So many hosts of a crawl that has ended are kept singly; the others are one row without a name.
 HOSTS_KEPT = 200
 ROWS_A_TICK = 20_000
 
-# In the order of their keys, though nobody else wants these rows: the reaper may, of a worker that
-# is late by hours.
+# Rows are written in the order of their keys, though nobody else wants them but the reaper, of a
+# worker that is late by hours.
 ADD = sa.text(f"""
 WITH i AS MATERIALIZED (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
@@ -62,7 +62,8 @@ ON CONFLICT (crawl_id, at, step_s, worker, queue, proxy, outcome) DO UPDATE
        bytes = t.bytes + excluded.bytes
 """)
 
-# Whole buckets of the coarser step, so that each is made once; what comes too late is added to it.
+# It takes whole buckets of the coarser step, so that each is made once; what comes too late is
+# added to it.
 COARSEN = sa.text("""
 WITH old AS (
     DELETE FROM throughput t USING (
@@ -101,13 +102,13 @@ DELETE FROM crawl_hosts WHERE crawl_id = (
 """)
 
 SEAL = sa.text("""
-WITH each AS (
+WITH ended AS (
     DELETE FROM crawl_hosts WHERE crawl_id = :id RETURNING *
 ), host AS (
     SELECT host, sum(tries) AS tries, sum(failures) AS failures, sum(seconds) AS seconds,
            max(slowest_s) AS slowest_s,
            sum(bytes) AS bytes, row_number() OVER (ORDER BY sum(seconds) DESC, host) AS place
-      FROM each GROUP BY host
+      FROM ended GROUP BY host
 )
 INSERT INTO crawl_hosts (crawl_id, host, worker, tries, failures, seconds, slowest_s, bytes)
 SELECT :id, CASE WHEN place <= :kept THEN host
@@ -116,7 +117,7 @@ SELECT :id, CASE WHEN place <= :kept THEN host
   FROM host GROUP BY name
 """)
 
-ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: tidy throughput'))")
+LOCK_TIDY = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: tidy throughput'))")
 
 
 @dataclass(slots=True)
@@ -131,51 +132,49 @@ class FetchCost:
     bytes: int = 0
 
 
+_Key = tuple[int, str, str, str, Outcome]
+
+
+@dataclass(slots=True)
+class _Sum:
+    """A row of `ADD`. Field for field its columns."""
+
+    crawl_id: int
+    queue: str
+    host: str
+    proxy: str
+    outcome: Outcome
+    tries: int = 0
+    done: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    slowest_s: float = 0.0
+    bytes: int = 0
+
+
 def add(
     connection: sa.Connection, worker: str, pages: Iterable[tuple[int, Outcome, bool, FetchCost]]
 ) -> None:
     """Adds settled pages to the sums: (crawl, outcome, whether that was its last try in this crawl,
     what it took). What was handed back untried is nothing that happened, and does not count."""
-    sums: dict[tuple[int, str, str, str, Outcome], list[float]] = {}
+    sums: dict[_Key, _Sum] = {}
     for crawl_id, outcome, done, cost in pages:
         if outcome is Outcome.DEFERRED:
             continue
         key = (crawl_id, cost.queue, cost.host, cost.proxy, outcome)
-        mine = sums.get(key)
-        if mine is None:
-            sums[key] = [1, done, cost.seconds, cost.seconds, cost.bytes]
-        else:
-            mine[0] += 1
-            mine[1] += done
-            mine[2] += cost.seconds
-            mine[4] += cost.bytes
-            if cost.seconds > mine[3]:
-                mine[3] = cost.seconds
-    if not sums:
-        return
-    rows = [
-        {
-            "crawl_id": crawl_id,
-            "queue": queue,
-            "host": host,
-            "proxy": proxy,
-            "outcome": outcome,
-            "tries": tries,
-            "done": int(done),
-            "failures": tries if failed(outcome) else 0,
-            "seconds": seconds,
-            "slowest_s": slowest_s,
-            "bytes": size,
-        }
-        for (crawl_id, queue, host, proxy, outcome), (
-            tries,
-            done,
-            seconds,
-            slowest_s,
-            size,
-        ) in sums.items()
-    ]
-    connection.execute(ADD, {"rows": dumps(rows), "worker": worker})
+        row = sums.get(key)
+        if row is None:
+            row = sums[key] = _Sum(*key)
+        row.tries += 1
+        row.done += done
+        row.seconds += cost.seconds
+        row.bytes += cost.bytes
+        if cost.seconds > row.slowest_s:
+            row.slowest_s = cost.seconds
+    for row in sums.values():
+        row.failures = row.tries if failed(row.outcome) else 0
+    if sums:
+        connection.execute(ADD, {"rows": dumps(list(sums.values())), "worker": worker})
 
 
 def failed(outcome: Outcome) -> bool:
@@ -193,12 +192,11 @@ def seal(connection: sa.Connection, crawl_id: int) -> None:
 def tidy(connection: sa.Connection, days: int) -> None:
     """Makes old buckets coarser, and drops what is older than so many days. A bounded piece of it,
     and cheap where there is nothing to do; where another coordinator is at it, none."""
-    if not connection.execute(ALONE).scalar():
+    if not connection.execute(LOCK_TIDY).scalar():
         return
     for step, coarser, after in COARSER:
-        connection.execute(
-            COARSEN, {"step": step, "coarser": coarser, "after": after, "rows": ROWS_A_TICK}
-        )
+        values = {"step": step, "coarser": coarser, "after": after, "rows": ROWS_A_TICK}
+        connection.execute(COARSEN, values)
     for step in (BUCKET_S, *(coarser for _, coarser, _ in COARSER)):
         connection.execute(DROP_OLD, {"step": step, "days": days, "rows": ROWS_A_TICK})
     connection.execute(DROP_OLD_HOSTS, {"days": days})

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus, Status
-from scraper.frontier import crawls
+from scraper.frontier.progress import read_progress
 from scraper.metrics.counters import Growing, Labels
 from scraper.sites.definition import Site
 from scraper.views import state
@@ -230,7 +230,7 @@ def _active(connection: sa.Connection) -> list[Metric]:
         "scraper_crawl_pages", "Of a site's running crawl: pages done and open", ["site", "state"]
     )
     phases = dict.fromkeys(("planned", "discovering", "fetching", "paused"), 0)
-    for each in crawls.progress(connection, active=True, newest=CRAWLS_MAX):
+    for each in read_progress(connection, active=True, newest=CRAWLS_MAX):
         phases[each.phase] += 1
         pages.add_metric([each.site, "done"], each.done)
         pages.add_metric([each.site, "open"], each.total - each.done)

@@ -11,8 +11,7 @@ import sqlalchemy as sa
 
 from scraper.domain import Blame, Outcome
 from scraper.errors import NotFoundError
-from scraper.frontier import crawls
-from scraper.frontier.crawls import Progress
+from scraper.frontier.progress import Progress, read_progress
 from scraper.views import overview, progress
 from scraper.views.overview import HostShare, Point, Share
 
@@ -27,7 +26,7 @@ def listing(
     """Running and recent crawls, each with a sparkline, and the sites that will be crawled by
     schedule."""
     now = _now(connection)
-    found = crawls.progress(connection, site=site, newest=limit)
+    found = read_progress(connection, site=site, newest=limit)
     times = {one.id: _times(one, now) for one in found if one.started_at}
     sparks = overview.sparks(connection, times)
     return {
@@ -41,7 +40,7 @@ def listing(
 
 def crawl(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     """Everything about one crawl. Raises `NotFoundError` where there is none."""
-    found = crawls.progress(connection, crawl_id=crawl_id) if 0 < crawl_id <= ID_MAX else []
+    found = read_progress(connection, crawl_id=crawl_id) if 0 < crawl_id <= ID_MAX else []
     if not found:
         raise NotFoundError(f"there is no crawl {crawl_id}")
     one, now = found[0], _now(connection)

@@ -15,8 +15,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.frontier import crawls
-from scraper.frontier.crawls import REEXTRACT, CountsByCrawl
+from scraper.frontier.counters import CountsByCrawl, add_counts
+from scraper.frontier.crawls import REEXTRACT
 from scraper.infra.database import dumps
 from scraper.settle import products
 from scraper.settle.products import NewProduct
@@ -151,5 +151,5 @@ def write(
     for one in written:
         counts[crawl_id].products_new += one.inserted
         counts[crawl_id].products_changed += one.changed
-    crawls.count(connection, counts)
+    add_counts(connection, counts)
     return sum(one.inserted for one in written), sum(one.changed for one in written)

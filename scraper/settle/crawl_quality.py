@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus
-from scraper.frontier import crawls
-from scraper.frontier.crawls import REPLAY, CountsByCrawl
+from scraper.frontier.counters import CountsByCrawl, add_counts
+from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import dumps
 from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Usual
@@ -235,7 +235,7 @@ def settle_kept(
     connection.execute(
         SETTLED, {"id": crawl_id, "site_id": site_id, "gone": sorted(gone), "stay": list(stay)}
     )
-    crawls.count(connection, counts)
+    add_counts(connection, counts)
 
 
 def _emptied(row: sa.Row[Any], crawl_id: int, stay: Collection[str]) -> NewProduct:

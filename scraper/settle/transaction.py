@@ -35,7 +35,7 @@ from scraper.frontier import (
 from scraper.frontier import (
     pages as frontier,
 )
-from scraper.frontier.crawls import CountsByCrawl
+from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.due import STILL_DUE
 from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage, PageChange, Room
@@ -216,10 +216,10 @@ def settle(
         counts[change.crawl_id].added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
-    host_tiers.tell(connection, [page.news for page, _ in kept if page.news is not None])
+    host_tiers.apply_signals(connection, [page.news for page, _ in kept if page.news is not None])
     throughput.add(connection, worker, _settlings(kept))
     watch.count(connection)
-    drained = crawls.count(connection, counts)
+    drained = add_counts(connection, counts)
     archived = [
         (page.spooled, row.status == Status.OK, page.content_hash)
         for page, row in kept

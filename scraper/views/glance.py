@@ -16,9 +16,9 @@ import redis
 import sqlalchemy as sa
 from redis.exceptions import RedisError
 
-from scraper.frontier import crawls, hosts, sites
-from scraper.frontier.crawls import Progress
+from scraper.frontier import hosts, sites
 from scraper.frontier.hosts import HostState
+from scraper.frontier.progress import Progress, read_progress
 from scraper.infra import outages, redaction
 from scraper.infra.redaction import redacted
 from scraper.runtime import fleet
@@ -72,7 +72,7 @@ def read(
         asked = None if answers is not None else pool.submit(fleet.nodes)
         with engine.connect() as connection:
             found = Glance(
-                crawls=crawls.progress(connection, site=site, newest=newest),
+                crawls=read_progress(connection, site=site, newest=newest),
                 paused=sites.paused(connection),
                 queues=state.queues(connection),
                 dead=state.unusable(connection, site),

@@ -17,8 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from scraper.errors import NotFoundError
-from scraper.frontier import crawls
-from scraper.frontier.crawls import Progress
+from scraper.frontier.progress import Progress, read_progress
 
 POLL_S = 0.5
 PLAIN_LINE_S = 5.0
@@ -113,7 +112,7 @@ def summary(progress: Progress) -> str:
 
 def read_one(engine: sa.Engine, crawl_id: int) -> Progress:
     with engine.connect() as connection:
-        found = crawls.progress(connection, crawl_id=crawl_id)
+        found = read_progress(connection, crawl_id=crawl_id)
     if not found:
         raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
     return found[0]

@@ -85,7 +85,7 @@ class Claims:
             crawl_ids = {page.crawl_id for page in lease.pages}
             heard = poll(connection, crawl_ids, lease.queue)
         low = self._low(heard.batches, heard.workers)
-        return Claimed(lease, ours_until, crawl_ids - heard.running, low, asked, heard.said)
+        return Claimed(lease, ours_until, crawl_ids - heard.running, low, asked, heard.control)
 
     def _low(self, waiting: int, workers: int) -> bool:
         """Whether more is to be asked for. As long as there are some, now and then is enough: it
@@ -105,4 +105,4 @@ class Claims:
         with self._engine.begin() as connection:
             mine = leases.extend(connection, lease_ids, self._settings.lease_s)
             heard = poll(connection, crawl_ids)
-        return mine, heard.running, heard.said
+        return mine, heard.running, heard.control

@@ -158,7 +158,7 @@ class Worker:
                 function = resolve(group.function, self.settings.function_modules)
                 with self.engine.begin() as connection:
                     said, context = (
-                        poll(connection, ()).said,
+                        poll(connection, ()).control,
                         self._call_contexts.of(group.options, connection),
                     )
             except FunctionRefusedError as refused:

@@ -284,7 +284,7 @@ def good(key: TierKey, level: str = "datacenter", *, probe: bool = False) -> Tie
 
 def tell(engine: sa.Engine, *news: TierSignal) -> None:
     with engine.begin() as connection:
-        host_tiers.tell(connection, news)
+        host_tiers.apply_signals(connection, news)
 
 
 def test_a_host_that_serves_its_pages_has_no_row(engine: sa.Engine, key: TierKey) -> None:

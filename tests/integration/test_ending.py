@@ -459,11 +459,11 @@ def postmaster(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     ("started_ago_s", "claimed_ago_s", "back"),
     [
         # its worker has not had the time to prolong it
-        (leases.SETTLE_IN_S - 5, 60, False),
+        (leases.RESTART_GRACE_S - 5, 60, False),
         # it has had, and did not
-        (leases.SETTLE_IN_S + 1, 60, True),
+        (leases.RESTART_GRACE_S + 1, 60, True),
         # claimed since the start: PostgreSQL was there all the time
-        (leases.SETTLE_IN_S - 5, 2, True),
+        (leases.RESTART_GRACE_S - 5, 2, True),
         (3600, 60, True),
     ],
 )

@@ -86,7 +86,7 @@ def test_nothing_is_leased_of_a_crawl_that_somebody_ends(
     )
     with engine.begin() as ending, engine.begin() as connection:
         ending.execute(sa.text("SELECT FROM crawls WHERE id = :id FOR UPDATE"), {"id": other[1]})
-        assert leases.alone(connection)
+        assert leases.try_lock_dispatch(connection)
         running = crawls.hold_running(connection)
         assert running == [crawl[1]]
         hosts, many = due_hosts(connection), {"shop.example": 9, "other.example": 9}
@@ -191,7 +191,7 @@ def test_pages_are_found_by_their_ids_however_few_seem_to_be_due(
         connection.execute(sa.text("ANALYZE pages"))
         values = {
             "id": uuid4(), "rows": "[]", "ids": list(range(1, 101)),
-            "started": True, "alone": False, "most": 4, "losses_max": 5,
+            "started": True, "alone": False, "bound": 4, "losses_max": 5,
         }  # fmt: skip
         for statement in (leases.CLAIMED_PAGES, FENCE, leases.TAKE_BACK):
             plan = "\n".join(

@@ -13,8 +13,9 @@ from scraper.coordinator.dispatch import dispatch
 from scraper.coordinator.plan import open_now, plan
 from scraper.coordinator.reap import reap
 from scraper.errors import PausedError
-from scraper.frontier import crawls, sites
+from scraper.frontier import sites
 from scraper.frontier.control import poll
+from scraper.frontier.progress import read_progress
 from scraper.settings import Settings
 from scraper.settle.transaction import PageResult
 from tests.making import (
@@ -188,10 +189,10 @@ def test_a_crawl_that_is_paused_is_shown_as_paused_and_runs_on_later(engine: sa.
     shop(engine, "shop")
     pause(engine)
     with engine.begin() as connection:
-        ((before, active),) = [(each.phase, each.active) for each in crawls.progress(connection)]
+        ((before, active),) = [(each.phase, each.active) for each in read_progress(connection)]
     resume(engine)
     with engine.begin() as connection:
-        (after,) = [each.phase for each in crawls.progress(connection)]
+        (after,) = [each.phase for each in read_progress(connection)]
     assert (before, active, after) == ("paused", True, "fetching")
 
 

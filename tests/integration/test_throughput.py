@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from scraper.domain import CrawlStatus, LeasedPage, Outcome, Settled, Status, Verdict
 from scraper.frontier import crawls, leases, throughput
+from scraper.frontier.progress import read_progress
 from scraper.frontier.throughput import FetchCost
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
@@ -355,7 +356,7 @@ def test_the_rate_is_that_of_the_last_half_minute(
 
 def the_rate(engine: sa.Engine) -> float:
     with engine.connect() as connection:
-        (found,) = crawls.progress(connection)
+        (found,) = read_progress(connection)
     return found.recent_per_s
 
 

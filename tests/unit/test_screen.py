@@ -19,8 +19,9 @@ from scraper.cli.crawl.screen import (
     span,
     widths,
 )
-from scraper.frontier.crawls import Counts, Progress
+from scraper.frontier.counters import Counts
 from scraper.frontier.hosts import HostState
+from scraper.frontier.progress import Progress
 from scraper.views.glance import Glance, WorkerState
 from scraper.views.state import QueueState, Trouble, Unusable
 

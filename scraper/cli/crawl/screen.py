@@ -16,8 +16,8 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from scraper.frontier.crawls import Progress
 from scraper.frontier.hosts import HostState
+from scraper.frontier.progress import Progress
 from scraper.infra.redaction import redacted
 from scraper.infra.tables import plain
 from scraper.views import progress

@@ -29,7 +29,7 @@ from scraper.demo import definition
 from scraper.embedded import servers as embedded
 from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
 from scraper.frontier import sites
-from scraper.frontier.crawls import Progress
+from scraper.frontier.progress import Progress
 from scraper.infra import flower_login, migrations, servers, tables
 from scraper.infra.database import make_engine
 from scraper.runtime import fleet

@@ -1,0 +1,118 @@
+"""Crawls as people see them: how far each has come, and how fast it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+import sqlalchemy as sa
+
+from scraper.domain import CrawlStatus
+from scraper.frontier.counters import Counts
+
+PROGRESS = sa.text("""
+SELECT c.*, s.name AS site, s.paused,
+       EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now()))
+       AS elapsed_s, coalesce(recent.per_s, 0) AS recent_per_s
+  FROM crawls c JOIN sites s ON s.id = c.site_id
+  LEFT JOIN LATERAL (
+       SELECT sum(t.done)
+              / greatest(1, EXTRACT(EPOCH FROM now() - greatest(since.at, c.started_at))) AS per_s
+         FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
+         JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
+        WHERE c.status = 'running' GROUP BY since.at) recent ON true
+ WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
+   AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
+   AND (NOT :active OR c.status IN ('planned', 'running'))
+ ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One crawl as people see it. `recent_per_s`: pages done a second, over the last half minute;
+    those that were fresh are no work."""
+
+    id: int
+    site: str
+    site_id: int
+    status: str
+    trigger: str
+    slot: datetime
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    note: str | None
+    elapsed_s: float
+    counts: Counts
+    products_delisted: int
+    paused: bool = False
+    suspect: bool = False
+    recent_per_s: float = 0.0
+
+    @property
+    def active(self) -> bool:
+        return CrawlStatus(self.status).active
+
+    @property
+    def total(self) -> int:
+        return self.counts.discovery_total + self.counts.product_total
+
+    @property
+    def done(self) -> int:
+        return self.counts.discovery_done + self.counts.product_done
+
+    @property
+    def failed(self) -> int:
+        return self.counts.dead + self.counts.invalid
+
+    @property
+    def ending(self) -> str | None:
+        """How it ended, in words; None while it runs."""
+        if self.active:
+            return None
+        dead = self.status == CrawlStatus.COMPLETED and self.failed
+        return "completed with dead pages" if dead else self.status
+
+    @property
+    def phase(self) -> str:
+        """The status; while running, whether its site is paused or the total is known yet."""
+        if self.status != CrawlStatus.RUNNING:
+            return self.status
+        if self.paused:
+            return "paused"
+        return (
+            "discovering"
+            if self.counts.discovery_done < self.counts.discovery_total
+            else "fetching"
+        )
+
+
+def read_progress(
+    connection: sa.Connection,
+    *,
+    site: str | None = None,
+    crawl_id: int | None = None,
+    active: bool = False,
+    newest: int = 20,
+) -> list[Progress]:
+    """The active crawls and, unless only those are wanted, the newest ended ones, newest first."""
+    values = {"site": site, "id": crawl_id, "active": active, "newest": newest}
+    return [_progress(row) for row in connection.execute(PROGRESS, values).mappings()]
+
+
+_COUNTS = [field.name for field in fields(Counts)]
+_COPIED = [
+    field.name
+    for field in fields(Progress)
+    if field.name not in ("elapsed_s", "recent_per_s", "counts")
+]
+
+
+def _progress(row: sa.RowMapping) -> Progress:
+    return Progress(
+        **{name: row[name] for name in _COPIED},
+        elapsed_s=float(row["elapsed_s"]),
+        recent_per_s=float(row["recent_per_s"]),
+        counts=Counts(**{name: row[name] for name in _COUNTS}),
+    )
