@@ -1,10 +1,12 @@
-"""Crawls and sites steered by hand, from the command line or from Flower: stopped, paused, resumed."""
+"""What people decide by hand over the schedule, from the command line or from Flower: a crawl is
+stopped, a site is paused or resumed."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from scraper.errors import NotFoundError, NotRunningError
+from scraper.actions.crawls import no_site
+from scraper.errors import NotRunningError
 from scraper.frontier import crawls, sites
 from scraper.infra.database import retried
 from scraper.views import progress
@@ -19,9 +21,9 @@ def stop(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> Non
             return crawls.stop(connection, crawl_id, note)
 
     if not retried(work):
-        found = progress.read_one(engine, crawl_id)
+        crawl = progress.read_one(engine, crawl_id)
         raise NotRunningError(
-            f"crawl {crawl_id} of {found.site} is not running: it is {found.status}"
+            f"crawl {crawl_id} of {crawl.site} is not running: it is {crawl.status}"
         )
 
 
@@ -34,7 +36,5 @@ def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:
 
     changed = retried(work)
     if changed is None:
-        raise NotFoundError(
-            f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there"
-        )
+        raise no_site(name, f"`scraper crawl {name}` brings it there")
     return changed

@@ -1,5 +1,5 @@
-"""The `scraper` command. Each command is thin: read the arguments, call one module, print. Heavy
-imports are inside.
+"""The `scraper` command: a table of commands, each imported when somebody asks for it, so that
+`scraper --help` stays fast and modules import what they need at their top.
 
 Exit codes: 0 done; 1 something went wrong that can be mended; 2 wrong usage, definition or setting;
 3 a server does not answer; 4 a crawl that was waited for did not complete, or calls failed; 5 its
@@ -11,50 +11,166 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import Any
 
 import click
 
-from scraper.cli.common.shared import load_settings
+from scraper.errors import ScraperError, ServerUnavailableError
 
-if TYPE_CHECKING:
-    pass
-from scraper.cli.common.shared import Command, require_project
-from scraper.cli.crawl.crawls import (
-    crawl,
-    status,
-    stop,
-    watch,
-)
-from scraper.cli.crawl.dead import dead
-from scraper.cli.crawl.quality import alerts, report
-from scraper.cli.data.archive import archive, reextract
-from scraper.cli.data.changes import changes, consumers
-from scraper.cli.data.products import export, history, products
-from scraper.cli.fleet.dedup import dedup
-from scraper.cli.fleet.hosts import host
-from scraper.cli.fleet.login import login
-from scraper.cli.fleet.metrics import metrics
-from scraper.cli.fleet.proxies import proxies
-from scraper.cli.fleet.run import run
-from scraper.cli.setup.init import init, settings
-from scraper.cli.setup.sites import sites
+HELP = """
+Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
+
+\b
+First steps:  scraper up                     start the servers (or set DATABASE_URL and REDIS_URL)
+              scraper sites check            are the definitions in sites/ right?
+              scraper crawl NAME --wait      crawl one, with progress
+              scraper export NAME --format csv
+"""
+
+# Each command's module below scraper.cli, and the first paragraph of its help, which a test
+# compares with the command's docstring.
+COMMANDS = {
+    "alerts": ("crawl.report", "Those who are told of suspect and failed crawls (SCRAPER_ALERTS)."),
+    "archive": (
+        "data.archive",
+        "Raw pages that were kept: what there is, what is too old, and whether it can be read.",
+    ),
+    "changes": (
+        "data.changes",
+        "Show new, changed, delisted and relisted products (of SITE), once each and in order.",
+    ),
+    "consumers": (
+        "data.changes",
+        "Show how far named consumers have read the feed of changes, and how much is left to each.",
+    ),
+    "crawl": ("crawl.crawls", "Crawl SITE now."),
+    "dead": ("crawl.dead", "Dead and invalid pages: why, replayed, or dropped."),
+    "dedup": (
+        "fleet.dedup",
+        "Sites with `dedup: bloom`: what is remembered of their finished pages.",
+    ),
+    "demo": (
+        "setup.demo",
+        "Crawl the bundled sample shop twice, through every real part, and show what was found.",
+    ),
+    "down": ("setup.servers", "Stop the embedded servers. Their data stays."),
+    "export": (
+        "data.products",
+        "Write the products of SITE as CSV, JSON lines or Parquet, streamed, ordered by id.",
+    ),
+    "history": ("data.products", "Show what a product of SITE has been, version by version."),
+    "host": (
+        "fleet.hosts",
+        "Hosts: how fast they are asked and why; pause, resume, and set their budget.",
+    ),
+    "init": (
+        "setup.init",
+        "Make a project in FOLDER (default: this one): settings, an example definition, "
+        ".gitignore.",
+    ),
+    "login": (
+        "fleet.login",
+        "Accounts: who is logged in, who cannot and why. They go by their names, and show nothing "
+        "of what is secret.",
+    ),
+    "metrics": (
+        "fleet.metrics",
+        "Serve the state of the whole fleet for Prometheus, from PostgreSQL, Redis and the broker.",
+    ),
+    "migrate": ("setup.servers", "Apply migrations to the database."),
+    "products": ("data.products", "Show products of SITE."),
+    "proxies": (
+        "fleet.proxies",
+        "Show the proxies' health and cost in requests, and which rest at which host, and why.",
+    ),
+    "psql": (
+        "setup.servers",
+        'Open the database in psql; ARGUMENTS are psql\'s own, such as -c "SELECT …".',
+    ),
+    "reextract": (
+        "data.reextract",
+        "Run SITE's definition of today over its archived product pages, without a request.",
+    ),
+    "report": (
+        "crawl.report",
+        "Show how full each field of CRAWL (an id, or a site for its newest one) was, beside what "
+        "is usual.",
+    ),
+    "run": (
+        "fleet.run",
+        "Call the async function MODULE:FUNCTION on the workers, once for each of URLS.",
+    ),
+    "settings": (
+        "setup.init",
+        "Show the settings in force, and where each comes from. Secrets are hidden.",
+    ),
+    "sites": ("setup.sites", "Look at the site definitions; pause and resume sites."),
+    "status": (
+        "crawl.status",
+        "Show how things stand, on one screen; of SITE alone, its crawls, hosts, dead pages and "
+        "errors.",
+    ),
+    "stop": ("crawl.crawls", "Stop a crawl now: what is not fetched yet is dropped."),
+    "up": ("setup.servers", "Start the embedded servers in the background and apply migrations."),
+    "watch": ("crawl.watch", "Watch what `scraper status` shows, live; Ctrl-C ends it."),
+}
+
+
+class Commands(click.Group):
+    """Imports a command when it is asked for. Prints our own errors as one message and exits with
+    their code; everything else is a bug and keeps its trace."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"scraper.cli.{COMMANDS[cmd_name][0]}")
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does, from the table."""
+        width = formatter.width - 6 - max(map(len, COMMANDS))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, click.Command(name, help=text).get_short_help_str(width))
+                    for name, (_, text) in sorted(COMMANDS.items())
+                ]
+            )
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ScraperError as error:
+            click.echo(f"scraper: {error}", err=True)
+            ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            sys.stderr.close()
+            ctx.exit(0)
+        except Exception as error:
+            # Imported here, when it is too late for speed to matter.
+            from sqlalchemy.exc import OperationalError
+
+            if not isinstance(error, OperationalError):
+                raise
+            reason = str(error.orig).strip().splitlines()[0]
+            click.echo(f"scraper: PostgreSQL stopped answering: {reason}", err=True)
+            ctx.exit(ServerUnavailableError.exit_code)
 
 
 @click.group(
-    cls=Command, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=Commands,
+    help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(package_name="celery-scraper")
 def main() -> None:
-    """Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
-
-    \b
-    First steps:  scraper up                     start the servers (or set DATABASE_URL and REDIS_URL)
-                  scraper sites check            are the definitions in sites/ right?
-                  scraper crawl NAME --wait      crawl one, with progress
-                  scraper export NAME --format csv
-    """
-    # where definitions name Python functions, as `celery -A` does
+    # Definitions name Python functions of the working folder, as `celery -A` finds them.
     sys.path.append(os.getcwd())
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
@@ -62,93 +178,5 @@ def main() -> None:
 
 
 def _end(number: int, _: object) -> None:
-    """Told to end, or its terminal closed: a command takes what it has started with it."""
+    """Ends a command that is told to, or whose terminal was closed, with what it has started."""
     sys.exit(128 + number)
-
-
-@main.command()
-def up() -> None:
-    """Start the embedded servers in the background and apply migrations.
-
-    With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates. On a
-    terminal it shows Flower's password, if that was made here.
-    """
-    from scraper.embedded import servers as embedded
-    from scraper.infra import flower_login, migrations, servers
-    from scraper.infra.database import make_engine
-
-    settings = load_settings()
-    require_project(settings)
-    for state in embedded.up(settings):
-        click.echo(f"{state.name}: running, {state.address}")
-    servers.require_reachable(settings)
-    revision = migrations.upgrade(make_engine(settings.postgres_url))
-    click.echo(f"database: at revision {revision}")
-    login = flower_login.get(settings)
-    shown = (
-        f"password {login.password}"
-        if login.made and sys.stdout.isatty()
-        else f"password in {login.where}"
-    )
-    click.echo(f"flower: log in as {login.user}, {shown}")
-
-
-@main.command()
-def down() -> None:
-    """Stop the embedded servers. Their data stays."""
-    from scraper.embedded import servers as embedded
-
-    for state in embedded.down(load_settings()):
-        click.echo(f"{state.name}: {'still running' if state.running else 'stopped'}")
-
-
-@main.command()
-def migrate() -> None:
-    """Apply migrations to the database."""
-    from scraper.infra import migrations, servers
-    from scraper.infra.database import make_engine
-
-    settings = load_settings()
-    servers.require_postgres(settings)
-    click.echo(f"database: at revision {migrations.upgrade(make_engine(settings.postgres_url))}")
-
-
-@main.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def psql(arguments: tuple[str, ...]) -> None:
-    """Open the database in psql; ARGUMENTS are psql's own, such as -c "SELECT …"."""
-    from scraper.infra import servers
-
-    settings = load_settings()
-    servers.require_postgres(settings)
-    servers.run_psql(settings, arguments)
-
-
-@main.command()
-@click.option("--keep", is_flag=True, help="Leave servers, workers and Flower running afterwards.")
-@click.option(
-    "--stop",
-    "stop_",
-    is_flag=True,
-    help="Stop what an earlier --keep left running, servers included.",
-)
-@click.option(
-    "--products", default=1000, show_default=True, help="Size of the sample shop's catalogue."
-)
-def demo(keep: bool, stop_: bool, products: int) -> None:
-    """Crawl the bundled sample shop twice, through every real part, and show what was found."""
-    from scraper.cli.setup import demo as show
-    from scraper.embedded import servers as embedded
-
-    if stop_:
-        click.echo(f"{show.stop_kept(load_settings())} processes stopped")
-        embedded.down(load_settings())
-        return
-    show.run(load_settings(), products=products, keep=keep)
-
-
-for command in (
-    sites, crawl, stop, status, watch, report, alerts, host, dead, dedup, proxies, login, products, history, export,
-    changes, consumers, archive, reextract, metrics, run, init, settings,
-):  # fmt: skip
-    main.add_command(command)

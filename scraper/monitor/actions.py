@@ -54,12 +54,11 @@ def replay(
     """Dead and invalid pages of the crawl: `page` (an id), or `reason` (an outcome), or all of
     them."""
     selection = selected(crawl_id, progress.read_one(engine, crawl_id).site, wish)
-    done = dead.replay(engine, settings, selection)
-    if refused := [one.refused for one in done if one.refused]:
-        raise ScraperError("\n".join(refused))
-    if not done:
+    replayed = dead.replay(engine, settings, selection)
+    dead.refuse(replayed)
+    if not replayed:
         raise NotFoundError("Nothing to replay: these pages are not dead or invalid any more.")
-    pages, into = sum(one.pages for one in done), done[0].crawl_id
+    pages, into = sum(site.pages for site in replayed), replayed[0].crawl_id
     return f"{pages:,} page{'s are' if pages > 1 else ' is'} tried again, in crawl {into}."
 
 

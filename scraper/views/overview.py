@@ -21,18 +21,19 @@ from scraper.infra.database import dumps
 from scraper.quality import report
 from scraper.rules.schedule import next_slot
 
-POINTS = 120  # of a chart
+CHART_POINTS = 120
 SPARK_POINTS = 40
-# of the last step: too little to make a rate of
+# A last step of fewer seconds is too little to make a rate of.
 PARTLY_S = 3.0
-# a sparkline shows a crawl's last half hour
+# A sparkline shows a crawl's last half hour.
 SPARK_S = 1800.0
 STEPS_S = (10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14_400, 43_200, 86_400, 604_800)
-# dead pages that are counted by reason, the latest
+# The latest dead pages, which are counted by reason.
 REASONS_OF = 10_000
 
 SPARKS = sa.text("""
-SELECT w.id, date_bin(make_interval(secs => w.step), t.at, 'epoch') AS at, sum(t.tries) AS tries, max(t.step_s) AS step_s
+SELECT w.id, date_bin(make_interval(secs => w.step), t.at, 'epoch') AS at, sum(t.tries) AS tries,
+       max(t.step_s) AS step_s
   FROM jsonb_to_recordset(CAST(:windows AS jsonb)) AS w(id bigint, since timestamptz, step int)
   JOIN throughput t ON t.crawl_id = w.id AND t.at >= w.since
  GROUP BY 1, 2 ORDER BY 1, 2
@@ -41,43 +42,49 @@ SELECT w.id, date_bin(make_interval(secs => w.step), t.at, 'epoch') AS at, sum(t
 COARSEST = sa.text("SELECT max(step_s) FROM throughput WHERE crawl_id = :id")
 
 COURSE = sa.text("""
-SELECT date_bin(make_interval(secs => :step), at, 'epoch') AS at, outcome, sum(tries) AS tries, sum(done) AS done,
-       sum(seconds) AS seconds, sum(bytes) AS bytes
+SELECT date_bin(make_interval(secs => :step), at, 'epoch') AS at, outcome, sum(tries) AS tries,
+       sum(done) AS done, sum(seconds) AS seconds, sum(bytes) AS bytes
   FROM throughput WHERE crawl_id = :id GROUP BY 1, 2 ORDER BY 1, 2
 """)
 
 SHARES = sa.text("""
-SELECT worker, queue, proxy, outcome, CAST(sum(tries) AS int) AS tries, CAST(sum(done) AS int) AS done,
+SELECT worker, queue, proxy, outcome, CAST(sum(tries) AS int) AS tries,
+       CAST(sum(done) AS int) AS done,
        CAST(coalesce(sum(tries) FILTER (WHERE outcome = ANY (:failed)), 0) AS int) AS failures,
        sum(seconds) AS seconds, CAST(sum(bytes) AS bigint) AS bytes, max(at) AS last_at
   FROM throughput WHERE crawl_id = :id
- GROUP BY GROUPING SETS ((worker), (queue), (proxy), (outcome)) ORDER BY sum(tries) DESC, 1, 2, 3, 4
+ GROUP BY GROUPING SETS ((worker), (queue), (proxy), (outcome))
+ ORDER BY sum(tries) DESC, 1, 2, 3, 4
 """)
 
 HOSTS = sa.text("""
-SELECT host, CAST(sum(tries) AS int) AS tries, CAST(sum(failures) AS int) AS failures, sum(seconds) AS seconds,
-       max(slowest_s) AS slowest_s, CAST(sum(bytes) AS bigint) AS bytes, count(*) OVER () AS hosts
+SELECT host, CAST(sum(tries) AS int) AS tries, CAST(sum(failures) AS int) AS failures,
+       sum(seconds) AS seconds, max(slowest_s) AS slowest_s, CAST(sum(bytes) AS bigint) AS bytes,
+       count(*) OVER () AS hosts
   FROM crawl_hosts WHERE crawl_id = :id GROUP BY host
  ORDER BY sum(seconds) / greatest(1, sum(tries)) DESC, host LIMIT :limit
 """)
 
 ERRORS = sa.text("""
-SELECT id, url, host, kind, status, last_outcome AS outcome, http_status, error, attempts + host_attempts AS tries, settled_at
+SELECT id, url, host, kind, status, last_outcome AS outcome, http_status, error,
+       attempts + host_attempts AS tries, settled_at
   FROM pages WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone'
  ORDER BY settled_at DESC LIMIT :limit
 """)
 
 DEAD = sa.text("""
-SELECT id, url, kind, status, last_outcome AS reason, http_status, error, excerpt, attempts + host_attempts AS tries,
-       settled_at
-  FROM pages WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone' AND status IN ('dead', 'invalid')
+SELECT id, url, kind, status, last_outcome AS reason, http_status, error, excerpt,
+       attempts + host_attempts AS tries, settled_at
+  FROM pages
+ WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone' AND status IN ('dead', 'invalid')
  ORDER BY settled_at DESC LIMIT :limit
 """)
 
 REASONS = sa.text("""
 SELECT reason, count(*) AS pages FROM (
     SELECT last_outcome AS reason FROM pages
-     WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone' AND status IN ('dead', 'invalid')
+     WHERE crawl_id = :id AND error IS NOT NULL AND status <> 'gone'
+       AND status IN ('dead', 'invalid')
      ORDER BY settled_at DESC LIMIT :limit) latest
  GROUP BY reason ORDER BY pages DESC, reason
 """)
@@ -155,7 +162,7 @@ class NextCrawl:
 
 
 def window(
-    start: datetime, end: datetime, *, points: int = POINTS, coarsest_s: int = BUCKET_S
+    start: datetime, end: datetime, *, points: int = CHART_POINTS, coarsest_s: int = BUCKET_S
 ) -> Window:
     """The shortest step with which a time has no more than so many points, and that is no finer
     than what is stored.
@@ -188,12 +195,12 @@ def empty_points(shown: Window) -> list[Point]:
 def course(
     connection: sa.Connection, crawl_id: int, start: datetime, end: datetime
 ) -> tuple[Window, list[Point]]:
-    """A crawl's whole course, in no more than `POINTS` points."""
+    """A crawl's whole course, in no more than `CHART_POINTS` points."""
     coarsest = connection.execute(COARSEST, {"id": crawl_id}).scalar() or BUCKET_S
     shown = window(start, end, coarsest_s=coarsest)
     points = {point.at: point for point in empty_points(shown)}
     for row in connection.execute(COURSE, {"id": crawl_id, "step": shown.step_s}):
-        # settled in the moment between two readings of the clock
+        # Pages may settle in the moment between two readings of the clock.
         if row.at not in points:
             points[row.at] = Point(row.at, float(shown.step_s))
         point = points[row.at]
@@ -210,59 +217,48 @@ def sparks(
 ) -> dict[int, list[float]]:
     """Pages a second of many crawls at once, each over its last half hour: crawl -> one number a
     step."""
-    shown = {
+    windows = {
         crawl_id: window(max(start, end - timedelta(seconds=SPARK_S)), end, points=SPARK_POINTS)
         for crawl_id, (start, end) in times.items()
     }
-    windows = [
-        {"id": id_, "since": floor(w.start, 600), "step": w.step_s} for id_, w in shown.items()
+    values = [
+        {"id": id_, "since": floor(w.start, 600), "step": w.step_s} for id_, w in windows.items()
     ]
-    points = {id_: {point.at: point for point in empty_points(w)} for id_, w in shown.items()}
-    tries = {id_: dict.fromkeys(each, 0.0) for id_, each in points.items()}
-    for row in connection.execute(SPARKS, {"windows": dumps(windows)}):
-        # old: spread over the steps that it is the sum of
-        if row.step_s > shown[row.id].step_s:
+    points = {id_: {point.at: point for point in empty_points(w)} for id_, w in windows.items()}
+    tries = {id_: dict.fromkeys(by_time, 0.0) for id_, by_time in points.items()}
+    for row in connection.execute(SPARKS, {"windows": dumps(values)}):
+        # An old row is the sum of several steps, and is spread over them.
+        if row.step_s > windows[row.id].step_s:
             last = row.at + timedelta(seconds=row.step_s)
-            mine = [at for at in points[row.id] if row.at <= at < last]
+            steps = [at for at in points[row.id] if row.at <= at < last]
         else:
-            mine = [row.at] if row.at in points[row.id] else []
-        for at in mine:
-            tries[row.id][at] += int(row.tries) / len(mine)
+            steps = [row.at] if row.at in points[row.id] else []
+        for at in steps:
+            tries[row.id][at] += int(row.tries) / len(steps)
     return {
         id_: [
             round(tries[id_][at] / point.covered_s, 2)
-            for at, point in each.items()
-            if point.covered_s >= PARTLY_S or len(each) == 1
+            for at, point in by_time.items()
+            if point.covered_s >= PARTLY_S or len(by_time) == 1
         ]
-        for id_, each in points.items()
+        for id_, by_time in points.items()
     }
 
 
 def shares(connection: sa.Connection, crawl_id: int) -> Shares:
     """A crawl's sums by worker, queue, class of proxies and outcome, the largest first."""
     bad = [outcome.value for outcome in Outcome if failed(outcome)]
-    found: dict[str, list[Share]] = {"worker": [], "queue": [], "proxy": [], "outcome": []}
+    shares: dict[str, list[Share]] = {"worker": [], "queue": [], "proxy": [], "outcome": []}
     for row in connection.execute(SHARES, {"id": crawl_id, "failed": bad}):
-        kind = next(name for name in found if getattr(row, name) is not None)
-        found[kind].append(
-            Share(
-                getattr(row, kind),
-                row.tries,
-                row.done,
-                row.failures,
-                row.seconds,
-                row.bytes,
-                row.last_at,
-            )
-        )
-    return Shares(found["worker"], found["queue"], found["proxy"], found["outcome"])
+        kind = next(kind for kind in shares if getattr(row, kind) is not None)
+        shares[kind].append(Share(getattr(row, kind), *row[4:]))
+    return Shares(*shares.values())
 
 
 def hosts(connection: sa.Connection, crawl_id: int, limit: int = 15) -> tuple[list[HostShare], int]:
     """A crawl's slowest hosts by the mean of their answers, and how many hosts it has."""
     rows = list(connection.execute(HOSTS, {"id": crawl_id, "limit": limit}))
-    found = [HostShare(r.host, r.tries, r.failures, r.seconds, r.slowest_s, r.bytes) for r in rows]
-    return found, rows[0].hosts if rows else 0
+    return [HostShare(*share) for *share, _ in rows], rows[0].hosts if rows else 0
 
 
 def errors(connection: sa.Connection, crawl_id: int, limit: int = 10) -> list[sa.Row[Any]]:
@@ -275,14 +271,14 @@ def dead(
 ) -> tuple[list[sa.Row[Any]], list[sa.Row[Any]]]:
     """A crawl's dead and invalid pages, the latest; and of the latest 10,000 how many by reason."""
     pages = list(connection.execute(DEAD, {"id": crawl_id, "limit": limit}))
-    return pages, list(
-        connection.execute(REASONS, {"id": crawl_id, "limit": REASONS_OF})
-    ) if pages else []
+    if not pages:
+        return [], []
+    return pages, list(connection.execute(REASONS, {"id": crawl_id, "limit": REASONS_OF}))
 
 
 def scheduled(connection: sa.Connection) -> list[NextCrawl]:
     """The sites with a schedule, the next first."""
-    found = [
+    crawls = [
         NextCrawl(
             site=row.name,
             schedule=row.definition["schedule"],
@@ -293,7 +289,7 @@ def scheduled(connection: sa.Connection) -> list[NextCrawl]:
         for row in sites.scheduled(connection)
     ]
     never = datetime.max.replace(tzinfo=UTC)
-    return sorted(found, key=lambda one: (one.next_slot or never, one.site))
+    return sorted(crawls, key=lambda crawl: (crawl.next_slot or never, crawl.site))
 
 
 def fill_rates(connection: sa.Connection, crawl_id: int) -> Sequence[dict[str, Any]]:
@@ -301,11 +297,11 @@ def fill_rates(connection: sa.Connection, crawl_id: int) -> Sequence[dict[str, A
     one, `usual` may be None), `suspect` (a bool). Nothing where no product page has been read."""
     return [
         {
-            "field": each.field,
-            "rate": each.fill,
-            "usual": each.usual_fill,
-            "suspect": each.breach is not None,
+            "field": field.field,
+            "rate": field.fill,
+            "usual": field.usual_fill,
+            "suspect": field.breach is not None,
         }
-        for each in report.fields(connection, crawl_id)
-        if each.fill is not None
+        for field in report.fields(connection, crawl_id)
+        if field.fill is not None
     ]

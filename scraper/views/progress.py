@@ -1,4 +1,4 @@
-"""How a crawl is doing, for people: one line, a bar, or JSON. Reads PostgreSQL, changes nothing.
+"""How a crawl is doing, for people: one line, a summary, JSON. Reads PostgreSQL, changes nothing.
 
 The time that is left is only named once every listing is read: before that the total is not known,
 and the phase says "discovering".
@@ -6,22 +6,17 @@ and the phase says "discovering".
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import OperationalError
 
 from scraper.errors import NotFoundError
 from scraper.frontier.progress import Progress, read_progress
 
-POLL_S = 0.5
+# Seconds between two lines for a log or a pipe.
 PLAIN_LINE_S = 5.0
-AWAY_S = 60.0
 
 
 def average_per_s(progress: Progress) -> float:
@@ -75,8 +70,9 @@ def eta(progress: Progress, per_s: float) -> str:
 def line(progress: Progress, per_s: float) -> str:
     """One line for a log or a pipe."""
     return (
-        f"{progress.site}: {progress.phase}, {progress.done:,}/{progress.total:,} pages, {per_s:.0f} pages/s, "
-        f"{progress.failed:,} failed, {progress.counts.retries:,} retries, left: {eta(progress, per_s)}"
+        f"{progress.site}: {progress.phase}, {progress.done:,}/{progress.total:,} pages, "
+        f"{per_s:.0f} pages/s, {progress.failed:,} failed, {progress.counts.retries:,} retries, "
+        f"left: {eta(progress, per_s)}"
     )
 
 
@@ -85,21 +81,23 @@ def summary(progress: Progress) -> str:
     c = progress.counts
     rate = average_per_s(progress)
     lines = [
-        f"{progress.site}: crawl {progress.id} {progress.ending or progress.status} in {progress.elapsed_s:.1f} s, "
-        f"{progress.done:,} pages, {rate:.0f} pages/s",
-        f"  pages: {c.ok:,} ok, {c.unchanged:,} unchanged, {c.gone:,} gone, {c.dead:,} dead, {c.invalid:,} invalid"
-        + (f", {c.dropped:,} dropped" if c.dropped else "")
-        + f"; {c.fetches:,} fetches, {c.retries:,} of them to be retried",
-        f"  products: {c.products_new:,} new, {c.products_changed:,} changed, {progress.products_delisted:,} delisted",
+        f"{progress.site}: crawl {progress.id} {progress.ending or progress.status} "
+        f"in {progress.elapsed_s:.1f} s, {progress.done:,} pages, {rate:.0f} pages/s",
+        f"  pages: {c.ok:,} ok, {c.unchanged:,} unchanged, {c.gone:,} gone, {c.dead:,} dead, "
+        f"{c.invalid:,} invalid{f', {c.dropped:,} dropped' if c.dropped else ''}; "
+        f"{c.fetches:,} fetches, {c.retries:,} of them to be retried",
+        f"  products: {c.products_new:,} new, {c.products_changed:,} changed, "
+        f"{progress.products_delisted:,} delisted",
     ]
     if c.not_modified:
         lines.append(
-            f"  {c.not_modified:,} product pages answered 304: unchanged, and not read again (`--refetch` reads all)"
+            f"  {c.not_modified:,} product pages answered 304: unchanged, and not read again "
+            "(`--refetch` reads all)"
         )
     if c.fresh:
         lines.append(
-            f"  {c.fresh:,} product pages were fetched less than the site's `revisit` age ago and were not asked again"
-            " (`--refetch` asks all)"
+            f"  {c.fresh:,} product pages were fetched less than the site's `revisit` age ago and "
+            "were not asked again (`--refetch` asks all)"
         )
     if progress.note:
         lines.append(f"  note: {progress.note}")
@@ -112,81 +110,7 @@ def summary(progress: Progress) -> str:
 
 def read_one(engine: sa.Engine, crawl_id: int) -> Progress:
     with engine.connect() as connection:
-        found = read_progress(connection, crawl_id=crawl_id)
-    if not found:
+        rows = read_progress(connection, crawl_id=crawl_id)
+    if not rows:
         raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
-    return found[0]
-
-
-def _look(engine: sa.Engine, crawl_id: int) -> Progress:
-    """The crawl now. A database that is away for a moment (a restart, a failover) is waited for."""
-    deadline = time.monotonic() + AWAY_S
-    said = False
-    while True:
-        try:
-            return read_one(engine, crawl_id)
-        except OperationalError:
-            if time.monotonic() > deadline:
-                raise
-            if not said:
-                print("PostgreSQL does not answer; waiting for it", file=sys.stderr, flush=True)
-                said = True
-            time.sleep(1)
-
-
-def follow(
-    engine: sa.Engine, crawl_id: int, *, alarm: Callable[[Progress], None] | None = None
-) -> Progress:
-    """Shows a crawl until it ends. `alarm` is called at each look, to say what people should know
-    while they wait."""
-    return _bar(engine, crawl_id, alarm) if sys.stderr.isatty() else _lines(engine, crawl_id, alarm)
-
-
-def _lines(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | None) -> Progress:
-    said_at, said = 0.0, ""
-    while True:
-        progress = _look(engine, crawl_id)
-        now = time.monotonic()
-        if progress.active and (now - said_at >= PLAIN_LINE_S or progress.phase != said):
-            print(line(progress, progress.recent_per_s), file=sys.stderr, flush=True)
-            said_at, said = now, progress.phase
-        if alarm:
-            alarm(progress)
-        if not progress.active:
-            return progress
-        time.sleep(POLL_S)
-
-
-def _bar(engine: sa.Engine, crawl_id: int, alarm: Callable[[Progress], None] | None) -> Progress:
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    columns = (
-        TextColumn("{task.fields[site]}  [cyan]{task.fields[phase]}"),
-        BarColumn(bar_width=None),
-        TextColumn(
-            "{task.completed:,.0f}/{task.total:,.0f}  {task.fields[speed]}  {task.fields[left]}"
-        ),
-    )
-    with Bar(*columns, console=Console(stderr=True), expand=True, transient=True) as bar:
-        task = bar.add_task("crawl", total=0, site="", phase="", speed="", left="")
-        while True:
-            progress = _look(engine, crawl_id)
-            failures = f", [red]{progress.failed:,} failed[/]" if progress.failed else ""
-            bar.update(
-                task,
-                total=progress.total,
-                completed=progress.done,
-                site=progress.site,
-                phase=progress.phase,
-                speed=f"{progress.recent_per_s:.0f}/s{failures}",
-                left=""
-                if progress.phase == "discovering"
-                else f"left {eta(progress, progress.recent_per_s)}",
-            )
-            if alarm:
-                alarm(progress)
-            if not progress.active:
-                return progress
-            time.sleep(POLL_S)
+    return rows[0]

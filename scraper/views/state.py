@@ -2,7 +2,7 @@
 errors, fresh sites.
 
 Reads only, and of the frontier only what is open: a million due pages are counted in a second or
-two. What is of Redis (rests, paces) is in `stores.hosts` and `stores.proxies`.
+two. What is of Redis (rests, paces) is in `frontier.hosts` and `proxies.health`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,19 @@ from scraper.frontier import crawls
 from scraper.frontier.due import LEASED
 from scraper.rules.schedule import latest_slot
 
-# a worker that lives prolongs its leases every two seconds
+# A worker that lives prolongs its leases every two seconds.
 SILENT_S = 10.0
-# at errors among the pages that are due again: of millions, no index says which have one
-LOOK_MS = 2000
+# Errors are sought among all pages that are due again, and no index says which have one: of
+# millions that takes too long.
+ERRORS_TIMEOUT_MS = 2000
+QUERY_CANCELED = "57014"
 
 DUE = sa.text(f"""
 SELECT queue, count(*) FILTER (WHERE not_before <= now() AND NOT held) AS due,
-       count(*) FILTER (WHERE not_before > now() AND NOT held) AS later, count(*) FILTER (WHERE held) AS held,
-       CAST(extract(epoch FROM now() - min(not_before) FILTER (WHERE not_before <= now() AND NOT held)) AS float8)
+       count(*) FILTER (WHERE not_before > now() AND NOT held) AS later,
+       count(*) FILTER (WHERE held) AS held,
+       CAST(extract(epoch FROM
+           now() - min(not_before) FILTER (WHERE not_before <= now() AND NOT held)) AS float8)
            AS oldest_s
   FROM (SELECT *, host = ANY (:hosts) OR crawl_id = ANY (:crawls) AS held FROM pages
          WHERE status = 'due' AND id NOT IN {LEASED}) open
@@ -40,7 +44,8 @@ BY_BITMAP = sa.text("SET LOCAL enable_indexscan = off; SET LOCAL enable_indexonl
 AS_EVER = sa.text("SET LOCAL enable_indexscan = on; SET LOCAL enable_indexonlyscan = on")
 
 LEASES = sa.text("""
-SELECT l.queue, l.worker, l.started_at IS NULL AS unclaimed, count(*) AS batches, sum(open.pages) AS pages,
+SELECT l.queue, l.worker, l.started_at IS NULL AS unclaimed, count(*) AS batches,
+       sum(open.pages) AS pages,
        CAST(extract(epoch FROM now() - min(l.started_at)) AS float8) AS busy_s,
        CAST(extract(epoch FROM max(l.until) - now()) AS float8) AS left_s
   FROM leases l CROSS JOIN LATERAL (SELECT cardinality(array_remove(page_ids, 0)) AS pages) open
@@ -60,7 +65,8 @@ SELECT s.name AS site, p.host, p.last_outcome AS outcome, count(*) AS pages,
        (array_agg(p.url ORDER BY p.settled_at DESC))[1] AS url,
        (array_agg(p.error ORDER BY p.settled_at DESC))[1] AS error
   FROM pages p JOIN sites s ON s.id = p.site_id
- WHERE {which} AND p.settled_at > now() - interval '1 day' AND (CAST(:site AS text) IS NULL OR s.name = :site)
+ WHERE {which} AND p.settled_at > now() - interval '1 day'
+   AND (CAST(:site AS text) IS NULL OR s.name = :site)
  GROUP BY s.name, p.host, p.last_outcome ORDER BY ago_s LIMIT :limit
 """
 ERRORS_DEAD = sa.text(_ERRORS.format(which="p.status IN ('dead', 'invalid')"))
@@ -69,15 +75,18 @@ ERRORS_DUE = sa.text(_ERRORS.format(which="p.status = 'due' AND p.error IS NOT N
 # A crawl of a replay has not looked at the whole site. The slots of a site are in an index; its
 # newest are read.
 SITES = sa.text("""
-SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect, s.definition ->> 'schedule' AS schedule,
-       s.definition ->> 'timezone' AS timezone, s.scheduled_since, now() AS now,
+SELECT s.name, s.paused, coalesce(good.suspect, false) AS suspect,
+       s.definition ->> 'schedule' AS schedule, s.definition ->> 'timezone' AS timezone,
+       s.scheduled_since, now() AS now,
        CAST(extract(epoch FROM now() - good.finished_at) AS float8) AS complete_s,
-       (SELECT max(c.slot) FROM crawls c WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot,
+       (SELECT max(c.slot) FROM crawls c
+         WHERE c.site_id = s.id AND c.trigger = 'schedule') AS last_slot,
        EXISTS (SELECT FROM crawls c WHERE c.site_id = s.id AND c.trigger = :replay
                   AND c.status IN ('planned', 'running')) AS replaying
   FROM sites s LEFT JOIN LATERAL (
        SELECT c.finished_at, c.suspect FROM crawls c
-        WHERE c.site_id = s.id AND c.status = 'completed' AND c.trigger NOT IN (:replay, 'reextract')
+        WHERE c.site_id = s.id AND c.status = 'completed'
+          AND c.trigger NOT IN (:replay, 'reextract')
         ORDER BY slot DESC LIMIT 1) good ON true
  WHERE s.enabled ORDER BY s.name
 """)
@@ -124,7 +133,7 @@ class Unusable:
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """Pages of a site's host whose last try failed in one way, within a day; the newest as an
-    example."""
+    example. `final`: they are given up; otherwise they are tried again."""
 
     site: str
     host: str
@@ -134,7 +143,6 @@ class Trouble:
     ago_s: float
     url: str
     error: str | None
-    # given up; otherwise they are tried again
     final: bool
 
 
@@ -153,49 +161,44 @@ class SiteFreshness:
 
 
 def queues(connection: sa.Connection) -> list[QueueState]:
-    found: dict[str, QueueState] = {}
+    states: dict[str, QueueState] = {}
     hosts = list(connection.execute(sa.text("SELECT host FROM hosts WHERE paused")).scalars())
     values = {"hosts": hosts, "crawls": crawls.paused(connection)}
     connection.execute(BY_BITMAP)
     due = list(connection.execute(DUE, values))
     connection.execute(AS_EVER)
     for row in due:
-        found[row.queue] = QueueState(
+        states[row.queue] = QueueState(
             row.queue, row.due, row.later, row.held, oldest_s=row.oldest_s
         )
     for row in connection.execute(LEASES):
-        state = found.setdefault(row.queue, QueueState(row.queue))
+        state = states.setdefault(row.queue, QueueState(row.queue))
         state.leased += int(row.pages)
         if row.unclaimed:
             state.waiting += row.batches
         else:
             state.claimed += row.batches
-    return [found[name] for name in sorted(found)]
+    return [states[name] for name in sorted(states)]
 
 
 def holders(connection: sa.Connection, lease_s: float) -> list[LeaseHolder]:
-    """`lease_s`: for how long they prolong them, the same for all processes."""
-    found: dict[str, LeaseHolder] = {}
+    """The processes with leases. `lease_s`: for how long they prolong them, the same for all."""
+    holders: dict[str, LeaseHolder] = {}
     for row in connection.execute(LEASES):
         if row.unclaimed or row.worker is None:
             continue
-        one = found.setdefault(row.worker, LeaseHolder(row.worker, [], 0, 0, 0.0, lease_s))
-        one.queues.append(row.queue)
-        one.batches += row.batches
-        one.pages += int(row.pages)
-        one.busy_s, one.silent_s = (
-            max(one.busy_s, row.busy_s),
-            min(one.silent_s, lease_s - row.left_s),
-        )
-    return [found[name] for name in sorted(found)]
+        holder = holders.setdefault(row.worker, LeaseHolder(row.worker, [], 0, 0, 0.0, lease_s))
+        holder.queues.append(row.queue)
+        holder.batches += row.batches
+        holder.pages += int(row.pages)
+        holder.busy_s = max(holder.busy_s, row.busy_s)
+        holder.silent_s = min(holder.silent_s, lease_s - row.left_s)
+    return [holders[name] for name in sorted(holders)]
 
 
 def unusable(connection: sa.Connection, site: str | None = None) -> list[Unusable]:
     """Dead and invalid pages by site."""
-    return [
-        Unusable(row.site, row.status, row.pages)
-        for row in connection.execute(UNUSABLE, {"site": site})
-    ]
+    return [Unusable(*row) for row in connection.execute(UNUSABLE, {"site": site})]
 
 
 def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> list[Trouble]:
@@ -203,15 +206,16 @@ def troubles(engine: sa.Engine, site: str | None = None, *, limit: int = 10) -> 
     seconds, only what was given up is told."""
     values = {"site": site, "limit": limit}
     with engine.connect() as connection:
-        found = [_trouble(row, final=True) for row in connection.execute(ERRORS_DEAD, values)]
+        troubles = [_trouble(row, final=True) for row in connection.execute(ERRORS_DEAD, values)]
     try:
         with engine.begin() as connection:
-            connection.execute(sa.text(f"SET LOCAL statement_timeout = {LOOK_MS}"))
-            found += [_trouble(row, final=False) for row in connection.execute(ERRORS_DUE, values)]
+            connection.execute(sa.text(f"SET LOCAL statement_timeout = {ERRORS_TIMEOUT_MS}"))
+            rows = list(connection.execute(ERRORS_DUE, values))
+        troubles += [_trouble(row, final=False) for row in rows]
     except sa.exc.OperationalError as error:
-        if getattr(error.orig, "sqlstate", None) != "57014":  # query_canceled
+        if getattr(error.orig, "sqlstate", None) != QUERY_CANCELED:
             raise
-    return sorted(found, key=lambda one: one.ago_s)[:limit]
+    return sorted(troubles, key=lambda trouble: trouble.ago_s)[:limit]
 
 
 def site_names(connection: sa.Connection) -> list[str]:
@@ -244,13 +248,8 @@ def _missed_s(row: sa.Row[Any]) -> float | None:
 def _trouble(row: sa.Row[Any], *, final: bool) -> Trouble:
     blame = Outcome(row.outcome).blame if row.outcome in set(Outcome) else Blame.NOBODY
     return Trouble(
-        row.site,
-        row.host,
-        row.outcome or "",
-        str(blame),
-        row.pages,
-        row.ago_s,
-        row.url,
-        row.error,
-        final,
+        outcome=row.outcome or "",
+        blame=str(blame),
+        final=final,
+        **{name: getattr(row, name) for name in ("site", "host", "pages", "ago_s", "url", "error")},
     )

@@ -18,7 +18,6 @@ from scraper.settings import Settings
 from tests.integration.test_products import Shop
 from tests.making import rows
 
-# `scraper.cli.data.changes` is a module, and in `scraper.cli.main` a command of that name
 changes, products = (
     import_module("scraper.cli.data.changes"),
     import_module("scraper.cli.data.products"),
@@ -110,13 +109,11 @@ def test_a_consumer_goes_on_where_it_was(run: Run, shop: Shop) -> None:
 def test_lines_that_were_not_written_are_not_noted(
     run: Run, shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scraper.cli.data import changes_command as showing
-
     def broken(*_: object) -> None:
         raise BrokenPipeError
 
     with monkeypatch.context() as patch:
-        patch.setattr(showing, "_write", broken)
+        patch.setattr(changes, "_write_batch", broken)
         run("changes", "--consumer", "one")
     assert len(records(run("changes", "--consumer", "one"))) == 5
 

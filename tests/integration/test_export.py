@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from scraper.archive import objects
 from scraper.cli.data import export as exporting
 from scraper.cli.data import parquet
+from scraper.cli.data.rows import LAST_COLUMNS
 from scraper.errors import BusyError, ConfigError, CursorError, ObjectsError, ScraperError
 from scraper.feed import consumers, reader
 from tests.integration.test_products import A, B, Shop
@@ -73,7 +74,7 @@ def test_types_follow_from_the_definition(engine: sa.Engine, shop: Shop, tmp_pat
         "stock": "int64", "sold": "bool", "since": "date32[day]", "at": "timestamp[us]",
         "seen": "timestamp[us, tz=UTC]", "image": "string", "tags": "list<element: string>",
         "sizes": "list<element: int64>", "old": "string", "older": "string",
-        **dict.fromkeys(exporting.LAST_COLUMNS, "timestamp[us, tz=UTC]"), "_misfits": "string",
+        **dict.fromkeys(LAST_COLUMNS, "timestamp[us, tz=UTC]"), "_misfits": "string",
     }  # fmt: skip
     good, odd = table.to_pylist()
     expected = {

@@ -11,9 +11,9 @@ from scraper.frontier import crawls, hosts, sites
 from scraper.metrics.postgres import Postgres
 from scraper.runtime.fleet import Node
 from scraper.settings import Settings
-from scraper.views import glance, state
-from scraper.views.glance import WorkerState
+from scraper.views import state, status
 from scraper.views.state import LeaseHolder, QueueState
+from scraper.views.status import WorkerState
 from tests.making import (
     a_site,
     add,
@@ -123,7 +123,7 @@ def test_workers_are_those_that_answer_and_those_that_only_hold() -> None:
         LeaseHolder("h:1", ["datacenter"], 2, 90, 1.0, 1.0),
         LeaseHolder("x:9", ["residential"], 1, 5, 9.0, 30.0),
     ]
-    assert glance.workers(nodes, holders) == [
+    assert status.workers(nodes, holders) == [
         WorkerState("a@h", ["datacenter"], "busy", 2, 90),
         WorkerState("b@h", ["datacenter"], "idle"),
         WorkerState("c@h", ["coordinator"], "coordinator"),
@@ -256,11 +256,11 @@ def test_a_glance_without_redis_or_broker_says_so(
 ) -> None:
     open_crawl(engine, a_site())
     away = environment.model_copy(update={"redis_url": "redis://:s3cret@127.0.0.1:9/0"})
-    found = glance.read(engine, away, answers={})
+    found = status.read(engine, away, nodes={})
     assert (
         len(found.crawls) == 1
         and "s3cret" not in str(found.away)
         and found.away.keys() == {"redis"}
     )
-    told = glance.as_json(found)
+    told = status.as_json(found)
     assert told["hosts"] == [] and told["crawls"][0]["site"] == "shop"

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from scraper.cli.data.reextract import when
+from scraper.cli.common.shared import parse_time
 from scraper.coordinator.prune import keep_s
 from scraper.domain import Kind
 from scraper.reextract.differences import Change, Sums
@@ -79,13 +79,13 @@ def test_how_long_a_stored_definition_keeps(keep: str | None, seconds: float) ->
     ],
 )
 def test_since_when(text: str, at: datetime) -> None:
-    assert when(text, NOW) == at
+    assert parse_time(text, NOW) == at
 
 
 @pytest.mark.parametrize("text", ["2026-13-01", "yesterday", "", "2026-11"])
 def test_since_when_nobody_knows(text: str) -> None:
     with pytest.raises(ValueError, match="mend"):
-        when(text, NOW)
+        parse_time(text, NOW)
 
 
 def test_changes_of_a_product_and_their_sums() -> None:

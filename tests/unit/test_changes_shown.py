@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scraper.cli.data.changes_command import described, since_of
+from scraper.cli.data.changes import described, parse_since
 from scraper.errors import ConfigError
 from scraper.feed.reader import Change
 
@@ -35,12 +35,12 @@ def a_change(event: str = "changed", **more: object) -> Change:
     ],
 )
 def test_since(text: str, meant: object) -> None:
-    assert since_of(text) == meant
+    assert parse_since(text) == meant
 
 
 def test_so_long_ago() -> None:
     before = datetime.now(UTC)
-    found = since_of("2h")
+    found = parse_since("2h")
     assert isinstance(found, datetime)
     assert before - timedelta(hours=2) <= found <= datetime.now(UTC) - timedelta(hours=2)
 
@@ -48,7 +48,7 @@ def test_so_long_ago() -> None:
 @pytest.mark.parametrize("text", ["", "soon", "-1", "12 apples", "2025-13-01", "9" * 30, "1.5.2"])
 def test_what_is_no_place_is_said_so(text: str) -> None:
     with pytest.raises(ConfigError, match="neither a cursor nor a time"):
-        since_of(text)
+        parse_since(text)
 
 
 def test_a_line_for_people() -> None:

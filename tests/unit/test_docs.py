@@ -12,7 +12,7 @@ import click
 import pytest
 
 from scraper import celeryconfig, errors
-from scraper.cli.main import main
+from scraper.cli.main import COMMANDS, main
 from scraper.settings import Settings
 from scraper.sites.schema import json_schema
 from tests import outcome_table
@@ -58,11 +58,21 @@ def test_every_setting_has_a_row_with_its_default_in_operations(variable: str) -
 
 
 def commands(group: click.Group, prefix: str = "scraper") -> Iterator[tuple[str, click.Command]]:
-    for name, command in group.commands.items():
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
         if isinstance(command, click.Group):
             yield from commands(command, f"{prefix} {name}")
         else:
             yield f"{prefix} {name}", command
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_a_command_says_of_itself(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None and command.help is not None
+    assert COMMANDS[name][1] == " ".join(command.help.split("\n\n")[0].split())
 
 
 @pytest.mark.parametrize(("name", "command"), list(commands(main)))

@@ -13,7 +13,7 @@ from scraper.domain import Blame, Outcome
 from scraper.frontier.throughput import COARSER, failed
 from scraper.rules.schedule import latest_slot, next_slot
 from scraper.views.overview import (
-    POINTS,
+    CHART_POINTS,
     STEPS_S,
     empty_points,
     floor,
@@ -29,7 +29,7 @@ def test_a_window_has_few_points_that_cover_it_all(span_s: float, coarsest_s: in
     shown = window(NOON, NOON + timedelta(seconds=span_s), coarsest_s=coarsest_s)
     points = empty_points(shown)
     assert shown.step_s >= coarsest_s
-    assert len(points) <= POINTS + 1 or shown.step_s == STEPS_S[-1]
+    assert len(points) <= CHART_POINTS + 1 or shown.step_s == STEPS_S[-1]
     assert points[0].at <= NOON and points[-1].at <= shown.end < points[-1].at + timedelta(
         seconds=shown.step_s
     )

@@ -14,16 +14,16 @@ from rich.text import Text
 from scraper.cli.crawl.screen import (
     GAP,
     Column,
-    Screen,
-    fitted,
+    fit_columns,
+    fit_rows,
+    make_screen,
     span,
-    widths,
 )
 from scraper.frontier.counters import Counts
 from scraper.frontier.hosts import HostState
 from scraper.frontier.progress import Progress
-from scraper.views.glance import Glance, WorkerState
 from scraper.views.state import QueueState, Trouble, Unusable
+from scraper.views.status import FleetStatus, WorkerState
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 LONG = "a-shop-with-quite-a-long-name-that-somebody-chose"
@@ -36,7 +36,7 @@ def a_crawl(number: int, status: str = "running", paused: bool = False, **counts
     )  # fmt: skip
 
 
-def everything(crawls: int = 12) -> Glance:
+def everything(crawls: int = 12) -> FleetStatus:
     running = [
         a_crawl(1, discovery_total=3, discovery_done=1, product_total=50, product_done=7),
         a_crawl(
@@ -49,7 +49,7 @@ def everything(crawls: int = 12) -> Glance:
         ),
         a_crawl(3, paused=True, product_total=9),
     ]
-    return Glance(
+    return FleetStatus(
         crawls=[*running, *(a_crawl(n, "completed", product_total=1, product_done=1) for n in range(4, crawls + 1))],
         paused=["dull"],
         queues=[
@@ -68,12 +68,12 @@ def everything(crawls: int = 12) -> Glance:
     )  # fmt: skip
 
 
-def shown(found: Glance, width: int, height: int | None) -> list[str]:
+def shown(found: FleetStatus, width: int, height: int | None) -> list[str]:
     out = io.StringIO()
     console = Console(
         file=out, width=width, height=height or 200, force_terminal=False, color_system=None
     )
-    console.print(Screen(found, height=height, header=Text("head")))
+    console.print(make_screen(found, width=width, height=height, header=Text("head")))
     return out.getvalue().splitlines()
 
 
@@ -114,13 +114,13 @@ def test_any_size_is_borne(width: int, height: int | None) -> None:
 
 
 def test_an_empty_installation_says_how_to_begin() -> None:
-    text = "\n".join(shown(Glance([], [], [], [], []), 80, 24))
+    text = "\n".join(shown(FleetStatus([], [], [], [], []), 80, 24))
     assert "scraper crawl SITE" in text and "Traceback" not in text
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=7), st.integers(0, 100))
 def test_rows_are_taken_from_the_longest(sizes: list[int], room: int) -> None:
-    kept = fitted(sizes, room)
+    kept = fit_rows(sizes, room)
     assert all(0 <= k <= size for k, size in zip(kept, sizes, strict=True))
     heads = sum(2 if size else 1 for size in sizes)
     assert sum(kept) + heads <= room or all(k <= 2 for k in kept)
@@ -133,8 +133,8 @@ def test_rows_are_taken_from_the_longest(sizes: list[int], room: int) -> None:
     st.integers(1, 120),
 )
 def test_columns_that_stay_whole_do(columns: list[tuple[int, bool]], room: int) -> None:
-    made = [Column("", whole=whole) for _, whole in columns]
-    given_ = widths(made, [[Text("x" * size) for size, _ in columns]], room)
+    made = [Column("", least=None if whole else 4) for _, whole in columns]
+    given_ = fit_columns(made, [[Text("x" * size) for size, _ in columns]], room)
     for cells, (size, whole) in zip(given_, columns, strict=True):
         assert cells == size if whole else min(size, 4) <= cells <= size
     too_wide = sum(given_) + GAP * (len(given_) - 1) > room

@@ -1,62 +1,75 @@
-"""What every command needs: our errors as one message, the settings, the database, JSON that is
-harmless to a terminal."""
+"""What commands share: the settings, the servers with a clear error where one does not answer,
+options that many have, and JSON that is harmless to a terminal."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeVar
 
 import click
+import redis
+import sqlalchemy as sa
+from click.decorators import FC
 
-from scraper.errors import ScraperError, ServerUnavailableError
+from scraper import settings
+from scraper.errors import ConfigError, ServerUnavailableError
+from scraper.infra import migrations, redaction, servers
+from scraper.infra.database import dumps, make_engine
+from scraper.settings import Settings
+from scraper.sites.grammar.scalars import seconds
 
-if TYPE_CHECKING:
-    import sqlalchemy as sa
+T = TypeVar("T")
 
-    from scraper.settings import Settings
-
-# orjson escapes what is below
-STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# orjson escapes the control characters below U+007F itself.
+TERMINAL_CONTROLS = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
-class Command(click.Group):
-    """Prints our own errors as one message and exits with their code; everything else is a bug and
-    keeps its trace."""
+def json_option(shape: Literal["array", "object"] = "object") -> Callable[[FC], FC]:
+    """The option that asks a command for JSON."""
+    return click.option("--json", "as_json", is_flag=True, help=f"One JSON {shape}.")
 
-    def invoke(self, ctx: click.Context) -> Any:
+
+def parsed_by(
+    parse: Callable[[str], T],
+) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
+    """The callback of an option or argument whose text `parse` reads; its ValueError is an error of
+    usage."""
+
+    def callback(_: click.Context, __: click.Parameter, text: str | None) -> T | None:
         try:
-            return super().invoke(ctx)
-        except ScraperError as error:
-            click.echo(f"scraper: {error}", err=True)
-            ctx.exit(error.exit_code)
-        except BrokenPipeError:
-            sys.stderr.close()
-            ctx.exit(0)
-        except Exception as error:
-            # imported when it is too late for speed to matter
-            from sqlalchemy.exc import OperationalError
+            return None if text is None else parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
 
-            if not isinstance(error, OperationalError):
-                raise
-            click.echo(
-                f"scraper: PostgreSQL stopped answering: {str(error.orig).strip().splitlines()[0]}",
-                err=True,
-            )
-            ctx.exit(ServerUnavailableError.exit_code)
+    return callback
+
+
+def parse_time(text: str, now: datetime | None = None) -> datetime:
+    """A date or time in ISO 8601 (UTC unless it says otherwise), or how long ago: `7d`. ValueError
+    says what it should be."""
+    text = text.strip()
+    if not re.match(r"\d{4}-", text):
+        return (now or datetime.now(UTC)) - timedelta(seconds=seconds(text))
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"{text!r} is no date (mend: as in 2026-11-20 or 2026-11-20T18:00)"
+        ) from None
+    return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
 def load_settings() -> Settings:
-    from scraper import settings
-
     return settings.load()
 
 
 def require_project(settings: Settings) -> None:
-    """Raises ConfigError in a folder that is no project: nothing is made where nobody expects it."""
-    from scraper.errors import ConfigError
-
+    """Raises `ConfigError` in a folder that is no project: nothing is made where nobody expects
+    it."""
     if not settings.in_project:
         raise ConfigError(
             f"{os.getcwd()} is no project: there is neither scraper.toml nor sites/ here\n"
@@ -66,9 +79,6 @@ def require_project(settings: Settings) -> None:
 
 def open_engine() -> sa.Engine:
     """The database, known to answer and to be migrated."""
-    from scraper.infra import migrations, servers
-    from scraper.infra.database import make_engine
-
     settings = load_settings()
     require_project(settings)
     servers.require_postgres(settings)
@@ -77,13 +87,25 @@ def open_engine() -> sa.Engine:
     return engine
 
 
-def print_json(value: Any) -> None:
-    """As JSON of the same meaning that does not steer a terminal, whatever a shop has sent."""
-    from scraper.infra.database import dumps
+@contextmanager
+def open_redis(settings: Settings) -> Iterator[redis.Redis]:
+    """A client of Redis, which is known to answer. Raises `ServerUnavailableError`."""
+    servers.require_redis(settings)
+    try:
+        with redis.Redis.from_url(
+            settings.valkey_url, socket_connect_timeout=5, socket_timeout=10
+        ) as client:
+            yield client
+    except redis.RedisError as error:
+        reason = redaction.scrubbed(error, settings.valkey_url)
+        raise ServerUnavailableError(f"Redis stopped answering: {reason}") from None
 
+
+def print_json(value: Any) -> None:
+    """Prints JSON of the same meaning that does not steer a terminal, whatever a shop has sent."""
     click.echo(harmless(dumps(value)))
 
 
 def harmless(text: str) -> str:
     """JSON text of the same meaning that does not steer a terminal."""
-    return STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return TERMINAL_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

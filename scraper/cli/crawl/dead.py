@@ -1,28 +1,87 @@
-"""`scraper dead …`: pages that were given up."""
+"""`scraper dead …`: pages that were given up, what is known of them, and replaying or dropping
+them.
+
+All that a shop sent is shown without control characters: an excerpt or a header must not steer the
+reader's terminal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
 
 import click
+import sqlalchemy as sa
 
-from scraper.cli.common.shared import load_settings, open_engine, print_json
+from scraper.actions import replay as actions
+from scraper.cli.common.shared import (
+    json_option,
+    load_settings,
+    open_engine,
+    parsed_by,
+    print_json,
+)
+from scraper.cli.common.tables import minute, plain, print_table
+from scraper.cli.crawl.wait import wait_all
+from scraper.dead_letters import replay as dead_letters
+from scraper.dead_letters import store
+from scraper.dead_letters.replay import Replayed
+from scraper.dead_letters.store import Selection
 from scraper.domain import Blame, Outcome, Status
+from scraper.sites.grammar.scalars import seconds
 
-if TYPE_CHECKING:
-    import sqlalchemy as sa
-
-    from scraper.dead_letters.store import Selection
-
-
-# What a page can be dead or invalid for.
+# The outcomes that a page can be dead or invalid for.
 UNUSABLE = [
     outcome.value
     for outcome in Outcome
     if outcome.blame not in (Blame.NOBODY, Blame.PROXY)
     and outcome not in (Outcome.NOT_FOUND, Outcome.DEFERRED, Outcome.NO_LOGIN)
 ]
+NOTHING = "no such dead or invalid pages"
+HINTS = {
+    Blame.PARSER: "mend the site's definition (the excerpt shows what the page says), then type",
+    Blame.HOST: "once its host answers again, type",
+    Blame.PROXY: "once there is a way to its host again, type",
+    Blame.PAGE: "if that has changed, or the definition allows it by now, type",
+    Blame.US: "a fault of ours: please report it with the URL. To try it again, type",
+}
+COLUMNS = ["page", "site", "status", "reason", "http", "tries", "when", "url", "error"]
+SUMMARY_COLUMNS = ["site", "status", "reason", "host", "pages", "first", "last", "such as page"]
+
+FILTERS = (
+    click.option("--reason", metavar="OUTCOME", type=click.Choice(UNUSABLE),
+                 help="Given up for that outcome."),
+    click.option("--host", metavar="HOST", type=str.lower,
+                 help="Of that host, with its port if it has one."),
+    click.option("--status", type=click.Choice([Status.DEAD.value, Status.INVALID.value]),
+                 help="One of the two only."),
+    click.option("--older", "older_s", metavar="AGE", callback=parsed_by(seconds),
+                 help="Given up longer than AGE ago, as in 30m, 12h, 7d."),
+    click.option("--newer", "newer_s", metavar="AGE", callback=parsed_by(seconds),
+                 help="Given up less than AGE ago."),
+)  # fmt: skip
+# What replay and drop have in common: they want to be told which pages are meant.
+SELECTION = (
+    click.argument("words", metavar="[SITE] [PAGE]...", nargs=-1),
+    *FILTERS,
+    click.option("--all", "everything", is_flag=True,
+                 help="All there are, or all that the filters let through."),
+    click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
+    json_option("array"),
+)  # fmt: skip
+
+Command = Callable[..., None]
+
+
+def _with_options(options: Sequence[Callable[[Command], Command]]) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
 
 
 @click.group()
@@ -30,130 +89,49 @@ def dead() -> None:
     """Dead and invalid pages: why, replayed, or dropped."""
 
 
-def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
-    from scraper.sites.grammar.scalars import seconds
-
-    try:
-        return None if value is None else seconds(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _selecting(command: Callable[..., None]) -> Callable[..., None]:
-    """The filters that say which dead and invalid pages are meant."""
-    for option in (
-        click.option(
-            "--newer", "newer_s", metavar="AGE", callback=_age, help="Given up less than AGE ago."
-        ),
-        click.option(
-            "--older",
-            "older_s",
-            metavar="AGE",
-            callback=_age,
-            help="Given up longer than AGE ago, as in 30m, 12h, 7d.",
-        ),
-        click.option(
-            "--status",
-            type=click.Choice([Status.DEAD.value, Status.INVALID.value]),
-            help="One of the two only.",
-        ),
-        click.option(
-            "--host",
-            metavar="HOST",
-            type=str.lower,
-            help="Of that host, with its port if it has one.",
-        ),
-        click.option(
-            "--reason",
-            metavar="OUTCOME",
-            type=click.Choice(UNUSABLE),
-            help="Given up for that outcome.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 @dead.command("list")
 @click.argument("site", required=False)
-@_selecting
+@_with_options(FILTERS)
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(min=0), help="Pages to show."
 )
 @click.option("--summary", is_flag=True, help="Count them by site, reason and host instead.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@json_option("array")
 def dead_list(site: str | None, limit: int, summary: bool, as_json: bool, **filters: Any) -> None:
     """Show dead and invalid pages, of SITE or of all, the latest first."""
-    from scraper.actions import replay as shown
-    from scraper.dead_letters import store as store
-
     with open_engine().connect() as connection:
-        selection = shown.selected(connection, site, **filters)
-        found = (
-            store.summary(connection, selection)
-            if summary
-            else store.find(connection, selection, limit)
-        )
+        selection = actions.select(connection, site, **filters)
+        if summary:
+            rows = store.summary(connection, selection)
+        else:
+            rows = store.find(connection, selection, limit)
         total = store.total(connection, selection)
     if as_json:
-        print_json([shown.page_json(row) for row in found])
+        print_json([_as_json(row) for row in rows])
     elif not total:
-        click.echo(shown.NOTHING)
+        click.echo(NOTHING)
     elif summary:
-        shown.print_summary(found)
+        print_table(SUMMARY_COLUMNS, [_summary_cells(row) for row in rows])
     else:
-        shown.print_found(found, total)
+        _print_pages(rows, total)
 
 
 @dead.command("show")
 @click.argument("page")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option()
 def dead_show(page: str, as_json: bool) -> None:
     """Show all that is known of PAGE (an id, or a URL), and what to type next."""
-    from scraper.actions import replay as shown
-    from scraper.dead_letters import store as store
-
     with open_engine().connect() as connection:
-        row = store.read(connection, shown.page_id(connection, page))
+        row = store.read(connection, actions.page_id(connection, page))
     assert row is not None
     if as_json:
-        print_json(shown.page_json(row))
+        print_json(_as_json(row))
     else:
-        shown.print_page(row)
-
-
-def _acting(command: Callable[..., None]) -> Callable[..., None]:
-    """What replay and drop have in common: they want to be told which pages are meant."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON array."),
-        click.option("--dry-run", is_flag=True, help="Say what would be done, and change nothing."),
-        click.option(
-            "--all",
-            "everything",
-            is_flag=True,
-            help="All there are, or all that the filters let through.",
-        ),
-        _selecting,
-        click.argument("words", metavar="[SITE] [PAGE]...", nargs=-1),
-    ):
-        command = option(command)
-    return command
-
-
-def _selection(
-    engine: sa.Engine, words: tuple[str, ...], everything: bool, filters: dict[str, Any]
-) -> Selection:
-    from scraper.actions import replay as shown
-
-    if not (everything or words or any(value is not None for value in filters.values())):
-        raise click.UsageError("say which pages are meant: a site, pages, a filter, or --all")
-    site, pages = shown.site_and_pages(words)
-    with engine.connect() as connection:
-        return shown.selected(connection, site, pages, **filters)
+        _print_page(row)
 
 
 @dead.command("replay")
-@_acting
+@_with_options(SELECTION)
 @click.option(
     "--wait",
     is_flag=True,
@@ -172,46 +150,171 @@ def dead_replay(
 
     They join the site's running crawl, or one that is opened for them alone, which delists nothing.
     """
-    from dataclasses import asdict
-
-    from scraper.actions import crawls
-    from scraper.actions import replay as shown
-    from scraper.dead_letters import replay as step
-
     settings, engine = load_settings(), open_engine()
-    selection = _selection(engine, words, everything, filters)
-    done = step.outlook(engine, selection) if dry_run else shown.replay(engine, settings, selection)
-    shown.tell_missing(selection, sum(one.pages for one in done))
-    if as_json:
-        print_json([asdict(one) for one in done])
-        shown.refuse(done)
-    elif not done:
-        click.echo(shown.NOTHING)
+    selection = _select(engine, words, everything, filters)
+    if dry_run:
+        replayed = dead_letters.outlook(engine, selection)
     else:
-        shown.print_replayed(done, dry_run=dry_run)
+        replayed = actions.replay(engine, settings, selection)
+    _warn_of_missing(selection, sum(site.pages for site in replayed))
+    if as_json:
+        print_json([asdict(site) for site in replayed])
+    elif replayed:
+        _print_replayed(replayed, dry_run=dry_run)
+    else:
+        click.echo(NOTHING)
+    actions.refuse(replayed)
     if wait and not dry_run:
-        ids = [one.crawl_id for one in done if one.crawl_id is not None]
-        crawls.wait_all(engine, settings, ids, local=settings.embedded, summary_to_stderr=as_json)
+        ids = [site.crawl_id for site in replayed if site.crawl_id is not None]
+        wait_all(engine, settings, ids, local=settings.embedded, summary_to_stderr=as_json)
 
 
 @dead.command("drop")
-@_acting
+@_with_options(SELECTION)
 def dead_drop(
     words: tuple[str, ...], everything: bool, dry_run: bool, as_json: bool, **filters: Any
 ) -> None:
     """Give dead and invalid pages up until a crawl finds them again. Products stay as they are."""
-    from dataclasses import asdict
-
-    from scraper.actions import replay as shown
-    from scraper.dead_letters import replay as step
-
     engine = open_engine()
-    selection = _selection(engine, words, everything, filters)
-    done = step.to_drop(engine, selection) if dry_run else step.drop(engine, selection)
-    shown.tell_missing(selection, sum(one.pages for one in done))
+    selection = _select(engine, words, everything, filters)
+    drop = dead_letters.to_drop if dry_run else dead_letters.drop
+    dropped = drop(engine, selection)
+    _warn_of_missing(selection, sum(site.pages for site in dropped))
     if as_json:
-        print_json([asdict(one) for one in done])
-    elif not done:
-        click.echo(shown.NOTHING)
+        print_json([asdict(site) for site in dropped])
+    elif not dropped:
+        click.echo(NOTHING)
     else:
-        shown.print_dropped(done, dry_run=dry_run)
+        print_table(["site", "pages"], [[site.site, f"{site.pages:,}"] for site in dropped])
+        if dry_run:
+            click.echo("nothing was changed", err=True)
+
+
+def _select(
+    engine: sa.Engine, words: tuple[str, ...], everything: bool, filters: dict[str, Any]
+) -> Selection:
+    if not (everything or words or any(value is not None for value in filters.values())):
+        raise click.UsageError("say which pages are meant: a site, pages, a filter, or --all")
+    site, pages = actions.site_and_pages(words)
+    with engine.connect() as connection:
+        return actions.select(connection, site, pages, **filters)
+
+
+def _warn_of_missing(selection: Selection, pages: int) -> None:
+    """Of pages that were named one by one, some may not be dead or invalid any more."""
+    named = len(set(selection.ids or ()))
+    if pages < named:
+        click.echo(
+            f"{named - pages} of the {named} pages named were left alone: not dead or invalid "
+            "(any more), or not meant by the filters",
+            err=True,
+        )
+
+
+def _print_replayed(replayed: Sequence[Replayed], *, dry_run: bool) -> None:
+    """A line a site; on stderr, what a reader should know beside it."""
+    rows = [[site.site, f"{site.pages:,}", _crawl(site)] for site in replayed if site.pages]
+    if rows:
+        print_table(["site", "pages", "crawl"], rows)
+    for site in replayed:
+        if site.outdated:
+            click.echo(
+                f"crawl {site.crawl_id} of {site.site} began with an older definition and stays "
+                "with it; to use the new one, replay once that crawl has ended",
+                err=True,
+            )
+    if dry_run and rows:
+        click.echo("nothing was changed", err=True)
+
+
+def _crawl(site: Replayed) -> str:
+    if site.crawl_id is None:
+        return "a new one"
+    return f"{site.crawl_id}, {'opened for this' if site.opened else 'running already'}"
+
+
+def _as_json(row: sa.Row[Any]) -> dict[str, Any]:
+    """A page's columns, times in ISO 8601, and whom its reason blames."""
+    values = {
+        name: value.isoformat() if hasattr(value, "isoformat") else value
+        for name, value in row._asdict().items()
+    }
+    return {**values, "blame": str(_blame(row.reason))}
+
+
+def _print_pages(rows: Sequence[sa.Row[Any]], total: int) -> None:
+    # A terminal has no room for the error: `dead show` has it.
+    width = len(COLUMNS) - sys.stdout.isatty()
+    print_table(COLUMNS[:width], [_page_cells(row)[:width] for row in rows])
+    if total > len(rows):
+        click.echo(
+            f"{len(rows):,} of {total:,}; `--limit` shows more, `--summary` counts by site, reason "
+            "and host",
+            err=True,
+        )
+
+
+def _page_cells(row: sa.Row[Any]) -> list[str]:
+    tries = f"{row.attempts}+{row.host_attempts}" if row.host_attempts else str(row.attempts)
+    return [
+        str(row.id), row.site, row.status, row.reason or "", str(row.http_status or ""), tries,
+        minute(row.settled_at), plain(row.url), plain(row.error or ""),
+    ]  # fmt: skip
+
+
+def _summary_cells(row: sa.Row[Any]) -> list[str]:
+    return [
+        row.site, row.status, row.reason or "", plain(row.host), f"{row.pages:,}",
+        minute(row.first_at), minute(row.last_at), str(row.example),
+    ]  # fmt: skip
+
+
+def _print_page(row: sa.Row[Any]) -> None:
+    """Everything about one page, line by line."""
+    paused = " (paused)" if row.paused else ""
+    times = f"found {minute(row.discovered_at)}, last good {minute(row.fetched_at) or 'never'}"
+    lines = {
+        "page": f"{row.id}  {plain(row.url)}",
+        "site": f"{row.site}{paused}, crawl {row.crawl_id} ({row.crawl_status})",
+        "kind": f"{row.kind}, depth {row.depth}, queue {plain(row.queue)}",
+        "status": row.status,
+        "reason": _reason(row.reason),
+        "tries": f"{row.attempts} charged to the page, {row.host_attempts} to its host; "
+        f"workers that died holding it: {row.losses}",
+        "last status": str(row.http_status or "no answer"),
+        "error": plain(row.error or ""),
+        "when": f"{minute(row.settled_at)}, {times}",
+    }
+    width = max(map(len, lines)) + 1
+    for name, text in lines.items():
+        click.echo(f"{name + ':':<{width}} {text}")
+    head = [f"{plain(str(n))}: {plain(str(v))}" for n, v in (row.response_head or {}).items()]
+    for title, texts in (("answer's head", head), ("excerpt", str(row.excerpt or "").splitlines())):
+        if texts:
+            click.echo(f"\n{title}:")
+        for text in texts:
+            click.echo(f"  {plain(text)}")
+    click.echo()
+    _print_next(row)
+
+
+def _print_next(row: sa.Row[Any]) -> None:
+    if row.status not in (Status.DEAD, Status.INVALID):
+        click.echo(f"it is {row.status}: there is nothing to replay")
+        return
+    if row.paused:
+        click.echo(f"{row.site} is paused; `scraper sites resume {row.site}` first")
+    click.echo(f"{HINTS.get(_blame(row.reason), 'to try it again, type')}:")
+    click.echo(f"  scraper dead replay {row.id}")
+    click.echo("or, to give it up until a crawl finds it again:")
+    click.echo(f"  scraper dead drop {row.id}")
+
+
+def _reason(reason: str | None) -> str:
+    if reason not in set(Outcome):
+        return reason or ""
+    return f"{reason}: {Outcome(reason).phrase}; blames {_blame(reason)}"
+
+
+def _blame(reason: str | None) -> Blame:
+    return Outcome(reason).blame if reason in set(Outcome) else Blame.NOBODY

@@ -1,18 +1,18 @@
-"""A crawl's report as people read it: the table of its fields, why it is suspect, and where to
-look."""
+"""`scraper report` and `scraper alerts`: whether a crawl's data can be trusted, why not, where to
+look, and who is told."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
 import sqlalchemy as sa
 
+from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
+from scraper.cli.common.tables import plain, print_table
 from scraper.domain import CrawlStatus
 from scraper.errors import ConfigError, ScraperError, SuspectError
 from scraper.infra.database import retried
-from scraper.infra.tables import plain, print_table
 from scraper.quality import notify
 from scraper.quality import report as reports
 from scraper.quality.notify import Notice
@@ -21,44 +21,67 @@ from scraper.settings import Settings, readable_by_all
 from scraper.settle import crawl_quality
 
 EXCERPT_CHARS = 500
-as_json = reports.as_json
+COLUMNS = ["field", "fill", "usual", "floor", "mistyped", "distinct", "usual", "kept", "verdict"]
 
 
-def crawl_id(engine: sa.Engine, word: str) -> int:
-    """The crawl that an id or a site's name means."""
-    if word.isascii() and word.isdecimal() and len(word) < 19:
-        return int(word)
+@click.command()
+@click.argument("crawl", metavar="CRAWL")
+@json_option()
+@click.option(
+    "--accept", is_flag=True, help="Take the crawl as the new usual: the shop has changed for good."
+)
+def report(crawl: str, as_json: bool, accept: bool) -> None:
+    """Show how full each field of CRAWL (an id, or a site for its newest one) was, beside what is
+    usual.
+
+    Of a suspect crawl: why, with selectors, pages and excerpts. Exits with 5 where the crawl is
+    suspect.
+    """
+    engine = open_engine()
     with engine.connect() as connection:
-        return reports.newest(connection, word)
+        if crawl.isascii() and crawl.isdecimal() and len(crawl) < 19:
+            crawl_id = int(crawl)
+        else:
+            crawl_id = reports.newest(connection, crawl)
+    if accept:
+        _accept(engine, crawl_id)
+    quality = _read(engine, crawl_id)
+    if as_json:
+        print_json(reports.as_json(quality))
+    else:
+        _print_report(quality)
+    if quality.suspect:
+        raise SuspectError(f"crawl {quality.crawl_id} of {quality.site} is suspect")
 
 
-def read(engine: sa.Engine, crawl: int) -> Report:
+def _read(engine: sa.Engine, crawl_id: int) -> Report:
     with engine.connect() as connection:
-        return reports.read(connection, crawl)
+        return reports.read(connection, crawl_id)
 
 
-def accept(engine: sa.Engine, crawl: int) -> None:
+def _accept(engine: sa.Engine, crawl_id: int) -> None:
     """Takes a crawl as the new usual. One that was accepted before stays so."""
 
     def work() -> bool:
         with engine.begin() as connection:
-            return crawl_quality.accept(connection, crawl)
+            return crawl_quality.accept(connection, crawl_id)
 
     if retried(work):
         click.echo(
-            f"crawl {crawl} is the new usual; what came before is not compared with any more",
+            f"crawl {crawl_id} is the new usual; what came before is not compared with any more",
             err=True,
         )
         return
-    found = read(engine, crawl)
-    if found.judged_at is None:
+    quality = _read(engine, crawl_id)
+    if quality.judged_at is None:
         raise ScraperError(
-            f"crawl {crawl} of {found.site} is {found.status}: only one that has ended and was judged can be accepted"
+            f"crawl {crawl_id} of {quality.site} is {quality.status}: only one that has ended and "
+            "was judged can be accepted"
         )
-    click.echo(f"crawl {crawl} was accepted before", err=True)
+    click.echo(f"crawl {crawl_id} was accepted before", err=True)
 
 
-def print_report(report: Report) -> None:
+def _print_report(report: Report) -> None:
     click.echo(f"{report.site}: crawl {report.crawl_id}, {report.status}: {_verdict(report)}")
     click.echo(f"products: {report.products_phrase}")
     if report.products and report.records < report.products:
@@ -69,24 +92,14 @@ def print_report(report: Report) -> None:
         click.echo(f"note: {plain(report.note)}")
     if report.fields:
         click.echo()
-        columns = [
-            "field",
-            "fill",
-            "usual",
-            "floor",
-            "mistyped",
-            "distinct",
-            "usual",
-            "kept",
-            "verdict",
-        ]
-        print_table(columns, [_row(one) for one in report.fields])
+        print_table(COLUMNS, [_cells(field) for field in report.fields])
     for reason in report.reasons:
         _print_reason(report, reason)
     if report.suspect:
         click.echo(
-            "\nNothing was delisted, and values that vanished were kept. Mend the definition and crawl again; or, if the "
-            f"shop has changed for good:\n  scraper report {report.crawl_id} --accept"
+            "\nNothing was delisted, and values that vanished were kept. Mend the definition and "
+            "crawl again; or, if the shop has changed for good:\n"
+            f"  scraper report {report.crawl_id} --accept"
         )
 
 
@@ -97,25 +110,22 @@ def _verdict(report: Report) -> str:
         return "accepted as the new usual"
     if report.judged_at is None:
         return "not judged yet"
-    if all(one.usual_fill is None for one in report.fields):
+    if all(field.usual_fill is None for field in report.fields):
         return "nothing to compare with yet"
     return "as usual" if not report.reasons else "a replay, which is not judged"
 
 
-def _row(one: FieldReport) -> list[str]:
-    usual = "?" if one.usual_fill is None else f"{one.usual_fill:.1%}"
-    fill = "" if one.fill is None else f"{one.fill:.1%}"
-    distinct = f"{one.distinct:,}" if one.sampled else ""
+def _cells(field: FieldReport) -> list[str]:
     return [
-        one.field,
-        fill,
-        usual,
-        f"{one.line:.1%}" if one.line else "",
-        f"{one.mistyped:,}" if one.mistyped else "",
-        distinct,
-        f"{one.usual_distinct:,.0f}" if one.usual_distinct else "",
-        f"{one.kept:,}" if one.kept else "",
-        one.breach or ("values are kept for now" if one.guarded else "ok"),
+        field.field,
+        "" if field.fill is None else f"{field.fill:.1%}",
+        "?" if field.usual_fill is None else f"{field.usual_fill:.1%}",
+        f"{field.line:.1%}" if field.line else "",
+        f"{field.mistyped:,}" if field.mistyped else "",
+        f"{field.distinct:,}" if field.sampled else "",
+        f"{field.usual_distinct:,.0f}" if field.usual_distinct else "",
+        f"{field.kept:,}" if field.kept else "",
+        field.breach or ("values are kept for now" if field.guarded else "ok"),
     ]
 
 
@@ -124,33 +134,50 @@ def _print_reason(report: Report, reason: dict[str, Any]) -> None:
     click.echo(f"\n{name or 'products'}: {plain(reason['text'])}")
     if name is None:
         return
-    selector = report.selector(name)
+    selector, examples = report.selector(name), report.examples.get(name, [])
     if selector:
         click.echo(f"  selector: {plain(selector)}")
-    for example in report.examples.get(name, []):
-        known = f" (the product has {plain(example['known'])!r})" if example["known"] else ""
-        click.echo(f"  page: {plain(example['url'])}: {plain(example['problem'])}{known}")
-    excerpts = [
-        example["excerpt"] for example in report.examples.get(name, []) if example["excerpt"]
-    ]
-    if excerpts:
-        click.echo(f"  excerpt: {plain(excerpts[0])[:EXCERPT_CHARS]}")
+    for example in examples:
+        stored = f" (the product has {plain(example['known'])!r})" if example["known"] else ""
+        click.echo(f"  page: {plain(example['url'])}: {plain(example['problem'])}{stored}")
+    excerpt = next((example["excerpt"] for example in examples if example["excerpt"]), None)
+    if excerpt:
+        click.echo(f"  excerpt: {plain(excerpt)[:EXCERPT_CHARS]}")
 
 
-def refuse(report: Report) -> None:
-    """Raises `SuspectError` where the crawl is."""
-    if report.suspect:
-        raise SuspectError(f"crawl {report.crawl_id} of {report.site} is suspect")
+@click.group()
+def alerts() -> None:
+    """Those who are told of suspect and failed crawls (SCRAPER_ALERTS)."""
 
 
-def test_alerts(settings: Settings) -> list[dict[str, Any]]:
+@alerts.command("test")
+@json_option("array")
+def alerts_test(as_json: bool) -> None:
+    """Send a test message to everybody on the list, and say who has got it. Exits with 1 unless all
+    have."""
+    results = _send_test(load_settings())
+    if as_json:
+        print_json(results)
+    else:
+        rows = [
+            [str(r["line"]), r["kind"], "told" if r["told"] else "not reached"] for r in results
+        ]
+        print_table(["line", "kind", "result"], rows)
+    if not results:
+        raise ConfigError("the file that SCRAPER_ALERTS names holds no address")
+    missed = sum(not result["told"] for result in results)
+    if missed:
+        raise ScraperError(f"{missed} of {len(results)} recipients were not reached")
+
+
+def _send_test(settings: Settings) -> list[dict[str, Any]]:
     """Tells everybody on the list that this is a test. Raises `ConfigError` where there is no list,
     or a wrong one."""
     if settings.alerts is None:
         raise ConfigError(
             "nobody is told of anything: SCRAPER_ALERTS names no file (docs/operations.md, Alerts)"
         )
-    everybody = notify.recipients(settings.alerts)
+    recipients = notify.recipients(settings.alerts)
     if readable_by_all(settings.alerts):
         click.echo(
             f"{settings.alerts} can be read by every user of this machine (mend: chmod 600)",
@@ -163,23 +190,11 @@ def test_alerts(settings: Settings) -> list[dict[str, Any]]:
         "suspect": False,
         "reasons": [],
     }
-    told = notify.send(
-        Notice("scraper: a test", "Alerts of suspect and failed crawls come here.", details, False),
-        everybody,
+    notice = Notice(
+        "scraper: a test", "Alerts of suspect and failed crawls come here.", details, False
     )
-    return [{"line": one.line, "kind": one.kind, "told": one in told} for one in everybody]
-
-
-def print_tested(done: Sequence[dict[str, Any]]) -> None:
-    rows = [
-        [str(one["line"]), one["kind"], "told" if one["told"] else "not reached"] for one in done
+    reached = notify.send(notice, recipients)
+    return [
+        {"line": recipient.line, "kind": recipient.kind, "told": recipient in reached}
+        for recipient in recipients
     ]
-    print_table(["line", "kind", "result"], rows)
-
-
-def refuse_untold(done: Sequence[dict[str, Any]]) -> None:
-    if not done:
-        raise ConfigError("the file that SCRAPER_ALERTS names holds no address")
-    untold = sum(not one["told"] for one in done)
-    if untold:
-        raise ScraperError(f"{untold} of {len(done)} recipients were not reached")

@@ -1,5 +1,4 @@
-"""A glance on a terminal: one screen, whatever its size. The same for `scraper status` and `scraper
-watch`.
+"""How things stand, on one screen of any size: for `scraper status` and `scraper watch`.
 
 Each part says what there is and how much of it is not shown. Where there is little room, columns go
 first, then rows: of ended crawls before running ones, of the longest list before the short ones.
@@ -9,24 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from scraper.cli.common.tables import plain
 from scraper.frontier.hosts import HostState
 from scraper.frontier.progress import Progress
 from scraper.infra.redaction import redacted
-from scraper.infra.tables import plain
 from scraper.views import progress
-from scraper.views.glance import Glance
 from scraper.views.state import QueueState, Trouble
+from scraper.views.status import FleetStatus, WorkerState
 
 BAR_CELLS = 12
-GAP = 1  # cells between two columns
-# of a part, however small the screen
+# Cells between two columns.
+GAP = 1
+# Rows of each part, however small the screen.
 ROWS_LEAST = 2
 STATES = {"silent": "red", "busy": "green", "idle": "dim", "coordinator": "cyan"}
 PHASES = {
@@ -40,114 +39,210 @@ PHASES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`from_width`: the narrowest screen that shows it. `least`: cells it keeps; the longest texts
-    give way first."""
+    """`from_width`: the narrowest screen that shows it. `least`: cells it keeps where the longest
+    texts give way; None: it is never cut."""
 
     title: str
     from_width: int = 0
+    least: int | None = 4
     right: bool = False
-    least: int = 4
-    whole: bool = False
+
+
+def _number(title: str, from_width: int = 0) -> Column:
+    return Column(title, from_width, least=None, right=True)
+
+
+CRAWLS = [
+    _number("id", 60), Column("site", least=8), Column("phase", least=None),
+    Column("", 76, least=None), _number("pages", 34), _number("now", 66), _number("failed", 50),
+    _number("left"),
+]  # fmt: skip
+QUEUES = [
+    Column("queue", least=8), _number("due"), _number("later", 44), _number("held", 74),
+    _number("leased", 34), _number("batches", 58), _number("oldest due", 50),
+    _number("workers", 40),
+]  # fmt: skip
+HOSTS = [Column("host", least=12), Column("what", least=12), _number("due", 50)]
+WORKERS = [
+    Column("worker", least=12), Column("state", least=None), _number("batches", 60),
+    _number("pages", 40), Column("queues", 50, least=8),
+]  # fmt: skip
+ERRORS = [
+    _number("ago"), Column("site", 50, least=6), Column("blames", least=None),
+    Column("outcome", least=None), _number("pages", 66), Column("what", 44, least=8),
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     title: str
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Text | str]]
+    columns: Sequence[Column] = ()
+    rows: Sequence[Sequence[Text | str]] = ()
     note: str = ""
 
 
-class Screen:
-    """Rendered by rich: as many rows as fit into `height` (None: all there are)."""
-
-    def __init__(
-        self, found: Glance, *, height: int | None, header: RenderableType | None = None
-    ) -> None:
-        self._parts = [part for part in parts(found) if part.rows or part.note]
-        self._height = height
-        self._header = header
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        room = None if self._height is None else self._height - (self._header is not None)
-        shown = fitted([len(part.rows) for part in self._parts], room)
-        lines = [] if self._header is None else [self._header]
-        lines += [
-            _part(part, rows, options.max_width)
-            for part, rows in zip(self._parts, shown, strict=True)
-        ]
-        yield Group(*lines)
+def make_screen(
+    status: FleetStatus, *, width: int, height: int | None, header: Text | None = None
+) -> Group:
+    """As many rows as fit into `height` (None: all there are)."""
+    parts = [part for part in make_parts(status) if part.rows or part.note]
+    room = None if height is None else height - (header is not None)
+    sizes = fit_rows([len(part.rows) for part in parts], room)
+    lines: list[RenderableType] = [] if header is None else [header]
+    for part, size in zip(parts, sizes, strict=True):
+        lines.append(_title(part, size, width))
+        if size:
+            lines.append(_make_table(part, size, width))
+    return Group(*lines)
 
 
-def fitted(sizes: Sequence[int], room: int | None) -> list[int]:
+def fit_rows(sizes: Sequence[int], room: int | None) -> list[int]:
     """How many rows of each part are shown, where each has a title and each list a line of column
     titles."""
-    shown = list(sizes)
+    fitted = list(sizes)
     if room is None:
-        return shown
+        return fitted
     heads = sum(2 if size else 1 for size in sizes)
-    while sum(shown) + heads > room:
-        longest = max(range(len(shown)), key=lambda k: shown[k], default=None)
-        if longest is None or shown[longest] <= ROWS_LEAST:
+    while sum(fitted) + heads > room:
+        longest = max(range(len(fitted)), key=lambda k: fitted[k], default=None)
+        if longest is None or fitted[longest] <= ROWS_LEAST:
             break
-        shown[longest] -= 1
-    return shown
+        fitted[longest] -= 1
+    return fitted
 
 
-def parts(found: Glance) -> list[Part]:
-    running = sum(each.active for each in found.crawls)
-    dead = ", ".join(f"{each.site} {each.pages:,} {each.status}" for each in found.dead)
+def _title(part: Part, size: int, width: int) -> Text:
+    hidden = len(part.rows) - size
+    title = Text.assemble(
+        (part.title, "bold"),
+        (f"  {hidden:,} more" if hidden else "", "dim"),
+        (f"  {part.note}" if part.note else "", "yellow"),
+    )
+    title.truncate(width, overflow="ellipsis")
+    return title
+
+
+def _make_table(part: Part, size: int, width: int) -> Table:
+    visible = [k for k, column in enumerate(part.columns) if width >= column.from_width]
+    columns = [part.columns[k] for k in visible]
+    rows = [[_cell(row[k]) for k in visible] for row in part.rows[:size]]
+    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
+    for column, cells in zip(columns, fit_columns(columns, rows, width), strict=True):
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=cells,
+        )
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def fit_columns(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> list[int]:
+    """What each column gets: all it wants where there is room; else the widest that may give way do
+    so, down to their least. (rich would take from all alike, and the short ones would be gone.)"""
+    widths = [
+        max(cell_len(column.title), *(row[k].cell_len for row in rows))
+        for k, column in enumerate(columns)
+    ]
+    least = [
+        width if column.least is None else min(width, column.least)
+        for width, column in zip(widths, columns, strict=True)
+    ]
+    while sum(widths) + GAP * (len(widths) - 1) > room:
+        widest = max(range(len(widths)), key=lambda k: (widths[k] > least[k], widths[k]))
+        if widths[widest] <= least[widest]:
+            break
+        widths[widest] -= 1
+    return widths
+
+
+def _cell(content: Text | str) -> Text:
+    return content if isinstance(content, Text) else Text(content)
+
+
+def make_parts(status: FleetStatus) -> list[Part]:
+    running = sum(crawl.active for crawl in status.crawls)
+    dead = ", ".join(f"{pages.site} {pages.pages:,} {pages.status}" for pages in status.dead)
+    no_crawl = "" if status.crawls else "none yet; `scraper crawl SITE` starts one"
+    redis, broker = status.away.get("redis"), status.away.get("broker")
     return [
-        Part(
-            f"crawls  {running} running",
-            [
-                Column("id", 60, right=True, whole=True), Column("site", least=8), Column("phase", whole=True),
-                Column("", 76, whole=True), Column("pages", 34, right=True, whole=True),
-                Column("now", 66, right=True, whole=True), Column("failed", 50, right=True, whole=True),
-                Column("left", right=True, whole=True),
-            ],
-            [_crawl(each, progress.per_s(each)) for each in found.crawls],
-            "" if found.crawls else "none yet; `scraper crawl SITE` starts one",
-        ),
-        Part("paused sites", [], [], ", ".join(found.paused)),
-        Part(
-            "queues",
-            [
-                Column("queue", least=8), Column("due", right=True, whole=True), Column("later", 44, right=True, whole=True),
-                Column("held", 74, right=True, whole=True), Column("leased", 34, right=True, whole=True),
-                Column("batches", 58, right=True, whole=True), Column("oldest due", 50, right=True, whole=True),
-                Column("workers", 40, right=True, whole=True),
-            ],
-            [_queue(each) for each in found.queues],
-        ),
+        Part(f"crawls  {running} running", CRAWLS, [*map(_crawl, status.crawls)], no_crawl),
+        Part("paused sites", note=", ".join(status.paused)),
+        Part("queues", QUEUES, [*map(_queue, status.queues)]),
         Part(
             "hosts in trouble",
-            [Column("host", least=12), Column("what", least=12), Column("due", 50, right=True, whole=True)],
-            [_host(each) for each in found.hosts],
-            found.away.get("redis", "") and f"Redis does not answer: {found.away['redis']}",
+            HOSTS,
+            [*map(_host, status.hosts)],
+            f"Redis does not answer: {redis}" if redis else "",
         ),
         Part(
-            f"workers  {len(found.workers)}",
-            [
-                Column("worker", least=12), Column("state", whole=True), Column("batches", 60, right=True, whole=True),
-                Column("pages", 40, right=True, whole=True), Column("queues", 50, least=8),
-            ],
-            [
-                [each.worker, Text(each.state, STATES.get(each.state, "")), f"{each.batches:,}", f"{each.pages:,}",
-                 ", ".join(each.queues)]
-                for each in found.workers
-            ],
-            found.away.get("broker", "") and f"the broker does not answer: {found.away['broker']}",
+            f"workers  {len(status.workers)}",
+            WORKERS,
+            [*map(_worker, status.workers)],
+            f"the broker does not answer: {broker}" if broker else "",
         ),
-        Part("given up", [], [], dead),
-        Part(
-            "latest errors",
-            [
-                Column("ago", right=True, whole=True), Column("site", 50, least=6), Column("blames", whole=True),
-                Column("outcome", whole=True), Column("pages", 66, right=True, whole=True), Column("what", 44, least=8),
-            ],
-            [_error(each) for each in found.errors],
-        ),
+        Part("given up", note=dead),
+        Part("latest errors", ERRORS, [*map(_error, status.errors)]),
+    ]
+
+
+def _crawl(crawl: Progress) -> list[Text | str]:
+    phase = "suspect" if crawl.suspect else crawl.ending or crawl.phase
+    phase = "with dead pages" if phase == "completed with dead pages" else phase
+    per_s = progress.per_s(crawl)
+    left = progress.eta(crawl, per_s)
+    if not crawl.active:
+        left = crawl.finished_at.strftime("%m-%d %H:%M") if crawl.finished_at else ""
+    elif left == crawl.phase:
+        left = ""
+    return [
+        str(crawl.id), crawl.site, Text(phase, PHASES.get(crawl.phase, "")),
+        _bar(crawl) if crawl.active else "", f"{crawl.done:,}/{crawl.total:,}",
+        f"{per_s:,.0f}/s" if crawl.active else "",
+        Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left,
+    ]  # fmt: skip
+
+
+def _bar(crawl: Progress) -> Text:
+    """Of a total that still grows nothing is full: the bar is only drawn once it is known."""
+    if crawl.phase == "discovering" or not crawl.total:
+        return Text("·" * BAR_CELLS, "dim")
+    full = int(BAR_CELLS * crawl.done / crawl.total)
+    return Text.assemble(("━" * full, "green"), ("─" * (BAR_CELLS - full), "dim"))
+
+
+def _queue(queue: QueueState) -> list[Text | str]:
+    if queue.workers is None:
+        served = Text("?", "dim")
+    else:
+        served = Text(f"{queue.workers}") if queue.workers else Text("nobody", "red")
+    return [
+        queue.queue, f"{queue.due:,}", f"{queue.later:,}", f"{queue.held:,}", f"{queue.leased:,}",
+        f"{queue.claimed} + {queue.waiting}",
+        "" if queue.oldest_s is None else span(queue.oldest_s), served,
+    ]  # fmt: skip
+
+
+def _host(host: HostState) -> list[Text | str]:
+    trouble = Text(plain(host_trouble(host)), "yellow")
+    return [plain(host.host), trouble, f"{host.due + host.later:,}"]
+
+
+def _worker(worker: WorkerState) -> list[Text | str]:
+    return [
+        worker.worker, Text(worker.state, STATES.get(worker.state, "")), f"{worker.batches:,}",
+        f"{worker.pages:,}", ", ".join(worker.queues),
+    ]  # fmt: skip
+
+
+def _error(trouble: Trouble) -> list[Text | str]:
+    return [
+        span(trouble.ago_s), trouble.site, trouble.blame,
+        Text(trouble.outcome, "red" if trouble.final else "yellow"), f"{trouble.pages:,}",
+        plain(f"{redacted(trouble.error or '')}  {redacted(trouble.url)}"),
     ]  # fmt: skip
 
 
@@ -164,109 +259,18 @@ def span(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
-def host_trouble(state: HostState) -> str:
-    said = ["paused"] if state.paused else []
-    if state.rests_s is not None:
-        said.append(f"rests {span(state.rests_s)} ({state.why})")
-    if state.pace < 1:
-        said.append(
-            f"slowed to {state.pace:.0%}"
-            + (f", {state.pace_per_s:.2g}/s" if state.pace_per_s else "")
-        )
-    said += [f"{route['level']} for {route['site']} ({route['why']})" for route in state.routes]
-    return ", ".join(said)
+def host_trouble(host: HostState) -> str:
+    """Why a host is asked less than it might be, in words."""
+    troubles = ["paused"] if host.paused else []
+    if host.rests_s is not None:
+        troubles.append(f"rests {span(host.rests_s)} ({host.why})")
+    if host.pace < 1:
+        rate = f", {host.pace_per_s:.2g}/s" if host.pace_per_s else ""
+        troubles.append(f"slowed to {host.pace:.0%}{rate}")
+    troubles += host_levels(host)
+    return ", ".join(troubles)
 
 
-def _crawl(one: Progress, per_s: float) -> list[Text | str]:
-    if one.active:
-        left = progress.eta(one, per_s)
-        left = "" if left == one.phase else left
-    else:
-        left = one.finished_at.strftime("%m-%d %H:%M") if one.finished_at else ""
-    phase = "suspect" if one.suspect else one.ending or one.phase
-    phase = "with dead pages" if phase == "completed with dead pages" else phase
-    return [
-        str(one.id), one.site, Text(phase, PHASES.get(one.phase, "")),
-        _bar(one) if one.active else "", f"{one.done:,}/{one.total:,}", f"{per_s:,.0f}/s" if one.active else "",
-        Text(f"{one.failed:,}", "red" if one.failed else "dim"), left,
-    ]  # fmt: skip
-
-
-def _bar(one: Progress) -> Text:
-    """Of a total that still grows nothing is full: the bar is only drawn once it is known."""
-    if one.phase == "discovering" or not one.total:
-        return Text("·" * BAR_CELLS, "dim")
-    full = int(BAR_CELLS * one.done / one.total)
-    return Text.assemble(("━" * full, "green"), ("─" * (BAR_CELLS - full), "dim"))
-
-
-def _queue(one: QueueState) -> list[Text | str]:
-    oldest = "" if one.oldest_s is None else span(one.oldest_s)
-    return [
-        one.queue, f"{one.due:,}", f"{one.later:,}", f"{one.held:,}", f"{one.leased:,}",
-        f"{one.claimed} + {one.waiting}", oldest, _served(one),
-    ]  # fmt: skip
-
-
-def _served(one: QueueState) -> Text:
-    if one.workers is None:
-        return Text("?", "dim")
-    return Text(f"{one.workers}") if one.workers else Text("nobody", "red")
-
-
-def _host(one: HostState) -> list[Text | str]:
-    return [plain(one.host), Text(plain(host_trouble(one)), "yellow"), f"{one.due + one.later:,}"]
-
-
-def _error(one: Trouble) -> list[Text | str]:
-    what = f"{redacted(one.error or '')}  {redacted(one.url)}"
-    return [
-        span(one.ago_s), one.site, one.blame, Text(one.outcome, "red" if one.final else "yellow"), f"{one.pages:,}",
-        plain(what),
-    ]  # fmt: skip
-
-
-def _part(part: Part, rows: int, width: int) -> RenderableType:
-    hidden = len(part.rows) - rows
-    more = f"  {hidden:,} more" if hidden else ""
-    title = Text.assemble(
-        (part.title, "bold"), (more, "dim"), (f"  {part.note}" if part.note else "", "yellow")
-    )
-    title.truncate(width, overflow="ellipsis")
-    if not rows:
-        return title
-    kept = [k for k, column in enumerate(part.columns) if width >= column.from_width]
-    cells = [[_text(row[k]) for k in kept] for row in part.rows[:rows]]
-    columns = [part.columns[k] for k in kept]
-    table = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    for column, cells_wide in zip(columns, widths(columns, cells, width), strict=True):
-        justify: Literal["left", "right"] = "right" if column.right else "left"
-        table.add_column(
-            column.title, justify=justify, no_wrap=True, overflow="ellipsis", width=cells_wide
-        )
-    for row in cells:
-        table.add_row(*row)
-    return Group(title, table)
-
-
-def _text(cell: Text | str) -> Text:
-    return cell if isinstance(cell, Text) else Text(cell)
-
-
-def widths(columns: Sequence[Column], rows: Sequence[Sequence[Text]], room: int) -> list[int]:
-    """What each column gets: all it wants where there is room; else the widest that may give way do
-    so, down to their least. (rich would take from all alike, and the short ones would be gone.)"""
-    wanted = [
-        max(cell_len(column.title), *(row[k].cell_len for row in rows))
-        for k, column in enumerate(columns)
-    ]
-    least = [
-        want if column.whole else min(want, column.least)
-        for want, column in zip(wanted, columns, strict=True)
-    ]
-    while sum(wanted) + GAP * (len(wanted) - 1) > room:
-        widest = max(range(len(wanted)), key=lambda k: (wanted[k] > least[k], wanted[k]))
-        if wanted[widest] <= least[widest]:
-            break
-        wanted[widest] -= 1
-    return wanted
+def host_levels(host: HostState) -> list[str]:
+    """The tiers that blocks have led to at a host, by site."""
+    return [f"{route['level']} for {route['site']} ({route['why']})" for route in host.routes]

@@ -1,12 +1,39 @@
-"""`scraper changes` and `scraper consumers`: what has become of products, in order."""
+"""`scraper changes` and `scraper consumers`: the feed of changes on a terminal or into a pipe, once
+or as it comes, and the consumers whose place is kept here.
+
+A consumer's place is moved on after its lines were written and flushed, never before: whoever ends
+in between has the last lines (a thousand at the most) once more when he comes again. At-least-once,
+then; exactly once has who keeps each line's `cursor` beside what he made of it, and begins
+`--since` there.
+"""
 
 from __future__ import annotations
 
+import select
+import signal
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
 
 import click
+import sqlalchemy as sa
 
-from scraper.cli.common.shared import harmless, open_engine, print_json
+from scraper.cli.common.shared import (
+    harmless,
+    json_option,
+    open_engine,
+    parse_time,
+    print_json,
+)
+from scraper.cli.common.tables import cell, plain, print_table
+from scraper.errors import ConfigError, NotFoundError
+from scraper.feed import consumers as places
+from scraper.feed import reader as feed
+from scraper.feed.reader import ROWS, Change, Reader, Since
+
+FIELDS_SHOWN = 4
 
 
 @click.command()
@@ -36,26 +63,206 @@ def changes(
 
     From the oldest that is kept, from --since, or from where --consumer has come to.
     """
-    from scraper.cli.data import changes_command as showing
+    start = None if since is None else parse_since(since)
+    engine = open_engine()
+    describe = _json_line if as_json or not sys.stdout.isatty() else described
+    if consumer is None:
+        cursor = feed.resolved(engine, "oldest" if start is None else start)
+        reader = Reader(engine, cursor, site=site)
+        _print_changes(engine, reader, None, describe, follow=follow, limit=limit)
+        return
+    with places.held(engine, consumer, site):
+        place = Place(engine, consumer, site)
+        reader = Reader(engine, place.begin(start), site=site)
+        _print_changes(engine, reader, place, describe, follow=follow, limit=limit)
 
-    begin = None if since is None else showing.since_of(since)
-    showing.show(open_engine(), site, since=begin, follow=follow, limit=limit, consumer=consumer,
-                 as_json=harmless if as_json or not sys.stdout.isatty() else None)  # fmt: skip
+
+def parse_since(text: str) -> Since:
+    """`1234` (a cursor), `oldest`, `now`, `2h` (so long ago), `2025-11-21`,
+    `2025-11-21T06:00+01:00` (UTC without a zone)."""
+    if text.isdecimal() and len(text) < 19:
+        return int(text)
+    if text in ("oldest", "now"):
+        return "oldest" if text == "oldest" else "now"
+    try:
+        return parse_time(text)
+    except ValueError:
+        raise ConfigError(
+            f"--since {text!r} is neither a cursor nor a time (mend: a number from an export or a "
+            "change, oldest, now, 2h, 7d, or a date and time as in 2025-11-21T06:00Z)"
+        ) from None
+
+
+class Stop:
+    """SIGTERM and Ctrl-C end the command between two batches, so that what was written is noted; a
+    second one ends it now."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.number = 0
+
+    @contextmanager
+    def on_signals(self) -> Iterator[None]:
+        before = {
+            number: signal.signal(number, self._handle)
+            for number in (signal.SIGTERM, signal.SIGINT)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, _frame: Any) -> None:
+        if self.event.is_set():
+            sys.exit(128 + number)
+        self.number = number
+        self.event.set()
+
+
+class Place:
+    """A named consumer's place in the feed."""
+
+    def __init__(self, engine: sa.Engine, name: str, site: str | None) -> None:
+        self._engine, self._name, self._site = engine, name, site
+        self._position = 0
+
+    def begin(self, since: Since | None) -> int:
+        with self._engine.connect() as connection:
+            position = places.position(connection, self._name, self._site)
+        if position is not None and since is None:
+            self._position = position
+        else:
+            self._position = 0 if since is None else feed.resolved(self._engine, since)
+            # Raises, before the place is noted, where the feed cannot be read from there.
+            Reader(self._engine, self._position, site=self._site)
+            with self._engine.begin() as connection:
+                places.put(connection, self._name, self._site, self._position)
+        return self._position
+
+    def move(self, position: int) -> None:
+        if position != self._position:
+            with self._engine.begin() as connection:
+                places.advance(connection, self._name, self._site, self._position, position)
+            self._position = position
+
+
+def _print_changes(
+    engine: sa.Engine,
+    reader: Reader,
+    place: Place | None,
+    describe: Callable[[Change], str],
+    *,
+    follow: bool,
+    limit: int | None,
+) -> None:
+    """Writes changes until there are no more, or for good."""
+    stop, left = Stop(), limit
+    end = None if follow else max(reader.cursor, feed.resolved(engine, "now"))
+    reader.rows = min(ROWS, left or ROWS)
+    with (
+        stop.on_signals(),
+        closing(feed.batches(reader, stop.event, _warn, bear=follow)) as batches,
+    ):
+        for batch in batches:
+            _write_batch(batch, describe)
+            if place is not None:
+                _move(place, reader.cursor, stop, bear=follow)
+            if left is not None:
+                left -= len(batch)
+                reader.rows = min(ROWS, left)
+            if (
+                left == 0
+                or (end is not None and reader.cursor >= end)
+                or (not batch and _nobody_reads())
+            ):
+                break
+    if stop.number and not follow:
+        sys.exit(128 + stop.number)
+
+
+def _move(place: Place, position: int, stop: Stop, *, bear: bool) -> None:
+    """Waits for a PostgreSQL that is away, since the lines are written; unless told to end."""
+    for _ in feed.attempts(lambda: place.move(position), stop.event, _warn, bear=bear):
+        pass
+
+
+def _write_batch(batch: list[Change], describe: Callable[[Change], str]) -> None:
+    for change in batch:
+        sys.stdout.write(describe(change) + "\n")
+    sys.stdout.flush()
+
+
+def _json_line(change: Change) -> str:
+    return harmless(change.json())
+
+
+def described(change: Change) -> str:
+    """One line for people: `2025-11-21 06:00:12  shop  changed  1010  price: 9.90 -> 8.50`."""
+    if change.changed:
+        names = change.changed[:FIELDS_SHOWN]
+        texts = [
+            f"{plain(n)}: {cell(change.before.get(n))} -> {cell(change.data.get(n))}" for n in names
+        ]
+        more = len(change.changed) - len(names)
+        text = ", ".join(texts) + (f", {more} more" if more else "")
+    else:
+        names = tuple(change.data)[:FIELDS_SHOWN] if change.event in ("new", "relisted") else ()
+        text = ", ".join(f"{plain(n)}: {cell(change.data[n])}" for n in names) or plain(change.url)
+    at = change.at.astimezone()
+    return f"{at:%Y-%m-%d %H:%M:%S}  {change.site}  {change.event:<8}  {cell(change.id)}  {text}"
+
+
+def _nobody_reads() -> bool:
+    """Whether the reader of our pipe has left. Otherwise the next line is what tells us, and that
+    may be tomorrow's."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def _warn(text: str) -> None:
+    click.echo(f"scraper: {text}", err=True)
 
 
 @click.command()
 @click.option("--forget", metavar="NAME", help="Forget where this one has read to.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@json_option("array")
 def consumers(forget: str | None, as_json: bool) -> None:
     """Show how far named consumers have read the feed of changes, and how much is left to each."""
-    from scraper.cli.data import changes_command as showing
-
     engine = open_engine()
     if forget is not None:
-        showing.forget(engine, forget)
+        with engine.begin() as connection:
+            if not places.forget(connection, forget):
+                raise NotFoundError(
+                    f"there is no consumer {forget!r}; `scraper consumers` lists them"
+                )
         return
-    found = showing.consumers_json(engine)
+    with engine.connect() as connection:
+        rows = [_consumer_json(row) for row in places.listed(connection)]
     if as_json:
-        print_json(found)
+        print_json(rows)
     else:
-        showing.print_consumers(found)
+        print_table(
+            ["name", "site", "cursor", "behind", "read at"], [_consumer_cells(row) for row in rows]
+        )
+
+
+def _consumer_json(row: sa.Row[Any]) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "site": row.site or None,
+        "cursor": row.position,
+        "behind": row.behind,
+        "expired": row.expired,
+        "created_at": row.created_at.isoformat(),
+        "read_at": row.read_at.isoformat(),
+    }
+
+
+def _consumer_cells(row: dict[str, Any]) -> list[str]:
+    behind = "expired" if row["expired"] else str(row["behind"])
+    return [row["name"], row["site"] or "all", str(row["cursor"]), behind, row["read_at"][:19]]

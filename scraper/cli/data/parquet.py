@@ -3,11 +3,15 @@
 The types follow from the definition alone, never from the values, so that files of different days
 fit together:
 
-    text, url                   string                     list, many        list of the type
-    int                         int64                      bool              bool
-    price, decimal              decimal(38, 9)             date              date; timestamp where its `format` has a time,
-    first_seen_at, changed_at … timestamp in us, UTC                         in UTC where that has an offset (%z)
-    what no definition names    string: text as it is, all else as JSON
+    text, url                    string
+    int                          int64
+    bool                         bool
+    price, decimal               decimal(38, 9)
+    date                         date; timestamp where its `format` has a time, in UTC where that
+                                 has an offset (%z)
+    list, many                   list of the type
+    first_seen_at, changed_at …  timestamp in us, UTC
+    what no definition names     string: text as it is, all else as JSON
 
 A value that does not fit its column (the field had another type once, more than nine decimals, a
 number beyond 64 bits) is null there, and kept in `_misfits`, a JSON object: nothing is lost, and
@@ -22,14 +26,14 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import IO, Any, NamedTuple
 
-from scraper.cli.data.export import LAST_COLUMNS, Table
+from scraper.cli.data.rows import LAST_COLUMNS, Table
 from scraper.errors import ConfigError
 from scraper.infra.database import dumps
 from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import FieldSpec
 
 MISFITS = "_misfits"
-# of a row group, whichever is reached first
+# A row group ends with whichever of these is reached first.
 ROWS, CHARS = 10_000, 32_000_000
 SCALE, DIGITS = 9, 38
 INT_MAX = 2**63
@@ -57,18 +61,13 @@ def _text(value: Any) -> str:
 
 
 def _int(value: Any) -> int:
-    whole = (
-        int(value)
-        if isinstance(value, int | Decimal) and not isinstance(value, bool) and value % 1 == 0
-        else None
-    )
-    if whole is None or not -INT_MAX <= whole < INT_MAX:
+    if not _is_number(value) or value % 1 != 0 or not -INT_MAX <= value < INT_MAX:
         raise Misfit
-    return whole
+    return int(value)
 
 
 def _decimal(value: Any) -> Decimal:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+    if not _is_number(value):
         raise Misfit
     number = Decimal(value)
     if number.adjusted() >= DIGITS - SCALE:
@@ -79,6 +78,10 @@ def _decimal(value: Any) -> Decimal:
     ):
         raise Misfit
     return Decimal(format(number, f".{SCALE}f")) if exponent < -SCALE else number
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
 
 
 def _bool(value: Any) -> bool:
@@ -128,15 +131,15 @@ KINDS = {
 
 
 def list_of(kind: Kind) -> Kind:
-    def value(found: Any) -> list[Any]:
-        if not isinstance(found, list) or None in found:
+    def convert(values: Any) -> list[Any]:
+        if not isinstance(values, list) or None in values:
             raise Misfit
         try:
-            return [kind.value(each) for each in found]
+            return [kind.value(value) for value in values]
         except Misfit:
             raise Misfit from None
 
-    return Kind(lambda pa: pa.list_(kind.arrow(pa)), value)
+    return Kind(lambda pa: pa.list_(kind.arrow(pa)), convert)
 
 
 def kind_of(spec: FieldSpec) -> Kind:
@@ -144,7 +147,9 @@ def kind_of(spec: FieldSpec) -> Kind:
         return list_of(TEXT)
     kind = KINDS.get(spec.type, TEXT)
     if spec.type == "date":
-        layouts = [layout for layout in (spec.format, *(one.format for one in spec.any)) if layout]
+        layouts = [
+            layout for layout in (spec.format, *(other.format for other in spec.any)) if layout
+        ]
         if layouts and all(any(code in layout for code in TIME_CODES) for layout in layouts):
             kind = UTC_TIME if all("%z" in layout for layout in layouts) else NAIVE_TIME
     return list_of(kind) if spec.many else kind
@@ -158,24 +163,28 @@ def kinds(columns: list[str], definition: Site) -> dict[str, Kind]:
 
 
 def require() -> Any:
+    """pyarrow, which is an extra: imported when a Parquet file is asked for."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise ConfigError(
-            "--format parquet needs an extra that is not installed (mend: pip install 'celery-scraper[parquet]')"
+            "--format parquet needs an extra that is not installed "
+            "(mend: pip install 'celery-scraper[parquet]')"
         ) from None
     return pyarrow
 
 
-def write_parquet(table: Table, out: IO[bytes], definition: Site, about: Mapping[str, Any]) -> int:
-    """Writes the rows as they come; `about` is kept in the file's metadata, as JSON under
+def write_parquet(
+    table: Table, out: IO[bytes], definition: Site, metadata: Mapping[str, Any]
+) -> int:
+    """Writes the rows as they come; `metadata` is kept in the file's metadata, as JSON under
     `scraper`. Returns their number."""
     pa = require()
     columns = kinds(table.columns, definition)
     schema = pa.schema(
         [(name, kind.arrow(pa)) for name, kind in columns.items()] + [(MISFITS, pa.string())],
-        metadata={"scraper": dumps(about)},
+        metadata={"scraper": dumps(metadata)},
     )
     count = 0
     with pa.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
@@ -193,7 +202,7 @@ def write_parquet(table: Table, out: IO[bytes], definition: Site, about: Mapping
 
 
 def _add(group: dict[str, list[Any]], columns: Mapping[str, Kind], row: Mapping[str, Any]) -> int:
-    """About how many characters it holds."""
+    """Adds a row to its group. Returns about how many characters it holds."""
     misfits: dict[str, Any] = {}
     chars = 0
     for name, kind in columns.items():

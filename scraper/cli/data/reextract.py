@@ -6,70 +6,135 @@ All that a shop sent is shown without control characters.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import click
 import sqlalchemy as sa
 
-from scraper.actions import crawls
-from scraper.errors import NotFoundError, ScraperError, SuspectError
-from scraper.frontier import sites
-from scraper.infra.tables import cell, plain, print_table
-from scraper.reextract.differences import Change, FieldSums
-from scraper.reextract.run import (
-    Outlook,
-    Reextraction,
-    Tick,
-    Written,
+from scraper.actions.crawls import definition_in_file, stored_site
+from scraper.cli.common.shared import (
+    json_option,
+    load_settings,
+    open_engine,
+    parse_time,
+    parsed_by,
+    print_json,
 )
-from scraper.settings import Settings
+from scraper.cli.common.tables import cell, minute, plain, print_table
+from scraper.errors import ScraperError, SuspectError
+from scraper.frontier import sites
+from scraper.reextract.differences import Change, FieldSums
+from scraper.reextract.run import Outlook, Reextraction, Tick, Written
 from scraper.sites.definition import Site
-from scraper.sites.grammar.scalars import seconds
 
-NO_PAGES = "no archived pages"
-
-
-def when(text: str, now: datetime) -> datetime:
-    """A date or time in ISO 8601 (UTC unless it says otherwise), or how long ago: `7d`. ValueError
-    says what it should be."""
-    if re.match(r"\d{4}-", text.strip()):
-        try:
-            at = datetime.fromisoformat(text.strip())
-        except ValueError:
-            raise ValueError(
-                f"{text!r} is no date (mend: as in 2026-11-20 or 2026-11-20T18:00)"
-            ) from None
-        return at if at.tzinfo else at.replace(tzinfo=UTC)
-    return now - timedelta(seconds=seconds(text))
+since_option = click.option(
+    "--since",
+    metavar="WHEN",
+    callback=parsed_by(parse_time),
+    help="Pages fetched since then: 7d, 2026-11-20, 2026-11-20T18:00.",
+)
+FIELD_COLUMNS = ["field", "fill", "then", "gained", "changed", "lost", "such as"]
 
 
-def today(engine: sa.Engine, settings: Settings, name: str) -> tuple[int, Site, bool]:
-    """The site's id, its definition of today, and whether that is from sites/ (else the stored
-    one)."""
+@click.command()
+@click.argument("site")
+@since_option
+@click.option("--diff", is_flag=True, help="Show what would change, and write nothing.")
+@click.option("--limit", type=click.IntRange(min=1), help="Pages to read at the most.")
+@click.option(
+    "--show",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Products to show singly.",
+)
+@click.option("--accept", is_flag=True, help="Write even what a crawl would be suspect for.")
+@click.option("--yes", is_flag=True, help="Ask nothing.")
+@json_option()
+def reextract(
+    site: str,
+    since: datetime | None,
+    diff: bool,
+    limit: int | None,
+    show: int,
+    accept: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Run SITE's definition of today over its archived product pages, without a request.
+
+    Shows what changes, and writes it unless --diff is given. Exit 5 where the outcome would make a
+    crawl suspect.
+    """
+    engine, settings = open_engine(), load_settings()
     with engine.connect() as connection:
-        found = sites.find(connection, name)
-    if found is None:
-        raise NotFoundError(
-            f"there is no site named {name!r} in the database; `scraper status` shows those crawled"
+        site_id, stored = stored_site(connection, site)
+    in_file = definition_in_file(settings, site)
+    try:
+        with Reextraction(engine, settings, in_file or stored) as extraction:
+            with progress_bar("reading") as tick:
+                outlook = extraction.read(site_id, since=since, limit=limit, show=show, tick=tick)
+            if not outlook.pages:
+                raise ScraperError(
+                    f"no archived pages of products of {site}: `archive: true` in its definition "
+                    "keeps them from the next crawl on; `scraper archive list` shows what there is"
+                )
+            if not as_json:
+                _print_outlook(site, outlook)
+            refused = bool(outlook.reasons) and not accept
+            written = None
+            if not diff and not refused and outlook.to_write > 0 and _confirm(outlook, yes=yes):
+                if in_file:
+                    _take_over(engine, in_file)
+                with progress_bar("writing") as tick:
+                    written = extraction.write(site_id, tick)
+            # The JSON comes before anything is refused.
+            if as_json:
+                print_json(_as_json(site, outlook, written))
+            elif written is not None:
+                click.echo(
+                    f"written: {written.changed:,} products changed, {written.new:,} new, as crawl "
+                    f"{written.crawl_id}"
+                )
+            else:
+                click.echo("nothing was written", err=True)
+            if refused and not diff:
+                raise _refusal(outlook)
+    except KeyboardInterrupt:
+        click.echo(
+            "\nbroken off; what was written stays, and the same command does the rest", err=True
         )
-    from_file = crawls.from_files(settings, name)
-    return found[0], from_file or found[1], from_file is not None
+        sys.exit(130)
 
 
-def take_over(engine: sa.Engine, site: Site) -> None:
+def _confirm(outlook: Outlook, *, yes: bool) -> bool:
+    if yes or not sys.stdin.isatty():
+        return True
+    question = f"write {outlook.changed:,} changed and {outlook.new:,} new products?"
+    return click.confirm(question, err=True)
+
+
+def _take_over(engine: sa.Engine, site: Site) -> None:
     """Crawls from now on run by the definition that products are written by."""
     with engine.begin() as connection:
         sites.sync(connection, [site])
 
 
+def _refusal(outlook: Outlook) -> SuspectError:
+    reasons = "\n".join(f"  {reason.field}: {reason.text}" for reason in outlook.reasons)
+    return SuspectError(
+        f"not written, for a crawl with this outcome would be suspect:\n{reasons}\n"
+        "mend the definition; or, if this is what you want, add --accept"
+    )
+
+
 @contextmanager
-def progress(label: str) -> Iterator[Tick]:
+def progress_bar(label: str) -> Iterator[Tick]:
     """A bar on stderr, where that is a terminal."""
     bars: list[Any] = []
 
@@ -77,15 +142,11 @@ def progress(label: str) -> Iterator[Tick]:
         if not sys.stderr.isatty():
             return
         if not bars:
-            bars.append(
-                click.progressbar(
-                    length=total,
-                    label=label,
-                    file=sys.stderr,
-                    update_min_steps=max(1, total // 200),
-                )
+            steps = max(1, total // 200)
+            bar = click.progressbar(
+                length=total, label=label, file=sys.stderr, update_min_steps=steps
             )
-            bars[0].__enter__()
+            bars.append(bar.__enter__())
         bars[0].update(done - bars[0].pos)
 
     try:
@@ -95,34 +156,7 @@ def progress(label: str) -> Iterator[Tick]:
             bar.__exit__(None, None, None)
 
 
-def refuse_unless_usual(outlook: Outlook, *, accept: bool) -> None:
-    """Raises `SuspectError` where a crawl with this outcome would be suspect, and nobody has said
-    to take it all the same."""
-    if outlook.reasons and not accept:
-        reasons = "\n".join(f"  {reason.field}: {reason.text}" for reason in outlook.reasons)
-        raise SuspectError(
-            f"not written, for a crawl with this outcome would be suspect:\n{reasons}\nmend the definition; or, if this is "
-            "what you want, add --accept"
-        )
-
-
-def refuse_nothing(outlook: Outlook, name: str) -> None:
-    if not outlook.pages:
-        raise ScraperError(
-            f"{NO_PAGES} of products of {name}: `archive: true` in its definition keeps them from the next crawl on; "
-            "`scraper archive list` shows what there is"
-        )
-
-
-def confirmed(outlook: Outlook, *, yes: bool) -> bool:
-    if yes or not sys.stdin.isatty():
-        return True
-    return click.confirm(
-        f"write {outlook.changed:,} changed and {outlook.new:,} new products?", err=True
-    )
-
-
-def as_json(name: str, outlook: Outlook, written: Written | None) -> dict[str, Any]:
+def _as_json(name: str, outlook: Outlook, written: Written | None) -> dict[str, Any]:
     return {
         "site": name,
         "pages": outlook.pages,
@@ -144,12 +178,12 @@ def as_json(name: str, outlook: Outlook, written: Written | None) -> dict[str, A
         },
         "changes": [
             {
-                "id": one.external_id,
-                "url": one.url,
-                "new": one.new,
-                "fields": {field: _change_json(change) for field, change in one.fields.items()},
+                "id": product.external_id,
+                "url": product.url,
+                "new": product.new,
+                "fields": {field: _change_json(change) for field, change in product.fields.items()},
             }
-            for one in outlook.shown
+            for product in outlook.shown
         ],
         "reasons": [asdict(reason) for reason in outlook.reasons],
         "written": asdict(written) if written else None,
@@ -173,30 +207,27 @@ def _change_json(change: Change) -> dict[str, Any]:
     return {"before": change.before, "after": change.after}
 
 
-def print_outlook(name: str, outlook: Outlook) -> None:
-    span = f", fetched {_time(outlook.oldest)} to {_time(outlook.newest)}" if outlook.oldest else ""
-    click.echo(f"{name}: {outlook.pages:,} archived product pages{span}")
-    counts = [("same", outlook.same), ("changed", outlook.changed), ("new", outlook.new)]
-    click.echo("products: " + ", ".join(f"{count:,} {what}" for what, count in counts))
+def _print_outlook(name: str, outlook: Outlook) -> None:
+    times = f", fetched {minute(outlook.oldest)} to {minute(outlook.newest)}"
+    click.echo(f"{name}: {outlook.pages:,} archived product pages{times if outlook.oldest else ''}")
+    click.echo(f"products: {outlook.same:,} same, {outlook.changed:,} changed, {outlook.new:,} new")
     for reason, count in sorted(outlook.left.items()):
         click.echo(f"left alone: {count:,} {reason}")
     if outlook.vanished:
-        ids = ", ".join(plain(one) for one in outlook.vanished_examples)
+        ids = ", ".join(map(plain, outlook.vanished_examples))
         click.echo(
             f"not found on their pages, and left as they are: {outlook.vanished:,}, such as {ids}"
         )
-    for what, count in (
-        ("not extracted", outlook.not_extracted),
-        ("not readable", outlook.unreadable),
-    ):
-        if count:
-            click.echo(f"pages {what}: {count:,}")
+    if outlook.not_extracted:
+        click.echo(f"pages not extracted: {outlook.not_extracted:,}")
+    if outlook.unreadable:
+        click.echo(f"pages not readable: {outlook.unreadable:,}")
     for url, problem in outlook.problems:
         click.echo(f"  {plain(url)}: {plain(problem)}")
     if outlook.sums.fields:
         click.echo()
-        rows = [_row(outlook, field, sums) for field, sums in sorted(outlook.sums.fields.items())]
-        print_table(["field", "fill", "then", "gained", "changed", "lost", "such as"], rows)
+        rows = [_cells(outlook, field, sums) for field, sums in sorted(outlook.sums.fields.items())]
+        print_table(FIELD_COLUMNS, rows)
     if outlook.shown:
         click.echo()
         print_table(["product", "field", "before", "then"], list(_changes(outlook)))
@@ -207,26 +238,26 @@ def print_outlook(name: str, outlook: Outlook) -> None:
         click.echo(f"SUSPECT: {suspicion.field}: {plain(suspicion.text)}")
 
 
-def _row(outlook: Outlook, name: str, sums: FieldSums) -> list[str]:
-    such = ""
+def _cells(outlook: Outlook, name: str, sums: FieldSums) -> list[str]:
+    example = ""
     if sums.examples:
         external_id, change = sums.examples[0]
-        such = f"{cell(external_id)}: {_value(change.before)} -> {_value(change.after)}"
+        example = f"{cell(external_id)}: {_value(change.before)} -> {_value(change.after)}"
     return [
         name,
         _share(sums.before, outlook.sums.known),
         _share(sums.after, outlook.sums.found),
         *(f"{count:,}" if count else "" for count in (sums.gained, sums.changed, sums.lost)),
-        such,
+        example,
     ]
 
 
 def _changes(outlook: Outlook) -> Iterator[list[str]]:
-    for one in outlook.shown:
-        if one.new:
-            yield [cell(one.external_id), "", "", "new"]
-        for name, change in one.fields.items():
-            yield [cell(one.external_id), name, _value(change.before), _value(change.after)]
+    for product in outlook.shown:
+        if product.new:
+            yield [cell(product.external_id), "", "", "new"]
+        for name, change in product.fields.items():
+            yield [cell(product.external_id), name, _value(change.before), _value(change.after)]
 
 
 def _value(value: Any) -> str:
@@ -235,51 +266,3 @@ def _value(value: Any) -> str:
 
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "?"
-
-
-def _time(at: datetime | None) -> str:
-    return at.strftime("%Y-%m-%d %H:%M") if at else ""
-
-
-def print_written(written: Written) -> None:
-    click.echo(
-        f"written: {written.changed:,} products changed, {written.new:,} new, as crawl {written.crawl_id}"
-    )
-
-
-def run(
-    engine: sa.Engine,
-    settings: Settings,
-    name: str,
-    *,
-    since: datetime | None,
-    limit: int | None,
-    show: int,
-    diff: bool,
-    accept: bool,
-    yes: bool,
-    told: Any = None,
-) -> None:
-    """All of it. `told` takes the JSON where that is wanted, before anything is refused."""
-    site_id, site, from_file = today(engine, settings, name)
-    with Reextraction(engine, settings, site) as extraction:
-        with progress("reading") as tick:
-            outlook = extraction.read(site_id, since=since, limit=limit, show=show, tick=tick)
-        refuse_nothing(outlook, name)
-        if told is None:
-            print_outlook(name, outlook)
-        written = None
-        may_write = not diff and not (outlook.reasons and not accept) and outlook.to_write > 0
-        if may_write and confirmed(outlook, yes=yes):
-            if from_file:
-                take_over(engine, site)
-            with progress("writing") as tick:
-                written = extraction.write(site_id, tick)
-        if told is not None:
-            told(as_json(name, outlook, written))
-        elif written is not None:
-            print_written(written)
-        else:
-            click.echo("nothing was written", err=True)
-        if not diff:
-            refuse_unless_usual(outlook, accept=accept)

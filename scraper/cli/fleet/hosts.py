@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TypeVar
 
 import click
+import sqlalchemy as sa
 
-from scraper.cli.common.shared import load_settings, open_engine, print_json
+from scraper.cli.common.shared import (
+    json_option,
+    load_settings,
+    open_engine,
+    open_redis,
+    parsed_by,
+    print_json,
+)
+from scraper.cli.common.tables import print_table
+from scraper.cli.crawl.screen import host_levels
+from scraper.frontier import hosts
+from scraper.frontier.hosts import HostState
+from scraper.infra.database import retried
+from scraper.sites.grammar.scalars import check_host, per_second
 
-if TYPE_CHECKING:
-    pass
+T = TypeVar("T")
+
+COLUMNS = [
+    "host", "rate", "at once", "burst", "pace", "in flight", "next", "due", "later", "leased",
+    "state", "sites",
+]  # fmt: skip
+
+host_argument = click.argument("host", callback=parsed_by(check_host))
+
+
+def _check_rate(text: str) -> str:
+    per_second(text)
+    return text
 
 
 @click.group()
@@ -17,64 +44,43 @@ def host() -> None:
     """Hosts: how fast they are asked and why; pause, resume, and set their budget."""
 
 
-def _host(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    from scraper.sites.grammar.scalars import check_host
-
-    try:
-        return None if value is None else check_host(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _rate(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
-    from scraper.sites.grammar.scalars import per_second
-
-    try:
-        if value is not None:
-            per_second(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-    return value
-
-
 @host.command("list")
-@click.argument("host", required=False, callback=_host)
-@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@click.argument("host", required=False, callback=parsed_by(check_host))
+@json_option("array")
 def host_list(host: str | None, as_json: bool) -> None:
     """Show hosts with open pages, or HOST: budget, pace, requests under way, rests, what is due."""
-    from scraper.cli.fleet import hosts_command
-
-    found = hosts_command.read(open_engine(), load_settings(), host)
+    with open_engine().connect() as connection, open_redis(load_settings()) as client:
+        states = hosts.states(connection, client, host)
     if as_json:
-        print_json([hosts_command.as_json(state) for state in found])
+        print_json([asdict(state) for state in states])
+    elif states:
+        print_table(COLUMNS, [_cells(state) for state in states])
     else:
-        hosts_command.print_states(found)
+        click.echo("no host has pages open, and nobody has said anything of one")
 
 
 @host.command("pause")
-@click.argument("host", callback=_host)
+@host_argument
 def host_pause(host: str) -> None:
     """Ask HOST for nothing until it is resumed; effective within seconds. Its pages wait, and pay
     nothing."""
-    from scraper.cli.fleet import hosts_command
-
-    hosts_command.pause(open_engine(), host, paused=True)
+    changed = _change(host, lambda connection: hosts.set_paused(connection, host, paused=True))
+    click.echo(f"{host}: paused" if changed else f"{host}: was paused already")
 
 
 @host.command("resume")
-@click.argument("host", callback=_host)
+@host_argument
 def host_resume(host: str) -> None:
     """End a host's pause."""
-    from scraper.cli.fleet import hosts_command
-
-    hosts_command.pause(open_engine(), host, paused=False)
+    changed = _change(host, lambda connection: hosts.set_paused(connection, host, paused=False))
+    click.echo(f"{host}: resumed" if changed else f"{host}: was not paused")
 
 
 @host.command("set")
-@click.argument("host", callback=_host)
+@host_argument
 @click.option(
     "--rate",
-    callback=_rate,
+    callback=parsed_by(_check_rate),
     metavar="RATE",
     help="Requests by the whole fleet: 30/m, 2/s, unlimited.",
 )
@@ -91,10 +97,61 @@ def host_set(
 
     It may be higher or lower. A Crawl-delay in robots.txt counts all the same.
     """
-    from scraper.cli.fleet import hosts_command
-
     if rate is None and concurrency is None and burst is None and not reset:
         raise click.UsageError("say what: --rate, --concurrency, --burst or --reset")
-    hosts_command.set_budget(
-        open_engine(), host, rate=rate, concurrency=concurrency, burst=burst, reset=reset
-    )
+
+    def set_budget(connection: sa.Connection) -> None:
+        hosts.set_budget(
+            connection, host, rate=rate, concurrency=concurrency, burst=burst, reset=reset
+        )
+
+    _change(host, set_budget)
+    values = {"rate": rate, "concurrency": concurrency, "burst": burst}
+    budget = ", ".join(f"{key} {value}" for key, value in values.items() if value is not None)
+    click.echo(f"{host}: {budget or 'as the site definitions say'}")
+
+
+def _change(host: str, change: Callable[[sa.Connection], T]) -> T:
+    engine = open_engine()
+
+    def work() -> tuple[T, bool]:
+        with engine.begin() as connection:
+            return change(connection), hosts.is_known(connection, host)
+
+    result, known = retried(work)
+    if not known:
+        click.echo(
+            f"no page of {host} is known yet; a host is written as in `scraper host list`, with "
+            "its port",
+            err=True,
+        )
+    return result
+
+
+def _cells(host: HostState) -> list[str]:
+    rate = f"{host.rate_per_s:.3g}/s" if host.rate_per_s else "unlimited"
+    pace = f" ({host.pace_per_s:.2g}/s)" if host.pace_per_s else ""
+    return [
+        host.host,
+        rate if host.concurrency else "",
+        str(host.concurrency or ""),
+        str(host.burst or ""),
+        f"{host.pace:.0%}{pace}" if host.pace < 1 else "",
+        str(host.in_flight),
+        "" if host.next_slot_s is None else f"{host.next_slot_s:.1f} s",
+        f"{host.due:,}",
+        f"{host.later:,}",
+        f"{host.leased:,}",
+        _state(host),
+        " ".join(host.sites),
+    ]
+
+
+def _state(host: HostState) -> str:
+    parts = ["paused"] if host.paused else []
+    if host.rests_s is not None:
+        parts.append(f"rests {host.rests_s:.0f} s ({host.why})")
+    parts += host_levels(host)
+    if host.override:
+        parts.append("set by hand")
+    return ", ".join(parts)

@@ -1,10 +1,19 @@
-"""`scraper metrics`."""
+"""`scraper metrics`: serves what the fleet's servers know, until it is told to end; or prints it
+once."""
 
 from __future__ import annotations
 
+import signal
+import threading
+
 import click
+from prometheus_client import generate_latest
 
 from scraper.cli.common.shared import load_settings
+from scraper.errors import ConfigError
+from scraper.infra import logs
+from scraper.infra.metrics_endpoint import MetricsServer
+from scraper.metrics.exporter import make_registry
 
 
 @click.command()
@@ -22,11 +31,25 @@ def metrics(host: str | None, port: int | None, once: bool) -> None:
 
     One is enough for an installation. Workers have metrics of their own: see SCRAPER_METRICS_PORT.
     """
-    from scraper.cli.fleet import metrics_command as serving
-
     settings = load_settings()
+    logs.configure(settings)
+    registry = make_registry(settings)
     if once:
-        serving.show(settings)
+        click.echo(generate_latest(registry).decode(), nl=False)
         return
-    where = settings.metrics_host if host is None else host
-    serving.serve(settings, where, settings.exporter_port if port is None else port)
+    host = settings.metrics_host if host is None else host
+    port = settings.exporter_port if port is None else port
+    try:
+        # It starts even where no server answers: `scraper_up` says so.
+        server = MetricsServer(registry, host, port)
+    except OSError as error:
+        raise ConfigError(
+            f"metrics cannot be served at {host}:{port}: {error.strerror} "
+            "(mend: --host, --port, SCRAPER_EXPORTER_PORT)"
+        ) from None
+    click.echo(f"metrics: http://{server.address}/metrics", err=True)
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    ended.wait()
+    server.close()

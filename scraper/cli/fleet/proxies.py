@@ -1,15 +1,37 @@
-"""`scraper proxies …`: their health, and whether the list is right."""
+"""`scraper proxies …`: what the fleet knows of the proxies, by id; whether the list is right, and
+its proxies answer.
+
+Refuses to print what stands on the list: a proxy is its id here as everywhere.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
-from scraper.cli.common.shared import load_settings, print_json
+from scraper.cli.common.shared import json_option, load_settings, open_redis, print_json
+from scraper.cli.common.tables import print_table
+from scraper.connect.transport import tls_context
+from scraper.connect.tunnel import ProxyHopError, knock
+from scraper.errors import ConfigError, NotFoundError, ScraperError
+from scraper.proxies import file
+from scraper.proxies.health import EVERYWHERE, read_all
+from scraper.rules.proxies import UNKNOWN, Health, Proxy
+from scraper.settings import readable_by_all
 
-if TYPE_CHECKING:
-    pass
+CONNECTS_AT_ONCE = 50
+CONNECT_S = 10.0
+COLUMNS = [
+    "proxy", "class", "region", "weight", "state", "requests", "success", "latency",
+    "quarantined at",
+]  # fmt: skip
+
+# By host, by proxy.
+Healths = Mapping[str, Mapping[str, Health]]
 
 
 @click.group(invoke_without_command=True)
@@ -19,26 +41,28 @@ if TYPE_CHECKING:
     type=str.lower,
     help="At that host alone, with its port if it has one.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@json_option("array")
 @click.pass_context
 def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
     """Show the proxies' health and cost in requests, and which rest at which host, and why.
 
     Proxies are named by ids, which show neither address nor login.
     """
-    from scraper.cli.fleet import proxies_command as shown
-    from scraper.proxies import file
-
     if ctx.invoked_subcommand is not None:
         return
-    path = load_settings().proxy_list
-    found = shown.known(load_settings())
-    shown.known_host(found, host)
-    told = shown.as_json(file.read(path) if path else [], found, host)
+    settings = load_settings()
+    with open_redis(settings) as client:
+        healths = read_all(client)
+    if host is not None and host not in healths:
+        raise NotFoundError(f"no proxy has been used for {host!r}")
+    listed = file.read(settings.proxy_list) if settings.proxy_list else []
+    rows = _as_json(listed, healths, host)
     if as_json:
-        print_json(told)
+        print_json(rows)
+    elif rows:
+        print_table(COLUMNS, [_cells(row) for row in rows])
     else:
-        shown.print_proxies(told)
+        click.echo("no proxies: the list is empty, and none is known from before")
 
 
 @proxies.command("check")
@@ -47,6 +71,144 @@ def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
 )
 def proxies_check(connect: bool) -> None:
     """Check the list of proxies: every mistake, with its line."""
-    from scraper.cli.fleet import proxies_command as shown
+    path = load_settings().proxy_list
+    if path is None:
+        raise ConfigError(
+            "there is no list of proxies: set PROXY_LIST to a file with one URL a line"
+        )
+    listed = file.read(path)
+    if readable_by_all(path):
+        click.echo(
+            f"{path}: warning: every user of this machine can read it (mend: chmod 600 {path})",
+            err=True,
+        )
+    click.echo(f"{len(listed)} prox{'y' if len(listed) == 1 else 'ies'}, no errors")
+    counts = Counter(f"{proxy.pool} in {proxy.region or 'any region'}" for proxy in listed)
+    for name, count in sorted(counts.items()):
+        click.echo(f"{count:>6} {name}")
+    if connect:
+        _connect_all(listed)
 
-    shown.check(load_settings(), connect=connect)
+
+def _connect_all(listed: Sequence[Proxy]) -> None:
+    """Opens a connection to each proxy. Raises `ScraperError` where one does not answer."""
+    failures = asyncio.run(_failures(listed))
+    for proxy_id, reason in failures:
+        click.echo(f"{proxy_id}: {reason}", err=True)
+    if failures:
+        raise ScraperError(f"{len(failures)} of {len(listed)} proxies do not answer")
+    click.echo(f"all {len(listed)} answer")
+
+
+async def _failures(listed: Sequence[Proxy]) -> list[tuple[str, str]]:
+    """Those that no connection can be opened to, TLS with an https proxy included. Logins are not
+    tried: that takes a request to some host."""
+    tls, at_once = tls_context(), asyncio.Semaphore(CONNECTS_AT_ONCE)
+
+    async def connect(proxy: Proxy) -> tuple[str, str] | None:
+        async with at_once:
+            try:
+                async with asyncio.timeout(CONNECT_S):
+                    await knock(proxy, tls)
+            except ProxyHopError as error:
+                return proxy.id, str(error)
+            except TimeoutError:
+                return proxy.id, f"no connection to it within {CONNECT_S:g} s"
+            return None
+
+    results = await asyncio.gather(*map(connect, listed))
+    return [result for result in results if result is not None]
+
+
+def _as_json(listed: Sequence[Proxy], healths: Healths, host: str | None) -> list[dict[str, Any]]:
+    """One object a proxy, those that are only known from Redis last. Times are seconds from now."""
+    by_id = {proxy.id: proxy for proxy in listed}
+    ids = dict.fromkeys([*by_id, *(id_ for at_host in healths.values() for id_ in at_host)])
+    rows = []
+    for proxy_id in ids:
+        hosts = {
+            name: at_host[proxy_id]
+            for name, at_host in healths.items()
+            if name != EVERYWHERE and proxy_id in at_host and host in (None, name)
+        }
+        if host is None or proxy_id in by_id or hosts:
+            whole = healths.get(EVERYWHERE, {}).get(proxy_id, UNKNOWN)
+            rows.append(_proxy_json(proxy_id, by_id.get(proxy_id), whole, hosts))
+    return rows
+
+
+def _proxy_json(
+    proxy_id: str, proxy: Proxy | None, whole: Health, hosts: Mapping[str, Health]
+) -> dict[str, Any]:
+    answered = sum(health.answered for health in hosts.values())
+    failed = sum(health.failed for health in hosts.values())
+    if proxy is None:
+        state = "not listed"
+    elif whole.free_at > 0:
+        state = "dead"
+    else:
+        resting = any(health.free_at > 0 for health in hosts.values())
+        state = "quarantine" if resting else "free"
+    return {
+        "id": proxy_id,
+        "class": proxy.pool if proxy else proxy_id.split("-")[0],
+        "region": proxy.region if proxy else None,
+        "weight": proxy.weight if proxy else None,
+        "state": state,
+        "why": whole.why if whole.free_at > 0 else None,
+        "free_in_s": round(whole.free_at, 1) if whole.free_at > 0 else 0,
+        "requests": sum(health.requests for health in hosts.values()),
+        "answered": answered,
+        "failed": failed,
+        "success": round(answered / (answered + failed), 4) if answered + failed else None,
+        "latency_s": _latency(hosts),
+        "hosts": [_host_json(name, health) for name, health in sorted(hosts.items())],
+    }
+
+
+def _host_json(name: str, health: Health) -> dict[str, Any]:
+    return {
+        "host": name,
+        "requests": health.requests,
+        "answered": health.answered,
+        "failed": health.failed,
+        "recent_success": round(health.success, 4),
+        "latency_s": round(health.latency_s, 3) or None,
+        "strikes": health.strikes,
+        "quarantine_s": round(health.free_at, 1) if health.free_at > 0 else 0,
+        "why": health.why or None,
+    }
+
+
+def _latency(hosts: Mapping[str, Health]) -> float | None:
+    timed = [health for health in hosts.values() if health.latency_s]
+    answered = sum(health.answered for health in timed)
+    if not answered:
+        return None
+    return round(sum(health.latency_s * health.answered for health in timed) / answered, 3)
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    resting = [
+        f"{h['host']} ({h['why']}, {_span(h['quarantine_s'])})"
+        for h in row["hosts"]
+        if h["quarantine_s"]
+    ]
+    state = row["state"]
+    return [
+        row["id"],
+        row["class"],
+        row["region"] or "any",
+        "" if row["weight"] is None else f"{row['weight']:g}",
+        f"dead ({row['why']}, {_span(row['free_in_s'])})" if state == "dead" else state,
+        f"{row['requests']:,}",
+        "" if row["success"] is None else f"{row['success']:.0%}",
+        "" if row["latency_s"] is None else f"{row['latency_s']:.2f} s",
+        ", ".join(resting),
+    ]
+
+
+def _span(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

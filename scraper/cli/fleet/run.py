@@ -9,6 +9,10 @@ from typing import IO, Any
 import click
 
 from scraper.cli.common.shared import load_settings, print_json
+from scraper.cli.common.tables import plain
+from scraper.client import CallError, Client
+from scraper.errors import CallsFailedError
+from scraper.infra.database import dumps
 
 
 @click.command()
@@ -61,30 +65,24 @@ def run(
     may be any texts; - reads them from the standard input, one a line. The module must be in
     SCRAPER_FUNCTIONS.
     """
-    from scraper.client import CallError, Client
-    from scraper.errors import CallsFailedError
-
     if bool(inputs) == (file is not None):
         raise click.UsageError("give URLS, or --file, or - for the standard input")
     load_settings()
     lines = _lines(file or sys.stdin) if file or inputs == ("-",) else iter(inputs)
-    kept: dict[int, str] = {}
+    texts: dict[int, str] = {}
+    inputs_ = _remembered(lines, texts)
     done = failed = 0
     try:
         with (
             Client(local=local) as client,
-            client.map(
-                function, _noted(lines, kept), ordered=False, return_exceptions=True, **options
-            )
+            client.map(function, inputs_, ordered=False, return_exceptions=True, **options)
             if unordered
-            else client.map(
-                function, _noted(lines, kept), return_exceptions=True, **options
-            ) as call,
+            else client.map(function, inputs_, return_exceptions=True, **options) as call,
         ):
             for index, result in call if unordered else enumerate(call):
                 done += 1
                 failed += isinstance(result, CallError)
-                _print(index, kept.pop(index), result, as_json=as_json)
+                _print(index, texts.pop(index), result, as_json=as_json)
                 _progress(done, failed, call.sent)
     except KeyboardInterrupt:
         click.echo(f"\ninterrupted: {done} done; what was not begun is cancelled", err=True)
@@ -97,32 +95,26 @@ def _lines(file: IO[str]) -> Iterator[str]:
     return (line.strip() for line in file if line.strip())
 
 
-def _noted(lines: Iterator[str], kept: dict[int, str]) -> Iterator[str]:
+def _remembered(lines: Iterator[str], texts: dict[int, str]) -> Iterator[str]:
     for index, line in enumerate(lines):
-        kept[index] = line
+        texts[index] = line
         yield line
 
 
-def _print(index: int, given: str, result: Any, *, as_json: bool) -> None:
-    from scraper.client import CallError
-    from scraper.infra.database import dumps
-    from scraper.infra.tables import plain
-
+def _print(index: int, text: str, result: Any, *, as_json: bool) -> None:
     if isinstance(result, CallError):
-        told = {
-            name: getattr(result, name)
-            for name in ("type", "message", "blame", "outcome", "traceback")
-        }
         if as_json:
-            print_json({"index": index, "input": given, "error": told})
+            names = ("type", "message", "blame", "outcome", "traceback")
+            error = {name: getattr(result, name) for name in names}
+            print_json({"index": index, "input": text, "error": error})
         else:
             click.echo(
-                f"{plain(given)}\t{result.type}: {plain(result.message)} ({result.blame})", err=True
+                f"{plain(text)}\t{result.type}: {plain(result.message)} ({result.blame})", err=True
             )
     elif as_json:
-        print_json({"index": index, "input": given, "result": result})
+        print_json({"index": index, "input": text, "result": result})
     else:
-        click.echo(f"{plain(given)}\t{plain(result if isinstance(result, str) else dumps(result))}")
+        click.echo(f"{plain(text)}\t{plain(result if isinstance(result, str) else dumps(result))}")
 
 
 def _progress(done: int, failed: int, sent: int) -> None:

@@ -22,17 +22,20 @@ import click
 import httpx
 import sqlalchemy as sa
 
-from scraper.actions import crawls
-from scraper.cli.data import export
+from scraper.cli.common.shared import load_settings
+from scraper.cli.common.tables import print_table
+from scraper.cli.crawl.wait import follow
+from scraper.cli.data.products import print_products, read_products
 from scraper.coordinator import plan
 from scraper.demo import definition
 from scraper.embedded import servers as embedded
 from scraper.errors import CrawlFailedError, ScraperError, ServerUnavailableError
 from scraper.frontier import sites
 from scraper.frontier.progress import Progress
-from scraper.infra import flower_login, migrations, servers, tables
+from scraper.infra import flower_login, migrations, servers
 from scraper.infra.database import make_engine
 from scraper.runtime import fleet
+from scraper.runtime.send import send
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.views import progress
@@ -44,26 +47,52 @@ FAIL_SHARE = 0.03
 SHOWN = 8
 
 FORGET = """
-DELETE FROM product_versions WHERE product_id IN (SELECT p.id FROM products p WHERE p.site_id = :site);
-DELETE FROM products WHERE site_id = :site; DELETE FROM pages WHERE site_id = :site;
+DELETE FROM product_versions
+ WHERE product_id IN (SELECT p.id FROM products p WHERE p.site_id = :site);
+DELETE FROM products WHERE site_id = :site;
+DELETE FROM pages WHERE site_id = :site;
 DELETE FROM throughput WHERE crawl_id IN (SELECT id FROM crawls WHERE site_id = :site);
 DELETE FROM crawl_hosts WHERE crawl_id IN (SELECT id FROM crawls WHERE site_id = :site);
-DELETE FROM crawls WHERE site_id = :site; DELETE FROM sites WHERE id = :site
+DELETE FROM crawls WHERE site_id = :site;
+DELETE FROM sites WHERE id = :site
 """
 
 PRICE_CHANGES = sa.text("""
-SELECT p.external_id, p.data ->> 'name' AS name, v.data ->> 'price' AS before, p.data ->> 'price' AS after,
-       p.data ->> 'price_currency' AS currency, count(*) OVER () AS total
+SELECT p.external_id, p.data ->> 'name' AS name, v.data ->> 'price' AS before,
+       p.data ->> 'price' AS after, p.data ->> 'price_currency' AS currency,
+       count(*) OVER () AS total
   FROM products p JOIN product_versions v ON v.product_id = p.id AND v.version = p.version - 1
- WHERE p.crawl_id = :crawl AND v.crawl_id = :crawl AND v.data ->> 'price' IS DISTINCT FROM p.data ->> 'price'
+ WHERE p.crawl_id = :crawl AND v.crawl_id = :crawl
+   AND v.data ->> 'price' IS DISTINCT FROM p.data ->> 'price'
  ORDER BY p.external_id LIMIT :shown
 """)
 
 
-def run(settings: Settings, *, products: int, keep: bool) -> None:
+@click.command()
+@click.option("--keep", is_flag=True, help="Leave servers, workers and Flower running afterwards.")
+@click.option(
+    "--stop",
+    "stop_",
+    is_flag=True,
+    help="Stop what an earlier --keep left running, servers included.",
+)
+@click.option(
+    "--products", default=1000, show_default=True, help="Size of the sample shop's catalogue."
+)
+def demo(keep: bool, stop_: bool, products: int) -> None:
+    """Crawl the bundled sample shop twice, through every real part, and show what was found."""
+    settings = load_settings()
+    if stop_:
+        click.echo(f"{_stop_kept(settings)} processes stopped")
+        embedded.down(settings)
+    else:
+        _run(settings, products=products, keep=keep)
+
+
+def _run(settings: Settings, *, products: int, keep: bool) -> None:
     """The whole show. Raises `CrawlFailedError` where a crawl does not complete."""
     if (settings.home_dir / "demo.pids").exists():
-        stop_kept(settings)
+        _stop_kept(settings)
     with ExitStack() as stack:
         stack.enter_context(_servers(settings, keep))
         shop = stack.enter_context(_shop(settings, products, keep))
@@ -134,8 +163,8 @@ def _shop_address(process: subprocess.Popen[bytes], log: Path, begin: int) -> st
 
 def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]]:
     """The commands a user would type, each in a process of its own."""
-    # No sites folder: this coordinator must not take the user's own definitions for gone, nor crawl
-    # by their schedules.
+    # This coordinator has no sites folder: it must not take the user's own definitions for gone,
+    # nor crawl by their schedules.
     env = {
         "SCRAPER_SITES": str(settings.home_dir / "demo-has-no-sites-folder"),
         "SCRAPER_SCHEDULES": "false",
@@ -153,22 +182,22 @@ def _fleet(settings: Settings, flower_port: int) -> list[subprocess.Popen[bytes]
 
 
 def _take_over(engine: sa.Engine, shop: str) -> None:
-    """The sample shop's definition goes into the database, and what an earlier demo left goes out."""
+    """The sample shop's definition goes into the database, what an earlier demo left goes out."""
     site = loader.load_text(definition(shop), "scraper/demo/shop.yaml")
     with engine.begin() as connection:
-        found = sites.find(connection, site.name)
-        if found is not None:
+        stored = sites.find(connection, site.name)
+        if stored is not None:
             for statement in FORGET.split(";"):
-                connection.execute(sa.text(statement), {"site": found[0]})
+                connection.execute(sa.text(statement), {"site": stored[0]})
         sites.sync(connection, [site])
 
 
 def _wait_ready(
     settings: Settings, processes: list[subprocess.Popen[bytes]], flower_port: int
 ) -> None:
-    wanted = {"coordinator", "residential", "datacenter"}
+    queues = {"coordinator", "residential", "datacenter"}
     deadline = time.monotonic() + READY_S
-    while not (wanted <= fleet.served_queues() and _answers(flower_port)):
+    while not (queues <= fleet.served_queues() and _answers(flower_port)):
         for process in processes:
             if process.poll() is not None:
                 raise ServerUnavailableError(
@@ -187,38 +216,34 @@ def _answers(port: int) -> bool:
         return False
 
 
-def _crawl(engine: sa.Engine, settings: Settings) -> Progress:
-    from scraper.runtime.send import send
-
+def _crawl(engine: sa.Engine) -> Progress:
     opened = plan.open_now(engine, "demo")
     send(opened.messages)
-    ended = progress.follow(engine, opened.crawl_id)
-    click.echo(progress.summary(ended))
-    if ended.status != "completed":
-        raise CrawlFailedError(f"the demo's crawl {ended.id} {ended.status}: {ended.note}")
-    return ended
+    crawl = follow(engine, opened.crawl_id)
+    click.echo(progress.summary(crawl))
+    if crawl.status != "completed":
+        raise CrawlFailedError(f"the demo's crawl {crawl.id} {crawl.status}: {crawl.note}")
+    return crawl
 
 
 def _first_crawl(engine: sa.Engine, settings: Settings) -> None:
     click.echo("First crawl: everything is new.")
-    _crawl(engine, settings)
+    _crawl(engine)
     with engine.connect() as connection:
-        table = export.read(
-            connection, "demo", crawls.known_site(connection, "demo"), delisted=False
-        )
-        rows = [row for row, _ in zip(table.rows, range(SHOWN), strict=False)]
+        columns, rows = read_products(connection, "demo", SHOWN)
     click.echo("")
-    tables.print_products(table.columns, rows)
+    print_products(columns, rows)
 
 
 def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
     httpx.post(f"{shop}/_visit", timeout=10).raise_for_status()
     click.echo(
-        "\nThe shop changes prices, adds and drops products. Second crawl: only changes are written."
+        "\nThe shop changes prices, adds and drops products. "
+        "Second crawl: only changes are written."
     )
-    ended = _crawl(engine, settings)
+    crawl = _crawl(engine)
     with engine.connect() as connection:
-        changes = list(connection.execute(PRICE_CHANGES, {"crawl": ended.id, "shown": SHOWN}))
+        changes = list(connection.execute(PRICE_CHANGES, {"crawl": crawl.id, "shown": SHOWN}))
     if not changes:
         raise ScraperError("the second crawl found no price change, though the shop made some")
     click.echo(f"\n{changes[0].total:,} prices changed, such as:")
@@ -226,68 +251,67 @@ def _second_crawl(engine: sa.Engine, settings: Settings, shop: str) -> None:
         [c.external_id, c.name, f"{c.before} {c.currency or ''}", f"{c.after} {c.currency or ''}"]
         for c in changes
     ]
-    tables.print_table(["id", "name", "before", "after"], rows)
+    print_table(["id", "name", "before", "after"], rows)
 
 
 def _farewell(keep: bool, port: int) -> None:
-    click.echo("\nNext, in this folder (the commands are in .venv/bin):")
+    commands = [
+        ("scraper status", "the crawls"),
+        ("scraper products demo", "the products; `scraper history demo ID` for one"),
+        ("scraper export demo --format csv -o demo.csv", ""),
+    ]
     if keep:
-        click.echo(f"  http://127.0.0.1:{port}                      Flower: crawls, workers, tasks")
-        click.echo("  scraper crawl demo --wait                  crawl it again")
-        click.echo(
-            "  scraper demo --stop                        stop everything that is left running"
-        )
-        click.echo("  (a worker that ends by itself is not started again: its log says why)")
+        commands[:0] = [
+            (f"http://127.0.0.1:{port}", "Flower: crawls, workers, tasks"),
+            ("scraper crawl demo --wait", "crawl it again"),
+            ("scraper demo --stop", "stop everything that is left running"),
+            ("(a worker that ends by itself is not started again: its log says why)", ""),
+        ]
     else:
-        click.echo("  scraper up                                 start PostgreSQL and Valkey again")
-        click.echo("  make demo KEEP=1                           the same, and leave it running")
-    click.echo("  scraper status                             the crawls")
-    click.echo(
-        "  scraper products demo                      the products; `scraper history demo ID` for one"
-    )
-    click.echo("  scraper export demo --format csv -o demo.csv")
+        commands[:0] = [
+            ("scraper up", "start PostgreSQL and Valkey again"),
+            ("make demo KEEP=1", "the same, and leave it running"),
+        ]
+    click.echo("\nNext, in this folder (the commands are in .venv/bin):")
+    for command, purpose in commands:
+        click.echo(f"  {command:<42} {purpose}".rstrip())
 
 
 def _remember(settings: Settings, processes: list[subprocess.Popen[bytes]]) -> None:
     """Keeps the ids of the processes that are left running, with their start times, for `scraper
     demo --stop`."""
     path = settings.home_dir / "demo.pids"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    known |= {str(process.pid): _started(process.pid) for process in processes}
-    path.write_text(json.dumps(known))
+    started_at = json.loads(path.read_text()) if path.exists() else {}
+    started_at |= {str(process.pid): _started_at(process.pid) for process in processes}
+    path.write_text(json.dumps(started_at))
 
 
-def stop_kept(settings: Settings) -> int:
+def _stop_kept(settings: Settings) -> int:
     """Stops what an earlier `--keep` left running; only processes that are provably those. Returns
     how many."""
     path = settings.home_dir / "demo.pids"
     if not path.exists():
         return 0
-    mine = [
+    pids = [
         int(pid)
-        for pid, started in json.loads(path.read_text()).items()
-        if _started(int(pid)) == started
+        for pid, started_at in json.loads(path.read_text()).items()
+        if _started_at(int(pid)) == started_at
     ]
-    for pid in mine:
+    for pid in pids:
         os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + fleet.STOP_S
-    while time.monotonic() < deadline and any(_started(pid) for pid in mine):
+    while time.monotonic() < deadline and any(_started_at(pid) for pid in pids):
         time.sleep(0.1)
     path.unlink()
-    return len(mine)
+    return len(pids)
 
 
-def _started(pid: int) -> str:
+def _started_at(pid: int) -> str:
     """When a process was started, as `ps` says it; empty where there is none."""
-    found = subprocess.run(
-        ["ps", "-o", "lstart=,stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    text = found.stdout.strip()
-    return (
-        ""
-        if not text or text.rsplit(maxsplit=1)[-1].startswith("Z")
-        else text.rsplit(maxsplit=1)[0]
-    )
+    command = ["ps", "-o", "lstart=,stat=", "-p", str(pid)]
+    text = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    *started_at, state = text.split() or ["Z"]
+    return "" if state.startswith("Z") else " ".join(started_at)
 
 
 def free_port(preferred: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,15 @@ import click
 
 from scraper.cli.common.shared import load_settings, print_json
 from scraper.errors import ConfigError
+from scraper.infra import shipped
+from scraper.infra.redaction import redacted
+from scraper.settings import PROJECT_FILE, Settings, short_name, variable
+from scraper.sites.schema import schema_text
 
 SETTINGS = """\
 # Settings of this project. All of them, with their defaults: `scraper settings`.
-# A variable of the environment wins: SCRAPER_ATTEMPTS_MAX over attempts_max, DATABASE_URL over database_url.
+# A variable of the environment wins: SCRAPER_ATTEMPTS_MAX over attempts_max, DATABASE_URL over
+# database_url.
 # Secrets belong in files of their own: flower_password_file = "secrets/flower".
 
 # database_url = "postgresql://scraper@db.example/scraper"   # unset: a PostgreSQL in .scraper
@@ -25,7 +31,7 @@ EXAMPLE = """\
 
 start: https://shop.example/all?page=1      # a listing page; or sitemap: https://shop.example/sitemap.xml
 rate: 60/m                                  # requests to one host, by all workers together
-revisit: 12h                                # product pages fetched less than this ago are not fetched again
+revisit: 12h                                # product pages younger than this are not fetched again
 # schedule: "0 6 * * *"                     # cron, in quotes; without it: scraper crawl example
 # timezone: Europe/Berlin
 # queue: residential                        # the queue of its pages; the default is datacenter
@@ -55,9 +61,6 @@ def init(folder: Path, compose: bool) -> None:
 
     What is there already is left as it is.
     """
-    from scraper.settings import PROJECT_FILE
-    from scraper.sites.schema import schema_text
-
     files = {
         PROJECT_FILE: SETTINGS,
         "sites/example.yaml": EXAMPLE,
@@ -84,10 +87,6 @@ def init(folder: Path, compose: bool) -> None:
 
 def _deployment() -> dict[str, str]:
     """The compose file and what it refers to, for an image made of the package."""
-    from importlib.metadata import version
-
-    from scraper.infra import shipped
-
     image = Path(__file__).with_name("project.Dockerfile").read_text()
     deploy = shipped.path("deploy")
     paths = [deploy / "make_secrets.py", *(deploy / name for name in DEPLOYED)]
@@ -114,8 +113,6 @@ def _write_new(path: Path, text: str) -> bool:
 @click.option("--changed", is_flag=True, help="Only what is not a default.")
 def settings(as_json: bool, changed: bool) -> None:
     """Show the settings in force, and where each comes from. Secrets are hidden."""
-    from scraper.settings import Settings, short_name, variable
-
     values, origins = load_settings(), Settings.sources()
     rows: list[dict[str, Any]] = []
     for name, field in Settings.model_fields.items():
@@ -140,8 +137,6 @@ def settings(as_json: bool, changed: bool) -> None:
 
 def _shown(name: str, value: Any) -> Any:
     """The value as people may see it: no password, neither by itself nor within an address."""
-    from scraper.infra.redaction import redacted
-
     if value is None:
         return None
     if name in ("secret_key", "flower_password"):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
-from scraper.cli.common.shared import load_settings, open_engine, print_json
+from scraper.actions import overrides
+from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
 from scraper.errors import DefinitionError, NotFoundError
-
-if TYPE_CHECKING:
-    pass
+from scraper.sites import loader, schema
 
 
 @click.group()
@@ -23,10 +22,6 @@ def sites() -> None:
 def sites_check(files: tuple[str, ...]) -> None:
     """Validate definitions: every error of every file, with line, key and mend. Checks sites/
     unless FILES are named."""
-    from pathlib import Path
-
-    from scraper.sites import loader
-
     paths = [Path(file) for file in files] or loader.definition_files(load_settings().sites_dir)
     if not paths:
         raise NotFoundError(
@@ -42,16 +37,14 @@ def sites_check(files: tuple[str, ...]) -> None:
 
 
 @sites.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON array.")
+@json_option("array")
 def sites_list(as_json: bool) -> None:
     """Show the definitions in sites/."""
-    from scraper.sites import loader
-
-    found = loader.load_dir(load_settings().sites_dir)
+    definitions = loader.load_dir(load_settings().sites_dir)
     if as_json:
-        print_json([site.model_dump(mode="json") for site in found])
+        print_json([site.model_dump(mode="json") for site in definitions])
         return
-    for site in found:
+    for site in definitions:
         schedule = f"{site.schedule} ({site.timezone})" if site.schedule else "by hand"
         state = "" if site.enabled else "  disabled"
         start = [*site.start, *(site.sitemap.urls if site.sitemap else ())][0]
@@ -77,8 +70,6 @@ def sites_resume(name: str) -> None:
 
 
 def _set_paused(name: str, *, paused: bool) -> None:
-    from scraper.actions import overrides
-
     changed = overrides.set_paused(open_engine(), name, paused=paused)
     if paused:
         click.echo(f"{name}: paused" if changed else f"{name}: was paused already")
@@ -95,8 +86,6 @@ def _set_paused(name: str, *, paused: bool) -> None:
 )
 def sites_schema(output: str | None) -> None:
     """Print the JSON schema of a definition, for editors."""
-    from scraper.sites import schema
-
     if output:
         schema.write_schema(output)
     else:

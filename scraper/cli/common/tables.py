@@ -1,0 +1,56 @@
+"""Tables on a terminal; plain, tab-separated lines where there is none. All that a shop sent is
+shown on one line and without control characters."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+CELL_CHARS = 40
+# Texts up to this length are never cut.
+WHOLE_CHARS = 12
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Prints a table for people on a terminal, tab-separated lines elsewhere."""
+    if not sys.stdout.isatty():
+        for row in [columns, *rows]:
+            click.echo("\t".join(text.replace("\t", " ").replace("\n", " ") for text in row))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for index, column in enumerate(columns):
+        longest = max([len(column), *(len(row[index]) for row in rows)])
+        # Where room is short, long texts give way; numbers, ids and prices stay whole.
+        table.add_column(
+            column, no_wrap=longest <= WHOLE_CHARS, min_width=min(longest, WHOLE_CHARS)
+        )
+    for row in rows:
+        table.add_row(*(Text(text, overflow="ellipsis", no_wrap=True) for text in row))
+    Console().print(table)
+
+
+def cell(value: Any) -> str:
+    """A value of a product, short enough for a table."""
+    if value is None:
+        return ""
+    text = plain(format(value, "f") if isinstance(value, Decimal) else str(value))
+    return text if len(text) <= CELL_CHARS else text[: CELL_CHARS - 1] + "…"
+
+
+def plain(text: str) -> str:
+    """A stranger's text on one line, without what would steer a terminal: control characters,
+    escape sequences, marks that turn the direction of writing."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def minute(at: datetime | None) -> str:
+    """A time for people, to the minute; empty for None."""
+    return at.strftime("%Y-%m-%d %H:%M") if at else ""

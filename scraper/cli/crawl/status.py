@@ -1,0 +1,56 @@
+"""`scraper status`: how things stand, printed once. One screen for people; elsewhere each part
+under its name, tab-separated."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+from rich.console import Console
+
+from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
+from scraper.cli.common.tables import print_table
+from scraper.cli.crawl.screen import make_parts, make_screen
+from scraper.views import status as views
+from scraper.views.status import FleetStatus
+
+NEWEST = 20
+# The lines of the shell's prompt, so that the first line stays in sight.
+PROMPT_LINES = 2
+
+
+@click.command()
+@click.argument("site", required=False)
+@json_option()
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    help="Crawls to show (20, or as many as fit on the screen).",
+)
+def status(site: str | None, as_json: bool, limit: int | None) -> None:
+    """Show how things stand, on one screen; of SITE alone, its crawls, hosts, dead pages and
+    errors.
+
+    Running and recent crawls, queues, hosts that rest, are paused or slowed, workers, dead pages,
+    the latest errors.
+    """
+    newest = NEWEST if limit is None else limit
+    fleet = views.read(open_engine(), load_settings(), site=site, newest=newest)
+    if as_json:
+        print_json(views.as_json(fleet))
+    elif sys.stdout.isatty():
+        console = Console()
+        height = console.size.height - PROMPT_LINES if limit is None else None
+        console.print(make_screen(fleet, width=console.size.width, height=height))
+    else:
+        _print_parts(fleet)
+
+
+def _print_parts(fleet: FleetStatus) -> None:
+    for number, part in enumerate(make_parts(fleet)):
+        if number:
+            click.echo()
+        click.echo(f"# {part.title}" + (f"  {part.note}" if part.note else ""))
+        if part.rows:
+            titles = [column.title or "bar" for column in part.columns]
+            print_table(titles, [[str(text) for text in row] for row in part.rows])

@@ -1,0 +1,162 @@
+"""Crawls waited for: a bar on a terminal, else lines, and what each came to."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+import sqlalchemy as sa
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+from sqlalchemy.exc import OperationalError
+
+from scraper.domain import CrawlStatus
+from scraper.errors import CrawlFailedError, SuspectError
+from scraper.frontier import crawls
+from scraper.frontier.progress import Progress
+from scraper.rules.routing import COORDINATOR
+from scraper.runtime import fleet
+from scraper.runtime.fleet import LocalWorker
+from scraper.settings import Settings
+from scraper.views import progress as views
+
+POLL_S = 0.5
+AWAY_S = 60.0
+
+Show = Callable[[Progress], None]
+
+
+def wait_all(
+    engine: sa.Engine,
+    settings: Settings,
+    crawl_ids: Sequence[int],
+    *,
+    local: bool,
+    summary_to_stderr: bool = False,
+) -> None:
+    """Shows crawls until each has ended, and what it came to. Raises `CrawlFailedError` unless all
+    completed, `SuspectError` where the data of one is suspect."""
+    failed, suspect = [], []
+    for crawl_id in crawl_ids:
+        try:
+            crawl = _wait(engine, settings, crawl_id, local=local)
+        except KeyboardInterrupt:
+            click.echo(
+                f"\nthe crawl goes on where workers run; `scraper stop {crawl_id}` ends it",
+                err=True,
+            )
+            sys.exit(130)
+        click.echo(views.summary(crawl), err=summary_to_stderr)
+        name = f"crawl {crawl.id} of {crawl.site}"
+        if crawl.status != CrawlStatus.COMPLETED:
+            failed.append(f"{name} {crawl.status}" + (f": {crawl.note}" if crawl.note else ""))
+        elif crawl.suspect:
+            suspect.append(f"{name} is suspect; `scraper report {crawl.id}` says why")
+    if failed:
+        raise CrawlFailedError("\n".join([*failed, *suspect]))
+    if suspect:
+        raise SuspectError("\n".join(suspect))
+
+
+def _wait(engine: sa.Engine, settings: Settings, crawl_id: int, *, local: bool) -> Progress:
+    """Shows a crawl until it ends. `local`: workers are started here for the queues that nobody
+    serves."""
+    with engine.connect() as connection:
+        _, site = crawls.definition(connection, crawl_id)
+    missing = {COORDINATOR, *site.wishes.queues} - fleet.served_queues()
+    if not (missing and local):
+        for queue in sorted(missing):
+            beat = " -B" if queue == COORDINATOR else ""
+            click.echo(
+                f"nobody serves {queue}: type `celery -A scraper worker{beat} -Q {queue}`",
+                err=True,
+            )
+        return follow(engine, crawl_id)
+    names = ", ".join(sorted(missing))
+    click.echo(f"nobody serves {names}: starting workers for this crawl", err=True)
+    with fleet.local_workers(settings, missing) as workers:
+        return follow(engine, crawl_id, check=lambda: _keep_running(workers))
+
+
+def _keep_running(workers: Sequence[LocalWorker]) -> None:
+    for worker in workers:
+        worker.keep_running()
+
+
+def follow(
+    engine: sa.Engine, crawl_id: int, *, check: Callable[[], None] | None = None
+) -> Progress:
+    """Shows a crawl until it ends. `check` is called each time it was read, and may raise."""
+    display = _bar() if sys.stderr.isatty() else _lines()
+    with display as show:
+        while True:
+            progress = _read(engine, crawl_id)
+            show(progress)
+            if check:
+                check()
+            if not progress.active:
+                return progress
+            time.sleep(POLL_S)
+
+
+def _read(engine: sa.Engine, crawl_id: int) -> Progress:
+    """The crawl now. A database that is away for a moment (a restart, a failover) is waited for."""
+    deadline = time.monotonic() + AWAY_S
+    warned = False
+    while True:
+        try:
+            return views.read_one(engine, crawl_id)
+        except OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            if not warned:
+                click.echo("PostgreSQL does not answer; waiting for it", err=True)
+                warned = True
+            time.sleep(1)
+
+
+@contextmanager
+def _lines() -> Iterator[Show]:
+    last_at, last_phase = 0.0, ""
+
+    def show(progress: Progress) -> None:
+        nonlocal last_at, last_phase
+        now = time.monotonic()
+        due = now - last_at >= views.PLAIN_LINE_S or progress.phase != last_phase
+        if progress.active and due:
+            click.echo(views.line(progress, progress.recent_per_s), err=True)
+            last_at, last_phase = now, progress.phase
+
+    yield show
+
+
+@contextmanager
+def _bar() -> Iterator[Show]:
+    columns = (
+        TextColumn("{task.fields[site]}  [cyan]{task.fields[phase]}"),
+        BarColumn(bar_width=None),
+        TextColumn(
+            "{task.completed:,.0f}/{task.total:,.0f}  {task.fields[speed]}  {task.fields[left]}"
+        ),
+    )
+    with Bar(*columns, console=Console(stderr=True), expand=True, transient=True) as bar:
+        task = bar.add_task("crawl", total=0, site="", phase="", speed="", left="")
+
+        def show(progress: Progress) -> None:
+            failures = f", [red]{progress.failed:,} failed[/]" if progress.failed else ""
+            left = f"left {views.eta(progress, progress.recent_per_s)}"
+            bar.update(
+                task,
+                total=progress.total,
+                completed=progress.done,
+                site=progress.site,
+                phase=progress.phase,
+                speed=f"{progress.recent_per_s:.0f}/s{failures}",
+                left="" if progress.phase == "discovering" else left,
+            )
+
+        yield show

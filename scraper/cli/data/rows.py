@@ -1,0 +1,73 @@
+"""Products as rows of a table, streamed, in an order of rows and columns that stays the same.
+
+Columns: `id`, `url`, the definition's fields in its order, any other keys by name, then the times.
+Numbers keep every digit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.settle import products
+from scraper.sites.definition import Site
+
+LAST_COLUMNS = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
+
+KEYS = sa.text("""
+SELECT DISTINCT k
+  FROM products p JOIN sites s ON s.id = p.site_id, jsonb_object_keys(p.data) AS k
+ WHERE s.name = :site
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A site's products as rows of `columns`; `rows` streams from the database while its connection
+    is open."""
+
+    columns: list[str]
+    rows: Iterator[dict[str, Any]]
+
+
+def read(
+    connection: sa.Connection,
+    site: str,
+    definition: Site,
+    *,
+    delisted: bool,
+    since: int | None = None,
+) -> Table:
+    """Opens the stream. The definition gives its fields their order."""
+    stored = set(connection.execute(KEYS, {"site": site}).scalars())
+    named = [
+        key for name, spec in definition.product.fields.items() for key in keys_of(name, spec.type)
+    ]
+    others = sorted(stored - set(named))
+    columns = list(dict.fromkeys(["id", "url", *named, *others, *LAST_COLUMNS]))
+    stream = products.export(connection, site, delisted=delisted, since=since)
+    return Table(columns, (_row(product, columns) for product in stream))
+
+
+def keys_of(name: str, type_: str) -> list[str]:
+    """The keys a field has in a product's data: a price has its currency beside it."""
+    return [name, f"{name}_currency"] if type_ == "price" else [name]
+
+
+def _row(product: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
+    values = {"id": product.external_id, "url": product.url}
+    for name in LAST_COLUMNS:
+        at = getattr(product, name)
+        values[name] = at.isoformat() if at else None
+    values.update(json.loads(product.data, parse_float=Decimal, parse_int=_whole))
+    return {name: values.get(name) for name in columns}
+
+
+def _whole(text: str) -> int | Decimal:
+    """Beyond 64 bits a Decimal: other than an int it can be written again."""
+    return int(text) if len(text) < 19 else Decimal(text)
