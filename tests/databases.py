@@ -149,8 +149,8 @@ class WorkerDatabase:
         return [line for (line,) in connection.execute(SESSIONS)] + self._processes()
 
     def _processes(self) -> list[str]:
-        """Those whose environment names the database."""
-        mark = f"/{self._name}?".encode()
+        """Those whose environment names the database, of these servers."""
+        mark = self.url.encode()
         lines = []
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):

@@ -24,8 +24,9 @@ Start = Callable[..., Broker]
 def start(
     engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:
-    """Opens a crawl of the field's shop, with a worker that has the list of its proxies."""
-    brokers = []
+    """Opens a crawl of the field's shop, with a worker that has the list of its proxies. The worker
+    before has ended: it would hold the host's slots for some seconds more."""
+    brokers: list[Broker] = []
 
     def begin(field: Field, text: str, proxy: str = "datacenter", more: str = "") -> Broker:
         path = tmp_path / "proxies.txt"
@@ -37,6 +38,8 @@ def start(
         settings_module.load.cache_clear()
         with engine.begin() as connection:
             sites.sync(connection, [loader.load_text(field.definition(proxy, more), "shop.yaml")])
+        while brokers:
+            brokers.pop().worker.close()
         broker = Broker(engine, settings_module.load(), lambda message: [message])
         brokers.append(broker)
         broker.send(plan.open_now(engine, "shop").messages)

@@ -35,8 +35,9 @@ Start = Callable[..., Broker]
 def start(
     engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:
-    """Opens a crawl of the shop, with a worker that has its accounts."""
-    brokers = []
+    """Opens a crawl of the shop, with a worker that has its accounts. The worker before has ended:
+    it would hold the host's slots for some seconds more."""
+    brokers: list[Broker] = []
 
     def begin(
         shop: LoginShop, definition: str | None = None, accounts: str | None = None, **env: str
@@ -50,6 +51,8 @@ def start(
         settings_module.load.cache_clear()
         with engine.begin() as connection:
             sites.sync(connection, [loader.load_text(definition or shop.definition(), "shop.yaml")])
+        while brokers:
+            brokers.pop().worker.close()
         broker = Broker(engine, settings_module.load(), lambda message: [message])
         brokers.append(broker)
         broker.send(plan.open_now(engine, "shop").messages)
