@@ -21,12 +21,8 @@ from scraper.accounts.policy import Trouble
 from scraper.domain import Blame, Outcome, ProxySignal
 from scraper.errors import FetchError
 from scraper.http.account_session import AccountSession
-from scraper.http.fetcher import (
-    BeforeHop,
-    Body,
-    FetchPolicy,
-    HttpFetcher,
-)
+from scraper.http.fetcher import BeforeHop, Body, HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.blocks import detect
 from scraper.rules.urls import host_of

@@ -30,7 +30,7 @@ from scraper.browser.proxy import Pass
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
-from scraper.http.fetcher import FetchPolicy
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.retry_after import retry_after_s
 from scraper.rules.urls import host_of

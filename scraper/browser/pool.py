@@ -44,7 +44,7 @@ from scraper.domain import Fetched, Outcome
 from scraper.errors import ConfigError, DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import CookieJar, Jars
-from scraper.http.fetcher import FetchPolicy
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.rules import browsers as profiles
 from scraper.settings import Settings

@@ -19,7 +19,7 @@ import structlog
 
 from scraper.calls.functions import resolve_init
 from scraper.errors import FunctionRefusedError
-from scraper.http.fetcher import FetchPolicy
+from scraper.http.policy import FetchPolicy
 
 log = structlog.get_logger()
 

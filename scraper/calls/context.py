@@ -15,7 +15,7 @@ from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind
 from scraper.errors import FunctionRefusedError
 from scraper.frontier import sites
-from scraper.http.fetcher import FetchPolicy
+from scraper.http.policy import FetchPolicy
 from scraper.rules.blocks import Block, detect
 from scraper.rules.budget import Budget
 from scraper.rules.proxies import POOLS, Need

@@ -24,11 +24,11 @@ from typing import TypeVar
 import httpx
 
 from scraper.calls.context import CallContext
+from scraper.calls.request_sender import RequestSender, check
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome
 from scraper.errors import DeferredError, FetchError, NoProxyError
-from scraper.http.exchange import Hops, check
-from scraper.http.headers import headers_dict
 from scraper.http.proxy_route import ProxyRoute
+from scraper.http.request import headers_dict
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
@@ -94,9 +94,14 @@ class PoliteTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(
-        self, *, hops: Hops, limiters: HostLimiters, robots: RobotsCache, rotation: ProxyRotation
+        self,
+        *,
+        sender: RequestSender,
+        limiters: HostLimiters,
+        robots: RobotsCache,
+        rotation: ProxyRotation,
     ) -> None:
-        self._hops = hops
+        self._sender = sender
         self.limiters = limiters
         self._robots = robots
         self._rotation = rotation
@@ -182,7 +187,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 await self.in_turn(limiter, by, lambda latest: limiter.another(latest, by.urgency))
 
             try:
-                response = await self._hops.send(request, context.policy, via, again)
+                response = await self._sender.send(request, context.policy, via, again)
             except FetchError as error:
                 await self._heed(limiter, error.outcome, error.status, error.retry_after_s, began)
                 raise

@@ -71,7 +71,9 @@ class ProxiedTransport(AiohttpTransport):
     def _made_connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
         return _ProxyConnector(**options)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def handle_async_request(
+        self, request: httpx.Request, label: str = "", target: bytes = b"", extra: Fields = ()
+    ) -> httpx.Response:
         proxy: Proxy = request.extensions["proxy"]
         limits = request.extensions.get("timeout", {})
         dial = Dial(proxy)
@@ -79,15 +81,12 @@ class ProxiedTransport(AiohttpTransport):
         try:
             async with asyncio.timeout(limits.get("connect")):
                 dial.address = await self._names.address(request.url.host)
-            # a label, never an address
-            origin = self._origin(request.url, f"{proxy.scheme}://{proxy.id}")
-            # within a tunnel, the request is the host's own
-            if request.url.scheme == "https" or proxy.tunnels:
-                response = await self._sent(request, origin)
-            else:
-                response = await self._sent(
-                    request, origin, str(request.url).encode("ascii"), _login_field(proxy)
-                )
+            # The label names the proxy's id, never its address.
+            label = f"{proxy.scheme}://{proxy.id}"
+            # Within a tunnel, the request is the host's own.
+            if request.url.scheme != "https" and not proxy.tunnels:
+                target, extra = str(request.url).encode("ascii"), _login_field(proxy)
+            response = await super().handle_async_request(request, label, target, extra)
         except ProxyHopError as error:
             raise ProxyHopError(error.signal, f"proxy {proxy.id}: {error}") from None
         except TimeoutError as error:

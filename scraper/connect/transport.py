@@ -84,11 +84,6 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     def _made_connector(self, options: dict[str, Any]) -> aiohttp.TCPConnector:
         return Connector(**options)
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Sends the request's head, and `request.extensions["body"]` (bytes) where there is one;
-        `["timeout"]` may hold `connect` and `read`, in seconds."""
-        return await self._sent(request, self._origin(request.url))
-
     def _origin(self, url: httpx.URL, label: str = "") -> aiohttp.ClientRequest:
         """Where a request goes, as the connector wants to be told it. `label` (`http://ID`) keeps
         connections apart."""
@@ -108,15 +103,13 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             self._origins[key] = origin
         return origin
 
-    async def _sent(
-        self,
-        request: httpx.Request,
-        origin: aiohttp.ClientRequest,
-        target: bytes = b"",
-        extra: Fields = (),
+    async def handle_async_request(
+        self, request: httpx.Request, label: str = "", target: bytes = b"", extra: Fields = ()
     ) -> httpx.Response:
-        """`target` in place of the URL's path and query, `extra` header fields beside the request's
-        own."""
+        """Sends the request's head, and `request.extensions["body"]` (bytes) where there is one;
+        `["timeout"]` may hold `connect` and `read`, in seconds. `label` is `_origin`'s, `target`
+        stands in place of the URL's path and query, `extra` fields go beside the request's own."""
+        origin = self._origin(request.url, label)
         timeout = request.extensions.get("timeout", {})
         fields = [*request.headers.raw, *extra]
         head = request_head(

@@ -19,7 +19,7 @@ from scraper.dedup.bloom import BloomFilter
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
 from scraper.frontier import crawls
-from scraper.http.fetcher import FetchPolicy
+from scraper.http.policy import FetchPolicy
 from scraper.rules.blocks import (
     Block,
     Marker,

@@ -14,7 +14,7 @@ import httpx
 from scraper.domain import Outcome
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
-from scraper.http.headers import Pairs
+from scraper.http.request import Pairs
 
 STATUSES = frozenset({301, 302, 303, 307, 308})
 # What a header may reveal to another origin: languages and formats, but no Authorization, Cookie,

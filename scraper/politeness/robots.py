@@ -17,7 +17,8 @@ from protego import Protego
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
-from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 
 # RFC 9309 2.5: at least 500 KiB are parsed, and the rest may be ignored

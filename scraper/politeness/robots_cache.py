@@ -12,7 +12,8 @@ from typing import Protocol
 
 from scraper.domain import Outcome, ProxySignal
 from scraper.errors import FetchError
-from scraper.http.fetcher import BeforeHop, FetchPolicy, HttpFetcher
+from scraper.http.fetcher import BeforeHop, HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.politeness.robots import (
     RobotsRules,

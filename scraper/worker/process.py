@@ -34,6 +34,7 @@ from scraper.calls.context import CallContext, CallContexts
 from scraper.calls.functions import Function, resolve
 from scraper.calls.group import Group
 from scraper.calls.pages import CallPages
+from scraper.calls.request_sender import RequestSender
 from scraper.calls.runner import CallRunner
 from scraper.calls.store import Groups
 from scraper.calls.transport import PoliteTransport
@@ -45,7 +46,6 @@ from scraper.errors import FunctionRefusedError
 from scraper.frontier import host_tiers
 from scraper.frontier.control import Control, poll
 from scraper.frontier.host_tiers import TierKey
-from scraper.http.exchange import Hops
 from scraper.http.fetcher import HttpFetcher
 from scraper.infra import outages, slots
 from scraper.infra.database import make_engine
@@ -228,7 +228,7 @@ class Worker:
         await self._proxies.tell_in(CLOSE_S / 8)
         await self._logins.close(CLOSE_S / 8)
         await self._call_runner.aclose()
-        await self._hops.aclose()
+        await self._request_sender.aclose()
         await self._browsers.aclose()
         await self._fetcher.aclose()
         await self._redis.aclose()
@@ -318,9 +318,9 @@ class Worker:
             logins=self._logins,
             browsers=self._browsers,
         )
-        self._hops = Hops()
+        self._request_sender = RequestSender()
         transport = PoliteTransport(
-            hops=self._hops, limiters=self._limiters, robots=robots, rotation=rotation
+            sender=self._request_sender, limiters=self._limiters, robots=robots, rotation=rotation
         )
         self._call_runner = CallRunner(
             groups=Groups(self._redis, self.settings.lease_s),

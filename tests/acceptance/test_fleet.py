@@ -22,7 +22,8 @@ import pytest
 import redis.asyncio as aredis
 
 from scraper.errors import DeferredError
-from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.politeness import fleet_limiter
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiter import LATE_S, HostLimiter

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from scraper.coordinator.dispatch import dispatch
 from scraper.domain import Blame, Outcome, Settled, Status, Verdict
 from scraper.frontier import crawls
-from scraper.http.headers import headers_dict
+from scraper.http.request import headers_dict
 from scraper.rules.circuit_breaker import HostDown
 from scraper.rules.verdict import HOST_PATIENCE, RetryPolicy, judge
 from scraper.settings import Settings

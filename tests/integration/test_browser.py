@@ -25,7 +25,7 @@ from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar, CookieJar
-from scraper.http.fetcher import FetchPolicy
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.proxies import Proxy
 from scraper.settings import Settings

@@ -17,7 +17,8 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from scraper.connect import guard
 from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import DeferredError, FetchError
-from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.politeness.robots import (
     NO_ANSWER,
     RobotsRules,

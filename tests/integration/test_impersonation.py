@@ -23,7 +23,8 @@ from scraper.connect import guard
 from scraper.domain import Fetched, Outcome
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
-from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.impersonate import profiles
 from scraper.politeness.robots import fetch_robots

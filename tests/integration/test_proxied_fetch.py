@@ -16,7 +16,8 @@ import pytest
 from scraper.domain import Fetched, Outcome, ProxySignal, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
-from scraper.http.fetcher import FetchPolicy, HttpFetcher
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.politeness.robots import fetch_robots
 from scraper.rules import proxies

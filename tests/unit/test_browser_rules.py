@@ -16,7 +16,7 @@ from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import ConfigError
 from scraper.extract import compile_site
 from scraper.http.cookies import CookieJar
-from scraper.http.fetcher import FetchPolicy
+from scraper.http.policy import FetchPolicy
 from scraper.settings import Settings
 from scraper.sites.definition import Site
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.http.parsed_url import parsed
+from scraper.http.request import parsed
 from scraper.rules import urls
 
 hosts = st.from_regex(r"\A(?:[a-z0-9-]{1,8}\.){0,2}[a-z][a-z0-9-]{0,8}\Z") | st.ip_addresses(

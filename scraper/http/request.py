@@ -1,10 +1,14 @@
-"""Request headers out, response headers in. Pure."""
+"""A request's URL and headers, and the headers of its answer. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import httpx
 
 from scraper.domain import Validators
+from scraper.rules import urls
 from scraper.rules.validators import ETAG_MAX
 
 Pairs = list[tuple[str, str]]
@@ -46,3 +50,24 @@ def _sendable(value: str) -> bool:
     """A validator goes back as it came or not at all: it was a server's header once, and is one of
     ours now."""
     return value.isascii() and value.isprintable() and len(value) <= ETAG_MAX
+
+
+def parsed(url: str) -> httpx.URL:
+    """`httpx.URL(url)`, raising what it raises. A plain URL takes the parts of its origin, which
+    are parsed once: parsing each page's URL costs 18 us.
+
+    Sets what is not public in httpx; a property test compares it with `httpx.URL`.
+    """
+    plain = urls.plain(url)
+    if plain is None:
+        return httpx.URL(url)
+    origin, path, query = plain
+    root = _root(origin)
+    fast = httpx.URL.__new__(httpx.URL)
+    fast._uri_reference = root._uri_reference._replace(path=path, query=query)  # noqa: SLF001
+    return fast
+
+
+@lru_cache(maxsize=4096)
+def _root(origin: str) -> httpx.URL:
+    return httpx.URL(origin + "/")
