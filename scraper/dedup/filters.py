@@ -19,10 +19,11 @@ from pydantic import ValidationError
 from scraper.dedup.bloom import BloomFilter
 from scraper.sites.definition import Site
 
-# how often a URL must have been forgotten; see DELIST
+# A URL must have been forgotten so often; see DELIST.
 DELISTED_AFTER_LIVES = 2
-# `fetched_at` of products may be so much older than the last look: `products.GUARD`
+# A product's `fetched_at` may be so much older than its page's last visit: `products.GUARD`.
 GUARD_S = 3600
+# So many pages are taken out of the frontier in one transaction.
 CHUNK = 1000
 
 BEGIN = sa.text("""
@@ -42,14 +43,14 @@ LISTED = sa.text(
 )
 
 UNCLEARED = sa.text("""
-SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition FROM crawls c
- JOIN sites s ON s.id = c.site_id
+SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition
+  FROM crawls c JOIN sites s ON s.id = c.site_id
  WHERE c.filter_id IS NOT NULL AND c.cleared_at IS NULL
    AND c.status IN ('completed', 'stopped', 'failed')
  ORDER BY c.id LIMIT 20
 """)
 
-# What a crawl that has ended leaves behind: listings, gone and dropped pages, which nobody has to
+# It reads what a crawl that has ended leaves behind: listings, gone and dropped pages, which nobody has to
 # remember; and products that were not taken out at once, or come from before the site had a filter.
 # Of these the ones that are too old for a generation which begins now stay rows, until they are
 # fetched again or as old as a URL may be remembered.
@@ -64,7 +65,7 @@ SELECT id, fingerprint, good AND fetched_at > now() - :life_s * interval '0.5 se
  ORDER BY fingerprint LIMIT :chunk
 """).bindparams(sa.bindparam("after", type_=sa.Uuid))
 
-# A page that a later crawl has taken up meanwhile is its.
+# A page that a later crawl has taken up meanwhile belongs to that one, and stays.
 TAKE_OUT = sa.text("""
 DELETE FROM pages WHERE id = ANY (:ids) AND crawl_id <= :id
    AND status IN ('ok', 'unchanged', 'gone', 'dropped')
@@ -98,7 +99,7 @@ SELECT count(*) FROM missed WHERE delisted
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedCrawl:
     """A crawl that has ended with finished pages still in the frontier. `newest` is its site's
     filter now."""
 
@@ -153,25 +154,25 @@ def leave(connection: sa.Connection, page_ids: Sequence[int]) -> None:
     connection.execute(LEAVE, {"ids": list(page_ids)})
 
 
-def listed(connection: sa.Connection, crawl_id: int, products: int) -> None:
+def set_listed(connection: sa.Connection, crawl_id: int, products: int) -> None:
     connection.execute(LISTED, {"id": crawl_id, "listed": products})
 
 
-def uncleared(connection: sa.Connection) -> list[Ended]:
+def uncleared(connection: sa.Connection) -> list[EndedCrawl]:
     """Normally none, or those of the last seconds."""
-    found = []
+    ended = []
     for row in connection.execute(UNCLEARED).all():
         try:
             site = Site.model_validate(row.definition)
         except ValidationError:
-            # stored by another version: its pages stay until the site's next crawl has ended
-            cleared(connection, row.id)
+            # Another version stored it: its pages stay until the site's next crawl has ended.
+            set_cleared(connection, row.id)
             continue
-        found.append(Ended(row.id, make_filter(row.site_id, row.filter_id, site), row.newest))
-    return found
+        ended.append(EndedCrawl(row.id, make_filter(row.site_id, row.filter_id, site), row.newest))
+    return ended
 
 
-def left_behind(connection: sa.Connection, ended: Ended, after: UUID) -> list[sa.Row[Any]]:
+def left_behind(connection: sa.Connection, ended: EndedCrawl, after: UUID) -> list[sa.Row[Any]]:
     """The next finished pages of a crawl's site, in the order of their fingerprints: (id,
     fingerprint, remembered: to be added to the filter first)."""
     values = {
@@ -184,11 +185,11 @@ def left_behind(connection: sa.Connection, ended: Ended, after: UUID) -> list[sa
     return list(connection.execute(LEFT_BEHIND, values))
 
 
-def take_out(connection: sa.Connection, ended: Ended, page_ids: Sequence[int]) -> None:
+def take_out(connection: sa.Connection, ended: EndedCrawl, page_ids: Sequence[int]) -> None:
     connection.execute(TAKE_OUT, {"id": ended.id, "ids": list(page_ids)})
 
 
-def cleared(connection: sa.Connection, crawl_id: int) -> None:
+def set_cleared(connection: sa.Connection, crawl_id: int) -> None:
     connection.execute(CLEARED, {"id": crawl_id})
 
 

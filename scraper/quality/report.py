@@ -101,10 +101,10 @@ def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
 
 
 def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
-    row = connection.execute(fill_rates.READ, {"ids": [crawl_id]}).first()
+    row = connection.execute(fill_rates.SUMS, {"ids": [crawl_id]}).first()
     if row is None:
         return []
-    tally, shown = fill_rates.Tally(row), []
+    tally, shown = fill_rates.FieldSums(row), []
     for name in sorted(tally.names | row.usual.keys()):
         known = row.usual.get(name, {"usual": {}, "line": 0.0})
         usual, now = known["usual"], tally.figures(name)

@@ -345,7 +345,7 @@ class Reextraction:
         """What a crawl that had read these pages would be suspect for."""
         tolerances = self._site.tolerances
         with self._engine.connect() as connection:
-            usual = fill_rates.history(connection, site_id, ANY_LATER_CRAWL).fields
+            usual = fill_rates.read_baseline(connection, site_id, ANY_LATER_CRAWL).fields
         reasons = []
         for name in self._names or sorted(self._figures.keys() | usual.keys()):
             found, mistyped = self._figures.get(name, (0, 0))

@@ -22,14 +22,14 @@ from scraper.infra.database import dumps
 from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Usual
 from scraper.settle import fill_rates, products
-from scraper.settle.fill_rates import Known
+from scraper.settle.fill_rates import FieldBaseline, FieldSums
 from scraper.settle.products import NewProduct, content_hash
 from scraper.sites.definition import Site
 
-# of a field that is in breach
+# So many examples of a field that is in breach are kept.
 EXAMPLES = 3
 BATCH = 1000
-# products whose values are compared with each other
+# The values of so many products are compared with each other.
 SAMPLED = 20_000
 
 UNJUDGED = sa.text("""
@@ -37,8 +37,8 @@ SELECT id FROM crawls WHERE judged_at IS NULL AND status IN ('completed', 'stopp
  ORDER BY id LIMIT 20
 """)
 
-# By what the crawl has counted: product pages may have left the frontier. Where those that are
-# remembered are not even in the crawl, what its listings named counts.
+# It goes by what the crawl has counted: product pages may have left the frontier. Where those that
+# are remembered are not even in the crawl, what its listings named counts.
 GOOD = sa.text("""
 SELECT greatest(c.ok + c.unchanged - (
            SELECT count(*) FROM pages
@@ -48,27 +48,28 @@ SELECT greatest(c.ok + c.unchanged - (
   FROM crawls c WHERE c.id = :id
 """)
 
-# Hashes, since texts of any length are to be sorted. Of what was read in this crawl, not of what
-# was fresh.
-DISTINCT = sa.text(f"""
+
+# Hashes are counted, since texts of any length would have to be sorted.
+def _distinct_of(sample: str) -> sa.TextClause:
+    return sa.text(f"""
 SELECT key AS field, count(*) AS sampled,
        count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
-  FROM (SELECT pr.data FROM pages pg JOIN products pr ON pr.page_id = pg.id
-         WHERE pg.site_id = :site_id AND pg.crawl_id = :id AND pg.status IN ('ok', 'unchanged')
-           AND pg.last_outcome = 'fetched' LIMIT {SAMPLED}) AS sample, jsonb_each(sample.data)
+  FROM ({sample} LIMIT {SAMPLED}) AS sample, jsonb_each(sample.data)
  WHERE jsonb_typeof(value) <> 'null' GROUP BY key
 """)
 
-# Of pages that have left the frontier: by what the crawl has written, which is nearly all that it
-# read.
-DISTINCT_WRITTEN = sa.text(f"""
-SELECT key AS field, count(*) AS sampled,
-       count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
-  FROM (SELECT data FROM products WHERE site_id = :site_id AND crawl_id = :id
-        LIMIT {SAMPLED}) AS sample,
-       jsonb_each(sample.data)
- WHERE jsonb_typeof(value) <> 'null' GROUP BY key
-""")
+
+# What was read in this crawl counts, not what was fresh.
+DISTINCT = _distinct_of("""
+        SELECT pr.data FROM pages pg JOIN products pr ON pr.page_id = pg.id
+         WHERE pg.site_id = :site_id AND pg.crawl_id = :id AND pg.status IN ('ok', 'unchanged')
+           AND pg.last_outcome = 'fetched'""")
+
+# Where pages have left the frontier, it goes by what the crawl has written, which is nearly all
+# that it read.
+DISTINCT_WRITTEN = _distinct_of(
+    "SELECT data FROM products WHERE site_id = :site_id AND crawl_id = :id"
+)
 
 ADD_FIELDS = sa.text("""
 INSERT INTO crawl_fields (crawl_id, field, records, found, mistyped, kept, distinct_values,
@@ -105,7 +106,7 @@ DELETE FROM crawl_examples e USING (
    AND (e.field <> ALL (:fields) OR placed.place > {EXAMPLES})
 """)
 
-# For fields of which the worker gave no example: a Python function's, say.
+# It is for fields of which the worker gave no example: a Python function's, say.
 MORE_EXAMPLES = sa.text(f"""
 INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known)
 SELECT k.crawl_id, name, pr.url, 'it came without', '', pr.data ->> name
@@ -160,36 +161,34 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     try:
         site = Site.model_validate(crawl.definition)
     except ValidationError:
-        # stored by another version: no reason not to end
-        _judged(connection, crawl.id, False, [])
+        # It was stored by another version, which is no reason not to end.
+        _store_judgement(connection, crawl.id, False, [])
         _alert(connection, crawl, status, suspect=False)
         return False
     fill_rates.begin(connection, crawl.id)
-    tally = fill_rates.tally(connection, crawl.id)
+    sums = fill_rates.read_sums(connection, crawl.id)
     good = connection.execute(GOOD, {"id": crawl.id, "site_id": crawl.site_id}).scalar_one()
-    usual = fill_rates.history(
-        connection, crawl.site_id, crawl.id, tally.stored.records / max(1, good)
-    )
+    share = sums.stored.records / max(1, good)
+    usual = fill_rates.read_baseline(connection, crawl.site_id, crawl.id, share)
     lines = usual.lines(site.tolerances)
-    names = list(site.product.fields) or sorted(tally.names | lines.keys())
+    names = list(site.product.fields) or sorted(sums.names | lines.keys())
     whole = crawl.trigger != REPLAY and status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
-    figures = _figures(connection, crawl, tally, names)
+    figures = _figures(connection, crawl, sums, names)
     breaches = _breaches(figures, lines, site)
     reasons = list(breaches.values())
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
     if missing is not None:
         reasons.insert(0, missing)
     expected = policy.usual_number(usual.products)
-    connection.execute(
-        COUNTED, {"id": crawl.id, "products": good if whole else None, "usual": expected}
-    )
+    values = {"id": crawl.id, "products": good if whole else None, "usual": expected}
+    connection.execute(COUNTED, values)
     _store_fields(connection, crawl.id, figures, lines, breaches)
     suspect = bool(reasons) and crawl.trigger != REPLAY
-    _judged(connection, crawl.id, suspect, reasons)
+    _store_judgement(connection, crawl.id, suspect, reasons)
     stay = [name for name, now in figures.items() if _stays(name, now, lines, breaches)]
     settle_kept(connection, crawl.id, crawl.site_id, stay)
-    connection.execute(MORE_EXAMPLES, {"id": crawl.id, "fields": list(breaches)})
-    connection.execute(PRUNE_EXAMPLES, {"id": crawl.id, "fields": list(breaches)})
+    for statement in (MORE_EXAMPLES, PRUNE_EXAMPLES):
+        connection.execute(statement, {"id": crawl.id, "fields": list(breaches)})
     if suspect and _agrees(connection, crawl, reasons, site.quality.accept_after):
         accept(connection, crawl.id)
         suspect = False
@@ -225,20 +224,19 @@ def settle_kept(
     gone: set[str] = set()
     while True:
         rows = connection.execute(KEPT, {"id": crawl_id, "after": after, "stay": list(stay)}).all()
-        emptied = [_emptied(row, crawl_id, stay) for row in rows]
+        emptied = [_without_kept(row, crawl_id, stay) for row in rows]
         for written in products.upsert(connection, emptied):
             counts[crawl_id].products_changed += written.changed
         gone.update(name for row in rows for name in row.fields if name not in stay)
         if len(rows) < BATCH:
             break
         after = rows[-1].product_id
-    connection.execute(
-        SETTLED, {"id": crawl_id, "site_id": site_id, "gone": sorted(gone), "stay": list(stay)}
-    )
+    values = {"id": crawl_id, "site_id": site_id, "gone": sorted(gone), "stay": list(stay)}
+    connection.execute(SETTLED, values)
     add_counts(connection, counts)
 
 
-def _emptied(row: sa.Row[Any], crawl_id: int, stay: Collection[str]) -> NewProduct:
+def _without_kept(row: sa.Row[Any], crawl_id: int, stay: Collection[str]) -> NewProduct:
     data, came = fill_rates.parsed(row.data), fill_rates.parsed(row.came)
     for name in row.fields:
         if name not in stay:
@@ -247,33 +245,39 @@ def _emptied(row: sa.Row[Any], crawl_id: int, stay: Collection[str]) -> NewProdu
                 if key in came:
                     data[key] = came[key]
     return NewProduct(
-        row.site_id, row.external_id, row.page_id, crawl_id, row.url, data, content_hash(data)
+        site_id=row.site_id,
+        external_id=row.external_id,
+        page_id=row.page_id,
+        crawl_id=crawl_id,
+        url=row.url,
+        data=data,
+        content_hash=content_hash(data),
     )
 
 
 def _figures(
-    connection: sa.Connection, crawl: sa.Row[Any], tally: fill_rates.Tally, names: list[str]
+    connection: sa.Connection, crawl: sa.Row[Any], sums: FieldSums, names: list[str]
 ) -> dict[str, Figures]:
     statement = DISTINCT if crawl.filter_id is None else DISTINCT_WRITTEN
     rows = connection.execute(statement, {"id": crawl.id, "site_id": crawl.site_id})
     values = {row.field: (row.distinct_values, row.sampled) for row in rows}
-    return {name: tally.figures(name, *values.get(name, (0, 0))) for name in names}
+    return {name: sums.figures(name, *values.get(name, (0, 0))) for name in names}
 
 
 def _breaches(
-    figures: Mapping[str, Figures], lines: Mapping[str, Known], site: Site
+    figures: Mapping[str, Figures], lines: Mapping[str, FieldBaseline], site: Site
 ) -> dict[str, Reason]:
-    found = {}
+    breaches = {}
     for name, now in figures.items():
-        known = lines[name].usual if name in lines else Usual()
-        reason = policy.judge_field(name, now, known, site.tolerances)
+        usual = lines[name].usual if name in lines else Usual()
+        reason = policy.judge_field(name, now, usual, site.tolerances)
         if reason is not None:
-            found[name] = reason
-    return found
+            breaches[name] = reason
+    return breaches
 
 
 def _stays(
-    name: str, now: Figures, lines: Mapping[str, Known], breaches: Mapping[str, Reason]
+    name: str, now: Figures, lines: Mapping[str, FieldBaseline], breaches: Mapping[str, Reason]
 ) -> bool:
     if name not in lines:
         return False
@@ -285,12 +289,12 @@ def _store_fields(
     connection: sa.Connection,
     crawl_id: int,
     figures: Mapping[str, Figures],
-    lines: Mapping[str, Known],
+    lines: Mapping[str, FieldBaseline],
     breaches: Mapping[str, Reason],
 ) -> None:
     rows = []
     for name, now in figures.items():
-        usual, line = lines.get(name, Known(Usual(), 0.0))
+        usual, line = lines.get(name, FieldBaseline(Usual(), 0.0))
         rows.append(
             {
                 "field": name,
@@ -310,9 +314,11 @@ def _store_fields(
     connection.execute(ADD_FIELDS, {"id": crawl_id, "rows": dumps(rows)})
 
 
-def _judged(connection: sa.Connection, crawl_id: int, suspect: bool, reasons: list[Reason]) -> None:
-    told = dumps(reasons) if reasons else None
-    connection.execute(JUDGED, {"id": crawl_id, "suspect": suspect, "reasons": told})
+def _store_judgement(
+    connection: sa.Connection, crawl_id: int, suspect: bool, reasons: list[Reason]
+) -> None:
+    values = {"id": crawl_id, "suspect": suspect, "reasons": dumps(reasons) if reasons else None}
+    connection.execute(JUDGED, values)
 
 
 def _agrees(
@@ -320,13 +326,10 @@ def _agrees(
 ) -> bool:
     if wanted is None:
         return False
-    before = connection.execute(
-        BEFORE, {"id": crawl.id, "site_id": crawl.site_id, "crawls": wanted - 1}
-    )
-    sets = [frozenset((one.field, str(one.what)) for one in reasons)]
-    sets += [
-        frozenset((one["field"], one["what"]) for one in row.reasons if row.suspect)
-        for row in before
-        if row.reasons
-    ]
+    sets = [frozenset((reason.field, str(reason.what)) for reason in reasons)]
+    values = {"id": crawl.id, "site_id": crawl.site_id, "crawls": wanted - 1}
+    for row in connection.execute(BEFORE, values):
+        if row.reasons:
+            stored = row.reasons if row.suspect else []
+            sets.append(frozenset((reason["field"], reason["what"]) for reason in stored))
     return policy.agree(sets, wanted)

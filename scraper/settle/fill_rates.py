@@ -7,8 +7,8 @@ what a lost lease has read is not counted, and nothing twice. The row is made wi
 page, together with what is usual, which stays the same until its end.
 
 **A value is kept** where a page comes without a field that its product had, while nobody can tell
-whether the field breaks (`policy.quality.guards`). What was kept is noted in `kept_values`; the
-crawl's end (`stores.judgement`) takes the values that are really gone, and leaves the others.
+whether the field breaks (`scraper.rules.quality.guards`). What was kept is noted in `kept_values`; the
+crawl's end (`crawl_quality`) takes the values that are really gone, and leaves the others.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from scraper.settle.excerpts import shown
 from scraper.settle.products import NewProduct, content_hash
 from scraper.sites.quality import tolerances_of
 
-# the final answers that were read
+# Pages that end so were read.
 COUNTED = (Status.OK, Status.UNCHANGED, Status.INVALID)
-# of a crawl: a Python function may yield any keys
+# A crawl counts so many fields at the most: a Python function may yield any keys.
 FIELDS_MAX = 500
-# a record's weight among the recent ones, once another one has come: fifty of them count
+# Each record that comes leaves those before it so much of their weight: about fifty count.
 FADES = 0.98
-# crawls that are looked at for what is usual
+# So many crawls are looked at for what is usual.
 SEARCHED = 20
 
-READ = sa.text("""
+SUMS = sa.text("""
 SELECT crawl_id, records, found, mistyped, kept, recent_records, recent, usual FROM crawl_quality
  WHERE crawl_id = ANY (:ids)
 """)
@@ -71,7 +71,8 @@ UPDATE crawl_quality q
  WHERE q.crawl_id = i.crawl_id
 """)
 
-# Locked, so that what is put together with the new data is still what the upsert finds.
+# The rows are locked, so that what is put together with the new data is still what the upsert
+# finds.
 STORED = sa.text("""
 SELECT p.id, p.site_id, p.external_id, p.page_id, CAST(p.data AS text) AS data, p.content_hash,
        EXISTS (SELECT FROM pages pg WHERE pg.id = p.page_id) AS owned
@@ -97,10 +98,10 @@ SELECT crawl_id, field, url, problem, excerpt, known
 ON CONFLICT DO NOTHING
 """)
 
-# Crawls of a site that are comparable: whole passes that nobody has doubted, none before the last
-# one that a person took as the new usual. Those that have read enough are looked for apart: pages
-# that are fresh or answer 304 are not read, and a month of such crawls must not make anybody forget
-# what was usual.
+# It reads the crawls of a site that are comparable: whole passes that nobody has doubted, none
+# before the last one that a person took as the new usual. Those that have read enough are looked
+# for apart: pages that are fresh or answer 304 are not read, and a month of such crawls must not
+# make anybody forget what was usual.
 USABLE = sa.text("""
 SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
  WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND c.trigger <> 'replay'
@@ -112,45 +113,44 @@ SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.
  ORDER BY c.id DESC LIMIT :searched
 """)
 
-HISTORY = sa.text("""
+PAST_FIELDS = sa.text("""
 SELECT field, records, found, mistyped, distinct_values, sampled, kept FROM crawl_fields
  WHERE crawl_id = ANY (:ids) ORDER BY crawl_id DESC
 """)
 
 
-class Known(NamedTuple):
+class FieldBaseline(NamedTuple):
     """What is usual of a field, and the fill rate below which it breaks."""
 
     usual: Usual
     line: float
 
 
-class Read(NamedTuple):
+class ReadPage(NamedTuple):
     """A settled page that was read."""
 
     crawl_id: int
     page_id: int
-    reading: FieldObservations
+    observations: FieldObservations
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class SiteBaseline:
     """What is usual at a site: its fields, and the numbers of good products of recent crawls, the
     newest first."""
 
     fields: Mapping[str, Usual]
     products: Sequence[int]
 
-    def lines(self, tolerances: Tolerances) -> dict[str, Known]:
-        names = self.fields.keys() | tolerances.floors.keys()
-        usual = {name: self.fields.get(name, Usual()) for name in names}
-        return {
-            name: Known(usual[name], quality.line_of(name, usual[name], tolerances))
-            for name in sorted(names)
-        }
+    def lines(self, tolerances: Tolerances) -> dict[str, FieldBaseline]:
+        baselines = {}
+        for name in sorted(self.fields.keys() | tolerances.floors.keys()):
+            usual = self.fields.get(name, Usual())
+            baselines[name] = FieldBaseline(usual, quality.line_of(name, usual, tolerances))
+        return baselines
 
 
-class Tally:
+class FieldSums:
     """One crawl's sums as a settling transaction finds them, with its own group's added."""
 
     def __init__(self, row: sa.Row[Any]) -> None:
@@ -160,11 +160,11 @@ class Tally:
         self.mistyped: Counter[str] = Counter()
         self.kept: Counter[str] = Counter()
 
-    def add(self, reading: FieldObservations) -> None:
-        self.records += reading.records
-        self.found.update(reading.found)
-        if reading.mistyped:
-            self.mistyped.update(reading.mistyped)
+    def add(self, observations: FieldObservations) -> None:
+        self.records += observations.records
+        self.found.update(observations.found)
+        if observations.mistyped:
+            self.mistyped.update(observations.mistyped)
 
     @property
     def names(self) -> set[str]:
@@ -173,17 +173,16 @@ class Tally:
 
     def figures(self, name: str, distinct: int = 0, sampled: int = 0) -> Figures:
         """Of a field, with this group's."""
-        row, found = self.stored, self.found[name]
-        fade = FADES ** min(self.records, 1000)
+        row, fade = self.stored, FADES ** min(self.records, 1000)
         return Figures(
             records=row.records + self.records,
-            found=round(row.found.get(name, 0)) + found,
+            found=round(row.found.get(name, 0)) + self.found[name],
             mistyped=round(row.mistyped.get(name, 0)) + self.mistyped[name],
             distinct=distinct,
             sampled=sampled,
             kept=round(row.kept.get(name, 0)) + self.kept[name],
             recent_records=row.recent_records * fade + self.records,
-            recent_found=row.recent.get(name, 0.0) * fade + found,
+            recent_found=row.recent.get(name, 0.0) * fade + self.found[name],
         )
 
     @property
@@ -192,15 +191,14 @@ class Tally:
         nobody asks."""
         return {
             name
-            for name, known in self.stored.usual.items()
-            if self.found[name] < self.records
-            and quality.guards(
-                self.figures(name), known["line"], known["usual"]["fill"] or 0.0, self._group(name)
-            )
+            for name, baseline in self.stored.usual.items()
+            if self.found[name] < self.records and self._guards(name, baseline)
         }
 
-    def _group(self, name: str) -> tuple[int, int]:
-        return self.found[name], self.records
+    def _guards(self, name: str, baseline: Mapping[str, Any]) -> bool:
+        usual_fill = baseline["usual"]["fill"] or 0.0
+        group = (self.found[name], self.records)
+        return quality.guards(self.figures(name), baseline["line"], usual_fill, group)
 
     def row(self, crawl_id: int) -> dict[str, Any]:
         return {
@@ -212,45 +210,37 @@ class Tally:
         }
 
     def _bounded(self, counts: Counter[str]) -> dict[str, int]:
-        known = self.stored.found.keys() | self.stored.usual.keys()
-        room = FIELDS_MAX - len(known)
-        chosen = {}
-        for name, count in counts.items():
-            if name not in known:
-                room -= 1
-                if room < 0:
-                    continue
-            chosen[name] = count
-        return chosen
+        counted = self.stored.found.keys() | self.stored.usual.keys()
+        new = [name for name in counts if name not in counted]
+        left_out = set(new[max(0, FIELDS_MAX - len(counted)) :])
+        return {name: count for name, count in counts.items() if name not in left_out}
+
+
+class _Losing(NamedTuple):
+    """A product that came without fields which no product may lose now, and its place in the
+    group."""
+
+    place: int
+    product: NewProduct
+    missing: list[str]
 
 
 class FillRates:
-    """What one settling transaction reads and counts of its crawls' fields."""
+    """What one settling transaction reads and counts of its crawls' fields. `keeping`: pages whose
+    products are stored otherwise than they were read."""
 
-    def __init__(self, tallies: Mapping[int, Tally], pages: Sequence[Read]) -> None:
-        self._tallies = tallies
+    def __init__(self, sums: Mapping[int, FieldSums], pages: Sequence[ReadPage]) -> None:
+        self._sums = sums
         self._pages = pages
-        # pages whose products are stored otherwise than they were read
         self.keeping: set[int] = set()
 
-    def guarded(self, connection: sa.Connection, products: list[NewProduct]) -> list[NewProduct]:
+    def guard(self, connection: sa.Connection, products: list[NewProduct]) -> list[NewProduct]:
         """The products to be stored: those that would lose a value they must not lose have it
         still."""
-        fields = {crawl_id: tally.guarded for crawl_id, tally in self._tallies.items()}
-        if not any(fields.values()):
-            return products
-        readings = {page.page_id: page.reading for page in self._pages}
-        losing: dict[tuple[int, str], list[tuple[int, NewProduct, list[str]]]] = defaultdict(list)
-        for place, product in enumerate(products):
-            guarded, reading = fields.get(product.crawl_id), readings.get(product.page_id)
-            if guarded and reading is not None:
-                found = reading.found if reading.records == 1 else filled(product.data)
-                missing = sorted(guarded.difference(found))
-                if missing:
-                    losing[product.site_id, product.external_id].append((place, product, missing))
+        losing = self._losing(products)
         if not losing:
             return products
-        products, noted = list(products), []
+        products, rows = list(products), []
         keys = [{"site_id": site_id, "external_id": external_id} for site_id, external_id in losing]
         for row in connection.execute(STORED, {"rows": dumps(keys)}):
             stored = parsed(row.data)
@@ -261,81 +251,89 @@ class FillRates:
                 products[place] = _keeping(product, stored, row.content_hash, lost)
                 self.keeping.add(product.page_id)
                 if row.owned and row.page_id != product.page_id:
-                    # a page that shares the id: not its value to lose
+                    # This page only shares the id: the value is not its to lose.
                     continue
-                came = {
-                    key: product.data[key]
-                    for name in lost
-                    for key in keys_of(name)
-                    if key in product.data
-                }
-                noted.append(
-                    {
-                        "crawl_id": product.crawl_id,
-                        "product_id": row.id,
-                        "fields": lost,
-                        "came": came,
-                    }
-                )
-                self._tallies[product.crawl_id].kept.update(lost)
-        if noted:
-            connection.execute(KEEP, {"rows": dumps(noted)})
+                came = _values_of(lost, product.data)
+                kept = {"crawl_id": product.crawl_id, "product_id": row.id}
+                rows.append(kept | {"fields": lost, "came": came})
+                self._sums[product.crawl_id].kept.update(lost)
+        if rows:
+            connection.execute(KEEP, {"rows": dumps(rows)})
         return products
+
+    def _losing(self, products: Iterable[NewProduct]) -> dict[tuple[int, str], list[_Losing]]:
+        """By site and product id."""
+        losing: dict[tuple[int, str], list[_Losing]] = defaultdict(list)
+        guarded = {crawl_id: sums.guarded for crawl_id, sums in self._sums.items()}
+        if not any(guarded.values()):
+            return losing
+        observed = {page.page_id: page.observations for page in self._pages}
+        for place, product in enumerate(products):
+            fields, observations = guarded.get(product.crawl_id), observed.get(product.page_id)
+            if fields and observations is not None:
+                one_record = observations.records == 1
+                missing = sorted(
+                    fields.difference(observations.found if one_record else filled(product.data))
+                )
+                if missing:
+                    losing[product.site_id, product.external_id].append(
+                        _Losing(place, product, missing)
+                    )
+        return losing
 
     def count(self, connection: sa.Connection) -> None:
         """Adds to the crawls' sums, late in the transaction: others queue for these rows."""
-        if not self._tallies:
+        if not self._sums:
             return
-        rows = [tally.row(crawl_id) for crawl_id, tally in sorted(self._tallies.items())]
+        rows = [sums.row(crawl_id) for crawl_id, sums in sorted(self._sums.items())]
         connection.execute(COUNT, {"rows": dumps(rows)})
-        # few: see `scraper.worker.observations`
-        showing = [page for page in self._pages if page.reading.examples]
-        if showing:
-            data = _data_of(connection, [page.page_id for page in showing])
+        # Few pages have examples: see `scraper.worker.observations`.
+        pages = [page for page in self._pages if page.observations.examples]
+        if pages:
+            data = _data_of(connection, [page.page_id for page in pages])
             rows = [
-                _example(page, one, data.get(page.page_id, {}))
-                for page in showing
-                for one in page.reading.examples
+                _example(page, example, data.get(page.page_id, {}))
+                for page in pages
+                for example in page.observations.examples
             ]
             connection.execute(ADD_EXAMPLES, {"rows": dumps(rows)})
 
 
-def watch(connection: sa.Connection, pages: Iterable[Read]) -> FillRates:
+def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> FillRates:
     """Reads the sums of the pages' crawls, which are made where there are none yet."""
     pages = list(pages)
     ids = sorted({page.crawl_id for page in pages})
     if not ids:
         return FillRates({}, [])
-    found = {row.crawl_id: row for row in connection.execute(READ, {"ids": ids})}
-    if len(found) < len(ids):
+    stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
+    if len(stored) < len(ids):
         for crawl_id in ids:
-            if crawl_id not in found:
+            if crawl_id not in stored:
                 begin(connection, crawl_id)
-        found = {row.crawl_id: row for row in connection.execute(READ, {"ids": ids})}
-    tallies = {crawl_id: Tally(found[crawl_id]) for crawl_id in ids}
+        stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
+    sums = {crawl_id: FieldSums(stored[crawl_id]) for crawl_id in ids}
     for page in pages:
-        tallies[page.crawl_id].add(page.reading)
-    return FillRates(tallies, pages)
+        sums[page.crawl_id].add(page.observations)
+    return FillRates(sums, pages)
 
 
-def tally(connection: sa.Connection, crawl_id: int) -> Tally:
+def read_sums(connection: sa.Connection, crawl_id: int) -> FieldSums:
     """The sums of a crawl that has begun."""
-    return Tally(connection.execute(READ, {"ids": [crawl_id]}).one())
+    return FieldSums(connection.execute(SUMS, {"ids": [crawl_id]}).one())
 
 
 def begin(connection: sa.Connection, crawl_id: int) -> None:
     """Makes the row of a crawl, with what is usual at its site. One that is there stays."""
-    row = connection.execute(
-        sa.text("SELECT site_id, definition FROM crawls WHERE id = :id"), {"id": crawl_id}
-    ).one()
-    lines = history(connection, row.site_id, crawl_id).lines(tolerances_of(row.definition))
-    usual = {name: {"usual": known.usual, "line": known.line} for name, known in lines.items()}
+    query = sa.text("SELECT site_id, definition FROM crawls WHERE id = :id")
+    row = connection.execute(query, {"id": crawl_id}).one()
+    lines = read_baseline(connection, row.site_id, crawl_id).lines(tolerances_of(row.definition))
+    usual = {name: baseline._asdict() for name, baseline in lines.items()}
     connection.execute(BEGIN, {"crawl_id": crawl_id, "usual": dumps(usual)})
 
 
-def history(
+def read_baseline(
     connection: sa.Connection, site_id: int, before: int, share: float | None = None
-) -> History:
+) -> SiteBaseline:
     """What is usual at a site, for a crawl with that id. `share`: how much of its good product
     pages it has read; None: nobody knows yet."""
     values = {"site_id": site_id, "id": before, "searched": SEARCHED}
@@ -343,14 +341,19 @@ def history(
     read = connection.execute(USABLE, values | {"records": quality.FEW}).all()
     shares = {row.id: row.records / max(1, row.products) for row in read or usable}
     figures: dict[str, list[Figures]] = defaultdict(list)
-    for row in connection.execute(HISTORY, {"ids": sorted(quality.alike(shares, share))}):
+    for row in connection.execute(PAST_FIELDS, {"ids": sorted(quality.alike(shares, share))}):
         figures[row.field].append(
             Figures(
-                row.records, row.found, row.mistyped, row.distinct_values, row.sampled, row.kept
+                records=row.records,
+                found=row.found,
+                mistyped=row.mistyped,
+                distinct=row.distinct_values,
+                sampled=row.sampled,
+                kept=row.kept,
             )
         )
-    usual = {name: quality.usual_of(each) for name, each in figures.items()}
-    return History(usual, [row.products for row in usable])
+    usual = {name: quality.usual_of(past) for name, past in figures.items()}
+    return SiteBaseline(usual, [row.products for row in usable])
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -373,21 +376,22 @@ def loses(name: str, stored: Mapping[str, Any], data: Mapping[str, Any]) -> bool
 def _keeping(
     product: NewProduct, stored: Mapping[str, Any], stored_hash: Any, lost: list[str]
 ) -> NewProduct:
-    kept = {key: stored[key] for name in lost for key in keys_of(name) if key in stored}
-    data = {**product.data, **kept}
-    return replace(
-        product, data=data, content_hash=stored_hash if data == stored else content_hash(data)
-    )
+    data = {**product.data, **_values_of(lost, stored)}
+    hashed = stored_hash if data == stored else content_hash(data)
+    return replace(product, data=data, content_hash=hashed)
+
+
+def _values_of(names: Iterable[str], data: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: data[key] for name in names for key in keys_of(name) if key in data}
 
 
 def _data_of(connection: sa.Connection, page_ids: list[int]) -> dict[int, dict[str, Any]]:
-    query = sa.text(
-        "SELECT page_id, CAST(data AS text) AS data FROM products WHERE page_id = ANY (:ids)"
-    )
+    query = sa.text("""
+        SELECT page_id, CAST(data AS text) AS data FROM products WHERE page_id = ANY (:ids)""")
     return {row.page_id: parsed(row.data) for row in connection.execute(query, {"ids": page_ids})}
 
 
-def _example(page: Read, example: Example, data: Mapping[str, Any]) -> dict[str, Any]:
+def _example(page: ReadPage, example: Example, data: Mapping[str, Any]) -> dict[str, Any]:
     """With the value that the product had, and what surrounds it on the page now: there the new
     selector points."""
     value = data.get(example.field)

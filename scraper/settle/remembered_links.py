@@ -29,7 +29,7 @@ from redis.retry import Retry
 
 from scraper.dedup import filters as dedup
 from scraper.dedup.bloom import BloomFilter, FilterStore
-from scraper.dedup.filters import CHUNK, Ended
+from scraper.dedup.filters import CHUNK, EndedCrawl
 from scraper.domain import Kind
 from scraper.infra import outages
 from scraper.infra.database import retried
@@ -38,18 +38,21 @@ from scraper.settle.transaction import Finished, PageResult
 
 log = structlog.get_logger()
 
-# of a question: the writer of a worker waits for it, and pages with it
+# The writer of a worker waits so long for an answer of Redis, and pages with it.
 TIMEOUT_S = 2.0
-# after one without an answer none is asked
+# Redis is left alone for so long after a question without an answer.
 AWAY_S = 5.0
-CLEAR_S = 1.5  # of a coordinator's tick
-# a crawl's number of listed products is written when it has grown by so much
+# So much of a coordinator's tick goes into clearing.
+CLEAR_S = 1.5
+# A crawl's number of listed products is written when it has grown by so much.
 LISTED_STEP = 0.005
+# So many crawls' numbers of listed products are kept in mind.
+CRAWLS_KEPT = 1000
 
 START = UUID(int=0)
 
 
-class Dedup:
+class RememberedLinks:
     """A worker's part. Belongs to its writer's thread."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,8 +61,10 @@ class Dedup:
         self._filters: FilterStore | None = None
         self._client: redis.Redis | None = None
         self._away_until = float("-inf")
-        self._listed: dict[int, int] = {}  # as written, by crawl
-        self._found: dict[int, int] = {}  # as found since
+        # How many products each crawl has listed: as PostgreSQL has it, and as Redis has said
+        # since.
+        self._stored: dict[int, int] = {}
+        self._listed: dict[int, int] = {}
 
     def new_links(self, pages: Sequence[PageResult]) -> Sequence[PageResult]:
         """The pages without those of their links to products that are remembered. Other links are
@@ -67,38 +72,41 @@ class Dedup:
         asked: dict[tuple[BloomFilter, int], set[UUID]] = defaultdict(set)
         for page in pages:
             if page.filter is not None:
-                mine = asked[page.filter, page.settled.crawl_id]
-                mine.update(link.fingerprint for link in page.links if link.kind is Kind.PRODUCT)
-        known: set[tuple[UUID, UUID]] = set()
-        for (one, crawl_id), fingerprints in asked.items():
-            if fingerprints:
-                some = list(fingerprints)
+                asked[page.filter, page.settled.crawl_id].update(
+                    link.fingerprint for link in page.links if link.kind is Kind.PRODUCT
+                )
+        remembered: set[tuple[UUID, UUID]] = set()
+        for (bloom, crawl_id), links in asked.items():
+            if links:
+                fingerprints = list(links)
                 with self._asking() as filters:
                     if filters is not None:
-                        answers, listed = filters.lookup(one, some, crawl_id)
-                        known.update(
-                            (one.id, each) for each, yes in zip(some, answers, strict=True) if yes
+                        answers, listed = filters.lookup(bloom, fingerprints, crawl_id)
+                        remembered.update(
+                            (bloom.id, fingerprint)
+                            for fingerprint, yes in zip(fingerprints, answers, strict=True)
+                            if yes
                         )
-                        if listed > self._found.get(crawl_id, 0):
-                            self._found[crawl_id] = listed
-        return [_without(page, known) for page in pages] if known else pages
+                        if listed > self._listed.get(crawl_id, 0):
+                            self._listed[crawl_id] = listed
+        return [_without(page, remembered) for page in pages] if remembered else pages
 
     def leave(self, engine: sa.Engine, finished: Sequence[Finished]) -> None:
         """Remembers finished pages, whose verdicts are committed, and takes them out of the
         frontier. Raises nothing: what could not be done is done when their crawl has ended."""
         by_filter: dict[BloomFilter, list[Finished]] = defaultdict(list)
-        for each in finished:
-            by_filter[each.filter].append(each)
+        for page in finished:
+            by_filter[page.filter].append(page)
         remembered: list[int] = []
-        for one, some in by_filter.items():
+        for bloom, group in by_filter.items():
             with self._asking() as filters:
                 if filters is not None:
-                    filters.add(one, [each.fingerprint for each in some])
-                    remembered += [each.page_id for each in some]
+                    filters.add(bloom, [page.fingerprint for page in group])
+                    remembered += [page.page_id for page in group]
         listed = {
-            crawl_id: found
-            for crawl_id, found in self._found.items()
-            if found > self._listed.get(crawl_id, 0) * (1 + LISTED_STEP)
+            crawl_id: count
+            for crawl_id, count in self._listed.items()
+            if count > self._stored.get(crawl_id, 0) * (1 + LISTED_STEP)
         }
         if not remembered and not listed:
             return
@@ -108,11 +116,11 @@ class Dedup:
             if not outages.record(error):
                 log.exception("finished pages stay in the frontier for now", pages=len(remembered))
             return
-        self._listed |= listed
-        while len(self._listed) > 1000:
-            gone = next(iter(self._listed))
-            del self._listed[gone]
-            self._found.pop(gone, None)
+        self._stored |= listed
+        while len(self._stored) > CRAWLS_KEPT:
+            oldest = next(iter(self._stored))
+            del self._stored[oldest]
+            self._listed.pop(oldest, None)
 
     def close(self) -> None:
         if self._client is not None:
@@ -132,7 +140,7 @@ class Dedup:
                 yield self._filters
         except RedisError as error:
             self._away_until = self._clock() + AWAY_S
-            _told(error)
+            _log_refusal(error)
 
 
 def clear(engine: sa.Engine, settings: Settings) -> None:
@@ -146,18 +154,18 @@ def clear(engine: sa.Engine, settings: Settings) -> None:
     client = connect(settings.valkey_url)
     try:
         with outages.redis_server().watching(outages.broker_away):
-            for each in ended:
-                if not _clear(engine, FilterStore(client), each, until):
+            for crawl in ended:
+                if not _clear_crawl(engine, FilterStore(client), crawl, until):
                     return
     except RedisError as error:
-        _told(error)
+        _log_refusal(error)
     finally:
         client.close()
 
 
-def _clear(engine: sa.Engine, filters: FilterStore, ended: Ended, until: float) -> bool:
-    """True when nothing is left. Added before anything is deleted; and no lock is held while Redis
-    is asked."""
+def _clear_crawl(engine: sa.Engine, filters: FilterStore, ended: EndedCrawl, until: float) -> bool:
+    """True when nothing is left. URLs are added before anything is deleted, and no lock is held
+    while Redis is asked."""
     after, taken = START, 0
     while time.monotonic() < until:
         with engine.begin() as connection:
@@ -176,12 +184,12 @@ def _clear(engine: sa.Engine, filters: FilterStore, ended: Ended, until: float) 
     return False
 
 
-def _take_out(engine: sa.Engine, ended: Ended, page_ids: list[int], *, done: bool) -> None:
+def _take_out(engine: sa.Engine, ended: EndedCrawl, page_ids: list[int], *, done: bool) -> None:
     def work() -> None:
         with engine.begin() as connection:
             dedup.take_out(connection, ended, page_ids)
             if done:
-                dedup.cleared(connection, ended.id)
+                dedup.set_cleared(connection, ended.id)
 
     retried(work)
 
@@ -193,23 +201,23 @@ def _store(engine: sa.Engine, page_ids: Sequence[int], listed: dict[int, int]) -
         if page_ids:
             dedup.leave(connection, page_ids)
         for crawl_id, products in sorted(listed.items()):
-            dedup.listed(connection, crawl_id, products)
+            dedup.set_listed(connection, crawl_id, products)
 
 
-def _without(page: PageResult, known: set[tuple[UUID, UUID]]) -> PageResult:
+def _without(page: PageResult, remembered: set[tuple[UUID, UUID]]) -> PageResult:
     if page.filter is None or not page.links:
         return page
     filter_id = page.filter.id
     links = [
         link
         for link in page.links
-        if link.kind is not Kind.PRODUCT or (filter_id, link.fingerprint) not in known
+        if link.kind is not Kind.PRODUCT or (filter_id, link.fingerprint) not in remembered
     ]
     return page if len(links) == len(page.links) else replace(page, links=links)
 
 
-def _told(error: RedisError) -> None:
-    """Being away was told by `scraper.infra.outages`; a refusal is not that."""
+def _log_refusal(error: RedisError) -> None:
+    """`scraper.infra.outages` has logged it where Redis is away; a refusal is not that."""
     if not outages.broker_away(error):
         log.error(
             "Redis refuses the Bloom filter: pages stay in the frontier, and links count as new",

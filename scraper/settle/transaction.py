@@ -201,12 +201,13 @@ def settle(
     counts = CountsByCrawl()
     for page, row in kept:
         _count_page(counts, page, row)
-    watch = fill_rates.watch(connection, _read(kept))
-    found = watch.guarded(connection, [product for page, _ in kept for product in page.products])
-    revisits.forget(connection, watch.keeping)
+    rates = fill_rates.read_fill_rates(connection, _read(kept))
+    extracted = [product for page, _ in kept for product in page.products]
+    to_store = rates.guard(connection, extracted)
+    revisits.forget(connection, rates.keeping)
     same = [page.settled for page, _ in kept if page.settled.outcome is Outcome.NOT_MODIFIED]
     revisits.seen(connection, same)
-    for written in products.upsert(connection, found):
+    for written in products.upsert(connection, to_store):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
     added = frontier.add(
@@ -218,7 +219,7 @@ def settle(
         counts[crawl_id].links_cut += cut
     host_tiers.apply_signals(connection, [page.news for page, _ in kept if page.news is not None])
     throughput.add(connection, worker, _settlings(kept))
-    watch.count(connection)
+    rates.count(connection)
     drained = add_counts(connection, counts)
     archived = [
         (page.spooled, row.status == Status.OK, page.content_hash)
@@ -240,10 +241,10 @@ def _finished(kept: Kept) -> list[Finished]:
     ]
 
 
-def _read(kept: Kept) -> Iterator[fill_rates.Read]:
+def _read(kept: Kept) -> Iterator[fill_rates.ReadPage]:
     for page, row in kept:
         if page.reading is not None and row.status in fill_rates.COUNTED:
-            yield fill_rates.Read(page.settled.crawl_id, page.settled.page_id, page.reading)
+            yield fill_rates.ReadPage(page.settled.crawl_id, page.settled.page_id, page.reading)
 
 
 def _row(page: PageResult) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message, Outcome, Settled, Status, Verdict
 from scraper.infra import outages
 from scraper.infra.database import retried
-from scraper.settle.remembered_links import Dedup
+from scraper.settle.remembered_links import RememberedLinks
 from scraper.settle.transaction import PageResult, Stored, settle
 from scraper.worker.telemetry import Telemetry
 
@@ -38,7 +38,7 @@ class Settler:
         engine: sa.Engine,
         worker: str,
         contexts: CrawlContexts,
-        dedup: Dedup,
+        dedup: RememberedLinks,
         telemetry: Telemetry,
         send: Callable[[Sequence[Message]], None],
         hungry: Callable[[], bool],

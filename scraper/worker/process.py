@@ -61,7 +61,7 @@ from scraper.proxies.pool import ProxyPool
 from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.escalation import Ladder
 from scraper.settings import Settings
-from scraper.settle.remembered_links import Dedup
+from scraper.settle.remembered_links import RememberedLinks
 from scraper.worker.batch import Batch
 from scraper.worker.claim import Claimed, Claims
 from scraper.worker.commit import Settler
@@ -283,7 +283,7 @@ class Worker:
         self._limiters = HostLimiters(
             RedisFleetLimiter(self._redis, f"{self.name}:{random.getrandbits(32):08x}")
         )
-        self._dedup = Dedup(self.settings)
+        self._dedup = RememberedLinks(self.settings)
         self._settler = Settler(
             engine=self.engine,
             worker=self.name,

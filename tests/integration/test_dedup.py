@@ -193,7 +193,7 @@ def test_without_redis_pages_stay_rows_and_leave_later(
     ) == [(0,)]
     worker = crawling.broker.worker
     worker._dedup.close()
-    worker._dedup = worker._settler._dedup = step.Dedup(crawling.settings)
+    worker._dedup = worker._settler._dedup = step.RememberedLinks(crawling.settings)
     assert crawling.crawl() == []
 
 
@@ -386,7 +386,7 @@ def test_a_page_that_was_taken_up_again_stays(
         connection.execute(
             sa.text("UPDATE pages SET status = 'due' WHERE id <= :id"), {"id": finished[1].page_id}
         )
-    worker = step.Dedup(environment)
+    worker = step.RememberedLinks(environment)
     worker.leave(engine, finished)
     worker.close()
     assert frontier(engine) == {"due": 2}
@@ -397,7 +397,7 @@ def test_two_workers_and_two_coordinators_at_once(
 ) -> None:
     add(engine, [new_page(crawl, url) for url in urls(400)])
     halves = [settle_all(engine, crawl, 200), settle_all(engine, crawl, 200)]
-    workers = [step.Dedup(environment), step.Dedup(environment)]
+    workers = [step.RememberedLinks(environment), step.RememberedLinks(environment)]
     at_once(
         [
             lambda worker=worker, half=half: worker.leave(engine, half[:150])
@@ -422,7 +422,7 @@ def test_links_that_are_remembered_are_left_out_and_others_kept(
     links = [new_page(crawl, url) for url in urls(10)]
     links.append(new_page(crawl, old[0] + "?list", Kind.LISTING))
     filters.add(one, [links[-1].fingerprint])
-    worker = step.Dedup(environment)
+    worker = step.RememberedLinks(environment)
     page = PageResult(settled(1, crawl, UUID(int=1)), links=links, filter=one)
     (asked,) = worker.new_links([page])
     assert [link.url for link in asked.links] == [*new, old[0] + "?list"], (
@@ -473,7 +473,7 @@ def test_a_page_that_shares_an_id_takes_over_only_when_it_is_due(
             filter=one,
             fingerprint=fingerprint(url),
         )
-        worker = step.Dedup(environment)
+        worker = step.RememberedLinks(environment)
         worker.leave(engine, store(engine, crawl, [page]).finished)
         worker.close()
 
