@@ -20,31 +20,28 @@ log = structlog.get_logger()
 
 def discover(engine: sa.Engine, settings: Settings, crawl_id: int) -> list[Message]:
     """Starts a planned crawl. A second call for the same crawl does nothing."""
-    # all that fetches: too much for a coordinator that starts
+    # These import all that fetches, which is too much for a coordinator that starts.
     from scraper.crawl.context import make_context
     from scraper.crawl.new_pages import new_pages, start_links
 
     def work() -> bool:
         with engine.begin() as connection:
             try:
-                found = crawls.lock_planned(connection, crawl_id)
+                planned = crawls.lock_planned(connection, crawl_id)
             except ValidationError as error:
-                # stored by another version: the site's next crawl must not wait for it
+                # Another version stored it: the site's next crawl must not wait for it.
+                problems = error.error_count()
                 log.error(
                     "stored site definition is not valid any more",
                     crawl=crawl_id,
-                    problems=error.error_count(),
+                    problems=problems,
                 )
-                crawls.end(
-                    connection,
-                    crawl_id,
-                    CrawlStatus.FAILED,
-                    "its site definition is not valid any more",
-                )
+                note = "its site definition is not valid any more"
+                crawls.end(connection, crawl_id, CrawlStatus.FAILED, note)
                 return False
-            if found is None:
+            if planned is None:
                 return False
-            site_id, site = found
+            site_id, site = planned
             context = make_context(crawl_id, site_id, site, settings)
             pages = new_pages(start_links(context), context, depth=0)
             crawls.start(connection, crawl_id)

@@ -18,45 +18,34 @@ import sqlalchemy as sa
 
 from scraper.domain import Kind, Message
 from scraper.frontier import crawls, leases
-from scraper.frontier.due import (
-    DueHost,
-    DuePage,
-    due_hosts,
-    due_pages,
-    suspect_pages,
-    suspects,
-)
+from scraper.frontier.due import DueHost, DuePage, due_hosts, due_pages, suspect_pages, suspects
 from scraper.frontier.leases import LeasedBatch
 from scraper.infra.database import retried
-from scraper.rules.routing import (
-    PRIORITY_LEVELS,
-    for_browsers,
-    level_of,
-    rooms,
-)
+from scraper.rules.routing import PRIORITY_LEVELS, for_browsers, level_of, rooms
 from scraper.settings import Settings
 
-# unclaimed batches a queue may hold of a priority and above, for each worker that is busy with it
+# A queue may hold so many unclaimed batches of a priority and above, for each worker that is busy
+# with it.
 BATCHES_AHEAD = 8
-# and for so many of them at the most: it shall stay shallow
+# No more than so many busy workers count for that: the queue shall stay shallow.
 FEEDS_MAX = 4
-BROWSER_BATCH_PAGES = (
-    # a browser shows a few pages at once, each for a second or more: what is read ahead must be few
-    5
-)
-# one lease makes a batch of listings and one of products at the most
+# A browser shows a few pages at once, each for a second or more: what is read ahead must be few.
+BROWSER_BATCH_PAGES = 5
+# A lease makes a batch of listings and one of products at the most.
 BATCHES_A_LEASE = 2
-# of a horizon: a host's pages by its rate
+# A host's pages by its rate are leased for so much of a horizon.
 LEASED_AHEAD = 0.6
-# batches that one unlimited host may have out, for each worker that is busy: 8 claimed, 8 ahead
+# An unlimited host may have so many batches out for each worker that is busy: 8 claimed, 8 ahead.
 ROUNDS = 16
-# of these are leased at once, or more: a dispatch costs as much for one
+# At least so many of these are leased at once: a dispatch costs as much for one.
 TOP_UP = 4
 
+# Asks the broker how many messages a queue has.
 Depth = Callable[[str], int]
-# priority -> host -> what is due, in the order in which it is to be leased
+# What is due, in the order in which it is to be leased: priority -> host -> pages.
 Pages = dict[int, dict[str, list[DuePage]]]
-Due = dict[int, Counter[str]]  # how many that are
+# How many of them there are.
+Due = dict[int, Counter[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,34 +104,26 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
     def work() -> list[LeasedBatch]:
         with engine.begin() as connection:
             if not leases.try_lock_dispatch(connection):
-                # another coordinator is at it
                 return []
             waiting = leases.waiting_levels(connection)
             spaces = {
                 queue: Space.of(waiting[queue], depths[queue], workers[queue]) for queue in depths
             }
             running = crawls.hold_running(connection)
-            batches = _suspects(connection, spaces, running, settings)
+            batches = _lease_suspects(connection, spaces, running, settings)
             held = leases.held(connection, settings.lease_s)
             for queue, space in spaces.items():
                 due, room = hosts[queue], space.room(hosts[queue])
                 if room >= BATCHES_A_LEASE:
-                    many = workers[queue]
+                    size = batch_pages_of(queue, settings)
                     may = {
-                        host.host: allowances(host.rate_per_s, held[host.host], settings, many)
+                        host.host: allowances(
+                            host.rate_per_s, held[host.host], settings, workers[queue]
+                        )
                         for host in due
                     }
-                    most = {host.host: may[host.host][level_of(host.priority)] for host in due}
-                    pages = _due(
-                        connection, due, most, may, room * batch_pages_of(queue, settings), running
-                    )
-                    groups = grouped(
-                        pages,
-                        within(counted(pages), may),
-                        space,
-                        held,
-                        batch_pages_of(queue, settings),
-                    )
+                    pages = _read_due(connection, due, may, room * size, running)
+                    groups = grouped(pages, within(counted(pages), may), space, held, size)
                     batches += leases.lease(connection, queue, groups, settings.lease_s)
             return batches
 
@@ -151,14 +132,11 @@ def dispatch(engine: sa.Engine, settings: Settings, depth: Depth) -> list[Messag
 
 def batch_pages_of(queue: str, settings: Settings) -> int:
     """How many pages one message of a queue has at the most."""
-    return (
-        min(settings.batch_pages, BROWSER_BATCH_PAGES)
-        if for_browsers(queue)
-        else settings.batch_pages
-    )
+    pages = settings.batch_pages
+    return min(pages, BROWSER_BATCH_PAGES) if for_browsers(queue) else pages
 
 
-def _suspects(
+def _lease_suspects(
     connection: sa.Connection,
     spaces: Mapping[str, Space],
     crawl_ids: Sequence[int],
@@ -167,23 +145,22 @@ def _suspects(
     """Leases of pages that several workers died with, a few at a time: so that one which does it
     again is found out, and the others are not taken for it. What it makes takes space."""
     batches: list[LeasedBatch] = []
-    for some in suspects(connection, crawl_ids):
-        space = spaces.get(some.queue)
-        room = min(some.room, space.rooms()[0]) if space else 0
+    for group in suspects(connection, crawl_ids):
+        space = spaces.get(group.queue)
+        room = min(group.room, space.rooms()[0]) if space else 0
         if space is None or room <= 0:
             continue
-        groups = suspect_pages(connection, some, crawl_ids)[:room]
-        made = leases.lease(connection, some.queue, groups, settings.lease_s, alone=some.alone)
-        batches += made
-        for batch in made:
+        pages = suspect_pages(connection, group, crawl_ids)[:room]
+        leased = leases.lease(connection, group.queue, pages, settings.lease_s, alone=group.alone)
+        batches += leased
+        for batch in leased:
             space.take(level_of(batch.priority), 1)
     return batches
 
 
-def _due(
+def _read_due(
     connection: sa.Connection,
     hosts: Sequence[DueHost],
-    most: Mapping[str, int],
     may: Mapping[str, Sequence[int]],
     wanted: int,
     crawl_ids: Sequence[int],
@@ -192,50 +169,53 @@ def _due(
     need it. A little of each host is read first, and only where that does not do more of those that
     have more: it costs as much as is leased, not as much as is due."""
     queue = hosts[0].queue
-    most = {host: min(pages, wanted) for host, pages in most.items()}
-    little = {host: min(pages, max(2, 2 * wanted // len(most))) for host, pages in most.items()}
-    found = due_pages(connection, queue, hosts, little, crawl_ids)
-    due = counted(found)
-    more = unread(due, little, most)
+    allowed = {host.host: min(may[host.host][level_of(host.priority)], wanted) for host in hosts}
+    little = {
+        host: min(pages, max(2, 2 * wanted // len(allowed))) for host, pages in allowed.items()
+    }
+    pages = due_pages(connection, queue, hosts, little, crawl_ids)
+    due = counted(pages)
+    more = unread(due, little, allowed)
     if more and not enough(within(due, may), boundary(due, more), wanted):
-        again = due_pages(connection, queue, hosts, {host: most[host] for host in more}, crawl_ids)
-        for priority, pages in again.items():
-            found.setdefault(priority, {}).update(pages)
-    return found
+        whole = {host: allowed[host] for host in more}
+        again = due_pages(connection, queue, hosts, whole, crawl_ids)
+        for priority, by_host in again.items():
+            pages.setdefault(priority, {}).update(by_host)
+    return pages
 
 
 def counted(pages: Pages) -> Due:
     """How many there are."""
     return {
-        priority: Counter({host: len(some) for host, some in hosts.items()})
+        priority: Counter({host: len(due) for host, due in hosts.items()})
         for priority, hosts in pages.items()
     }
 
 
-def unread(found: Due, read: Mapping[str, int], most: Mapping[str, int]) -> set[str]:
+def unread(due: Due, read: Mapping[str, int], allowed: Mapping[str, int]) -> set[str]:
     """The hosts that may have more pages due than were read, and are allowed more.
 
     >>> unread({10: Counter(a=2, b=1)}, {"a": 2, "b": 2, "c": 2}, {"a": 9, "b": 9, "c": 2})
     {'a'}
     """
     total: Counter[str] = Counter()
-    for hosts in found.values():
+    for hosts in due.values():
         total += hosts
-    return {host for host in read if read[host] < most[host] and total[host] >= read[host]}
+    return {host for host in read if read[host] < allowed[host] and total[host] >= read[host]}
 
 
-def boundary(found: Due, hosts: Collection[str]) -> int:
+def boundary(due: Due, hosts: Collection[str]) -> int:
     """What is not read of these hosts is no more urgent than that: the highest of their lowest
     priorities.
 
     >>> boundary({11: Counter(a=1, b=2), 10: Counter(a=1)}, ["a", "b"]) 11
     """
-    return max(min(priority for priority, pages in found.items() if pages[host]) for host in hosts)
+    return max(min(priority for priority, pages in due.items() if pages[host]) for host in hosts)
 
 
 def enough(due: Due, priority: int, wanted: int) -> bool:
     """Whether so many pages are due of at least this priority."""
-    return sum(hosts.total() for each, hosts in due.items() if each >= priority) >= wanted
+    return sum(hosts.total() for level, hosts in due.items() if level >= priority) >= wanted
 
 
 def grouped(
@@ -245,19 +225,19 @@ def grouped(
     comes a batch of listings, one of products, or both. They take `space`, and what they take of
     each host is added to `held`."""
     groups: list[list[DuePage]] = []
-    out = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
+    leased = Counter({host: held[host].total() for hosts in due.values() for host in hosts})
     levels: dict[int, Due] = defaultdict(dict)
     for priority, hosts in due.items():
         levels[level_of(priority)][priority] = hosts
     for level in sorted(levels, reverse=True):
         while space.rooms()[level] >= BATCHES_A_LEASE:
-            wanted = next_batch(levels[level], size, out)
+            wanted = next_batch(levels[level], size, leased)
             if not wanted:
                 break
             group = take(pages, level, wanted)
             groups.append(group)
             space.take(level, len({page.product for page in group}))
-            out += wanted
+            leased += wanted
             for host, taken in wanted.items():
                 held[host][level] += taken
     return groups
@@ -269,19 +249,19 @@ def take(pages: Pages, level: int, wanted: Mapping[str, int]) -> list[DuePage]:
     of_level = [
         pages[priority] for priority in sorted(pages, reverse=True) if level_of(priority) == level
     ]
-    for host, many in wanted.items():
+    for host, missing in wanted.items():
         for hosts in of_level:
-            some = hosts.get(host, [])[:many]
-            if some:
-                del hosts[host][:many]
-                taken += some
-                many -= len(some)
+            pages_of_host = hosts.get(host, [])[:missing]
+            if pages_of_host:
+                del hosts[host][:missing]
+                taken += pages_of_host
+                missing -= len(pages_of_host)
     return taken
 
 
-def next_batch(due: Due, size: int, out: Mapping[str, int]) -> Counter[str]:
+def next_batch(due: Due, size: int, leased: Mapping[str, int]) -> Counter[str]:
     """Takes up to `size` pages out of `due`: how many of each host. Where there are more hosts than
-    pages, those with the fewest pages `out` come first.
+    pages, those with the fewest pages `leased` come first.
 
     >>> next_batch({10: Counter(big=5000, small=3), 18: Counter(urgent=1)}, 100, Counter())
     Counter({'big': 96, 'small': 3, 'urgent': 1})
@@ -290,10 +270,10 @@ def next_batch(due: Due, size: int, out: Mapping[str, int]) -> Counter[str]:
     for priority in sorted(due, reverse=True):
         hosts = due[priority]
         room = size - batch.total()
-        served = sorted(hosts, key=lambda host: (out.get(host, 0), random.random()))[:room]
+        served = sorted(hosts, key=lambda host: (leased.get(host, 0), random.random()))[:room]
         served.sort(key=lambda host: hosts[host])
         for left, host in zip(range(len(served), 0, -1), served, strict=True):
-            # what a small host leaves, the larger ones share
+            # What a small host leaves, the larger ones share.
             take = min(hosts[host], -(-room // left))
             batch[host] += take
             hosts[host] -= take
@@ -309,52 +289,51 @@ def within(due: Due, may: Mapping[str, Sequence[int]]) -> Due:
     >>> within({4: Counter(shop=40), 16: Counter(shop=1)}, {"shop": [0] * 8 + [40] * 2}) {16:
     Counter({'shop': 1}), 4: Counter()}
     """
-    found: Due = {}
+    allowed: Due = {}
     taken: Counter[str] = Counter()
     for priority in sorted(due, reverse=True):
-        level = level_of(priority)
-        found[priority] = +Counter({
-            host: min(pages, may[host][level] - taken[host]) for host, pages in due[priority].items()
-        })  # fmt: skip
-        taken += found[priority]
-    return found
+        level, hosts = level_of(priority), due[priority].items()
+        counts = {host: min(pages, may[host][level] - taken[host]) for host, pages in hosts}
+        allowed[priority] = +Counter(counts)
+        taken += allowed[priority]
+    return allowed
 
 
 def allowances(
     rate_per_s: float | None, held: Mapping[int, int], settings: Settings, workers: int = 1
 ) -> list[int]:
-    """The `allowance` of each level: what is less urgent than that is not counted as out, so that a
-    page of high priority does not wait for a host's many pages of low priority to end. The host's
-    gate has it overtake them there."""
-    out, found = 0, [0] * PRIORITY_LEVELS
+    """The `allowance` of each level: what is less urgent than that is not counted as leased, so
+    that a page of high priority does not wait for a host's many pages of low priority to end. The
+    `HostLimiter` has it overtake them there."""
+    leased, by_level = 0, [0] * PRIORITY_LEVELS
     for level in reversed(range(PRIORITY_LEVELS)):
-        out += held.get(level, 0)
-        found[level] = allowance(rate_per_s, out, settings, workers)
-    return found
+        leased += held.get(level, 0)
+        by_level[level] = allowance(rate_per_s, leased, settings, workers)
+    return by_level
 
 
-def allowance(rate_per_s: float | None, out: int, settings: Settings, workers: int = 1) -> int:
+def allowance(rate_per_s: float | None, leased: int, settings: Settings, workers: int = 1) -> int:
     """Pages a host may have leased now: what its rate lets through within the better part of a
-    horizon, less what is `out`. With a whole one the last of them would not get their turn in time,
-    and go back.
+    horizon, less what is `leased`. With a whole one the last of them would not get their turn in
+    time, and go back.
 
     Topped up when half of it is gone, so that a slow host gets batches, not single pages. A host
     without a rate may have `ROUNDS` full batches for each of the workers, topped up by `TOP_UP` and
     more: what one of them holds keeps none of the others waiting.
     """
     if rate_per_s is None:
-        left = ROUNDS * workers * settings.batch_pages - out
+        left = ROUNDS * workers * settings.batch_pages - leased
         return left if left >= TOP_UP * settings.batch_pages else 0
-    most = max(1, int(rate_per_s * settings.horizon_s * LEASED_AHEAD))
-    return most - out if out <= most // 2 else 0
+    allowed = max(1, int(rate_per_s * settings.horizon_s * LEASED_AHEAD))
+    return allowed - leased if leased <= allowed // 2 else 0
 
 
 def message_of(batch: LeasedBatch, settings: Settings) -> Message:
-    """The batch's message: the lease's id says it all, and expires when the lease does unless a
+    """The batch's message: the lease's id says it all. It expires when the lease does unless a
     worker claims it."""
     task = "fetch_products" if batch.kind is Kind.PRODUCT else "fetch_listings"
-    kwargs: dict[str, object] = {"lease_id": str(batch.id)} | (
-        {"alone": True} if batch.alone else {}
-    )
+    kwargs: dict[str, object] = {"lease_id": str(batch.id)}
+    if batch.alone:
+        kwargs["alone"] = True
     expires_s = leases.unclaimed_s(settings.lease_s)
     return Message(task, batch.queue, kwargs, priority=batch.priority, expires_s=expires_s)

@@ -21,11 +21,11 @@ from scraper.settle import crawl_quality
 
 log = structlog.get_logger()
 
-# Of the site alone, which has an index: no more is read than the site has pages. Product pages may
+# It reads pages of the site alone, which has an index: no more than the site has. Product pages may
 # have left already, so the good ones are what the crawl has counted beside its good listings, which
 # stay until it has ended; or what its listings named and is remembered (counted within a few
 # percent), for that was good.
-READ = sa.text("""
+LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
@@ -48,27 +48,16 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
             crawl = crawls.lock_drained(connection, crawl_id)
             if crawl is None:
                 return
-            read = connection.execute(READ, {"id": crawl_id, "site_id": crawl.site_id}).one()
+            read = connection.execute(LISTINGS, {"id": crawl_id, "site_id": crawl.site_id}).one()
             status, note = judge_crawl(crawl, read)
             suspect = crawl_quality.judge(connection, crawl, status)
-            whole = (
-                status is CrawlStatus.COMPLETED
-                and read.unread == 0
-                and crawl.links_cut == 0
-                and not suspect
-            )
-            # which has asked for a few pages only
-            whole = whole and crawl.trigger != REPLAY
+            # A replay has asked for a few pages only.
+            whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
+            whole = whole and read.unread == 0 and crawl.links_cut == 0 and not suspect
             delisted = crawls.delist(connection, crawl_id, crawl.site_id) if whole else 0
             crawls.end(connection, crawl_id, status, note, delisted)
-            log.info(
-                "crawl ended",
-                crawl=crawl_id,
-                status=status,
-                suspect=suspect,
-                note=note,
-                delisted=delisted,
-            )
+            facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
+            log.info("crawl ended", crawl=crawl_id, **facts)
 
     retried(work)
     return []
@@ -84,9 +73,8 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
             f"{read.unread} listing pages could not be read, such as {read.example}{reason}"
         )
     if crawl.links_cut:
-        notes.append(
-            f"{crawl.links_cut} links were left out: the definition's limits, or a page that breaks off"
-        )
+        why = "the definition's limits, or a page that breaks off"
+        notes.append(f"{crawl.links_cut} links were left out: {why}")
     if crawl.dead + crawl.invalid:
         notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid")
     nothing = crawl.ok + crawl.unchanged == 0
@@ -95,9 +83,8 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
         notes.append(f"not one of {crawl.product_total} product pages was good")
     elif nothing and not notes:
         notes.append("no page could be read")
-    return (CrawlStatus.FAILED if nothing or no_product else CrawlStatus.COMPLETED), "; ".join(
-        notes
-    ) or None
+    status = CrawlStatus.FAILED if nothing or no_product else CrawlStatus.COMPLETED
+    return status, "; ".join(notes) or None
 
 
 def finish_message(crawl_id: int) -> Message:

@@ -10,7 +10,6 @@ site has no slots, and none are made up afterwards.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 
 import sqlalchemy as sa
 import structlog
@@ -54,15 +53,16 @@ def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
     unknown site, `PausedError` for a paused one, `BusyError` while dead pages of it are replayed.
     """
     with engine.begin() as connection:
-        found = sites.find(connection, name)
-        if found is None:
+        row = sites.find(connection, name)
+        if row is None:
             raise NotFoundError(
                 f"there is no site named {name!r}; `scraper sites list` shows those there are"
             )
-        site_id, site = found
+        site_id, site = row
         if sites.is_paused(connection, site_id):
             raise PausedError(
-                f"{name} is paused: nothing of it is fetched; `scraper sites resume {name}` ends that"
+                f"{name} is paused: nothing of it is fetched; "
+                f"`scraper sites resume {name}` ends that"
             )
         crawl_id = crawls.open_crawl(
             connection, site_id, site, slot=None, trigger="manual", refetch=refetch
@@ -73,8 +73,8 @@ def open_now(engine: sa.Engine, name: str, *, refetch: bool = False) -> Opened:
                 raise NotFoundError(f"the crawl of {name!r} ended just now; try again")
             if crawls.is_replay(connection, running):
                 raise BusyError(
-                    f"crawl {running} of {name} replays dead pages, and crawls of a site never overlap: wait for its end, "
-                    f"or end it with `scraper stop {running}`"
+                    f"crawl {running} of {name} replays dead pages, and crawls of a site never "
+                    f"overlap: wait for its end, or end it with `scraper stop {running}`"
                 )
             return Opened(running, already_running=True, messages=[discover_message(running)])
     return Opened(crawl_id, already_running=False, messages=[discover_message(crawl_id)])
@@ -88,21 +88,18 @@ def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
     try:
         site = Site.model_validate(row.definition)
     except ValidationError as error:
-        # stored by another version: no reason to plan nothing else
-        log.error(
-            "stored site definition is not valid any more",
-            site=row.name,
-            problems=error.error_count(),
-        )
+        # Another version stored it, which is no reason to plan nothing else.
+        problems = error.error_count()
+        log.error("stored site definition is not valid any more", site=row.name, problems=problems)
         return
     if site.schedule is None:
         return
     slot = latest_slot(site.schedule, site.timezone, row.now)
-    if slot is None or slot <= _since(row):
+    if slot is None or slot <= max(row.scheduled_since, row.last_slot or row.scheduled_since):
         return
     running = crawls.active_crawl(connection, row.id)
     if running and crawls.is_replay(connection, running):
-        # over soon: the slot waits for it
+        # That is over soon: the slot waits for it.
         return
     reason = f"crawl {running} was still running" if running else None
     crawl_id = crawls.open_crawl(
@@ -112,7 +109,3 @@ def _open_due(connection: sa.Connection, row: sites.ScheduledSite) -> None:
         log.info(
             "crawl planned", site=row.name, crawl=crawl_id, slot=slot.isoformat(), skipped=reason
         )
-
-
-def _since(row: sites.ScheduledSite) -> datetime:
-    return max(row.scheduled_since, row.last_slot or row.scheduled_since)

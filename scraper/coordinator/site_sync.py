@@ -25,7 +25,8 @@ from scraper.sites.definition import Site
 
 log = structlog.get_logger()
 
-_seen: dict[Path, tuple[tuple[str, int, int], ...]] = {}
+# What the files of each folder were when they were last taken over: path, time and size of each.
+_synced: dict[Path, tuple[tuple[str, int, int], ...]] = {}
 
 
 @lru_cache(maxsize=1)
@@ -43,27 +44,22 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     call."""
     folder = settings.sites_dir
     files = loader.definition_files(folder)
-    state = tuple(_state(file) for file in files)
-    if not files or _seen.get(folder) == state:
+    stamps = tuple(_stamp(file) for file in files)
+    if not files or _synced.get(folder) == stamps:
         return
     good: dict[str, Site] = {}
     broken: list[str] = []
     for file in files:
+        file_log = log.bind(file=str(file))
         try:
             site = loader.load_file(file)
         except DefinitionError as error:
             broken += _names(file)
-            log.error(
-                "site definition is wrong; its last valid version stays",
-                file=str(file),
-                problems=error.problems,
-            )
+            wrong = "site definition is wrong; its last valid version stays"
+            file_log.error(wrong, problems=error.problems)
             continue
         if good.setdefault(site.name, site) is not site:
-            log.error(
-                "a site of this name is defined in another file; this one is not used",
-                file=str(file),
-            )
+            file_log.error("a site of this name is defined in another file; this one is not used")
 
     def work() -> list[str]:
         with database.begin() as connection:
@@ -73,16 +69,16 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     retired = retried(work)
     if retired:
         log.warning("no longer scheduled, since their definitions are gone", sites=retired)
-    _seen[folder] = state
+    _synced[folder] = stamps
 
 
-def _state(file: Path) -> tuple[str, int, int]:
+def _stamp(file: Path) -> tuple[str, int, int]:
     try:
-        found = file.stat()
+        stat = file.stat()
     except OSError:
-        # a dangling link, or gone since it was listed
+        # It is a dangling link, or gone since it was listed.
         return str(file), 0, 0
-    return str(file), found.st_mtime_ns, found.st_size
+    return str(file), stat.st_mtime_ns, stat.st_size
 
 
 def _names(file: Path) -> list[str]:
@@ -92,6 +88,6 @@ def _names(file: Path) -> list[str]:
         text = file.read_text("utf-8-sig", errors="replace")
     except OSError:
         text = ""
-    # as the loader names a site without a name
+    # The loader names a site without a name so, too.
     stem = file.stem.lower().replace(" ", "-").replace(".", "-")
     return [stem, *re.findall(r"""^name\s*:\s*["']?([a-z0-9][a-z0-9_-]*)""", text, re.MULTILINE)]

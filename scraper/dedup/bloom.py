@@ -255,7 +255,8 @@ class FilterStore:
         self._lookup = client.register_script(LOOKUP)
 
     def add(self, bloom: BloomFilter, fingerprints: Sequence[UUID]) -> int:
-        """Remembers finished URLs from now on. Returns how many were not in the newest generation."""
+        """Remembers finished URLs from now on. Returns how many were not in the newest
+        generation."""
         return sum(
             int(self._add(keys=[bloom.key], args=[_ms(bloom.life_s), packed, bloom.capacity]))
             for packed in _packed(fingerprints)

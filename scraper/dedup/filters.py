@@ -50,10 +50,10 @@ SELECT c.id, c.site_id, c.filter_id, s.filter_id AS newest, c.definition
  ORDER BY c.id LIMIT 20
 """)
 
-# It reads what a crawl that has ended leaves behind: listings, gone and dropped pages, which nobody has to
-# remember; and products that were not taken out at once, or come from before the site had a filter.
-# Of these the ones that are too old for a generation which begins now stay rows, until they are
-# fetched again or as old as a URL may be remembered.
+# It reads what a crawl that has ended leaves behind: listings, gone and dropped pages, which nobody
+# has to remember; and products that were not taken out at once, or come from before the site had a
+# filter. Of these the ones that are too old for a generation which begins now stay rows, until they
+# are fetched again or as old as a URL may be remembered.
 LEFT_BEHIND = sa.text("""
 SELECT id, fingerprint, good AND fetched_at > now() - :life_s * interval '0.5 second' AS remembered
   FROM (SELECT *, kind = 'product' AND status IN ('ok', 'unchanged') AS good FROM pages

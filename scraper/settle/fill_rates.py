@@ -7,7 +7,7 @@ what a lost lease has read is not counted, and nothing twice. The row is made wi
 page, together with what is usual, which stays the same until its end.
 
 **A value is kept** where a page comes without a field that its product had, while nobody can tell
-whether the field breaks (`scraper.rules.quality.guards`). What was kept is noted in `kept_values`; the
+whether the field breaks (`scraper.rules.quality.guards`). `kept_values` has what was kept; the
 crawl's end (`crawl_quality`) takes the values that are really gone, and leaves the others.
 """
 

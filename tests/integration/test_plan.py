@@ -353,7 +353,7 @@ def test_two_coordinators_take_over_at_once(folder: Folder) -> None:
         folder.write(f"shop{n}.yaml")
 
     def take() -> None:
-        site_sync._seen.clear()
+        site_sync._synced.clear()
         site_sync.sync_sites(folder.engine, folder.settings)
 
     at_once([take] * 3)

@@ -69,10 +69,9 @@ class Table:
 
 def due(table: Table, allowed: int, wanted: int, patch: pytest.MonkeyPatch) -> Due:
     patch.setattr(dispatch, "due_pages", table.due_pages)
-    most = dict.fromkeys(table.hosts, allowed)
-    may = {host: [allowed] * PRIORITY_LEVELS for host in most}
+    may = {host: [allowed] * PRIORITY_LEVELS for host in table.hosts}
     connection: sa.Connection = object()  # type: ignore[assignment] # never asked
-    return within(counted(dispatch._due(connection, table.due_hosts(), most, may, wanted, ())), may)
+    return within(counted(dispatch._read_due(connection, table.due_hosts(), may, wanted, ())), may)
 
 
 def by_priority(due: Due, wanted: int) -> Counter[int]:
