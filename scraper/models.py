@@ -19,19 +19,18 @@ from sqlalchemy import (
     ForeignKey,
     Identity,
     Index,
-    Integer,
     SmallInteger,
     Text,
-    Uuid,
     desc,
     text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSON, JSONB
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, MappedColumn, mapped_column
 
 from scraper.domain import CrawlStatus, Kind, Status
 
-Timestamp = DateTime(timezone=True)
+EMPTY = text("'{}'")
+FALSE = text("false")
 
 
 def one_of(column: str, values: type[Status] | type[Kind] | type[CrawlStatus]) -> CheckConstraint:
@@ -39,7 +38,16 @@ def one_of(column: str, values: type[Status] | type[Kind] | type[CrawlStatus]) -
     return CheckConstraint(f"{column} IN ({quoted})", name=f"{column}_known")
 
 
+def partial_index(name: str, *columns: Any, where: str, unique: bool = False) -> Index:
+    return Index(name, *columns, unique=unique, postgresql_where=text(where))
+
+
 class Base(DeclarativeBase):
+    type_annotation_map: ClassVar[dict[type, Any]] = {
+        str: Text,
+        datetime: DateTime(timezone=True),
+        float: Float,
+    }
     metadata_naming: ClassVar[dict[str, str]] = {
         "ix": "%(table_name)s_%(column_0_N_name)s_idx",
         "uq": "%(table_name)s_%(column_0_N_name)s_key",
@@ -52,26 +60,43 @@ class Base(DeclarativeBase):
 Base.metadata.naming_convention = Base.metadata_naming
 
 
+def row_number() -> MappedColumn[int]:
+    """A key of eight bytes that PostgreSQL gives each row."""
+    return mapped_column(BigInteger, Identity(always=True), primary_key=True)
+
+
+def crawl_key() -> MappedColumn[int]:
+    """A key, or the first part of one, of what goes with its crawl."""
+    return mapped_column(ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True)
+
+
+def count_column(comment: str | None = None) -> MappedColumn[int]:
+    """A number that begins at 0."""
+    return mapped_column(server_default=text("0"), comment=comment)
+
+
+def now_column(comment: str | None = None) -> MappedColumn[datetime]:
+    """A time that is the row's beginning until somebody sets it."""
+    return mapped_column(server_default=text("now()"), comment=comment)
+
+
 class Site(Base):
     """One shop, with the newest valid version of its definition."""
 
     __tablename__ = "sites"
 
-    id: Mapped[int] = mapped_column(Integer, Identity(always=True), primary_key=True)
-    name: Mapped[str] = mapped_column(Text, unique=True)
+    id: Mapped[int] = mapped_column(Identity(always=True), primary_key=True)
+    name: Mapped[str] = mapped_column(unique=True)
     definition: Mapped[dict[str, Any]] = mapped_column(
         JSON, comment="json, not jsonb: the order of fields counts"
     )
-    definition_hash: Mapped[str] = mapped_column(Text)
+    definition_hash: Mapped[str]
     enabled: Mapped[bool] = mapped_column(server_default=text("true"))
-    paused: Mapped[bool] = mapped_column(server_default=text("false"))
-    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    updated_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    scheduled_since: Mapped[datetime] = mapped_column(
-        Timestamp, server_default=text("now()"), comment="slots before it are not made up"
-    )
+    paused: Mapped[bool] = mapped_column(server_default=FALSE)
+    created_at: Mapped[datetime] = now_column()
+    updated_at: Mapped[datetime] = now_column()
+    scheduled_since: Mapped[datetime] = now_column("slots before it are not made up")
     filter_id: Mapped[UUID] = mapped_column(
-        Uuid,
         server_default=text("gen_random_uuid()"),
         comment="names its Bloom filter in Redis; another one has forgotten everything",
     )
@@ -85,121 +110,98 @@ class Crawl(Base):
     __table_args__ = (
         one_of("status", CrawlStatus),
         Index("crawls_site_id_slot_key", "site_id", "slot", unique=True),
-        Index(
+        partial_index(
             "crawls_one_active_a_site",
             "site_id",
             unique=True,
-            postgresql_where=text("status IN ('planned', 'running')"),
+            where="status IN ('planned', 'running')",
         ),
-        Index(
+        partial_index(
             "crawls_unjudged_idx",
             "id",
-            postgresql_where=text(
-                "judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')"
-            ),
+            where="judged_at IS NULL AND status IN ('completed', 'stopped', 'failed')",
         ),
-        Index(
+        partial_index(
             "crawls_uncleared_idx",
             "id",
-            postgresql_where=text(
-                "filter_id IS NOT NULL AND cleared_at IS NULL AND status IN ('completed', 'stopped', 'failed')"
-            ),
+            where="filter_id IS NOT NULL AND cleared_at IS NULL"
+            " AND status IN ('completed', 'stopped', 'failed')",
         ),
     )
 
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    id: Mapped[int] = row_number()
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
-    slot: Mapped[datetime] = mapped_column(Timestamp, comment="the scheduled time it stands for")
+    slot: Mapped[datetime] = mapped_column(comment="the scheduled time it stands for")
     trigger: Mapped[str] = mapped_column(
-        Text, comment="schedule, manual, replay (of dead pages), or reextract (of archived ones)"
+        comment="schedule, manual, replay (of dead pages), or reextract (of archived ones)"
     )
-    status: Mapped[str] = mapped_column(Text, server_default=text("'planned'"))
+    status: Mapped[str] = mapped_column(server_default=text("'planned'"))
     definition: Mapped[dict[str, Any]] = mapped_column(
         JSON, comment="as it was when the crawl was planned"
     )
-    definition_hash: Mapped[str] = mapped_column(Text)
-    rate_per_s: Mapped[float | None] = mapped_column(
-        Float, comment="a host's budget; null: unlimited"
-    )
-    concurrency: Mapped[int] = mapped_column(Integer)
+    definition_hash: Mapped[str]
+    rate_per_s: Mapped[float | None] = mapped_column(comment="a host's budget; null: unlimited")
+    concurrency: Mapped[int]
     fresh_after: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="products fetched later than this are not fetched again; null: all are"
+        comment="products fetched later than this are not fetched again; null: all are"
     )
     stale_before: Mapped[datetime | None] = mapped_column(
-        Timestamp,
-        comment="until then, by their own interval; fetched earlier, they are in any case; null: no such interval",
+        comment="until then, by their own interval; fetched earlier, they are in any case; "
+        "null: no such interval"
     )
     whole_before: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="products read no later than this are asked for without validators"
+        comment="products read no later than this are asked for without validators"
     )
-    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    started_at: Mapped[datetime | None] = mapped_column(Timestamp)
-    progressed_at: Mapped[datetime] = mapped_column(
-        Timestamp, server_default=text("now()"), comment="when a page was last tried or added"
+    created_at: Mapped[datetime] = now_column()
+    started_at: Mapped[datetime | None]
+    progressed_at: Mapped[datetime] = now_column("when a page was last tried or added")
+    watched_at: Mapped[datetime] = now_column("when a coordinator last looked whether it moves")
+    idle_minutes: Mapped[int] = count_column(
+        "looks in a row, a minute apart, that found no progress"
     )
-    watched_at: Mapped[datetime] = mapped_column(
-        Timestamp,
-        server_default=text("now()"),
-        comment="when a coordinator last looked whether it moves",
-    )
-    idle_minutes: Mapped[int] = mapped_column(
-        Integer,
-        server_default=text("0"),
-        comment="looks in a row, a minute apart, that found no progress",
-    )
-    finished_at: Mapped[datetime | None] = mapped_column(Timestamp)
-    note: Mapped[str | None] = mapped_column(Text, comment="why it was skipped, stopped or failed")
+    finished_at: Mapped[datetime | None]
+    note: Mapped[str | None] = mapped_column(comment="why it was skipped, stopped or failed")
 
-    discovery_total: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="listings and sitemaps"
-    )
-    discovery_done: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    product_total: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    product_done: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    ok: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    unchanged: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    gone: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    dead: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    invalid: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    dropped: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    fresh: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="of unchanged: not asked again"
-    )
-    not_modified: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="of unchanged: answered 304"
-    )
-    fetches: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="pages tried, retries included"
-    )
-    retries: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    links_cut: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="over the limits; a page that breaks off: 1"
-    )
-    products_new: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    products_changed: Mapped[int] = mapped_column(Integer, server_default=text("0"))
-    products_delisted: Mapped[int] = mapped_column(Integer, server_default=text("0"))
+    discovery_total: Mapped[int] = count_column("listings and sitemaps")
+    discovery_done: Mapped[int] = count_column()
+    product_total: Mapped[int] = count_column()
+    product_done: Mapped[int] = count_column()
+    ok: Mapped[int] = count_column()
+    unchanged: Mapped[int] = count_column()
+    gone: Mapped[int] = count_column()
+    dead: Mapped[int] = count_column()
+    invalid: Mapped[int] = count_column()
+    dropped: Mapped[int] = count_column()
+    fresh: Mapped[int] = count_column("of unchanged: not asked again")
+    not_modified: Mapped[int] = count_column("of unchanged: answered 304")
+    fetches: Mapped[int] = count_column("pages tried, retries included")
+    retries: Mapped[int] = count_column()
+    links_cut: Mapped[int] = count_column("over the limits; a page that breaks off: 1")
+    products_new: Mapped[int] = count_column()
+    products_changed: Mapped[int] = count_column()
+    products_delisted: Mapped[int] = count_column()
 
     judged_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="when its data was compared with recent crawls'"
+        comment="when its data was compared with recent crawls'"
     )
     suspect: Mapped[bool] = mapped_column(
-        server_default=text("false"), comment="its data is not to be trusted"
+        server_default=FALSE, comment="its data is not to be trusted"
     )
     reasons: Mapped[list[dict[str, Any]] | None] = mapped_column(
         JSONB, comment="why it is suspect, or was: field (null: the whole crawl), what, text"
     )
     accepted_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="when it was taken as the new usual: nothing before it counts any more"
+        comment="when it was taken as the new usual: nothing before it counts any more"
     )
 
     filter_id: Mapped[UUID | None] = mapped_column(
-        Uuid, comment="the Bloom filter it asks; null: finished pages stay in the frontier"
+        comment="the Bloom filter it asks; null: finished pages stay in the frontier"
     )
     cleared_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="when its last finished pages left the frontier"
+        comment="when its last finished pages left the frontier"
     )
     products_listed: Mapped[int | None] = mapped_column(
-        Integer, comment="about how many its listings named; null: not counted"
+        comment="about how many its listings named; null: not counted"
     )
 
 
@@ -212,51 +214,40 @@ class Page(Base):
         one_of("status", Status),
         one_of("kind", Kind),
         Index("pages_site_id_fingerprint_key", "site_id", "fingerprint", unique=True),
-        Index(
-            "pages_due_idx",
-            "queue",
-            "host",
-            desc("priority"),
-            "not_before",
-            postgresql_where=text("status = 'due'"),
+        partial_index(
+            "pages_due_idx", "queue", "host", desc("priority"), "not_before", where="status = 'due'"
         ),
-        Index("pages_open_idx", "crawl_id", postgresql_where=text("status = 'due'")),
-        Index(
+        partial_index("pages_open_idx", "crawl_id", where="status = 'due'"),
+        partial_index(
             "pages_error_idx",
             "crawl_id",
             "settled_at",
-            postgresql_where=text("error IS NOT NULL AND status <> 'gone'"),
+            where="error IS NOT NULL AND status <> 'gone'",
         ),
-        Index(
-            "pages_unusable_idx",
-            "site_id",
-            "status",
-            postgresql_where=text("status IN ('dead', 'invalid')"),
+        partial_index(
+            "pages_unusable_idx", "site_id", "status", where="status IN ('dead', 'invalid')"
         ),
-        Index(
-            "pages_suspect_idx",
-            "queue",
-            "losses",
-            postgresql_where=text("losses >= 2 AND status = 'due'"),
+        partial_index(
+            "pages_suspect_idx", "queue", "losses", where="losses >= 2 AND status = 'due'"
         ),
         # What was due since the last vacuum is walked over by each dispatch: PostgreSQL's own fifth
         # would be too rare.
         {"postgresql_with": {"autovacuum_vacuum_scale_factor": 0.05}},
     )
 
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    id: Mapped[int] = row_number()
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
     crawl_id: Mapped[int] = mapped_column(
         ForeignKey("crawls.id"), comment="the last crawl that reached it"
     )
-    fingerprint: Mapped[UUID] = mapped_column(Uuid, comment="hash of the canonical URL")
-    url: Mapped[str] = mapped_column(Text)
-    kind: Mapped[str] = mapped_column(Text)
-    host: Mapped[str] = mapped_column(Text)
-    queue: Mapped[str] = mapped_column(Text)
+    fingerprint: Mapped[UUID] = mapped_column(comment="hash of the canonical URL")
+    url: Mapped[str]
+    kind: Mapped[str]
+    host: Mapped[str]
+    queue: Mapped[str]
     priority: Mapped[int] = mapped_column(SmallInteger)
     depth: Mapped[int] = mapped_column(SmallInteger, comment="links followed from a start URL")
-    status: Mapped[str] = mapped_column(Text)
+    status: Mapped[str]
     attempts: Mapped[int] = mapped_column(
         SmallInteger, server_default=text("0"), comment="tries charged to the page"
     )
@@ -267,55 +258,53 @@ class Page(Base):
         SmallInteger, server_default=text("0"), comment="workers that died holding it"
     )
     level: Mapped[str | None] = mapped_column(
-        Text, comment="the capability it has come to, above its host's"
+        comment="the capability it has come to, above its host's"
     )
     blocked: Mapped[int] = mapped_column(
         SmallInteger, server_default=text("0"), comment="blocks where it is"
     )
     probe: Mapped[bool] = mapped_column(
-        server_default=text("false"), comment="to try a cheaper way for its host"
+        server_default=FALSE, comment="to try a cheaper way for its host"
     )
-    not_before: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    content_hash: Mapped[UUID | None] = mapped_column(Uuid, comment="of what was extracted")
-    last_outcome: Mapped[str | None] = mapped_column(Text)
+    not_before: Mapped[datetime] = now_column()
+    content_hash: Mapped[UUID | None] = mapped_column(comment="of what was extracted")
+    last_outcome: Mapped[str | None]
     http_status: Mapped[int | None] = mapped_column(SmallInteger)
-    error: Mapped[str | None] = mapped_column(Text)
+    error: Mapped[str | None]
     response_head: Mapped[dict[str, Any] | None] = mapped_column(
         JSONB, comment="headers of the last answer that could not be used, bounded, without secrets"
     )
     excerpt: Mapped[str | None] = mapped_column(
-        Text, comment="the start of a body that could not be used"
+        comment="the start of a body that could not be used"
     )
-    discovered_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    fetched_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last good answer")
-    settled_at: Mapped[datetime | None] = mapped_column(Timestamp, comment="last verdict")
-    etag: Mapped[str | None] = mapped_column(Text, comment="a product page's, as it came")
-    last_modified: Mapped[str | None] = mapped_column(Text, comment="likewise")
+    discovered_at: Mapped[datetime] = now_column()
+    fetched_at: Mapped[datetime | None] = mapped_column(comment="last good answer")
+    settled_at: Mapped[datetime | None] = mapped_column(comment="last verdict")
+    etag: Mapped[str | None] = mapped_column(comment="a product page's, as it came")
+    last_modified: Mapped[str | None] = mapped_column(comment="likewise")
     read_by: Mapped[int | None] = mapped_column(
         BigInteger, comment="what read it whole; null: it is asked for without validators"
     )
-    read_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="when it was last read whole"
-    )
+    read_at: Mapped[datetime | None] = mapped_column(comment="when it was last read whole")
     revisit_s: Mapped[int | None] = mapped_column(
-        Integer, comment="the page's own interval; null: the definition's is every page's"
+        comment="the page's own interval; null: the definition's is every page's"
     )
 
 
 class Host(Base):
-    """What an operator says of a host, above every definition. Hosts of which nobody says anything
-    have no row."""
+    """What an operator has set for a host, above every definition. Hosts for which nobody has set
+    anything have no row."""
 
     __tablename__ = "hosts"
 
-    host: Mapped[str] = mapped_column(Text, primary_key=True, comment="name and port, as in pages")
-    paused: Mapped[bool] = mapped_column(server_default=text("false"))
+    host: Mapped[str] = mapped_column(primary_key=True, comment="name and port, as in pages")
+    paused: Mapped[bool] = mapped_column(server_default=FALSE)
     rate: Mapped[str | None] = mapped_column(
-        Text, comment="as written: 30/m, unlimited; null: the definition's"
+        comment="as written: 30/m, unlimited; null: the definition's"
     )
-    concurrency: Mapped[int | None] = mapped_column(Integer)
-    burst: Mapped[int | None] = mapped_column(Integer)
-    updated_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    concurrency: Mapped[int | None]
+    burst: Mapped[int | None]
+    updated_at: Mapped[datetime] = now_column()
 
 
 class HostRouteRow(Base):
@@ -325,33 +314,29 @@ class HostRouteRow(Base):
     __tablename__ = "host_routes"
 
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"), primary_key=True)
-    host: Mapped[str] = mapped_column(Text, primary_key=True)
+    host: Mapped[str] = mapped_column(primary_key=True)
     start: Mapped[str] = mapped_column(
-        Text, primary_key=True, comment="the level by the site's definition"
+        primary_key=True, comment="the level by the site's definition"
     )
-    level: Mapped[str] = mapped_column(Text)
-    changed_at: Mapped[datetime] = mapped_column(Timestamp)
+    level: Mapped[str]
+    changed_at: Mapped[datetime]
     blocked_pages: Mapped[list[int]] = mapped_column(
         ARRAY(BigInteger), comment="given up at the level since its last good answer"
     )
     probe_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="when one page is to try the level below"
+        comment="when one page is to try the level below"
     )
-    probe_every_s: Mapped[float] = mapped_column(Float)
-    probes_ok: Mapped[int] = mapped_column(Integer)
-    fell_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="when it last came down a level"
-    )
-    fell_every_s: Mapped[float] = mapped_column(Float)
-    why: Mapped[str] = mapped_column(
-        Text, comment="the sign for which it went up, or a probe failed"
-    )
+    probe_every_s: Mapped[float]
+    probes_ok: Mapped[int]
+    fell_at: Mapped[datetime | None] = mapped_column(comment="when it last came down a level")
+    fell_every_s: Mapped[float]
+    why: Mapped[str] = mapped_column(comment="the sign for which it went up, or a probe failed")
 
 
 class LeaseRow(Base):
     """A timed exclusive claim on pages. Gone once its last page is settled or it has expired.
 
-    Which pages it has is said here, not there: a lease costs one row, and nothing in the frontier's
+    It names its pages, and they do not name it: a lease costs one row, and nothing in the frontier's
     indexes.
     """
 
@@ -363,26 +348,26 @@ class LeaseRow(Base):
         {"postgresql_with": {"fillfactor": 70, "toast_tuple_target": 128}},
     )
 
-    id: Mapped[UUID] = mapped_column(Uuid, primary_key=True)
-    queue: Mapped[str] = mapped_column(Text)
-    kind: Mapped[str] = mapped_column(Text)
+    id: Mapped[UUID] = mapped_column(primary_key=True)
+    queue: Mapped[str]
+    kind: Mapped[str]
     priority: Mapped[int] = mapped_column(SmallInteger, comment="of its most urgent page")
-    pages: Mapped[int] = mapped_column(Integer, comment="that it was made with")
+    pages: Mapped[int] = mapped_column(comment="that it was made with")
     page_ids: Mapped[list[int]] = mapped_column(
         ARRAY(BigInteger), comment="0 where a page is settled"
     )
     hosts: Mapped[list[str]] = mapped_column(ARRAY(Text), comment="of each of these pages")
-    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    created_at: Mapped[datetime] = now_column()
     started_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="null: no worker has claimed it yet"
+        comment="null: no worker has claimed it yet"
     )
-    until: Mapped[datetime] = mapped_column(Timestamp)
-    worker: Mapped[str | None] = mapped_column(Text)
+    until: Mapped[datetime]
+    worker: Mapped[str | None]
     claim: Mapped[UUID | None] = mapped_column(
-        Uuid, comment="whose answer was lost may claim again with the same one"
+        comment="whose answer was lost may claim again with the same one"
     )
     alone: Mapped[bool] = mapped_column(
-        server_default=text("false"), comment="its worker does nothing else meanwhile"
+        server_default=FALSE, comment="its worker does nothing else meanwhile"
     )
 
 
@@ -393,26 +378,22 @@ class Throughput(Base):
     __tablename__ = "throughput"
     __table_args__ = (
         Index("throughput_step_s_at_idx", "step_s", "at"),
-        # a row is written anew with each group that a worker stores
+        # A row is written anew with each group that a worker stores.
         {"postgresql_with": {"fillfactor": 70}},
     )
 
     crawl_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    at: Mapped[datetime] = mapped_column(
-        Timestamp, primary_key=True, comment="when the bucket begins"
-    )
+    at: Mapped[datetime] = mapped_column(primary_key=True, comment="when the bucket begins")
     step_s: Mapped[int] = mapped_column(SmallInteger, primary_key=True, comment="how long it is")
-    worker: Mapped[str] = mapped_column(Text, primary_key=True)
-    queue: Mapped[str] = mapped_column(
-        Text, primary_key=True, comment="with its region: residential.eu"
-    )
+    worker: Mapped[str] = mapped_column(primary_key=True)
+    queue: Mapped[str] = mapped_column(primary_key=True, comment="with its region: residential.eu")
     proxy: Mapped[str] = mapped_column(
-        Text, primary_key=True, comment="the class of proxies; empty: none"
+        primary_key=True, comment="the class of proxies; empty: none"
     )
-    outcome: Mapped[str] = mapped_column(Text, primary_key=True)
-    tries: Mapped[int] = mapped_column(Integer, comment="pages tried")
-    done: Mapped[int] = mapped_column(Integer, comment="of these: final for the crawl")
-    seconds: Mapped[float] = mapped_column(Float, comment="that requests were under way, summed")
+    outcome: Mapped[str] = mapped_column(primary_key=True)
+    tries: Mapped[int] = mapped_column(comment="pages tried")
+    done: Mapped[int] = mapped_column(comment="of these: final for the crawl")
+    seconds: Mapped[float] = mapped_column(comment="that requests were under way, summed")
     bytes: Mapped[int] = mapped_column(BigInteger, comment="of bodies, unpacked")
 
 
@@ -424,16 +405,14 @@ class CrawlHost(Base):
     __table_args__ = ({"postgresql_with": {"fillfactor": 70}},)
 
     crawl_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
-    host: Mapped[str] = mapped_column(Text, primary_key=True, comment="empty: all others together")
-    worker: Mapped[str] = mapped_column(
-        Text, primary_key=True, comment="empty: the crawl has ended"
-    )
-    tries: Mapped[int] = mapped_column(Integer)
+    host: Mapped[str] = mapped_column(primary_key=True, comment="empty: all others together")
+    worker: Mapped[str] = mapped_column(primary_key=True, comment="empty: the crawl has ended")
+    tries: Mapped[int]
     failures: Mapped[int] = mapped_column(
-        Integer, comment="of these: gave nothing, and somebody is to blame"
+        comment="of these: gave nothing, and somebody is to blame"
     )
-    seconds: Mapped[float] = mapped_column(Float)
-    slowest_s: Mapped[float] = mapped_column(Float)
+    seconds: Mapped[float]
+    slowest_s: Mapped[float]
     bytes: Mapped[int] = mapped_column(BigInteger)
 
 
@@ -448,10 +427,10 @@ class Product(Base):
         Index("products_site_id_changed_at_idx", "site_id", "changed_at"),
     )
 
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    id: Mapped[int] = row_number()
     site_id: Mapped[int] = mapped_column(ForeignKey("sites.id"))
     external_id: Mapped[str] = mapped_column(
-        Text, comment="the shop's own id, or the page's canonical URL"
+        comment="the shop's own id, or the page's canonical URL"
     )
     page_id: Mapped[int] = mapped_column(
         BigInteger, comment="the page it is read from, which may have left the frontier"
@@ -459,21 +438,19 @@ class Product(Base):
     crawl_id: Mapped[int] = mapped_column(
         ForeignKey("crawls.id"), comment="the last crawl that wrote it"
     )
-    url: Mapped[str] = mapped_column(Text)
+    url: Mapped[str]
     data: Mapped[dict[str, Any]] = mapped_column(JSONB)
-    content_hash: Mapped[UUID] = mapped_column(Uuid)
-    version: Mapped[int] = mapped_column(
-        Integer, server_default=text("1"), comment="1 + the changes seen"
-    )
-    first_seen_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    changed_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    fetched_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    content_hash: Mapped[UUID]
+    version: Mapped[int] = mapped_column(server_default=text("1"), comment="1 + the changes seen")
+    first_seen_at: Mapped[datetime] = now_column()
+    changed_at: Mapped[datetime] = now_column()
+    fetched_at: Mapped[datetime] = now_column()
     missed_crawls: Mapped[int] = mapped_column(
         SmallInteger,
         server_default=text("0"),
         comment="complete crawls in a row that did not find it",
     )
-    delisted_at: Mapped[datetime | None] = mapped_column(Timestamp)
+    delisted_at: Mapped[datetime | None]
 
 
 class ProductVersion(Base):
@@ -484,11 +461,11 @@ class ProductVersion(Base):
     product_id: Mapped[int] = mapped_column(
         ForeignKey("products.id", ondelete="CASCADE"), primary_key=True
     )
-    version: Mapped[int] = mapped_column(Integer, primary_key=True)
+    version: Mapped[int] = mapped_column(primary_key=True)
     data: Mapped[dict[str, Any]] = mapped_column(JSONB)
-    content_hash: Mapped[UUID] = mapped_column(Uuid)
-    valid_from: Mapped[datetime] = mapped_column(Timestamp)
-    valid_to: Mapped[datetime] = mapped_column(Timestamp)
+    content_hash: Mapped[UUID]
+    valid_from: Mapped[datetime]
+    valid_to: Mapped[datetime]
     crawl_id: Mapped[int] = mapped_column(
         ForeignKey("crawls.id"), comment="the crawl that saw the change"
     )
@@ -502,20 +479,15 @@ class ChangeRow(Base):
     __tablename__ = "changes"
 
     id: Mapped[int] = mapped_column(
-        BigInteger,
-        Identity(always=True),
-        primary_key=True,
-        comment="the position in the feed",
+        BigInteger, Identity(always=True), primary_key=True, comment="the position in the feed"
     )
     product_id: Mapped[int] = mapped_column(BigInteger)
     crawl_id: Mapped[int] = mapped_column(BigInteger)
-    at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    site_id: Mapped[int] = mapped_column(Integer)
-    version: Mapped[int] = mapped_column(Integer, comment="the product's, after it")
-    previous_version: Mapped[int | None] = mapped_column(
-        Integer, comment="null: its content is no other"
-    )
-    event: Mapped[str] = mapped_column(Text, comment="new, changed, delisted, relisted")
+    at: Mapped[datetime] = now_column()
+    site_id: Mapped[int]
+    version: Mapped[int] = mapped_column(comment="the product's, after it")
+    previous_version: Mapped[int | None] = mapped_column(comment="null: its content is no other")
+    event: Mapped[str] = mapped_column(comment="new, changed, delisted, relisted")
 
 
 class ConsumerRow(Base):
@@ -523,11 +495,11 @@ class ConsumerRow(Base):
 
     __tablename__ = "consumers"
 
-    name: Mapped[str] = mapped_column(Text, primary_key=True)
-    site: Mapped[str] = mapped_column(Text, primary_key=True, comment="empty: all sites")
+    name: Mapped[str] = mapped_column(primary_key=True)
+    site: Mapped[str] = mapped_column(primary_key=True, comment="empty: all sites")
     position: Mapped[int] = mapped_column(BigInteger, comment="has read so far")
-    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    read_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    created_at: Mapped[datetime] = now_column()
+    read_at: Mapped[datetime] = now_column()
 
 
 class FeedRow(Base):
@@ -543,7 +515,7 @@ class FeedRow(Base):
         BigInteger, comment="changes up to this position are forgotten"
     )
     trimmed_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="when the last one of these was made"
+        comment="when the last one of these was made"
     )
 
 
@@ -553,30 +525,26 @@ class CrawlQuality(Base):
 
     __tablename__ = "crawl_quality"
 
-    crawl_id: Mapped[int] = mapped_column(
-        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
-    )
-    records: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="products looked for on pages"
-    )
-    found: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=text("'{}'"))
-    mistyped: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=text("'{}'"))
+    crawl_id: Mapped[int] = crawl_key()
+    records: Mapped[int] = count_column("products looked for on pages")
+    found: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=EMPTY)
+    mistyped: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=EMPTY)
     kept: Mapped[dict[str, int]] = mapped_column(
-        JSONB, server_default=text("'{}'"), comment="values kept though they were not found"
+        JSONB, server_default=EMPTY, comment="values kept though they were not found"
     )
     recent_records: Mapped[float] = mapped_column(
-        Float, server_default=text("0"), comment="older ones fade"
+        server_default=text("0"), comment="older ones fade"
     )
     recent: Mapped[dict[str, float]] = mapped_column(
-        JSONB, server_default=text("'{}'"), comment="found, likewise fading"
+        JSONB, server_default=EMPTY, comment="found, likewise fading"
     )
     usual: Mapped[dict[str, Any]] = mapped_column(
         JSONB,
-        server_default=text("'{}'"),
+        server_default=EMPTY,
         comment="when the crawl began: medians, and the line below which a field breaks",
     )
-    products: Mapped[int | None] = mapped_column(Integer, comment="good product pages at its end")
-    usual_products: Mapped[float | None] = mapped_column(Float)
+    products: Mapped[int | None] = mapped_column(comment="good product pages at its end")
+    usual_products: Mapped[float | None]
 
 
 class CrawlField(Base):
@@ -584,25 +552,21 @@ class CrawlField(Base):
 
     __tablename__ = "crawl_fields"
 
-    crawl_id: Mapped[int] = mapped_column(
-        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
-    )
-    field: Mapped[str] = mapped_column(Text, primary_key=True)
-    records: Mapped[int] = mapped_column(Integer, comment="products looked for on pages")
-    found: Mapped[int] = mapped_column(Integer, comment="of these with a value of the page's own")
+    crawl_id: Mapped[int] = crawl_key()
+    field: Mapped[str] = mapped_column(primary_key=True)
+    records: Mapped[int] = mapped_column(comment="products looked for on pages")
+    found: Mapped[int] = mapped_column(comment="of these with a value of the page's own")
     mistyped: Mapped[int] = mapped_column(
-        Integer, comment="of these with something else than a value of its type"
+        comment="of these with something else than a value of its type"
     )
-    kept: Mapped[int] = mapped_column(
-        Integer, comment="products that kept a value which was not found"
-    )
-    distinct_values: Mapped[int] = mapped_column(Integer, comment="among the sampled")
-    sampled: Mapped[int] = mapped_column(Integer, comment="values of stored products")
-    usual_fill: Mapped[float | None] = mapped_column(Float, comment="null: not known")
-    usual_mistyped: Mapped[float] = mapped_column(Float)
-    usual_distinct: Mapped[float] = mapped_column(Float)
-    line: Mapped[float] = mapped_column(Float, comment="the fill rate below which it breaks")
-    breach: Mapped[str | None] = mapped_column(Text, comment="what is wrong with it; null: nothing")
+    kept: Mapped[int] = mapped_column(comment="products that kept a value which was not found")
+    distinct_values: Mapped[int] = mapped_column(comment="among the sampled")
+    sampled: Mapped[int] = mapped_column(comment="values of stored products")
+    usual_fill: Mapped[float | None] = mapped_column(comment="null: not known")
+    usual_mistyped: Mapped[float]
+    usual_distinct: Mapped[float]
+    line: Mapped[float] = mapped_column(comment="the fill rate below which it breaks")
+    breach: Mapped[str | None] = mapped_column(comment="what is wrong with it; null: nothing")
 
 
 class CrawlExample(Base):
@@ -610,15 +574,13 @@ class CrawlExample(Base):
 
     __tablename__ = "crawl_examples"
 
-    crawl_id: Mapped[int] = mapped_column(
-        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
-    )
-    field: Mapped[str] = mapped_column(Text, primary_key=True)
-    url: Mapped[str] = mapped_column(Text, primary_key=True)
-    problem: Mapped[str] = mapped_column(Text)
-    excerpt: Mapped[str] = mapped_column(Text)
-    known: Mapped[str | None] = mapped_column(Text, comment="the value that its product had")
-    seen_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    crawl_id: Mapped[int] = crawl_key()
+    field: Mapped[str] = mapped_column(primary_key=True)
+    url: Mapped[str] = mapped_column(primary_key=True)
+    problem: Mapped[str]
+    excerpt: Mapped[str]
+    known: Mapped[str | None] = mapped_column(comment="the value that its product had")
+    seen_at: Mapped[datetime] = now_column()
 
 
 class KeptValues(Base):
@@ -626,9 +588,7 @@ class KeptValues(Base):
 
     __tablename__ = "kept_values"
 
-    crawl_id: Mapped[int] = mapped_column(
-        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
-    )
+    crawl_id: Mapped[int] = crawl_key()
     product_id: Mapped[int] = mapped_column(
         ForeignKey("products.id", ondelete="CASCADE"), primary_key=True
     )
@@ -640,26 +600,20 @@ class AlertRow(Base):
     """What people are to be told of a crawl, once: that it is suspect, or has failed."""
 
     __tablename__ = "alerts"
-    __table_args__ = (
-        Index("alerts_due_idx", "not_before", postgresql_where=text("done_at IS NULL")),
-    )
+    __table_args__ = (partial_index("alerts_due_idx", "not_before", where="done_at IS NULL"),)
 
-    crawl_id: Mapped[int] = mapped_column(
-        ForeignKey("crawls.id", ondelete="CASCADE"), primary_key=True
-    )
-    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    not_before: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
+    crawl_id: Mapped[int] = crawl_key()
+    created_at: Mapped[datetime] = now_column()
+    not_before: Mapped[datetime] = now_column()
     attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     delivered: Mapped[list[str]] = mapped_column(
         ARRAY(Text),
-        server_default=text("'{}'"),
+        server_default=EMPTY,
         comment="recipients that have it: line and kind, never the address",
     )
-    done_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="when all had it, or it was given up"
-    )
+    done_at: Mapped[datetime | None] = mapped_column(comment="when all had it, or it was given up")
     error: Mapped[str | None] = mapped_column(
-        Text, comment="which recipients could not be reached last time"
+        comment="which recipients could not be reached last time"
     )
 
 
@@ -667,25 +621,17 @@ class ArchiveSegment(Base):
     """A file of archived pages; see `scraper.archive.rows`."""
 
     __tablename__ = "archive_segments"
-    __table_args__ = (
-        Index("archive_segments_empty_idx", "created_at", postgresql_where=text("pages = 0")),
-    )
+    __table_args__ = (partial_index("archive_segments_empty_idx", "created_at", where="pages = 0"),)
 
-    id: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
-    place: Mapped[str] = mapped_column(Text, comment="a folder, or s3://bucket/prefix")
-    key: Mapped[str] = mapped_column(Text, comment="the file within its place")
-    codec: Mapped[str] = mapped_column(Text, comment="gzip or zstd")
-    pages: Mapped[int] = mapped_column(
-        Integer, server_default=text("0"), comment="rows of archived_pages"
-    )
+    id: Mapped[int] = row_number()
+    place: Mapped[str] = mapped_column(comment="a folder, or s3://bucket/prefix")
+    key: Mapped[str] = mapped_column(comment="the file within its place")
+    codec: Mapped[str] = mapped_column(comment="gzip or zstd")
+    pages: Mapped[int] = count_column("rows of archived_pages")
     bytes: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
-    created_at: Mapped[datetime] = mapped_column(Timestamp, server_default=text("now()"))
-    stored_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="null: its file may not be whole"
-    )
-    doomed_at: Mapped[datetime | None] = mapped_column(
-        Timestamp, comment="since then its file may be gone"
-    )
+    created_at: Mapped[datetime] = now_column()
+    stored_at: Mapped[datetime | None] = mapped_column(comment="null: its file may not be whole")
+    doomed_at: Mapped[datetime | None] = mapped_column(comment="since then its file may be gone")
 
 
 class ArchivedPage(Base):
@@ -698,21 +644,19 @@ class ArchivedPage(Base):
     start: Mapped[int] = mapped_column(
         BigInteger, primary_key=True, autoincrement=False, comment="the first byte of its record"
     )
-    size: Mapped[int] = mapped_column(Integer, comment="of its record, in bytes")
-    body_bytes: Mapped[int] = mapped_column(Integer, comment="unpacked")
-    captured_size: Mapped[int] = mapped_column(
-        Integer,
-        server_default=text("0"),
-        comment="of the record right behind it, in bytes: what a browser captured; 0: nothing",
+    size: Mapped[int] = mapped_column(comment="of its record, in bytes")
+    body_bytes: Mapped[int] = mapped_column(comment="unpacked")
+    captured_size: Mapped[int] = count_column(
+        "of the record right behind it, in bytes: what a browser captured; 0: nothing"
     )
-    site_id: Mapped[int] = mapped_column(Integer)
+    site_id: Mapped[int]
     page_id: Mapped[int] = mapped_column(BigInteger)
     crawl_id: Mapped[int] = mapped_column(BigInteger)
-    kind: Mapped[str] = mapped_column(Text)
-    url: Mapped[str] = mapped_column(Text)
+    kind: Mapped[str]
+    url: Mapped[str]
     final_url: Mapped[str | None] = mapped_column(
-        Text, comment="where it was answered; null: at its own URL"
+        comment="where it was answered; null: at its own URL"
     )
     http_status: Mapped[int] = mapped_column(SmallInteger)
-    content_hash: Mapped[UUID | None] = mapped_column(Uuid, comment="of what was extracted")
-    fetched_at: Mapped[datetime] = mapped_column(Timestamp)
+    content_hash: Mapped[UUID | None] = mapped_column(comment="of what was extracted")
+    fetched_at: Mapped[datetime]
