@@ -1,5 +1,5 @@
 """Queues, limits and beat's ticks: data only. What is measured or surprising about a value is said
-beside it."""
+above it."""
 
 from kombu import Exchange, Queue  # type: ignore[attr-defined]
 
@@ -14,24 +14,20 @@ from scraper.rules.routing import (
 )
 
 _IS_AMQP = settings.load().broker_is_amqp
-# two tries, then whoever publishes decides. By default it waits here for 4 s and more.
-_PUBLISHING = {
-    "max_retries": 1,
-    "interval_start": 0,
-    "interval_step": 0.2,
-    "interval_max": 0.2,
-}
+# There are two tries, then the publisher decides. By default Celery waits for 4 s and more.
+_PUBLISHING = {"max_retries": 1, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.2}
 
 broker_url = settings.load().celery_broker_url
 broker_use_ssl = amqp_tls(broker_url)
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None
 broker_connection_timeout = 3
-# RabbitMQ: pooled connections send none, and would be closed for it. The consumer has its own
+# RabbitMQ's: pooled connections send no heartbeats, and would be closed for it. The consumer has
+# its own.
 broker_heartbeat = 0
 _REDIS = {
     **_PUBLISHING,
-    # One list a priority; kombu's four would lump 9, 8 and 7 together.
+    # Each priority has a list of its own; kombu's four lists would lump 9, 8 and 7 together.
     "priority_steps": list(range(PRIORITY_LEVELS)),
     # Priority is strict across all queues of a worker; among messages of equal priority its queues
     # take turns, so that a region's own work and that of any region do not starve each other.
@@ -43,18 +39,18 @@ _REDIS = {
     "socket_timeout": 5,
     "socket_keepalive": True,
     "health_check_interval": 10,
-    # Messages are acknowledged when their task begins, so these wait in a worker's memory. After a
-    # minute and a half they are a killed worker's, and expired: the sweep, each half minute, clears
-    # them away.
+    # Messages are acknowledged when their task begins, so unacknowledged ones wait in a worker's
+    # memory. After a minute and a half they are a killed worker's, and expired: the sweep, each
+    # half minute, clears them away.
     "visibility_timeout": 90,
     "unacked_restore_interval": 30,
     "unacked_restore_throttle": 1,
 }
 _RABBITMQ = {
     **_PUBLISHING,
-    # a message is sent when RabbitMQ has it, not when the socket's buffer has
+    # A message is sent when RabbitMQ has it, not when the socket's buffer has.
     "confirm_publish": True,
-    # A broker that hangs: whoever waits for its answer gives up. A consumer that only listens has
+    # Whoever waits for the answer of a broker that hangs gives up. A consumer that only listens has
     # heartbeats for that.
     "read_timeout": 5,
     "write_timeout": 5,
@@ -64,43 +60,46 @@ task_publish_retry_policy = _PUBLISHING
 
 task_serializer = "json"
 accept_content = ["json"]
-# leases and verdicts are in PostgreSQL; nobody waits for a Celery result
+# Leases and verdicts are in PostgreSQL; nobody waits for a Celery result.
 task_ignore_result = True
-# a lease gives the recovery; late acks bring duplicates and a visibility timeout
+# A lease gives the recovery; late acknowledgement brings duplicates and a visibility timeout.
 task_acks_late = False
 task_default_queue = COORDINATOR
-task_queues = [Queue(name, Exchange(name), name) for name in (COORDINATOR, *CAPABILITIES)]  # type: ignore[no-untyped-call]
-# RabbitMQ: without it a queue knows no order
+task_queues = [
+    Queue(name, Exchange(name), name)  # type: ignore[no-untyped-call]
+    for name in (COORDINATOR, *CAPABILITIES)
+]
+# A queue of RabbitMQ's knows no order without it.
 task_queue_max_priority = PRIORITY_LEVELS - 1
-# RabbitMQ: nothing on disk, since leases bring back what it loses
+# RabbitMQ keeps nothing on disk, since leases bring back what it loses.
 task_default_delivery_mode = "transient"
-# queues of a name or region of your own are made when first named
+# Queues of a name or region of the user's own are made when first named.
 task_create_missing_queues = True
 task_store_errors_even_if_ignored = False
 
-# batches wait on one event loop a process; threads are only their places
+# Batches wait on one event loop a process; threads only hold their slots.
 worker_pool = "scraper.runtime.pool:TaskPool"
-# Places in a process (`scraper.runtime.pool`). Eight full batches are more pages than it can have
-# under way; with more than that the others' pages only wait, a fifth dearer each, and are kept from
-# other workers. Batches that wait for slow hosts take a part.
+# Slots of a process (`scraper.runtime.admission`). Eight full batches are more pages than it can
+# have under way; with more than that the others' pages only wait, a fifth dearer each, and are kept
+# from other workers. Batches that wait for slow hosts take a part.
 worker_concurrency = 8
-# Read ahead, not yet begun: what all queues of a worker hold for it must fit (8 batches a queue and
-# priority for each busy worker, all of which read), or urgent messages would be stuck behind those
-# that wait for a place.
+# Messages that are read ahead and not yet begun: what all queues of a worker hold for it must fit
+# (8 batches a queue and priority for each busy worker, all of which read), or urgent messages would
+# be stuck behind those that wait for a slot.
 worker_prefetch_multiplier = 32
-# after an outage: it is for late acknowledgement, and slow to recover
+# The reduction after an outage is for late acknowledgement, and slow to recover.
 worker_enable_prefetch_count_reduction = False
-# none acknowledges late: it only keeps Celery from warning
+# No task acknowledges late: this only keeps Celery from warning.
 worker_cancel_long_running_tasks_on_connection_loss = True
-# KB; of prefork's children: see watchdog
+# It is in KB, and of prefork's children; the process itself has the watchdog.
 worker_max_memory_per_child = settings.load().memory_max_mb * 1000 or None
 worker_consumer = "scraper.runtime.consumer:Consumer"
-# Flower turns them on when it is there
+# Flower turns them on when it is there.
 worker_send_task_events = False
 worker_hijack_root_logger = False
 worker_enable_remote_control = True
 
-# in memory, and writes no file
+# It lives in memory, and writes no file.
 beat_scheduler = "scraper.runtime.beat:Metronome"
 beat_max_loop_interval = 1
 _TICKS_S = {"plan": 5.0, "dispatch": 1.0, "reap": 2.0, "alert": 5.0, "prune": 60.0}

@@ -1,8 +1,8 @@
 """Beat's scheduler: a metronome that writes no file, bears a broker that is away, and stops when
 nobody listens.
 
-A tick that cannot be sent is dropped: the next one does the same work. One line an outage, not a
-traceback a tick.
+A tick that cannot be sent is dropped: the next one does the same work. An outage is one log line,
+not a traceback a tick.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from scraper.runtime.send import depth
 
 log = structlog.get_logger()
 
-# messages in the coordinator queue above which ticks would only pile up
+# With more messages than that in the coordinator queue, ticks would only pile up.
 WAITING_MAX = 20
-# for so long one look at that queue is enough: several ticks come at once
-HEARD_S = 0.5
-# for so long, before it is worth a line
-UNHEARD_S = 5.0
+# The queue's depth is good for so long: several ticks come at once.
+DEPTH_FRESH_S = 0.5
+# A queue that nobody reads is worth a line after so long.
+UNREAD_S = 5.0
 BACKOFF_MAX_S = 5.0
 
 
@@ -33,9 +33,9 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._backoff_s = 0.0
         self._quiet_until = 0.0
-        self._unheard_since: float | None = None
-        self._heard_until = 0.0
-        self._said = False
+        self._depth_fresh_until = 0.0
+        self._unread_since: float | None = None
+        self._warned = False
         super().__init__(*args, **kwargs)
 
     @property
@@ -54,10 +54,10 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
         if now < self._quiet_until:
             return
         try:
-            if self._heard(now):
+            if self._queue_is_read(now):
                 self.apply_async(entry, producer=None, advance=False)
         except Exception as error:
-            # Celery wraps it as a SchedulingError
+            # Celery wraps it as a SchedulingError.
             cause = error.__cause__ or error.__context__ or error
             if not (outages.broker_away(error) or outages.broker_away(cause)):
                 log.exception("tick not sent", tick=entry.name)
@@ -69,19 +69,19 @@ class Metronome(Scheduler):  # type: ignore[misc] # Celery has no types
         outages.broker().answered(now)
         self._backoff_s = 0.0
 
-    def _heard(self, now: float) -> bool:
+    def _queue_is_read(self, now: float) -> bool:
         """Whether somebody takes the ticks."""
-        if now < self._heard_until:
+        if now < self._depth_fresh_until:
             return True
         if depth(COORDINATOR) <= WAITING_MAX:
-            self._heard_until = now + HEARD_S
-            if self._said:
+            self._depth_fresh_until = now + DEPTH_FRESH_S
+            if self._warned:
                 log.info("the coordinator queue is read again: ticks go on")
-            self._unheard_since, self._said = None, False
+            self._unread_since, self._warned = None, False
             return True
-        self._unheard_since = self._unheard_since or now
-        if not self._said and now - self._unheard_since >= UNHEARD_S:
-            self._said = True
+        self._unread_since = self._unread_since or now
+        if not self._warned and now - self._unread_since >= UNREAD_S:
+            self._warned = True
             log.warning(
                 "nobody reads the coordinator queue: no ticks meanwhile", waiting_max=WAITING_MAX
             )

@@ -27,29 +27,28 @@ from kombu import Connection  # type: ignore[attr-defined]
 from scraper.infra import outages
 from scraper.process import watchdog
 from scraper.rules.routing import served_with
+from scraper.runtime.pool import TaskPool
 
 log = structlog.get_logger()
 
 RETRY_START_S = 0.5
 RETRY_STEP_S = 0.5
 RETRY_MAX_S = 5.0
-# RabbitMQ's, both ways: two missed in a row, and the connection is given up. (Redis has its
-# health_check_interval.)
+# RabbitMQ's heartbeats go both ways: after two missed in a row the connection is given up. (Redis
+# has its health_check_interval.)
 HEARTBEAT_S = 10
-# Task events go out together, once in so long: a message costs a millisecond, and there were three
-# a task.
+# Task events are sent together, once in so long: a message costs a millisecond, and there would be
+# three a task.
 EVENTS_S = 0.25
-# as Celery's lines begin
+# Celery's lines begin so.
 UNACKNOWLEDGED = ("Couldn't ack", "Couldn't reject", "Error cleaning up after event loop")
 
 
 class Queues(amqp.Queues):  # type: ignore[misc] # Celery has no types
     def select(self, include: str | Iterable[str]) -> None:
         chosen = [include] if isinstance(include, str) else list(include or ())
-        super().select(
-            chosen
-            + [wider for queue in chosen for wider in served_with(queue)[1:] if wider not in chosen]
-        )
+        wider = [name for queue in chosen for name in served_with(queue)[1:]]
+        super().select(chosen + [name for name in wider if name not in chosen])
 
 
 class AMQP(amqp.AMQP):  # type: ignore[misc]
@@ -64,7 +63,7 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
     ) -> None:
         options = {**(worker_options or {}), "without_mingle": True, "without_gossip": True}
         super().__init__(*args, worker_options=options, **kwargs)
-        # whoever has no loop (solo) cannot send any
+        # A consumer without a loop (`-P solo`) cannot send any.
         if self.hub is not None:
             self.amqheartbeat = HEARTBEAT_S
 
@@ -74,10 +73,13 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
             super().add_task_queue(wider)
 
     def connect(self) -> Connection:
-        """RabbitMQ: what is read ahead is counted for each queue. Celery would have it counted for
-        all of them together, which RabbitMQ has switched off since 4.3 (`global_qos`)."""
+        """Redis: the pool's admission says what is read. RabbitMQ: what is read ahead is counted
+        for each queue. Celery would have it counted for all of them together, which RabbitMQ has
+        switched off since 4.3 (`global_qos`)."""
         connection: Connection = super().connect()
         connection.transport.qos_semantics_matches_spec = lambda _: True
+        if isinstance(self.pool, TaskPool):
+            connection.transport.wants = self.pool.admission.wants
         return connection
 
     def ensure_connected(self, conn: Connection) -> Connection:
@@ -96,22 +98,21 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
 
     def on_connection_error_after_connected(self, exc: BaseException) -> None:
         """Messages that were read and not yet begun are a trap: kombu puts them back over the
-        connection that is broken, and acknowledges those that begin later over a channel that is
-        closed, and each of both ends the worker. Their tasks are done all the same, or their leases
-        run out."""
+        broken connection, and acknowledges those that begin later over a closed channel. Either
+        would end the worker. Their tasks are done all the same, or their leases run out."""
         outages.broker().failed(exc)
         if self.task_consumer is not None:
             channel = self.task_consumer.channel
             channel.do_restore = False
-            channel.basic_ack = channel.basic_reject = _nothing
+            channel.basic_ack = channel.basic_reject = _do_nothing
         try:
             super().on_connection_error_after_connected(exc)
         except Exception:
             log.warning("the broken connection could not be closed", exc_info=True)
 
     def on_send_event_buffered(self) -> None:
-        """Called by the threads of tasks, too. The timer takes entries from any thread; it looks
-        for them once a second at the least."""
+        """Called by the threads of tasks, too. The timer takes entries from any thread; it wakes
+        once a second at the least."""
         if self.hub is not None and not self._events_due:
             self._events_due = True
             self.timer.call_after(EVENTS_S, self._send_events)
@@ -126,21 +127,21 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
         state.maybe_shutdown()
 
 
-def _nothing(*_: object, **__: object) -> None:
+def _do_nothing(*_: object, **__: object) -> None:
     pass
 
 
 def worth_a_line(record: logging.LogRecord) -> bool:
-    """Not that a message could not be acknowledged since the broker went away that moment:
-    `scraper.infra.outages` says so, once, and who reads the queue notices by itself. Celery says it
-    for each message, as critical and with a traceback, and once more where it acknowledges what is
-    left on its way out of the loop."""
+    """False where a message could not be acknowledged since the broker went away that moment:
+    `scraper.infra.outages` logs that, once, and the consumer notices by itself. Celery logs it for
+    each message, as critical and with a traceback, and once more where it acknowledges what is left
+    on its way out of the loop."""
     error = record.exc_info[1] if record.exc_info else None
     return not (str(record.msg).startswith(UNACKNOWLEDGED) and outages.broker_away(error))
 
 
-for _said_by in ("celery.worker.request", "celery.worker.loops"):
-    logging.getLogger(_said_by).addFilter(worth_a_line)
+for _name in ("celery.worker.request", "celery.worker.loops"):
+    logging.getLogger(_name).addFilter(worth_a_line)
 
 
 class Dispatcher(dispatcher.EventDispatcher):  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""From a step's messages to the broker: the one place that publishes, and that looks how full a
+"""From a step's messages to the broker: the one module that publishes, and that reads how full a
 queue is.
 
 Nothing here waits for a broker that is away: a refused connection is known within a second, one
@@ -21,9 +21,10 @@ from scraper.rules.routing import COORDINATOR, URGENT, message_priority
 
 log = structlog.get_logger()
 
-# for a connection that others hold; they hold it for long only where the broker hangs
+# A connection that others hold is waited for so long; they hold it longer only where the broker
+# hangs.
 POOL_WAIT_S = 3.0
-# after a hint that could not be sent: whoever comes meanwhile does not even try
+# After a hint that could not be sent, no other one is tried for so long.
 HINT_PAUSE_S = 2.0
 
 _no_hints_until = 0.0
@@ -37,7 +38,7 @@ def send(messages: Sequence[Message]) -> None:
     with app.producer_pool.acquire(block=True, timeout=POOL_WAIT_S) as producer:
         zero_is_first = producer.connection.transport.driver_type == "redis"
         for message in messages:
-            # a late finish helps nobody
+            # A late finish helps nobody.
             urgency = URGENT if message.queue == COORDINATOR else message.priority
             app.send_task(
                 f"scraper.tasks.{message.task}",
@@ -59,7 +60,7 @@ def hint(messages: Sequence[Message]) -> None:
     try:
         send(messages)
     except Exception as error:
-        # the work that is under way is worth more than its hint
+        # The work that is under way is worth more than its hint.
         _no_hints_until = time.monotonic() + HINT_PAUSE_S
         if outages.broker_away(error):
             outages.broker().failed(error)
@@ -82,9 +83,9 @@ def depth(queue: str) -> int:
             with connection.channel() as channel:
                 return int(channel.queue_declare(queue, passive=True).message_count)
         except ChannelError:
-            # RabbitMQ closes the channel of a question about a queue that does not exist
+            # RabbitMQ closes the channel of a question about a queue that does not exist.
             return 0
         except connection.connection_errors:
-            # an answer that comes late must not be taken for that of a later question
+            # An answer that comes late must not be taken for that of a later question.
             connection.collect(socket_timeout=0.1)
             raise

@@ -10,7 +10,8 @@ import pytest
 from kombu import Connection, Consumer, Message
 
 from scraper import celery
-from scraper.runtime.pool import READ_AHEAD, TaskPool
+from scraper.runtime.admission import READ_AHEAD
+from scraper.runtime.pool import TaskPool
 from scraper.runtime.redis_transport import Channel, Transport
 from scraper.settings import Settings
 
@@ -54,10 +55,11 @@ def test_messages_of_all_priorities_are_counted(connection: Connection) -> None:
 
 
 @pytest.fixture
-def let_go() -> Iterator[threading.Event]:
-    """Ends the one batch of this process's pool, which has a single place."""
+def let_go(connection: Connection) -> Iterator[threading.Event]:
+    """Ends the one batch of a pool that has a single slot, and steers what the connection reads."""
     pool, event = TaskPool(1), threading.Event()
     pool.start()
+    connection.transport.wants = pool.admission.wants
     for _ in range(1 + READ_AHEAD):
         pool.on_apply(
             lambda *_: event.wait(20),

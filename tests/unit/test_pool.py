@@ -75,7 +75,7 @@ def test_a_batch_that_waits_for_its_hosts_lets_others_begin(batches: Batches) ->
 
 
 def test_what_would_only_wait_is_left_to_other_workers(batches: Batches) -> None:
-    wants = batches.pool.wants
+    wants = batches.pool.admission.wants
     for name in ("a", "b", "c"):
         batches.send(name, priority=5)
     assert batches.have_begun("a", "b")

@@ -1,0 +1,138 @@
+"""Admission of batches to a worker: which message is wanted of which queue, and which batch may
+begin. A batch waits in a thread of its own until its last page is stored.
+
+A thread costs next to nothing, so an urgent batch never waits for lesser ones to end: each priority
+has all the slots, less those of batches that are at least as urgent. With 8 slots and 8 batches of
+low priority under way, one of high priority begins at once, and the next one of low priority waits
+until fewer than 8 are under way in all. Messages that wait here (read, not yet acknowledged) go by
+priority, then in the order in which they came; and while an urgent one is being claimed, a lesser
+one that came right behind it does not overtake it.
+
+A batch takes up a whole slot at first, and less as it goes on (`scraper.infra.slots.SlotCost`): what
+waits for slow hosts leaves room for what could be fetched meanwhile. So 256 batches may be under
+way in 8 slots, at the most.
+
+Only a few messages of a level wait here (`wants`): what the broker keeps, another worker can take.
+The worker's consumer hands `wants` to the Redis transport (`scraper.runtime.consumer`), which asks
+it before it reads.
+
+Batches for browsers have slots of their own, few of them (`browser_slots`): what a browser cannot
+show soon shall not be claimed, nor keep out what needs none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from scraper import settings
+from scraper.infra.slots import SlotCost, occupied
+from scraper.rules.routing import for_browsers, level_of_message, may_begin
+
+# Messages of a level and above that wait for a slot: the next batch is at hand, and the others
+# anybody's.
+READ_AHEAD = 2
+
+
+@dataclass(order=True, slots=True)
+class _Waiting:
+    """A message that waits for a slot. The first one in order begins first."""
+
+    minus_level: int
+    number: int
+    work: Callable[[], Any] = field(compare=False)
+    result: Future[Any] = field(compare=False, default_factory=Future)
+
+
+class Admission:
+    """One a process; for any thread. Work that may begin runs in `executor`."""
+
+    def __init__(self, slots: int, executor: Executor) -> None:
+        self._slots, self._executor = slots, executor
+        self._zero_is_first = not settings.load().broker_is_amqp
+        self._lock = threading.Lock()
+        self._numbers = count()
+        # Keyed by whether they are for browsers.
+        self._waiting: dict[bool, list[_Waiting]] = {False: [], True: []}
+        self._under_way: set[SlotCost] = set()
+        self._browser_slots = 0
+
+    def wants(self, queue: str, priority: int) -> bool:
+        """Whether a message of this queue, with this priority of the broker's, would not just wait
+        here."""
+        waiting = self._waiting[for_browsers(queue)]
+        if len(waiting) < READ_AHEAD:
+            return True
+        level = level_of_message(priority, zero_is_first=self._zero_is_first)
+        with self._lock:
+            return sum(-message.minus_level >= level for message in waiting) < READ_AHEAD
+
+    def submit(self, queue: str, priority: int | None, work: Callable[[], Any]) -> Future[Any]:
+        """Begins the work of a message as soon as there is a slot for it."""
+        level = level_of_message(priority, zero_is_first=self._zero_is_first)
+        with self._lock:
+            message = _Waiting(-level, next(self._numbers), work)
+            heapq.heappush(self._waiting[for_browsers(queue)], message)
+        self._begin()
+        return message.result
+
+    def close(self) -> None:
+        """Nothing that waits begins any more."""
+        with self._lock:
+            for waiting in self._waiting.values():
+                waiting.clear()
+
+    def _begin(self) -> None:
+        with self._lock:
+            for browser, waiting in self._waiting.items():
+                while waiting and self._may_begin(-waiting[0].minus_level, browser):
+                    message = heapq.heappop(waiting)
+                    slot = SlotCost(-message.minus_level, self._begin, browser=browser)
+                    self._under_way.add(slot)
+                    self._executor.submit(self._run, slot, message)
+
+    def _may_begin(self, level: int, browser: bool) -> bool:
+        begun: dict[int, float] = defaultdict(float)
+        for slot in self._under_way:
+            if slot.browser is browser:
+                if slot.starting and slot.level > level:
+                    return False
+                begun[slot.level] += slot.cost
+        return may_begin(level, begun, self._slots_for(browser))
+
+    def _slots_for(self, browser: bool) -> int:
+        if not browser:
+            return self._slots
+        if not self._browser_slots:
+            # Only browser workers need it.
+            from scraper.browser import chromium
+
+            self._browser_slots = browser_slots(chromium.pages_here(settings.load()))
+        return self._browser_slots
+
+    def _run(self, slot: SlotCost, message: _Waiting) -> None:
+        try:
+            with occupied(slot):
+                message.result.set_result(message.work())
+        except BaseException as error:  # noqa: BLE001 - whoever asked for the result gets it
+            message.result.set_exception(error)
+        finally:
+            with self._lock:
+                self._under_way.discard(slot)
+            self._begin()
+
+
+def browser_slots(pages: int) -> int:
+    """For batches of five pages, where so many are open at once: two or three rounds of them are
+    claimed ahead.
+
+    >>> [browser_slots(pages) for pages in (1, 2, 4, 8)]
+    [1, 2, 3, 5]
+    """
+    return 1 + pages // 2
