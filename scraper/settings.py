@@ -1,8 +1,9 @@
 """From the environment and `scraper.toml` to one frozen `Settings`: the only module that reads
 environment variables.
 
-A variable of the environment wins over the project's file, and that over the default. Any setting may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kubernetes
-and systemd. `docker inspect` shows an environment, and children inherit it; a file they do not.
+A variable of the environment wins over the project's file, and that over the default. Any setting
+may come from a file: `NAME_FILE` names it, as with the secrets of Docker, Kubernetes and systemd.
+`docker inspect` shows an environment, and children inherit it; a file they do not.
 
 `DATABASE_URL` and `REDIS_URL` name servers of your own; with neither set, the embedded ones under
 `SCRAPER_HOME` are meant (see `scraper.embedded.servers`, which starts them). Everything else has a
@@ -34,7 +35,7 @@ PROJECT_FILE = "scraper.toml"
 ENDS_WITH = "SCRAPER_ENDS_WITH"
 BROKER_SCHEMES = ("amqp://", "amqps://", "redis://", "rediss://", "unix://")
 FILE_MAX_BYTES = 10_000
-# sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included
+# sun_path holds 108 bytes on Linux and 104 on macOS, the terminating NUL included.
 SOCKET_PATH_MAX = 100
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*").fullmatch
 
@@ -77,11 +78,9 @@ class FromFiles(PydanticBaseSettingsSource):
         return value, field.alias or field_name, False
 
     def __call__(self) -> dict[str, str]:
-        found = (
-            self.get_field_value(field, name)
-            for name, field in self.settings_cls.model_fields.items()
-        )
-        return {name: value for value, name, _ in found if value is not None}
+        fields = self.settings_cls.model_fields.items()
+        values = (self.get_field_value(field, name) for name, field in fields)
+        return {name: value for value, name, _ in values if value is not None}
 
 
 def variable(name: str, field: FieldInfo) -> str:
@@ -162,7 +161,8 @@ class Settings(BaseSettings):
     secret_key: str | None = Field(
         None,
         repr=False,
-        description="seals logins in Redis, the same for all workers; unset: made once, in SCRAPER_HOME",
+        description="seals logins in Redis, the same for all workers; "
+        "unset: made once, in SCRAPER_HOME",
     )
     alerts: Path | None = Field(
         None,
@@ -171,7 +171,8 @@ class Settings(BaseSettings):
 
     archive: str | None = Field(
         None,
-        description="where raw pages are kept: a folder, or s3://bucket/prefix; unset: SCRAPER_HOME/archive",
+        description="where raw pages are kept: a folder, or s3://bucket/prefix; "
+        "unset: SCRAPER_HOME/archive",
     )
     archive_codec: Literal["gzip", "zstd"] = Field(
         "gzip", description="how archived pages are compressed"
@@ -365,7 +366,8 @@ class Settings(BaseSettings):
         if value.startswith(BROKER_SCHEMES) and ";" not in value:
             return value
         raise ValueError(
-            "must be one address that starts with amqp:// or amqps:// (RabbitMQ), redis://, rediss:// or unix://"
+            "must be one address that starts with amqp:// or amqps:// (RabbitMQ), redis://, "
+            "rediss:// or unix://"
         )
 
     @field_validator("functions")
@@ -374,7 +376,8 @@ class Settings(BaseSettings):
         for name in (value or "").replace(",", " ").split():
             if not _MODULE(name):
                 raise ValueError(
-                    f"{name!r} is not a module's name; names are separated by commas: shop_checks,my.tools"
+                    f"{name!r} is not a module's name; "
+                    "names are separated by commas: shop_checks,my.tools"
                 )
         return value
 
@@ -439,7 +442,8 @@ class Settings(BaseSettings):
         """SQLAlchemy URL of the database that is meant, embedded or not."""
         if self.database_url is not None:
             return self.database_url
-        return f"postgresql+psycopg://scraper@/scraper?host={quote(str(self.socket_dir), safe='')}&port=5432"
+        folder = quote(str(self.socket_dir), safe="")
+        return f"postgresql+psycopg://scraper@/scraper?host={folder}&port=5432"
 
     @property
     def valkey_url(self) -> str:

@@ -67,7 +67,7 @@ class Account:
 
 
 class AccountFile(WatchedFile):
-    what, counted = "file of accounts", "accounts"
+    label, entries = "file of accounts", "accounts"
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path)

@@ -282,7 +282,7 @@ class Logins:
         group = context.login.login.accounts or site
         if not self._looked:
             self._looked = True
-            self._file.look()
+            self._file.refresh()
         accounts = self._file.groups.get(group)
         if not accounts:
             if self._file.path is None:
@@ -301,7 +301,7 @@ class Logins:
 
     def _look(self) -> None:
         version = self._file.version
-        self._file.look()
+        self._file.refresh()
         if self._file.version != version:
             for (site, group, name), known in list(self._known.items()):
                 now_listed = {one.name: one for one in self._file.groups.get(group, [])}

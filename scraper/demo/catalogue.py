@@ -19,9 +19,10 @@ from scraper.demo import words
 FIRST_ID = 1001
 VISITS_MAX = 1000
 CHANGES_SHARE = 0.15
-# vanish, and appear, between two visits
+# So many products vanish, and appear, between two visits.
 TURNOVER_SHARE = 0.005
-GHOSTS = 3  # never existed, always linked
+# Products that never existed are always linked.
+GHOSTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,9 @@ class Generation:
 
     visit: int
     items: dict[int, Item]
-    # id -> the path that listings link
+    # By id: the path that listings link.
     gone: dict[int, str]
-    # listing -> ids in order, the gone ones included
+    # By listing: ids in order, the gone ones included.
     listings: dict[str, tuple[int, ...]]
 
 
@@ -160,7 +161,7 @@ def _describe(rng: Random, index: int) -> Item:
         old_slug=slug(f"{brand} {noun}") + "-old" if index % 97 == 13 else None,
         name=name,
         price=price.quantize(Decimal("0.01")),
-        # set from the price of the visit
+        # It is set from the price of the visit.
         old_price=Decimal(0) if rng.random() < 0.3 else None,
         currency=rng.choices(("EUR", "USD", "GBP"), (80, 10, 10))[0],
         brand=brand,
@@ -188,11 +189,11 @@ def _listings(items: dict[int, Item], gone: list[int]) -> dict[str, tuple[int, .
     """`all`, one for each category, and `sale`, so that a product is linked from two or three of
     them."""
     every = sorted([*items, *gone])
-    found: dict[str, tuple[int, ...]] = {"all": tuple(every)}
+    listings: dict[str, tuple[int, ...]] = {"all": tuple(every)}
     for category in words.CATEGORIES:
-        found[category] = tuple(i for i in every if i in items and items[i].category == category)
-    found["sale"] = tuple(i for i in every if i in items and items[i].old_price is not None)
-    return found
+        listings[category] = tuple(i for i in every if i in items and items[i].category == category)
+    listings["sale"] = tuple(i for i in every if i in items and items[i].old_price is not None)
+    return listings
 
 
 def pages(count: int, size: int) -> int:

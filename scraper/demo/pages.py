@@ -218,12 +218,12 @@ def sitemaps(generation: Generation, base_url: str) -> dict[str, bytes]:
         parts[f"/sitemaps/products-{start // SITEMAP_SIZE + 1}.xml.gz"] = items[
             start : start + SITEMAP_SIZE
         ]
-    found = {
+    sitemaps = {
         path: gzip.compress(_urlset("urlset", "url", base_url, part), mtime=0)
         for path, part in parts.items()
     }
-    found["/sitemap.xml"] = _urlset("sitemapindex", "sitemap", base_url, list(parts))
-    return found
+    sitemaps["/sitemap.xml"] = _urlset("sitemapindex", "sitemap", base_url, list(parts))
+    return sitemaps
 
 
 def _urlset(root: str, entry: str, base_url: str, paths: list[str]) -> bytes:

@@ -28,6 +28,7 @@ from scraper.demo.faults import Fault, Options, fault
 HEAD_MAX_BYTES = 32_768
 LOG_MAX = 2_000_000
 WARM_MAX = 20_000
+PAGES_MAX = 200_000
 HTML = "text/html; charset=utf-8"
 
 
@@ -73,7 +74,7 @@ class Shop:
         """Moves to a visit; ValueError for one that there is not."""
         self.generation = self.catalogue.at(visit)
         self.attempts.clear()
-        self._kept: dict[bytes, Answer] = {}
+        self._pages: dict[bytes, Answer] = {}
         self._packed: dict[bytes, Answer] = {}
         self._sitemaps: dict[str, bytes] = {}
 
@@ -86,29 +87,24 @@ class Shop:
 
     def page(self, target: bytes) -> Answer:
         """The page at a request target, as it is without faults."""
-        found = self._kept.get(target)
-        if found is None:
-            found = self._render(target.decode("latin-1"))
-            # targets are the client's choice: bounded
-            if len(self._kept) < 200_000:
-                self._kept[target] = found
-        return found
+        page = self._pages.get(target)
+        if page is None:
+            page = self._render(target.decode("latin-1"))
+            # The client chooses targets, so their number is bounded.
+            if len(self._pages) < PAGES_MAX:
+                self._pages[target] = page
+        return page
 
     def packed(self, target: bytes) -> Answer:
         """The same, compressed."""
-        found = self._packed.get(target)
-        if found is None:
-            plain = self.page(target)
-            found = plain
-            if plain.status == HTTPStatus.OK and b"gzip" not in plain.head:
-                found = answer(
-                    200,
-                    gzip.compress(plain.body, 5, mtime=0),
-                    Content_Encoding="gzip",
-                    Vary="Accept-Encoding",
-                )
-            self._packed[target] = found
-        return found
+        packed = self._packed.get(target)
+        if packed is None:
+            packed = self.page(target)
+            if packed.status == HTTPStatus.OK and b"gzip" not in packed.head:
+                body = gzip.compress(packed.body, 5, mtime=0)
+                packed = answer(200, body, Content_Encoding="gzip", Vary="Accept-Encoding")
+            self._packed[target] = packed
+        return packed
 
     def _render(self, target: str) -> Answer:
         path, _, query = target.partition("?")
@@ -266,19 +262,19 @@ class Connection(asyncio.Protocol):
                 packed = self.shop.options.gzip and b"gzip" in (
                     _field(fields, b"accept-encoding") or b""
                 )
-                found = self.shop.packed(target) if packed else self.shop.page(target)
+                page = self.shop.packed(target) if packed else self.shop.page(target)
                 if (
-                    found.etag
+                    page.etag
                     and b"if-none-match" in fields
-                    and found.etag in (_field(fields, b"if-none-match") or b"")
+                    and page.etag in (_field(fields, b"if-none-match") or b"")
                 ):
-                    found = Answer(
-                        304, b"HTTP/1.1 304 Not Modified\r\nETag: " + found.etag + b"\r\n\r\n", b""
+                    page = Answer(
+                        304, b"HTTP/1.1 304 Not Modified\r\nETag: " + page.etag + b"\r\n\r\n", b""
                     )
-                data = found.head if method == b"HEAD" else found.head + found.body
+                data = page.head if method == b"HEAD" else page.head + page.body
             case Fault.INTERNAL | Fault.UNAVAILABLE as failure:
-                found = answer(int(failure), b"<h1>Something went wrong</h1>")
-                data = found.whole
+                page = answer(int(failure), b"<h1>Something went wrong</h1>")
+                data = page.whole
             case Fault.RESET:
                 self._log(target, 0)
                 return self.transport.abort()
@@ -287,7 +283,7 @@ class Connection(asyncio.Protocol):
                 # until the client gives up
                 self.waiting = True
                 return None
-        self._log(target, found.status)
+        self._log(target, page.status)
         delay_s = self.shop.delay_s()
         if delay_s:
             self.waiting = True
@@ -319,12 +315,12 @@ class Connection(asyncio.Protocol):
             return answer(403, b"loopback only\n", "text/plain")
         path, _, query = target.partition("?")
         try:
-            found = self.shop.control(method, path, parse_qs(query, keep_blank_values=True), body)
+            result = self.shop.control(method, path, parse_qs(query, keep_blank_values=True), body)
         except KeyError:
             return answer(404, b"no such control\n", "text/plain")
         except (ValueError, ValidationError) as error:
             return answer(400, str(error).encode(), "text/plain; charset=utf-8")
-        return answer(200, json.dumps(found).encode(), "application/json")
+        return answer(200, json.dumps(result).encode(), "application/json")
 
 
 def _field(fields: bytes, name: bytes) -> bytes | None:

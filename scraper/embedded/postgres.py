@@ -36,17 +36,18 @@ POSTGRES_CONF = {
     "max_wal_size": "2GB",
     "min_wal_size": "128MB",
     "checkpoint_timeout": "15min",
-    "wal_level": "minimal",  # nothing replicates it
+    # Nothing replicates it.
+    "wal_level": "minimal",
     "max_wal_senders": "0",
     # Not in /dev/shm: Docker's holds 64 MB, and systemd's RemoveIPC empties a user's at logout.
     "dynamic_shared_memory_type": "mmap",
     "max_parallel_workers_per_gather": "0",
-    # statements of a millisecond: compiling them costs more than running them
+    # Statements take a millisecond: compiling them would cost more than running them.
     "jit": "off",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_checkpoints": "off",
-    # statements hold the shops' data: not for a log
+    # Statements hold the shops' data, which is not for a log.
     "log_min_error_statement": "panic",
     "log_line_prefix": "%m [%p] ",
 }
@@ -76,19 +77,19 @@ def up(settings: Settings) -> None:
         _initdb(data, uid)
     deadline = time.monotonic() + process.START_TIMEOUT_S
     while not _answers(settings):
-        known = log.stat().st_size if log.exists() else 0
-        found = pid(settings)
+        log_size = log.stat().st_size if log.exists() else 0
+        running = pid(settings)
         if process.answered(
-            lambda: _answers(settings), found or _start(settings, uid).pid, deadline
+            lambda: _answers(settings), running or _start(settings, uid).pid, deadline
         ):
             break
-        said = process.last_lines(log, known)
+        lines = process.last_lines(log, log_size)
         # One that was dying when it was found is simply started again. Orphans of a killed
         # postmaster need a moment to notice; PostgreSQL rightly refuses to start beside them.
-        again = found is not None or "pre-existing shared memory block" in said
-        if not again or time.monotonic() > deadline:
+        retry = running is not None or "pre-existing shared memory block" in lines
+        if not retry or time.monotonic() > deadline:
             raise ServerUnavailableError(
-                f"PostgreSQL does not answer on {settings.socket_dir}; see {log}:\n{said}"
+                f"PostgreSQL does not answer on {settings.socket_dir}; see {log}:\n{lines}"
             )
         time.sleep(0.2)
     _create_database(settings)
@@ -123,20 +124,20 @@ def _forget_recycled_pid(lock: Path) -> None:
 
 
 def _initdb(data: Path, uid: int | None) -> None:
-    """Makes the data folder beside its place and renames it: killed half way, the next start begins
-    anew."""
+    """Makes the data folder beside its place and renames it: after a kill half way, the next start
+    makes another one."""
     for leftover in data.parent.glob("postgres.init-*"):
         _clear(leftover)
     program = _program("initdb")
-    made = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
+    folder = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
     # initdb insists on an account with a name; the server does not, and gets a uid of its own
     # afterwards.
     maker = None if uid is None else _nobody()
-    process.hand_over(made, maker)
+    process.hand_over(folder, maker)
     argv = [
         str(program),
         "-D",
-        str(made),
+        str(folder),
         "--username=scraper",
         "--auth=trust",
         "--encoding=UTF8",
@@ -145,19 +146,19 @@ def _initdb(data: Path, uid: int | None) -> None:
     argv += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--no-sync"]
     for name, value in POSTGRES_CONF.items():
         argv += ["-c", f"{name}={value}"]
-    _run(process.run_as(maker, argv, [program, made]))
-    (made / "pg_hba.conf").write_text("# Unix sockets only, in a folder of mode 0700: who may enter it is trusted.\n"
+    _run(process.run_as(maker, argv, [program, folder]))
+    (folder / "pg_hba.conf").write_text("# Unix sockets only, in a folder of mode 0700: who may enter it is trusted.\n"
                                       "local all all trust\n")  # fmt: skip
-    _run(process.run_as(maker, [str(program), "-D", str(made), "--sync-only"], [program, made]))
-    process.hand_over(made, uid)
-    made.rename(data)
+    _run(process.run_as(maker, [str(program), "-D", str(folder), "--sync-only"], [program, folder]))
+    process.hand_over(folder, uid)
+    folder.rename(data)
 
 
 def _clear(leftover: Path) -> None:
     """Removes what a killed start left behind; its initdb may still be at work in there."""
     process.kill_all_naming(str(leftover))
     deadline = time.monotonic() + CLEAR_TIMEOUT_S
-    # not worth failing for: the next start tries again
+    # It is not worth failing for: the next start tries again.
     while leftover.exists() and time.monotonic() < deadline:
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -167,7 +168,8 @@ def _nobody() -> int:
         return pwd.getpwnam("nobody").pw_uid
     except KeyError:
         raise ServerUnavailableError(
-            "PostgreSQL does not run as root, and there is no account `nobody`: add one, or run as another user"
+            "PostgreSQL does not run as root, and there is no account `nobody`: "
+            "add one, or run as another user"
         ) from None
 
 
@@ -183,9 +185,9 @@ def _run(argv: list[str]) -> None:
             check=False,
         )
         output.seek(0)
-        said = output.read().decode("utf-8", "replace").strip().splitlines()
+        lines = output.read().decode("utf-8", "replace").strip().splitlines()
     if result.returncode != 0:
-        end = "\n".join(said[-process.LAST_LINES :])
+        end = "\n".join(lines[-process.LAST_LINES :])
         raise ServerUnavailableError(f"initdb failed (status {result.returncode}):\n{end}")
 
 

@@ -23,7 +23,7 @@ from scraper.settings import Settings
 
 LOG_MAX_BYTES = 10_000_000
 LAST_LINES = 8
-# PostgreSQL replays its log after a crash
+# It is so long since PostgreSQL replays its log after a crash.
 START_TIMEOUT_S = 60.0
 # Debian keeps 60000-64999 for numbers without an account: nobody else's processes run under one of
 # these.
@@ -32,7 +32,7 @@ SPARE_UIDS = range(60540, 60640)
 # CapPrm, name).
 PASS_THROUGH = ((2, "dac_read_search"), (1, "dac_override"))
 
-# ours alone, so that the dead among them are reaped
+# Our own children, so that the dead among them are reaped.
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
@@ -93,8 +93,8 @@ def run_as(uid: int | None, argv: Sequence[str], needs: Iterable[Path]) -> list[
 
 def _reachable(path: Path, uid: int) -> bool:
     def opened(folder: Path) -> bool:
-        found = folder.stat()
-        return bool(found.st_mode & 0o001) or found.st_uid == uid
+        stat = folder.stat()
+        return bool(stat.st_mode & 0o001) or stat.st_uid == uid
 
     return opened(path) and all(opened(parent) for parent in path.parents)
 
@@ -109,7 +109,8 @@ def _pass_through(closed: Path) -> str:
                         return name
     raise ServerUnavailableError(
         f"PostgreSQL does not run as root, and other users cannot enter {closed}: "
-        "set SCRAPER_HOME to a folder such as /var/lib/scraper and install outside /root, or run as another user"
+        "set SCRAPER_HOME to a folder such as /var/lib/scraper and install outside /root, "
+        "or run as another user"
     )
 
 

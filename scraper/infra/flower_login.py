@@ -15,8 +15,8 @@ class Login:
     user: str
     password: str = field(repr=False)
     where: str
-    # by us, and kept in a file: else by whoever set the environment
-    made: bool = False
+    # Made here and kept in a file; otherwise the environment gives it.
+    generated: bool = False
 
 
 def get(settings: Settings) -> Login:
@@ -33,4 +33,4 @@ def get(settings: Settings) -> Login:
     else:
         with os.fdopen(handle, "w") as file:
             file.write(secrets.token_urlsafe(18) + "\n")
-    return Login(settings.flower_user, path.read_text().strip(), str(path), made=True)
+    return Login(settings.flower_user, path.read_text().strip(), str(path), generated=True)

@@ -1,6 +1,6 @@
 """Structured logs for every process: lines for people on a terminal, JSON elsewhere. Celery's own
 lines and Python's warnings go the same way, and none leaves with a login in an address
-(`policy.secrets`)."""
+(`scraper.infra.redaction`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from scraper.settings import Settings
 
 QUIET = {
     "celery.app.trace": logging.WARNING,
-    # a line for each request of a user's function
+    # It logs each request of a user's function.
     "httpx": logging.WARNING,
     "celery.worker.strategy": logging.WARNING,
-    # a line for each message that expired
+    # It logs each message that expired.
     "celery.worker.request": logging.WARNING,
     "celery.beat": logging.WARNING,
-    # that a connection is lost is said by `scraper.infra.outages`, once
+    # `scraper.infra.outages` logs a lost connection, once.
     "celery.worker.consumer.consumer": logging.ERROR,
 }
 
@@ -74,7 +74,7 @@ def _redacted(_: object, __: str, line: Any) -> str:
 
 
 def flush() -> None:
-    """What was logged is out, before a process ends without Python's own clean-up."""
+    """Writes out what was logged, before a process ends without Python's own clean-up."""
     for handler in logging.getLogger().handlers:
         handler.flush()
     sys.stdout.flush()

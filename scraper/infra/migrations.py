@@ -16,8 +16,8 @@ FOLDER = shipped.path("alembic")
 
 
 def head() -> str:
-    """The newest revision: the files are numbered. Without Alembic, whose import costs half a
-    second."""
+    """The newest revision, by the files' numbers. Alembic is imported where it migrates alone: that
+    costs half a second."""
     return max(path.stem.partition("_")[0] for path in (FOLDER / "versions").glob("[0-9]*.py"))
 
 
@@ -25,9 +25,9 @@ def config() -> Config:
     """Alembic's settings, wherever one is."""
     from alembic.config import Config
 
-    made = Config()
-    made.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
-    return made
+    config = Config()
+    config.set_main_option("script_location", str(FOLDER).replace("%", "%%"))
+    return config
 
 
 def upgrade(engine: sa.Engine) -> str:
@@ -44,11 +44,13 @@ def upgrade(engine: sa.Engine) -> str:
 def require_current(engine: sa.Engine) -> None:
     """Raises `ServerUnavailableError` where the database's tables are not this program's."""
     with engine.connect() as connection:
-        kept = sa.text("SELECT to_regclass('alembic_version') IS NOT NULL")
-        revision = sa.text("SELECT version_num FROM alembic_version")
-        found = connection.execute(revision).scalar() if connection.execute(kept).scalar() else None
-    if found != head():
+        exists = sa.text("SELECT to_regclass('alembic_version') IS NOT NULL")
+        revision = None
+        if connection.execute(exists).scalar():
+            query = sa.text("SELECT version_num FROM alembic_version")
+            revision = connection.execute(query).scalar()
+    if revision != head():
         raise ServerUnavailableError(
-            f"the database is at revision {found or 'nothing'}, this program needs {head()}\n"
+            f"the database is at revision {revision or 'nothing'}, this program needs {head()}\n"
             "type `scraper migrate` (or `scraper up`, which migrates as well)"
         )

@@ -2,6 +2,7 @@
 do not.
 
 Starts nothing (that is `scraper.embedded.servers`). No message that leaves here holds a password.
+Clients are imported where they are needed: no command needs all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def require_reachable(settings: Settings) -> None:
 
 
 def require_postgres(settings: Settings) -> None:
-    """Connects once; raises `ServerUnavailableError` with the address (no password) and the remedy."""
+    """Connects once; raises `ServerUnavailableError` with the address and the remedy."""
     import psycopg
 
     url = settings.postgres_url
@@ -46,7 +47,7 @@ def require_postgres(settings: Settings) -> None:
 
 
 def require_redis(settings: Settings) -> None:
-    """Pings once; raises `ServerUnavailableError` with the address (no password) and the remedy."""
+    """Pings once; raises `ServerUnavailableError` with the address and the remedy."""
     _ping_redis(
         settings.valkey_url, "Redis", _remedy("REDIS_URL", embedded=settings.redis_url is None)
     )
@@ -73,7 +74,8 @@ def require_broker(settings: Settings) -> None:
             connection.close()
     except (amqp.AMQPError, OSError, ValueError) as error:
         raise ServerUnavailableError(
-            f"the broker (RabbitMQ) does not answer at {masked(url)}: {scrubbed(error, url)}\n{remedy}"
+            f"the broker (RabbitMQ) does not answer at {masked(url)}: {scrubbed(error, url)}\n"
+            f"{remedy}"
         ) from None
 
 
@@ -159,5 +161,8 @@ def _libpq_url(settings: Settings) -> str:
 
 def _remedy(variable: str, *, embedded: bool) -> str:
     if embedded:
-        return f"It is an embedded server: start it with `scraper up`, or set {variable} to one of your own."
+        return (
+            "It is an embedded server: start it with `scraper up`, "
+            f"or set {variable} to one of your own."
+        )
     return f"Check {variable}, and that the server runs and is reachable from here."

@@ -18,9 +18,9 @@ log = structlog.get_logger()
 class WatchedFile(ABC):
     """`version` grows with each change that was taken over. With no path there is nothing."""
 
-    what: ClassVar[str]  # the file, for people
-    # what there are so many of in it
-    counted: ClassVar[str]
+    # The file and its entries, for people.
+    label: ClassVar[str]
+    entries: ClassVar[str]
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -29,20 +29,20 @@ class WatchedFile(ABC):
 
     @abstractmethod
     def _take(self, path: Path) -> int:
-        """Takes the file over, and returns how many there are in it. Raises `ConfigError` before
+        """Takes the file over, and returns the number of its entries. Raises `ConfigError` before
         anything changes."""
 
-    def look(self) -> None:
-        """Takes over the file if it has changed since the last look. Never raises."""
+    def refresh(self) -> None:
+        """Takes over the file if it has changed since the last call. Never raises."""
         if self.path is None:
             return
         try:
-            found = self.path.stat()
-            state = (found.st_mtime_ns, found.st_size, found.st_ino)
+            stat = self.path.stat()
+            state = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         except OSError as error:
             if self._state != (0, 0, 0):
                 log.error(
-                    f"the {self.what} cannot be read; the last one stays", reason=error.strerror
+                    f"the {self.label} cannot be read; the last one stays", reason=error.strerror
                 )
             self._state = (0, 0, 0)
             return
@@ -53,13 +53,13 @@ class WatchedFile(ABC):
             count = self._take(self.path)
         except ConfigError as error:
             log.error(
-                f"the {self.what} is wrong; the last one stays",
+                f"the {self.label} is wrong; the last one stays",
                 problems=str(error).splitlines()[:20],
             )
             return
         self.version += 1
-        log.info(f"{self.what} read", **{self.counted: count})
+        log.info(f"{self.label} read", **{self.entries: count})
         if readable_by_all(self.path):
             log.warning(
-                f"the {self.what} can be read by every user of this machine (mend: chmod 600)"
+                f"the {self.label} can be read by every user of this machine (mend: chmod 600)"
             )

@@ -25,7 +25,7 @@ from scraper.rules.routing import COORDINATOR
 from scraper.runtime import send
 from scraper.settings import Settings
 
-# Prometheus gives up after 10 by default
+# Prometheus gives up after 10 s by default.
 ANSWER_S = 5.0
 
 
@@ -36,12 +36,12 @@ class Exporter(Collector):
         self._sources = sources
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: to be asked when it is registered would mean to read."""
+        """Nothing: a registry that asked when it is registered would have it read."""
         return []
 
     def collect(self) -> Iterable[Metric]:
         for source in self._sources:
-            source.ask()
+            source.refresh()
         until = time.monotonic() + ANSWER_S
         up = gauge("scraper_server_up", "Whether a server could be read", ["server"])
         took = gauge("scraper_read_duration_seconds", "How long reading a server took", ["server"])

@@ -1,5 +1,5 @@
 """What PostgreSQL knows of the fleet, as metrics: queues, leases, dead pages, fresh sites, crawls
-and what they came to, consumers of the feed, the archive."""
+and their results, consumers of the feed, the archive."""
 
 from __future__ import annotations
 
@@ -18,21 +18,31 @@ from scraper.sites.definition import Site
 from scraper.views import state
 from scraper.views.state import QueueState
 
-# a row may be committed after one with a higher id
+# A row may be committed after one whose id is so much higher.
 LATE_IDS = 50
 CRAWLS_MAX = 10_000
 READ_MS = 20_000
 CONSUMERS_MAX = 500
-# changes after a consumer's position that are looked at: 5 ms
+# So many changes after a consumer's position are counted: 5 ms.
 BEHIND_MAX = 10_000
 
+CHANGES = ("new", "changed", "delisted")
+# Keyed by what `_values` calls them: name, help, labels.
+COUNTERS = {
+    "fetches": ("scraper_fetches", "Pages tried, retries included", ["site"]),
+    "retries": ("scraper_retries", "Tries after which a page was to be tried again", ["site"]),
+    "links_cut": ("scraper_links_cut", "Links beyond a definition's limits", ["site"]),
+    "settled": ("scraper_settled_pages", "Pages that got a final status", ["site", "status"]),
+    "products": ("scraper_products", "Products new, changed or delisted", ["site", "change"]),
+    "ended": ("scraper_crawls_ended", "Crawls that ended, by how", ["site", "status"]),
+}
 STATUSES = [status for status in Status if status.final]
 ENDINGS = [status for status in CrawlStatus if not status.active]
 
-# All by index: those that run, those opened since the last look, those that ran then.
+# By index: crawls that run, those opened since the last reading, those that ran then.
 CRAWLS = sa.text("""
-SELECT c.id, s.name AS site, c.status, c.fetches, c.retries, c.links_cut, c.ok, c.unchanged, c.gone, c.dead, c.invalid,
-       c.dropped, c.products_new, c.products_changed, c.products_delisted
+SELECT c.id, s.name AS site, c.status, c.fetches, c.retries, c.links_cut, c.ok, c.unchanged, c.gone,
+       c.dead, c.invalid, c.dropped, c.products_new, c.products_changed, c.products_delisted
   FROM crawls c JOIN sites s ON s.id = c.site_id
  WHERE c.status IN ('planned', 'running') OR c.id > :seen OR c.id = ANY (:known)
 """)
@@ -44,7 +54,8 @@ SELECT definition_hash, definition FROM sites WHERE enabled AND definition_hash 
 
 CONSUMERS = sa.text("""
 SELECT c.name, c.site, f.trimmed > c.position AS expired, unread.changes,
-       coalesce(EXTRACT(EPOCH FROM now() - (SELECT at FROM changes WHERE id > c.position ORDER BY id LIMIT 1)), 0) AS age_s
+       coalesce(EXTRACT(EPOCH FROM now() - (
+           SELECT at FROM changes WHERE id > c.position ORDER BY id LIMIT 1)), 0) AS age_s
   FROM consumers c CROSS JOIN feed f LEFT JOIN sites s ON s.name = c.site
  CROSS JOIN LATERAL (
        SELECT count(*) AS changes
@@ -53,11 +64,12 @@ SELECT c.name, c.site, f.trimmed > c.position AS expired, unread.changes,
  ORDER BY c.name, c.site LIMIT :consumers
 """)
 
-# Announced, and neither stored nor swept: longer ago than a worker takes. By the index of segments
-# without pages.
+# Segments that were announced, longer ago than a worker takes, and neither stored nor swept. By the
+# index of segments without pages.
 UNFINISHED = sa.text("""
 SELECT count(*) FROM archive_segments
- WHERE pages = 0 AND stored_at IS NULL AND doomed_at IS NULL AND created_at < now() - interval '10 minutes'
+ WHERE pages = 0 AND stored_at IS NULL AND doomed_at IS NULL
+   AND created_at < now() - interval '10 minutes'
 """)
 
 
@@ -67,13 +79,10 @@ class Postgres:
         self._lease_s = lease_s
         self._seen = -1
         self._known: list[int] = []
-        self._growing = {
-            name: Growing()
-            for name in ("fetches", "retries", "links_cut", "settled", "products", "ended")
-        }
-        # all that sites name, or had pages: an empty one is zero, not gone
+        self._growing = {key: Growing() for key in COUNTERS}
+        # Queues that sites name, or that had pages: an empty one is zero, not missing.
         self.queues: set[str] = set()
-        # hashes of those whose queues are among them
+        # Hashes of the definitions whose queues are among them.
         self._definitions: set[str] = set()
 
     def read(self) -> list[Metric]:
@@ -103,16 +112,15 @@ class Postgres:
         leases = gauge(
             "scraper_leases", "Batches: waiting for a worker, or claimed by one", ["queue", "state"]
         )
-        found = {each.queue: each for each in state.queues(connection)}
-        self.queues |= set(found) | self._named(connection)
-        for each in (found.get(queue, QueueState(queue)) for queue in sorted(self.queues)):
-            for name, value in (
-                ("due", each.due), ("later", each.later), ("held", each.held), ("leased", each.leased),
-            ):  # fmt: skip
-                pages.add_metric([each.queue, name], value)
-            oldest.add_metric([each.queue], each.oldest_s or 0.0)
-            leases.add_metric([each.queue, "waiting"], each.waiting)
-            leases.add_metric([each.queue, "claimed"], each.claimed)
+        states = {queue.queue: queue for queue in state.queues(connection)}
+        self.queues |= set(states) | self._named(connection)
+        for name in sorted(self.queues):
+            queue = states.get(name, QueueState(name))
+            for page_state in ("due", "later", "held", "leased"):
+                pages.add_metric([name, page_state], getattr(queue, page_state))
+            oldest.add_metric([name], queue.oldest_s or 0.0)
+            leases.add_metric([name, "waiting"], queue.waiting)
+            leases.add_metric([name, "claimed"], queue.claimed)
         return [pages, oldest, leases]
 
     def _named(self, connection: sa.Connection) -> set[str]:
@@ -120,7 +128,8 @@ class Postgres:
         named: set[str] = set()
         for row in connection.execute(DEFINITIONS, {"known": list(self._definitions)}):
             self._definitions.add(row.definition_hash)
-            with suppress(ValidationError):  # stored by another version
+            # Another version may have stored one that is wrong for this one.
+            with suppress(ValidationError):
                 named |= Site.model_validate(row.definition).wishes.queues
         return named
 
@@ -139,20 +148,12 @@ class Postgres:
         self._seen = max([self._seen, *(row.id for row in rows)])
         keep = [*active, *(row.id for row in rows if row.id > self._seen - LATE_IDS)]
         for name, growing in self._growing.items():
-            growing.look({row.id: _values(name, row) for row in rows}, keep=keep)
+            growing.update({row.id: _values(name, row) for row in rows}, keep=keep)
         self._known = active
         return [
-            counter("scraper_fetches", "Pages tried, retries included", ["site"], self._growing["fetches"]),
-            counter("scraper_retries", "Tries after which a page was to be tried again", ["site"], self._growing["retries"]),
-            counter("scraper_links_cut", "Links beyond a definition's limits", ["site"], self._growing["links_cut"]),
-            counter(
-                "scraper_settled_pages", "Pages that got a final status", ["site", "status"], self._growing["settled"]
-            ),
-            counter(
-                "scraper_products", "Products new, changed or delisted", ["site", "change"], self._growing["products"]
-            ),
-            counter("scraper_crawls_ended", "Crawls that ended, by how", ["site", "status"], self._growing["ended"]),
-        ]  # fmt: skip
+            counter(name, text, labels, self._growing[key])
+            for key, (name, text, labels) in COUNTERS.items()
+        ]
 
 
 def gauge(name: str, text: str, labels: Sequence[str] = ()) -> GaugeMetricFamily:
@@ -173,7 +174,7 @@ def _workers(connection: sa.Connection, lease_s: float) -> list[Metric]:
         ["state"],
     )
     holders = state.holders(connection, lease_s)
-    silent = sum(each.silent_s > state.SILENT_S for each in holders)
+    silent = sum(holder.silent_s > state.SILENT_S for holder in holders)
     workers.add_metric(["busy"], len(holders) - silent)
     workers.add_metric(["silent"], silent)
     return [workers]
@@ -193,17 +194,16 @@ def _sites(connection: sa.Connection) -> list[Metric]:
     )
     paused = gauge("scraper_sites_paused", "Sites that are paused")
     hosts = gauge("scraper_hosts_paused", "Hosts that are paused")
-    found = state.freshness(connection)
-    for each in found:
-        if each.complete_s is not None:
-            age.add_metric([each.site], each.complete_s)
-            suspect.add_metric([each.site], each.suspect)
-        if each.missed_s is not None:
-            missed.add_metric([each.site], each.missed_s)
-    paused.add_metric([], sum(each.paused for each in found))
-    hosts.add_metric(
-        [], connection.execute(sa.text("SELECT count(*) FROM hosts WHERE paused")).scalar_one()
-    )
+    sites = state.freshness(connection)
+    for site in sites:
+        if site.complete_s is not None:
+            age.add_metric([site.site], site.complete_s)
+            suspect.add_metric([site.site], site.suspect)
+        if site.missed_s is not None:
+            missed.add_metric([site.site], site.missed_s)
+    paused.add_metric([], sum(site.paused for site in sites))
+    paused_hosts = sa.text("SELECT count(*) FROM hosts WHERE paused")
+    hosts.add_metric([], connection.execute(paused_hosts).scalar_one())
     return [age, missed, suspect, paused, hosts]
 
 
@@ -218,7 +218,7 @@ def _dead(connection: sa.Connection) -> list[Metric]:
         for site in state.site_names(connection)
         for status in (Status.DEAD, Status.INVALID)
     }
-    pages |= {(each.site, Status(each.status)): each.pages for each in state.unusable(connection)}
+    pages |= {(row.site, Status(row.status)): row.pages for row in state.unusable(connection)}
     for (site, status), count in pages.items():
         dead.add_metric([site, status], count)
     return [dead]
@@ -230,10 +230,10 @@ def _active(connection: sa.Connection) -> list[Metric]:
         "scraper_crawl_pages", "Of a site's running crawl: pages done and open", ["site", "state"]
     )
     phases = dict.fromkeys(("planned", "discovering", "fetching", "paused"), 0)
-    for each in read_progress(connection, active=True, newest=CRAWLS_MAX):
-        phases[each.phase] += 1
-        pages.add_metric([each.site, "done"], each.done)
-        pages.add_metric([each.site, "open"], each.total - each.done)
+    for crawl in read_progress(connection, active=True, newest=CRAWLS_MAX):
+        phases[crawl.phase] += 1
+        pages.add_metric([crawl.site, "done"], crawl.done)
+        pages.add_metric([crawl.site, "open"], crawl.total - crawl.done)
     for phase, count in phases.items():
         active.add_metric([phase], count)
     return [active, pages]
@@ -248,7 +248,8 @@ def _consumers(connection: sa.Connection) -> list[Metric]:
     )
     age = gauge(
         "scraper_consumer_position_age_seconds",
-        "Since the first change after a consumer's position was made, of whatever site; 0: there is none",
+        "Since the first change after a consumer's position was made, of whatever site; "
+        "0: there is none",
         labels,
     )
     expired = gauge(
@@ -266,7 +267,8 @@ def _consumers(connection: sa.Connection) -> list[Metric]:
 def _archive(connection: sa.Connection) -> list[Metric]:
     unfinished = gauge(
         "scraper_archive_unfinished_segments",
-        "Segments of the archive that a worker began and did not store: it was killed, or could not. Swept after a day",
+        "Segments of the archive that a worker began and did not store: it was killed, or could "
+        "not. Swept after a day",
     )
     unfinished.add_metric([], connection.execute(UNFINISHED).scalar_one())
     return [unfinished]
@@ -277,7 +279,7 @@ def _labels(name: str, sites: Sequence[str]) -> list[Labels]:
         case "settled":
             return [(site, status) for site in sites for status in STATUSES]
         case "products":
-            return [(site, change) for site in sites for change in ("new", "changed", "delisted")]
+            return [(site, change) for site in sites for change in CHANGES]
         case "ended":
             return [(site, status) for site in sites for status in ENDINGS]
         case _:
@@ -289,10 +291,7 @@ def _values(name: str, row: sa.Row[Any]) -> dict[Labels, float]:
         case "settled":
             return {(row.site, status): getattr(row, status) for status in STATUSES}
         case "products":
-            return {
-                (row.site, change): getattr(row, f"products_{change}")
-                for change in ("new", "changed", "delisted")
-            }
+            return {(row.site, change): getattr(row, f"products_{change}") for change in CHANGES}
         case "ended":
             return {} if CrawlStatus(row.status).active else {(row.site, row.status): 1.0}
         case _:

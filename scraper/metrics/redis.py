@@ -17,7 +17,7 @@ from scraper.proxies import file
 from scraper.proxies import health as proxies
 from scraper.rules.proxies import Health
 
-# of thousands: those that rest longest, and those that are slowed most
+# Of thousands of hosts, so many are named that rest longest, and that are slowed most.
 HOSTS_NAMED = 20
 STATES = ("free", "quarantine", "dead")
 
@@ -45,35 +45,33 @@ class RedisState:
             f"The part of its budget in force, of the {HOSTS_NAMED} slowest",
             ["host"],
         )
-        found = list(hosts.live(self._client).values())
+        live = hosts.live(self._client).values()
         resting = sorted(
-            ((each.rests_s, each.host) for each in found if each.rests_s is not None), reverse=True
+            ((host.rests_s, host.host) for host in live if host.rests_s is not None), reverse=True
         )
-        slowed = sorted((each.pace, each.host) for each in found if each.pace < 1)
+        slowed = sorted((host.pace, host.host) for host in live if host.pace < 1)
         troubled.add_metric(["resting"], len(resting))
         troubled.add_metric(["slowed"], len(slowed))
-        for seconds, host in resting[:HOSTS_NAMED]:
-            rests.add_metric([host], seconds)
-        for part, host in slowed[:HOSTS_NAMED]:
-            pace.add_metric([host], part)
+        for seconds, name in resting[:HOSTS_NAMED]:
+            rests.add_metric([name], seconds)
+        for ratio, name in slowed[:HOSTS_NAMED]:
+            pace.add_metric([name], ratio)
         return [troubled, rests, pace]
 
     def _proxies(self) -> list[Metric]:
-        known = proxies.read_all(self._client)
-        listed = (
-            {}
-            if self._proxy_list is None
-            else {each.id: each.pool for each in file.read(self._proxy_list)}
-        )
+        by_host = proxies.read_all(self._client)
+        listed = {}
+        if self._proxy_list is not None:
+            listed = {proxy.id: proxy.pool for proxy in file.read(self._proxy_list)}
         pools = listed | {
             proxy: listed.get(proxy, _pool(proxy))
-            for at_host in known.values()
+            for at_host in by_host.values()
             for proxy in at_host
         }
-        states = Counter((pool, _state(proxy, known)) for proxy, pool in pools.items())
+        states = Counter((pool, _state(proxy, by_host)) for proxy, pool in pools.items())
         resting = Counter(
             pools[proxy]
-            for host, at_host in known.items()
+            for host, at_host in by_host.items()
             for proxy, health in at_host.items()
             if host != proxies.EVERYWHERE and health.free_at > 0
         )
@@ -92,18 +90,20 @@ class RedisState:
         self._requests.start(
             (pool, result) for pool in set(pools.values()) for result in ("answered", "failed")
         )
-        self._requests.look(
+        self._requests.update(
             {
                 (host, proxy): _results(pools[proxy], health)
-                for host, at_host in known.items()
+                for host, at_host in by_host.items()
                 if host != proxies.EVERYWHERE
                 for proxy, health in at_host.items()
             }
         )
         requests = counter(
-            "scraper_proxy_requests", "Requests through proxies of which the proxy answered or failed",
-            ["pool", "result"], self._requests,
-        )  # fmt: skip
+            "scraper_proxy_requests",
+            "Requests through proxies of which the proxy answered or failed",
+            ["pool", "result"],
+            self._requests,
+        )
         return [by_state, pairs, requests]
 
     def _accounts(self) -> list[Metric]:
@@ -112,14 +112,14 @@ class RedisState:
             "Accounts of sites with a login, by how they stand",
             ["site", "state"],
         )
-        found = Counter(
-            (site, one.state)
-            for (site, _), one in store.read_all(self._client).items()
-            if one.known
+        states = Counter(
+            (site, account.state)
+            for (site, _), account in store.read_all(self._client).items()
+            if account.known
         )
-        for site in sorted({site for site, _ in found}):
+        for site in sorted({site for site, _ in states}):
             for state in store.STATES:
-                accounts.add_metric([site, state.replace(" ", "_")], found[site, state])
+                accounts.add_metric([site, state.replace(" ", "_")], states[site, state])
         return [accounts]
 
 
@@ -131,11 +131,11 @@ def _pool(proxy_id: str) -> str:
     return proxy_id.partition("-")[0]
 
 
-def _state(proxy_id: str, known: dict[str, dict[str, Health]]) -> str:
-    whole = known.get(proxies.EVERYWHERE, {}).get(proxy_id)
-    if whole is not None and whole.free_at > 0:
+def _state(proxy_id: str, by_host: dict[str, dict[str, Health]]) -> str:
+    everywhere = by_host.get(proxies.EVERYWHERE, {}).get(proxy_id)
+    if everywhere is not None and everywhere.free_at > 0:
         return "dead"
     resting = any(
-        proxy_id in at_host and at_host[proxy_id].free_at > 0 for at_host in known.values()
+        proxy_id in at_host and at_host[proxy_id].free_at > 0 for at_host in by_host.values()
     )
     return "quarantine" if resting else "free"

@@ -1,5 +1,5 @@
-"""A source is read in a thread of its own, never twice at once, and nobody waits for it longer than
-for a moment.
+"""Servers that are read for metrics. Each is read in a thread of its own, never twice at once, and
+nobody waits for it longer than for a moment.
 
 A server that hangs would otherwise hang the scrape, and Prometheus would see a dead target rather
 than `scraper_up 0`.
@@ -17,9 +17,9 @@ from prometheus_client.core import Metric
 
 log = structlog.get_logger()
 
-# several Prometheuses, or somebody with a browser, cost one reading
+# Several Prometheuses, or somebody with a browser, cost one reading.
 CACHE_S = 5.0
-# of its time at the most that a server is read: an answer that took 3 s is good for 30
+# A server is read for a tenth of its time at the most: an answer that took 3 s is good for 30.
 SHARE = 10
 
 
@@ -42,7 +42,7 @@ class Source:
         self._done.set()
         self._failing = False
 
-    def ask(self) -> None:
+    def refresh(self) -> None:
         """Begins to read, unless that is under way or the last answer is young enough."""
         with self._lock:
             fresh = self._answer is not None and self._age_s() < max(

@@ -35,8 +35,8 @@ BODY_MAX_BYTES = 4096
 # Flower's layout has no script or style of its own in a page; Bootstrap's icons are data: images
 # within its style sheet.
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -71,7 +71,7 @@ class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
             self.set_header(name, value)
 
     def prepare(self) -> None:
-        # with a wrong or no basic auth this raises the 401 itself
+        # With a wrong or no basic auth this raises the 401 itself.
         if not self.current_user:
             self.refuse()
 
@@ -84,7 +84,7 @@ class Guarded(BaseHandler):  # type: ignore[misc] # Flower has no types
     def check_xsrf_cookie(self) -> None:
         """Flower's check of where a request comes from, and always the token too: browsers send
         basic auth along with whatever another site makes them send."""
-        # who is not logged in is told so first
+        # The answer to whoever is not logged in comes first.
         self.prepare()
         super().check_xsrf_cookie()
         tornado.web.RequestHandler.check_xsrf_cookie(self)
@@ -110,7 +110,7 @@ class PageHandler(Guarded):
         try:
             if crawl_id:
                 await self.reader.read(
-                    ("crawl", int(crawl_id)), lambda c: view.crawl(c, int(crawl_id))
+                    ("crawl", int(crawl_id)), lambda c: view.crawl_details(c, int(crawl_id))
                 )
             else:
                 await self.reader.read(("list", None, view.LIMIT), view.listing)
@@ -143,9 +143,9 @@ class ApiHandler(Guarded):
             super().write_error(status_code, **kwargs)
             return
         error = kwargs.get("exc_info", (None, None))[1]
-        told = error.log_message if isinstance(error, tornado.web.HTTPError) else None
+        message = error.log_message if isinstance(error, tornado.web.HTTPError) else None
         self.set_header("Content-Type", "application/json; charset=utf-8")
-        self.finish(dumps({"error": told or self._reason}))
+        self.finish(dumps({"error": message or self._reason}))
 
     def fail(self, status: int, error: Exception) -> None:
         self.set_status(status)
@@ -184,7 +184,7 @@ class CrawlApi(ApiHandler):
         try:
             self.answer(
                 await self.reader.read(
-                    ("crawl", int(crawl_id)), lambda c: view.crawl(c, int(crawl_id))
+                    ("crawl", int(crawl_id)), lambda c: view.crawl_details(c, int(crawl_id))
                 )
             )
         except NotFoundError as error:
@@ -209,7 +209,7 @@ class ActionApi(ApiHandler):
         if int(crawl_id) > view.ID_MAX:
             raise tornado.web.HTTPError(404, f"there is no crawl {crawl_id}")
         wish = self._wish()
-        told = log.bind(
+        logger = log.bind(
             action=action, crawl=int(crawl_id), by=self.user, ip=self.request.remote_ip, **wish
         )
         reader, act = self.reader, actions.ACTIONS[action]
@@ -218,16 +218,16 @@ class ActionApi(ApiHandler):
                 act, reader.engine, reader.settings, int(crawl_id), wish, self.user
             )
         except ScraperError as error:
-            told.warning("refused in Flower", error=str(error))
+            logger.warning("refused in Flower", error=str(error))
             self.fail(
                 next((code for kind, code in self.STATUS.items() if isinstance(error, kind)), 409),
                 error,
             )
         except UnavailableError as error:
-            told.warning("failed in Flower", error=str(error))
+            logger.warning("failed in Flower", error=str(error))
             self.fail(503, error)
         else:
-            told.info("done in Flower", result=done)
+            logger.info("done in Flower", result=done)
             self.answer({"message": done})
         finally:
             reader.forget()

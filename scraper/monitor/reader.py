@@ -21,14 +21,20 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 THREADS = 3
-# an answer serves everybody who asks within this time
+# An answer serves everybody who asks within this time.
 FRESH_S = 1.0
 STATEMENT_S = 8
 ANSWER_S = 12.0
 UNDER_WAY_MAX = 20
 
-AWAY = "PostgreSQL does not answer. This page tries again by itself; crawls that run go on by themselves once it is back."
-OTHER_REVISION = "The database is at another revision than this program: `scraper migrate`, then start Flower again."
+AWAY = (
+    "PostgreSQL does not answer. This page tries again by itself; crawls that run go on by "
+    "themselves once it is back."
+)
+OTHER_REVISION = (
+    "The database is at another revision than this program: `scraper migrate`, then start Flower "
+    "again."
+)
 BUSY = "PostgreSQL takes too long to answer. This page tries again by itself."
 
 
@@ -56,11 +62,11 @@ class Reader:
         }
         if key not in self._answers:
             answer = asyncio.ensure_future(self.run(self._ask, ask))
-            # looked at, if by nobody else
+            # asyncio complains of an exception that nobody has read.
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._answers[key] = now, answer
-        found: T = await asyncio.shield(self._answers[key][1])
-        return found
+        result: T = await asyncio.shield(self._answers[key][1])
+        return result
 
     def forget(self) -> None:
         """Something was changed: nobody is shown what was before."""
@@ -98,7 +104,7 @@ class Reader:
             return UnavailableError(AWAY)
         if outages.schema_changed(error):
             return UnavailableError(OTHER_REVISION)
-        # the time a statement may take
+        # The statement took longer than it may.
         if getattr(error.orig, "sqlstate", None) == "57014":
             return UnavailableError(BUSY)
         raise error

@@ -69,10 +69,11 @@ class Templates(template.Loader):
 def with_tab(navigation: str) -> str:
     """Flower's navigation with one more item. A Flower that has changed it keeps its own, without
     the tab."""
-    changed, found = FIRST_LIST.subn(lambda match: match[0] + ITEM, navigation, count=1)
-    if not found:
+    changed, lists = FIRST_LIST.subn(lambda match: match[0] + ITEM, navigation, count=1)
+    if not lists:
         log.warning(
-            "this Flower's navigation is unknown: the Crawls tab is at /crawls, without a link to it"
+            "this Flower's navigation is unknown: "
+            "the Crawls tab is at /crawls, without a link to it"
         )
     return changed
 

@@ -26,40 +26,42 @@ def listing(
     """Running and recent crawls, each with a sparkline, and the sites that will be crawled by
     schedule."""
     now = _now(connection)
-    found = read_progress(connection, site=site, newest=limit)
-    times = {one.id: _times(one, now) for one in found if one.started_at}
+    newest = read_progress(connection, site=site, newest=limit)
+    times = {crawl.id: _times(crawl, now) for crawl in newest if crawl.started_at}
     sparks = overview.sparks(connection, times)
     return {
         "now": now,
-        "crawls": [{**progress.as_json(one), "spark": sparks.get(one.id, [])} for one in found],
+        "crawls": [
+            {**progress.as_json(crawl), "spark": sparks.get(crawl.id, [])} for crawl in newest
+        ],
         "scheduled": [
-            asdict(one) for one in overview.scheduled(connection) if site in (None, one.site)
+            asdict(slot) for slot in overview.scheduled(connection) if site in (None, slot.site)
         ],
     }
 
 
-def crawl(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
+def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     """Everything about one crawl. Raises `NotFoundError` where there is none."""
-    found = read_progress(connection, crawl_id=crawl_id) if 0 < crawl_id <= ID_MAX else []
-    if not found:
+    rows = read_progress(connection, crawl_id=crawl_id) if 0 < crawl_id <= ID_MAX else []
+    if not rows:
         raise NotFoundError(f"there is no crawl {crawl_id}")
-    one, now = found[0], _now(connection)
-    shown, points = overview.course(connection, crawl_id, *_times(one, now))
+    crawl, now = rows[0], _now(connection)
+    shown, points = overview.course(connection, crawl_id, *_times(crawl, now))
     shares = overview.shares(connection, crawl_id)
     hosts, hosts_in_all = overview.hosts(connection, crawl_id)
     dead, reasons = overview.dead(connection, crawl_id)
     return {
         "now": now,
-        "crawl": progress.as_json(one),
+        "crawl": progress.as_json(crawl),
         "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
-        "outcomes": [{**_share(each), **_meaning(each.name)} for each in shares.outcomes],
-        "workers": [_share(each) for each in shares.workers],
+        "outcomes": [{**_share(share), **_meaning(share.name)} for share in shares.outcomes],
+        "workers": [_share(share) for share in shares.workers],
         "queues": [
-            {**_share(each), "region": each.name.partition(".")[2] or "any"}
-            for each in shares.queues
+            {**_share(share), "region": share.name.partition(".")[2] or "any"}
+            for share in shares.queues
         ],
-        "proxies": [_share(each) for each in shares.proxies],
-        "hosts": [_host(each) for each in hosts],
+        "proxies": [_share(share) for share in shares.proxies],
+        "hosts": [_host(host) for host in hosts],
         "hosts_in_all": hosts_in_all,
         "errors": [
             {**_row(row), **_meaning(row.outcome)} for row in overview.errors(connection, crawl_id)
@@ -75,8 +77,8 @@ def _now(connection: sa.Connection) -> datetime:
     return now
 
 
-def _times(one: Progress, now: datetime) -> tuple[datetime, datetime]:
-    return one.started_at or one.created_at, one.finished_at or now
+def _times(crawl: Progress, now: datetime) -> tuple[datetime, datetime]:
+    return crawl.started_at or crawl.created_at, crawl.finished_at or now
 
 
 def _point(point: Point) -> dict[str, Any]:

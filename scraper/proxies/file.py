@@ -19,7 +19,7 @@ SIZE_MAX = 20_000_000
 
 
 class ProxyFile(WatchedFile):
-    what, counted = "list of proxies", "proxies"
+    label, entries = "list of proxies", "proxies"
 
     def __init__(self, path: Path | None) -> None:
         super().__init__(path)

@@ -274,7 +274,7 @@ class ProxyPool:
 
     def _look(self) -> None:
         version = self._file.version
-        self._file.look()
+        self._file.refresh()
         if self._file.version != version:
             self._choosers.clear()
             listed = {proxy.id: proxy for proxy in self._file.proxies}

@@ -14,7 +14,7 @@ from scraper.infra import outages
 from scraper.runtime import beat
 from scraper.runtime.beat import (
     BACKOFF_MAX_S,
-    UNHEARD_S,
+    UNREAD_S,
     WAITING_MAX,
     Metronome,
 )
@@ -85,7 +85,7 @@ def test_ticks_that_nobody_takes(broker: Broker) -> None:
     metronome = Metronome(app=app)
     broker.waiting = WAITING_MAX + 1
     with capture_logs() as logs:
-        ticks(broker, metronome, int(UNHEARD_S) * 3)
+        ticks(broker, metronome, int(UNREAD_S) * 3)
         assert broker.sent == 0
         broker.waiting = 0
         ticks(broker, metronome, 5)

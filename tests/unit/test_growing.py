@@ -18,27 +18,27 @@ SHOP = ("shop",)
 def test_growth_since_the_first_look_is_counted() -> None:
     growing = Growing()
     growing.start([SHOP])
-    growing.look({1: {SHOP: 1000}})
+    growing.update({1: {SHOP: 1000}})
     assert growing.sums == {SHOP: 0}
-    growing.look({1: {SHOP: 1010}, 2: {SHOP: 5}})
+    growing.update({1: {SHOP: 1010}, 2: {SHOP: 5}})
     assert growing.sums == {SHOP: 15}, "a row that is new has begun at nothing"
 
 
 def test_rows_that_shrink_or_vanish_take_nothing_away() -> None:
     growing = Growing()
-    growing.look({1: {SHOP: 10}, 2: {SHOP: 7}})
-    growing.look({1: {SHOP: 4}, 2: {SHOP: 8}})
+    growing.update({1: {SHOP: 10}, 2: {SHOP: 7}})
+    growing.update({1: {SHOP: 4}, 2: {SHOP: 8}})
     assert growing.sums == {SHOP: 1}
-    growing.look({1: {SHOP: 6}})
+    growing.update({1: {SHOP: 6}})
     assert growing.sums == {SHOP: 3}, "counted on from where it fell to"
 
 
 def test_rows_to_keep_are_not_counted_anew_when_they_come_again() -> None:
     growing = Growing()
-    growing.look({})
-    growing.look({1: {SHOP: 3}}, keep=[1])
-    growing.look({}, keep=[1])
-    growing.look({1: {SHOP: 4}}, keep=[1])
+    growing.update({})
+    growing.update({1: {SHOP: 3}}, keep=[1])
+    growing.update({}, keep=[1])
+    growing.update({1: {SHOP: 4}}, keep=[1])
     assert growing.sums == {SHOP: 4}
 
 
@@ -51,7 +51,7 @@ def test_rows_to_keep_are_not_counted_anew_when_they_come_again() -> None:
 def test_a_sum_never_falls(looks: list[dict[int, dict[tuple[str, ...], float]]]) -> None:
     growing, before = Growing(), 0.0
     for rows in looks:
-        growing.look(rows)
+        growing.update(rows)
         assert growing.sums[SHOP] >= before
         before = growing.sums[SHOP]
 

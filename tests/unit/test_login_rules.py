@@ -221,15 +221,15 @@ def test_what_is_wrong_with_the_file_is_told_by_its_line_and_shows_nothing(
 def test_a_file_that_becomes_wrong_keeps_the_last_one_in_use(tmp_path: Path) -> None:
     path = written(tmp_path, "shop: {token: one}\n")
     file = AccountFile(path)
-    file.look()
+    file.refresh()
     path.write_text("shop: {token: [\n")
-    file.look()
+    file.refresh()
     assert file.groups["shop"][0].token == "one" and file.version == 1
     path.write_text("shop: {token: second}\n")
-    file.look()
+    file.refresh()
     assert file.groups["shop"][0].token == "second" and file.version == 2
     path.unlink()
-    file.look()
+    file.refresh()
     assert file.groups["shop"][0].token == "second"
 
 

@@ -27,7 +27,7 @@ def up() -> None:
     servers.require_reachable(settings)
     _migrate(settings)
     login = flower_login.get(settings)
-    if login.made and sys.stdout.isatty():
+    if login.generated and sys.stdout.isatty():
         password = f"password {login.password}"
     else:
         password = f"password in {login.where}"
