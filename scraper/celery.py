@@ -165,7 +165,7 @@ def _close_child(**_: Any) -> None:
 
 @signals.beat_embedded_init.connect
 def _end_with_parent(**_: Any) -> None:
-    """`worker -B` runs beat as a child, which would go on beating after a worker that was killed."""
+    """`worker -B` runs beat as a child, which would go on after a worker that was killed."""
     from scraper.process import heartbeat
 
     heartbeat.of_this_process().mute()

@@ -99,7 +99,7 @@ class LoginFailedError(ScraperError):
 
 
 class FunctionRefusedError(ScraperError):
-    """A function that was to be called on workers is not allowed, cannot be imported, or is none."""
+    """A function to be called on workers is not allowed, cannot be imported, or is none."""
 
     exit_code = 2
 

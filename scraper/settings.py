@@ -267,7 +267,8 @@ class Settings(BaseSettings):
     )
     heartbeat: Path | None = Field(
         None,
-        description="a file that a coordinator, worker or beat touches each second while it is well",
+        description="a file that a coordinator, worker or beat touches each second "
+        "while it is well",
     )
     metrics_host: str = Field("127.0.0.1", description="where this process serves its metrics")
     metrics_port: int | None = Field(

@@ -54,7 +54,7 @@ class Item:
         return f"/p/{self.id}-{self.old_slug or self.slug}"
 
     def record(self, base_url: str) -> dict[str, object]:
-        """What a perfect crawl stores; decimals as strings, None for what the page does not show."""
+        """What a perfect crawl stores: decimals as text, None for what the page does not show."""
         return {
             "id": str(self.id),
             "url": base_url + self.path,

@@ -20,26 +20,40 @@ SITEMAP_SIZE = 500
 
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:0;color:#222;background:#fafafa}
-header,footer{background:#123;color:#eee;padding:12px 24px}header a,footer a{color:#9cf;margin-right:14px}
-main{max-width:980px;margin:24px auto;padding:0 16px}.crumbs{font-size:13px;color:#666}.crumbs li{display:inline}
-.grid{display:grid;grid-template-columns:repeat(4,1fr);gap:16px}.tile{background:#fff;padding:12px;border-radius:6px}
-.product{display:grid;grid-template-columns:1fr 1fr;gap:24px;background:#fff;padding:24px;border-radius:8px}
-.price{font-size:24px;font-weight:600;color:#b12}.old{color:#888;text-decoration:line-through}.rating{color:#c80}
-.specs td{padding:4px 12px 4px 0;border-bottom:1px solid #eee}.pager{margin:24px 0;display:flex;gap:16px}
-.button{background:#063;color:#fff;padding:8px 18px;border-radius:4px;text-decoration:none;display:inline-block}
+header,footer{background:#123;color:#eee;padding:12px 24px}header a,footer a{color:#9cf;\
+margin-right:14px}
+main{max-width:980px;margin:24px auto;padding:0 16px}.crumbs{font-size:13px;color:#666}.crumbs \
+li{display:inline}
+.grid{display:grid;grid-template-columns:repeat(4,1fr);gap:16px}.tile{background:#fff;\
+padding:12px;border-radius:6px}
+.product{display:grid;grid-template-columns:1fr 1fr;gap:24px;background:#fff;padding:24px;\
+border-radius:8px}
+.price{font-size:24px;font-weight:600;color:#b12}.old{color:#888;text-decoration:line-through}\
+.rating{color:#c80}
+.specs td{padding:4px 12px 4px 0;border-bottom:1px solid #eee}.pager{margin:24px 0;display:flex;\
+gap:16px}
+.button{background:#063;color:#fff;padding:8px 18px;border-radius:4px;text-decoration:none;\
+display:inline-block}
 """
 
 _DELIVERY = """<p>We deliver within the European Union, the United Kingdom, Switzerland &amp; Norway. Orders placed
-before 2 p.m. on a working day leave our warehouse on the same day. Bulky goods come on a pallet; the carrier calls
-first.</p><p>You may send anything back within 30 days, unused &amp; in its packaging. We pay for the label. The money
-is on your account within a week. Batteries &amp; lamps go back to us free of charge at the end of their lives.</p>"""
+before 2 p.m. on a working day leave our warehouse on the same day. Bulky goods come on a pallet; \
+the carrier calls
+first.</p><p>You may send anything back within 30 days, unused &amp; in its packaging. We pay for \
+the label. The money
+is on your account within a week. Batteries &amp; lamps go back to us free of charge at the end \
+of their lives.</p>"""
 
 _PRAISE = (
-    "Just what I was looking for, and it came a day early. The packaging was paper only, which I liked a lot.",
+    "Just what I was looking for, and it came a day early. "
+    "The packaging was paper only, which I liked a lot.",
     "Good value. I'd buy it again & again, and I have told all of my colleagues about it already.",
-    "Looks just like on the picture. A bit smaller than I had thought, so do read the measurements first.",
-    "Wie beschrieben, schnelle Lieferung, gerne wieder! Für den Preis gibt es wirklich nichts zu meckern.",
-    "My third one from this shop. The first two still work; this one was a present for my neighbour's son.",
+    "Looks just like on the picture. "
+    "A bit smaller than I had thought, so do read the measurements first.",
+    "Wie beschrieben, schnelle Lieferung, gerne wieder! "
+    "Für den Preis gibt es wirklich nichts zu meckern.",
+    "My third one from this shop. "
+    "The first two still work; this one was a present for my neighbour's son.",
 )
 
 
@@ -56,19 +70,28 @@ def _page(title: str, body: str, head: str = "") -> bytes:
         f'<a href="/c/{key}?page=1">{escape(name)}</a>' for key, name in words.CATEGORIES.items()
     )
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)} | Sample Shop</title>\n'
-        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>\n{head}</head>\n<body>'
-        f'<header><a href="/">The Sample Shop</a><nav class="menu">{menu}<a href="/c/sale?page=1">Sale %</a></nav>'
-        '<form action="/search"><input name="q" placeholder="Search"></form><a href="/basket">Basket</a></header>\n'
-        f"<main>{body}</main>\n<footer><p>&copy; The Sample Shop. All products are invented; prices include VAT.</p>"
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(title)} | Sample Shop</title>\n"
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>\n'
+        f"{head}</head>\n<body>"
+        f'<header><a href="/">The Sample Shop</a><nav class="menu">{menu}'
+        '<a href="/c/sale?page=1">Sale %</a></nav>'
+        '<form action="/search"><input name="q" placeholder="Search"></form>'
+        '<a href="/basket">Basket</a></header>\n'
+        f"<main>{body}</main>\n<footer>"
+        "<p>&copy; The Sample Shop. All products are invented; prices include VAT.</p>"
         '<a href="/imprint">Imprint</a><a href="/basket?from=footer">Basket</a>'
-        '<a href="mailto:shop@example.com">Mail</a><a href="javascript:void(0)">Cookies</a></footer></body></html>\n'
+        '<a href="mailto:shop@example.com">Mail</a><a href="javascript:void(0)">Cookies</a>'
+        "</footer></body></html>\n"
     ).encode()
 
 
 def home(generation: Generation) -> bytes:
     """The front page: links to the listings, which is all a crawler needs of it."""
-    body = f'<h1>Welcome!</h1><p>{len(generation.items)} products.</p><a class="button" href="all?page=1">See all</a>'
+    body = (
+        f"<h1>Welcome!</h1><p>{len(generation.items)} products.</p>"
+        '<a class="button" href="all?page=1">See all</a>'
+    )
     return _page("Welcome", body)
 
 
@@ -86,7 +109,8 @@ def listing(generation: Generation, name: str, number: int, base_url: str) -> by
     after = (
         f'<a class="next" rel="next" href="?page={number + 1}">Next ›</a>' if number < last else ""
     )
-    pager = f'<div class="pager">{before}<span class="count">Page {number} of {last}</span>{after}</div>'
+    count = f'<span class="count">Page {number} of {last}</span>'
+    pager = f'<div class="pager">{before}{count}{after}</div>'
     return _page(title, f'<h1>{escape(title)}</h1><div class="grid">{tiles}</div>{pager}')
 
 
@@ -100,7 +124,8 @@ def _tile(generation: Generation, number: int, up: str, base_url: str) -> str:
         else f'<span class="tile-price">{money(item.price, item.currency)}</span>'
     )
     href = escape(_spelled(path, number, up, base_url))
-    return f'<article class="tile"><h3><a class="product-link" href="{href}">{escape(name)}</a></h3>{price}</article>'
+    link = f'<a class="product-link" href="{href}">{escape(name)}</a>'
+    return f'<article class="tile"><h3>{link}</h3>{price}</article>'
 
 
 def _spelled(path: str, number: int, up: str, base_url: str) -> str:
@@ -131,7 +156,8 @@ def product(item: Item, related: Iterable[Item], base_url: str) -> bytes:
     )
     text = escape(item.description)
     body = f"""
-<nav><ul class="crumbs"><li><a href="/">Home</a></li> › <li class="category"><a href="/c/{item.category}?page=1">\
+<nav><ul class="crumbs"><li><a href="/">Home</a></li> › <li class="category"><a \
+href="/c/{item.category}?page=1">\
 {escape(words.CATEGORIES[item.category])}</a></li> › <li>{escape(item.name)}</li></ul></nav>
 <article class="product" data-id="{item.id}">
 <div><img src="/img/{item.id}.jpg" alt="{escape(item.name)}" width="460" height="460"></div>
@@ -146,27 +172,30 @@ def product(item: Item, related: Iterable[Item], base_url: str) -> bytes:
 <p class="stock">Only {item.stock} left in our warehouse</p>
 <a class="button" href="/basket?add={item.id}">Add to basket</a>
 <table class="specs"><tr><td>Article no.</td><td class="sku">{item.sku}</td></tr>
-<tr><td>Delivery</td><td>2–4 working days</td></tr><tr><td>Returns</td><td>30 days, free of charge</td></tr></table>
+<tr><td>Delivery</td><td>2–4 working days</td></tr><tr><td>Returns</td><td>30 days, free of \
+charge</td></tr></table>
 </div></article>
 <section><h2>Description</h2><p class="description">{text}</p></section>
 <section><h2>Delivery &amp; returns</h2>{_DELIVERY}</section>
 <section id="reviews"><h2>What customers say</h2>{_reviews(item)}</section>
-<section class="related"><h2>Others bought</h2><div class="grid">{"".join(map(_related, related))}</div></section>"""
+<section class="related"><h2>Others bought</h2><div class="grid">{"".join(map(_related, related))}\
+</div></section>"""
     return _page(item.name, body, _json_ld(item, base_url))
 
 
 def _related(item: Item) -> str:
     return (
-        f'<article class="tile"><a href="{escape(item.path)}?utm_source=related">{escape(item.name)}</a>'
+        f'<article class="tile"><a href="{escape(item.path)}?utm_source=related">'
+        f"{escape(item.name)}</a>"
         f'<p class="price">{money(item.price, item.currency)}</p></article>'
     )
 
 
 def _reviews(item: Item) -> str:
-    said = ((_PRAISE[(item.id + n) % len(_PRAISE)], item.reviews + n) for n in range(4))
+    reviews = ((_PRAISE[(item.id + n) % len(_PRAISE)], item.reviews + n) for n in range(4))
     return "".join(
         f"<blockquote><p>{escape(text)}</p><cite>Customer {who}</cite></blockquote>"
-        for text, who in said
+        for text, who in reviews
     )
 
 
@@ -203,7 +232,8 @@ def notice(title: str, text: str) -> bytes:
 
 
 def robots(base_url: str) -> bytes:
-    return f"User-agent: *\nDisallow: /basket\nDisallow: /search\n\nSitemap: {base_url}/sitemap.xml\n".encode()
+    rules = "User-agent: *\nDisallow: /basket\nDisallow: /search\n"
+    return f"{rules}\nSitemap: {base_url}/sitemap.xml\n".encode()
 
 
 def sitemaps(generation: Generation, base_url: str) -> dict[str, bytes]:

@@ -79,7 +79,7 @@ class Shop:
         self._sitemaps: dict[str, bytes] = {}
 
     def warm(self) -> None:
-        """Renders the products ahead (of a shop of usual size), so that a crawl never waits for it."""
+        """Renders the products of a shop of usual size ahead, so that no crawl waits for it."""
         if len(self.generation.items) > WARM_MAX:
             return
         for item in self.generation.items.values():
@@ -280,7 +280,7 @@ class Connection(asyncio.Protocol):
                 return self.transport.abort()
             case Fault.HANG:
                 self._log(target, 0)
-                # until the client gives up
+                # It waits until the client gives up.
                 self.waiting = True
                 return None
         self._log(target, page.status)

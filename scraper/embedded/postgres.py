@@ -147,8 +147,10 @@ def _initdb(data: Path, uid: int | None) -> None:
     for name, value in POSTGRES_CONF.items():
         argv += ["-c", f"{name}={value}"]
     _run(process.run_as(maker, argv, [program, folder]))
-    (folder / "pg_hba.conf").write_text("# Unix sockets only, in a folder of mode 0700: who may enter it is trusted.\n"
-                                      "local all all trust\n")  # fmt: skip
+    (folder / "pg_hba.conf").write_text(
+        "# Unix sockets only, in a folder of mode 0700: who may enter it is trusted.\n"
+        "local all all trust\n"
+    )
     _run(process.run_as(maker, [str(program), "-D", str(folder), "--sync-only"], [program, folder]))
     process.hand_over(folder, uid)
     folder.rename(data)

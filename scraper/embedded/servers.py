@@ -132,7 +132,8 @@ def _locked(settings: Settings) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise ServerUnavailableError(
-                        f"another `scraper up` or `scraper down` holds {file.name} for over {LOCK_TIMEOUT_S:.0f} s"
+                        f"another `scraper up` or `scraper down` holds {file.name} "
+                        f"for over {LOCK_TIMEOUT_S:.0f} s"
                     ) from None
                 time.sleep(0.05)
         yield

@@ -191,7 +191,7 @@ def postgres() -> Outage:
 
 
 def redis_server() -> Outage:
-    """The Redis of budgets and robots.txt texts; the same as `broker()` unless BROKER_URL is set."""
+    """The Redis of budgets and robots.txt texts; it is `broker()` too unless BROKER_URL is set."""
     return _of("Redis", settings_module.load().valkey_url)
 
 

@@ -1,5 +1,5 @@
-"""A process's signs of life, for its supervisor: a file that is touched, and what systemd's watchdog
-hears.
+"""A process's signs of life, for its supervisor: a file that is touched, and messages to systemd's
+watchdog.
 
 A probe asks whether the file is young (`inspect ping` would take a second of CPU):
 

@@ -103,7 +103,8 @@ class Shutdown:
             log.exception("not everything could be closed")
         if lost:
             log.error(
-                "ends with pages that could neither be stored nor handed back; their leases run out",
+                "ends with pages that could neither be stored nor handed back; "
+                "their leases run out",
                 pages=lost,
             )
             controller.exitcode = controller.exitcode or 1

@@ -8,9 +8,9 @@ until fewer than 8 are under way in all. Messages that wait here (read, not yet 
 priority, then in the order in which they came; and while an urgent one is being claimed, a lesser
 one that came right behind it does not overtake it.
 
-A batch takes up a whole slot at first, and less as it goes on (`scraper.infra.slots.SlotCost`): what
-waits for slow hosts leaves room for what could be fetched meanwhile. So 256 batches may be under
-way in 8 slots, at the most.
+A batch takes up a whole slot at first, and less as it goes on (`scraper.infra.slots.SlotCost`):
+pages that wait for slow hosts leave room for others. So 256 batches may be under way in 8 slots, at
+the most.
 
 Only a few messages of a level wait here (`wants`): what the broker keeps, another worker can take.
 The worker's consumer hands `wants` to the Redis transport (`scraper.runtime.consumer`), which asks

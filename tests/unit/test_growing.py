@@ -66,7 +66,7 @@ def test_a_source_that_hangs_is_asked_once_and_holds_up_nobody() -> None:
 
     source = Source("slow", read)  # type: ignore[arg-type]
     for _ in range(3):
-        source.ask()
+        source.refresh()
         assert source.answer(time.monotonic()) is None
     assert len(asked) == 1
     go.set()
@@ -87,7 +87,7 @@ def test_an_answer_is_kept_and_a_failure_is_not() -> None:
     source = Source("moody", read)  # type: ignore[arg-type]
 
     def scrape() -> list[str] | None:
-        source.ask()
+        source.refresh()
         answer = source.answer(time.monotonic() + 30)
         return None if answer is None else list(answer.metrics)  # type: ignore[arg-type]
 
