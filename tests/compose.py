@@ -21,6 +21,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -378,7 +379,8 @@ class Stack:
         """Whatever is left, for a test's teardown."""
         for container in self.all():
             if container.process is not None:
-                for each in container.processes():
-                    each.kill()
+                for process in container.processes():
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
                 container.process.wait(KILLED_S)
         shutil.rmtree(self.folder, ignore_errors=True)

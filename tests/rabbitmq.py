@@ -158,7 +158,8 @@ class Node:
         environment = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("RABBITMQ", "ERL_"))
+            # The node serves all tests, and is no process of the first one's database.
+            if not name.startswith(("RABBITMQ", "ERL_", "DATABASE_URL"))
         }
         environment |= {
             "HOME": str(folder),
