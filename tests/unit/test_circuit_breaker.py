@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scraper.domain import Blame, Outcome, Status
@@ -231,21 +231,24 @@ def test_an_outage_is_free_then_charged_then_given_up(gaps: list[float]) -> None
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 60), st.booleans()), min_size=1, max_size=80))
+@example([(60.0, False)] * 5 + [(1.0, True)])
 def test_a_page_is_hopeless_after_that_but_for_a_try_after_each_rest(
     steps: list[tuple[float, bool]],
 ) -> None:
-    breakers, now, rests_until, last = tripped(), 0.0, REST_S, 0.0
+    breakers, now, last = tripped(), 0.0, 0.0
+    rest_s = rests_until = REST_S
     for gap, tried in steps:
         now += gap
         assert breakers.hopeless(HOST, now) == (last > PATIENCE_S and now < rests_until)
+        if now - last > FORGOTTEN_S:
+            # A failure that comes now begins another outage.
+            return
         if tried:
             if now >= rests_until:
-                rests_until = now + breakers._failing[HOST].rest_s * 2
-                rests_until = now + min(rests_until - now, REST_MAX_S)
+                rest_s = min(2 * rest_s, REST_MAX_S)
+                rests_until = now + rest_s
             assert breakers.saw(HOST, 7, Outcome.TIMEOUT, now) is not None
             last = now
-        if now - last > FORGOTTEN_S:
-            return
 
 
 def test_no_page_is_hopeless_while_its_host_is_waited_for() -> None:
