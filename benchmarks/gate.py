@@ -37,7 +37,7 @@ async def crawl(url: str, budget: Budget, pages: int) -> float:
                 left -= 1
                 limiter.budget(1, budget)
                 limiter.crawl_delay(1, 0.0)
-                async with limiter.turn(far):
+                async with limiter.permit(far):
                     limiter.good += 1
                 limiter.pending -= 1
 

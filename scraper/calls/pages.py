@@ -56,7 +56,7 @@ class CallPages:
         async def before_sub(url: str) -> None:
             limiter = limiters.of(host_of(url))
             await self._polite.in_turn(
-                limiter, by, lambda latest: limiter.another(latest, by.urgency)
+                limiter, by, lambda latest: limiter.take_slot(latest, by.urgency)
             )
 
         async with AsyncExitStack() as stack:

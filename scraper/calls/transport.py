@@ -184,7 +184,9 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             leaves()
 
             async def again() -> None:
-                await self.in_turn(limiter, by, lambda latest: limiter.another(latest, by.urgency))
+                await self.in_turn(
+                    limiter, by, lambda latest: limiter.take_slot(latest, by.urgency)
+                )
 
             try:
                 response = await self._sender.send(request, context.policy, via, again)
@@ -216,14 +218,14 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         async def before_hop(to: str) -> None:
             other = self.limiters.of(host_of(to))
             other.budget(context.site_id, context.budget)
-            await other.another(
+            await other.take_slot(
                 asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency
             )
 
         async def rules_within(latest: float) -> object:
             @asynccontextmanager
             async def turn() -> AsyncIterator[None]:
-                async with limiter.turn(latest, by.urgency):
+                async with limiter.permit(latest, by.urgency):
                     yield
 
             made: Callable[[], AbstractAsyncContextManager[None]] = turn

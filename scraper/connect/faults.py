@@ -34,16 +34,15 @@ def fault(
         error.status = error.status if error.status is not None else status
         return error
     if isinstance(error, ProxyHopError):
-        unreached = (
-            error.signal is ProxySignal.FAILED
-        )  # by the proxy's word; whether to believe it is the caller's matter
+        # The proxy says so; whether to believe it is the caller's matter.
+        unreached = error.signal is ProxySignal.FAILED
         outcome = Outcome.UNREACHABLE if unreached else Outcome.PROXY_FAILED
         return FetchError(outcome, str(error), url=url, status=status, signal=error.signal)
-    outcome, message = _judged(error, host, limits)
+    outcome, message = _outcome_of(error, host, limits)
     return FetchError(outcome, message, url=url, status=status)
 
 
-def _judged(error: Exception, host: str, limits: Timeouts) -> tuple[Outcome, str]:
+def _outcome_of(error: Exception, host: str, limits: Timeouts) -> tuple[Outcome, str]:
     for cause in _causes(error):
         if isinstance(cause, ForbiddenAddressError):
             return Outcome.FORBIDDEN_ADDRESS, _forbidden(cause, host)
@@ -57,7 +56,8 @@ def _judged(error: Exception, host: str, limits: Timeouts) -> tuple[Outcome, str
             )
         case httpx.TimeoutException():
             return Outcome.TIMEOUT, (
-                f"{host} sent nothing for {limits.read_timeout_s:g} s (read timeout: SCRAPER_READ_TIMEOUT_S)"
+                f"{host} sent nothing for {limits.read_timeout_s:g} s"
+                " (read timeout: SCRAPER_READ_TIMEOUT_S)"
             )
         case httpx.ConnectError():
             return Outcome.UNREACHABLE, f"no connection to {host}: {plain(_innermost(error))}"

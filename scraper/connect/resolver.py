@@ -28,7 +28,7 @@ class Names:
         self._resolver = GuardedResolver(resolver, allow_private=allow_private)
         self._allow_private = allow_private
         self._ttl_s = ttl_s
-        self._known: dict[str, tuple[float, asyncio.Task[list[str]]]] = {}
+        self._cached: dict[str, tuple[float, asyncio.Task[list[str]]]] = {}
 
     async def address(self, host: str) -> str:
         """The first of its `addresses`."""
@@ -42,21 +42,21 @@ class Names:
             reason = guard.forbidden(literal, self._allow_private)
             # 127.1 and its like: what they resolve to
             if reason == "not an IP address":
-                return await self._looked_up(literal)
+                return await self._look_up(literal)
             if reason is not None:
                 raise ForbiddenAddressError(literal, reason)
             return [literal]
-        return await self._looked_up(literal)
+        return await self._look_up(literal)
 
-    async def _looked_up(self, host: str) -> list[str]:
+    async def _look_up(self, host: str) -> list[str]:
         now = asyncio.get_running_loop().time()
-        until, task = self._known.get(host, (0.0, None))
+        until, task = self._cached.get(host, (0.0, None))
         if task is None or now >= until:
-            if len(self._known) >= NAMES_MAX:
-                self._known.clear()
+            if len(self._cached) >= NAMES_MAX:
+                self._cached.clear()
             task = asyncio.ensure_future(self._ask(host))
-            task.add_done_callback(_seen)
-            self._known[host] = (now + self._ttl_s, task)
+            task.add_done_callback(_retrieve_error)
+            self._cached[host] = (now + self._ttl_s, task)
         if task.done() and not task.cancelled() and task.exception() is None:
             return task.result()
         try:
@@ -64,7 +64,7 @@ class Names:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self._known.pop(host, None)
+            self._cached.pop(host, None)
             if isinstance(error, ForbiddenAddressError):
                 raise
             raise httpx.ConnectError(str(error) or type(error).__name__) from error
@@ -75,7 +75,7 @@ class Names:
         return list(dict.fromkeys(str(answer["host"]) for answer in ordered))[:ADDRESSES_MAX]
 
 
-def _seen(task: asyncio.Task[list[str]]) -> None:
+def _retrieve_error(task: asyncio.Task[list[str]]) -> None:
     """Those who wait for it may all have gone; its error is then nobody's."""
     if not task.cancelled():
         task.exception()

@@ -15,9 +15,9 @@ from scraper.errors import FetchError
 from scraper.http import codings
 
 ACCEPT_ENCODING = "gzip, deflate"
-# of one gzip body; each costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap
+# Each gzip member costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap.
 MEMBERS_MAX = 4096
-# zlib copies what follows a member: small slices keep many small members linear
+# zlib copies what follows a member: small slices keep many small members linear.
 _SLICE_BYTES = 65_536
 _GZIP_MAGIC = b"\x1f\x8b"
 # Seen from real servers in place of "identity"; browsers take the body as it is, too.
@@ -101,7 +101,7 @@ def unpacker_for(coding: str, max_bytes: int) -> AnyUnpacker | None:
     ]
     if not names:
         return None
-    if len(names) == 1 and names[0] in codings.HERE:
+    if len(names) == 1 and names[0] in codings.INSTALLED:
         return (
             codings.BrotliUnpacker(max_bytes)
             if names[0] == "br"
@@ -149,7 +149,7 @@ class Unpacker:
             raise FetchError(Outcome.MALFORMED, "the packed body ends early")
 
     def _feed(self, data: bytes) -> bytes:
-        out: list[bytes] = []
+        pieces: list[bytes] = []
         while data and self._budget > 0 and not self._done:
             if self._inflate is None or self._inflate.eof:
                 data = self._start(data)
@@ -163,9 +163,9 @@ class Unpacker:
                     Outcome.MALFORMED, f"the packed body does not unpack ({error})"
                 ) from error
             self._budget -= len(piece)
-            out.append(piece)
+            pieces.append(piece)
             data = self._inflate.unused_data
-        return out[0] if len(out) == 1 else b"".join(out)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _start(self, data: bytes) -> bytes:
         """Opens the next member, and gives the data back that belongs to it; two bytes tell what it

@@ -12,7 +12,7 @@ from typing import Any
 from scraper.domain import Outcome
 from scraper.errors import FetchError
 
-# RFC 9659: 8 MB, what browsers allow
+# RFC 9659 allows 8 MB, as browsers do.
 _WINDOW_LOG_MAX = 23
 _FRAMES_MAX = 4096
 
@@ -23,14 +23,16 @@ try:
     from backports import zstd as _zstd
 except ImportError:
     pass
-HERE = frozenset(name for name, module in (("br", _brotli), ("zstd", _zstd)) if module is not None)
+INSTALLED = frozenset(
+    name for name, module in (("br", _brotli), ("zstd", _zstd)) if module is not None
+)
 _ALWAYS = frozenset({"gzip", "deflate"})
 
 
 def understood(accept_encoding: str) -> str:
     """A browser's Accept-Encoding without what cannot be unpacked here."""
     names = [name.strip() for name in accept_encoding.split(",")]
-    return ", ".join(name for name in names if name in _ALWAYS or name in HERE)
+    return ", ".join(name for name in names if name in _ALWAYS or name in INSTALLED)
 
 
 class BrotliUnpacker:
@@ -44,7 +46,7 @@ class BrotliUnpacker:
 
     def feed(self, data: bytes) -> bytes:
         self._begun = self._begun or bool(data)
-        out = []
+        pieces = []
         while self._budget > 0 and not self._inflate.is_finished():
             try:
                 piece = self._inflate.process(data, output_buffer_limit=self._budget)
@@ -53,11 +55,11 @@ class BrotliUnpacker:
                     Outcome.MALFORMED, f"the packed body does not unpack ({error})"
                 ) from error
             self._budget -= len(piece)
-            out.append(piece)
+            pieces.append(piece)
             data = b""
             if self._inflate.can_accept_more_data() or not piece:
                 break
-        return b"".join(out)
+        return b"".join(pieces)
 
     def finish(self) -> None:
         if self._begun and not self._inflate.is_finished():
@@ -73,7 +75,7 @@ class ZstdUnpacker:
         self._frames = 0
 
     def feed(self, data: bytes) -> bytes:
-        out = []
+        pieces = []
         while self._budget > 0 and (data or (self._inflate is not None and not self._ready)):
             if self._inflate is None or self._inflate.eof:
                 self._start()
@@ -84,9 +86,9 @@ class ZstdUnpacker:
                     Outcome.MALFORMED, f"the packed body does not unpack ({error})"
                 ) from error
             self._budget -= len(piece)
-            out.append(piece)
+            pieces.append(piece)
             data = self._inflate.unused_data if self._inflate.eof else b""
-        return b"".join(out)
+        return b"".join(pieces)
 
     def finish(self) -> None:
         if self._inflate is not None and not self._inflate.eof:

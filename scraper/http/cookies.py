@@ -53,7 +53,7 @@ class CookieJar:
             return
         attributes = {
             key.strip().lower(): text.strip()
-            for key, _, text in (one.partition("=") for one in rest)
+            for key, _, text in (attribute.partition("=") for attribute in rest)
         }
         key = self._key(host, attributes.get("domain", ""))
         expires = self._expires(attributes)
@@ -200,9 +200,9 @@ class AccountJar(CookieJar):
     def dump(self) -> list[list[Any]]:
         """[host, name, value, secure, path, expires] each."""
         return [
-            [key, name, one.value, one.secure, one.path, one.expires]
+            [key, name, cookie.value, cookie.secure, cookie.path, cookie.expires]
             for key, cookies in self._hosts.items()
-            for name, one in cookies.items()
+            for name, cookie in cookies.items()
         ]
 
     def load(self, dumped: list[list[Any]]) -> None:

@@ -21,32 +21,34 @@ class Deadlines:
         self._timer: asyncio.TimerHandle | None = None
 
     def after(self, seconds: float) -> Deadline:
-        """`async with` it: what takes longer is cancelled, and `TimeoutError` raised in its place."""
+        """`async with` it: what takes longer is cancelled, and raises `TimeoutError`."""
         return Deadline(self, asyncio.get_running_loop().time() + seconds)
 
     def watch(self, deadline: Deadline) -> None:
         self._open.add(deadline)
-        self._look_at(deadline.when)
+        self._wake_at(deadline.when)
 
     def forget(self, deadline: Deadline) -> None:
         self._open.discard(deadline)
 
-    def _look_at(self, when: float) -> None:
+    def _wake_at(self, when: float) -> None:
         if self._timer is not None:
             if self._timer.when() <= when:
                 return
             self._timer.cancel()
         self._timer = (
-            None if when == math.inf else asyncio.get_running_loop().call_at(when, self._look)
+            None
+            if when == math.inf
+            else asyncio.get_running_loop().call_at(when, self._expire_late)
         )
 
-    def _look(self) -> None:
+    def _expire_late(self) -> None:
         self._timer = None
         now = asyncio.get_running_loop().time()
         for late in [deadline for deadline in self._open if deadline.when <= now]:
             self._open.discard(late)
             late.expire()
-        self._look_at(min((deadline.when for deadline in self._open), default=math.inf))
+        self._wake_at(min((deadline.when for deadline in self._open), default=math.inf))
 
 
 class Deadline:

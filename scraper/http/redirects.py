@@ -19,8 +19,8 @@ from scraper.http.request import Pairs
 STATUSES = frozenset({301, 302, 303, 307, 308})
 # What a header may reveal to another origin: languages and formats, but no Authorization, Cookie,
 # or API key.
-_HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests", "cache-control", "pragma",
-             "connection", "priority", "te")  # fmt: skip
+_HARMLESS = ("accept", "user-agent", "dnt", "sec-", "upgrade-insecure-requests",
+             "cache-control", "pragma", "connection", "priority", "te")  # fmt: skip
 _ASCII = bytes(range(0x21, 0x7F)).decode()
 
 
@@ -55,7 +55,7 @@ def _adorned(url: httpx.URL) -> bool:
 
 
 def host_of(url: httpx.URL) -> str:
-    """host[:port] in lower case, the port where it is not the scheme's own: the key of politeness."""
+    """host[:port] in lower case, without the scheme's own port: the key of politeness."""
     return url.netloc.decode("ascii")
 
 

@@ -17,8 +17,8 @@ from scraper.impersonate.profiles import MissingExtraError, target_of
 from scraper.rules.browsers import impersonated
 
 
-class Way(Protocol):
-    """What of a policy decides."""
+class Handshake(Protocol):
+    """What of a policy decides which transport its pages go through."""
 
     @property
     def allow_private(self) -> bool: ...
@@ -39,33 +39,35 @@ class Transports:
         self._max_connections = max_connections
         self._resolver = resolver
         self._dns_ttl_s = dns_ttl_s
-        self._made: dict[Hashable, httpx.AsyncBaseTransport] = {}
+        self._transports: dict[Hashable, httpx.AsyncBaseTransport] = {}
 
-    def of(self, way: Way, seed: str, *, proxied: bool) -> httpx.AsyncBaseTransport:
+    def of(self, handshake: Handshake, seed: str, *, proxied: bool) -> httpx.AsyncBaseTransport:
         """`seed` (a proxy's id) tells identities apart. Raises `MissingExtraError` where the site
         needs what is not installed here."""
-        if way.impersonate is None and not way.http2:
-            return self._aiohttps(way.allow_private, proxied=proxied)
-        target = target_of(impersonated(way.impersonate, seed)) if way.impersonate else None
-        key = "curl", target, way.allow_private, proxied
-        return self._made.get(key) or self._kept(
-            key, lambda: self._curl(target, way.allow_private, proxied=proxied)
+        if handshake.impersonate is None and not handshake.http2:
+            return self._aiohttps(handshake.allow_private, proxied=proxied)
+        target = (
+            target_of(impersonated(handshake.impersonate, seed)) if handshake.impersonate else None
+        )
+        key = "curl", target, handshake.allow_private, proxied
+        return self._transports.get(key) or self._keep(
+            key, lambda: self._curl(target, handshake.allow_private, proxied=proxied)
         )
 
     async def aclose(self) -> None:
         """Closes every connection. New ones are opened when they are needed."""
-        made, self._made = self._made, {}
-        for transport in made.values():
+        transports, self._transports = self._transports, {}
+        for transport in transports.values():
             await transport.aclose()
 
-    def _kept(
+    def _keep(
         self, key: Hashable, make: Callable[[], httpx.AsyncBaseTransport]
     ) -> httpx.AsyncBaseTransport:
-        return self._made.setdefault(key, make())
+        return self._transports.setdefault(key, make())
 
     def _aiohttps(self, allow_private: bool, *, proxied: bool) -> httpx.AsyncBaseTransport:
         key = "aiohttp", allow_private, proxied
-        return self._made.get(key) or self._kept(
+        return self._transports.get(key) or self._keep(
             key, lambda: self._aiohttp(allow_private, proxied=proxied)
         )
 

@@ -2,7 +2,7 @@
 once, and how fast now.
 
 One atomic script a decision (`scraper.politeness.scripts`), on Redis's clock. A process reserves
-slots ahead for the pages it is about to fetch and holds a share of the host's places, renewed while
+slots ahead for the pages it is about to fetch and holds an allotment of the host's places, renewed while
 it works; nothing here waits or spins.
 
 Weaknesses, knowingly:
@@ -12,7 +12,7 @@ Weaknesses, knowingly:
   for `RESERVED_AHEAD_S` (2 s) at the most, and never more than two requests for each slot. A rest
   is remembered by the process that met it alone.
 - Slots of a process that dies are lost to the host, and those that it comes too late for where
-  another process has got later ones meanwhile; its places for `SHARE_TTL_S`.
+  another process has got later ones meanwhile; its places for `ALLOTMENT_TTL_S`.
 - A slot is where the request leaves the process. What a new connection takes (DNS, TLS) is on top,
   so that the host may see two requests closer together than they left.
 - A pace that was cut counts for slots reserved from then on; what others hold (2 s at the most) is
@@ -26,48 +26,27 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import suppress
-from dataclasses import dataclass
 
 import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
 from scraper.errors import DeferredError
+from scraper.politeness.fleet import Reservation
 from scraper.politeness.script_batcher import ScriptBatcher
 from scraper.politeness.scripts import RESERVE, SLOW
 from scraper.rules import budget as policy
 from scraper.rules.budget import Back, Budget
 
-# slots are reserved this far ahead at the most
+# Slots are reserved this far ahead at the most.
 AHEAD_S = 2.5
-# pages come back after this when Redis does not answer
+# Pages come back after this when Redis does not answer.
 AWAY_S = 5.0
-# a share that is not renewed is free again after this
-SHARE_TTL_S = 15.0
-# how long a process keeps a place while others have none
+# An allotment that is not renewed is free again after this.
+ALLOTMENT_TTL_S = 15.0
+# A process keeps a place for this long while others have none.
 PLACE_TURN_S = 2.0
+# A slot is reserved this much ahead of now at the most, for the answer to travel.
 LEAD_MAX_S = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Reservation:
-    """Slots by the loop's clock: slot k of `slots` at `max(start_at, first_at + k * interval_s)`;
-    with none granted, that of k = 0 is when there may be room. `interval_s` is the pace in force, 0
-    where there is none. `share` requests may be under way in this process, which may be fewer than
-    there are: then none is begun until enough have ended. `contended`: other processes wait for
-    places. `end`: when the host is free after these slots, by Redis's clock: what is shown to give
-    some of them back; `took_back`: whether that was done."""
-
-    start_at: float
-    first_at: float
-    interval_s: float
-    slots: int
-    share: int
-    contended: bool = False
-    end: int = 0
-    took_back: bool = False
-
-    def at(self, slot: int) -> float:
-        return max(self.start_at, self.first_at + slot * self.interval_s)
 
 
 class ServerClock:
@@ -79,7 +58,7 @@ class ServerClock:
     LEAD_HALVES_S = 2.0
 
     def __init__(self) -> None:
-        # bounds of this half minute and the one before
+        # The least bounds of this half minute and of the one before.
         self._now = self._before = math.inf
         self._since = -math.inf
         self.lead_s = 0.005
@@ -88,7 +67,7 @@ class ServerClock:
     def heard(self, asked: float, answered: float, server_s: float) -> float:
         """Takes an answer; returns what to add to Redis's time."""
         upper, lower = answered - server_s, asked - server_s
-        # Redis's clock was set back, or it is another Redis
+        # Redis's clock was set back, or it is another Redis.
         if lower > min(self._now, self._before):
             self._now = self._before = math.inf
         if answered - self._since > self.KEPT_S:
@@ -123,13 +102,13 @@ class RedisFleetLimiter:
         budget: Budget,
         *,
         slots: int,
-        share: int,
+        allotment: int,
         inflight: int,
         good: int = 0,
         busy_until: float = 0.0,
         back: Back | None = None,
     ) -> Reservation:
-        """Asks for `slots` requests and a `share` of the host's places. `good` answers came since
+        """Asks for `slots` requests and a `allotment` of the host's places. `good` answers came since
         it was last asked; this process holds slots up to `busy_until` (loop time; 0: none). Slots
         that come `back` are as if they had never been reserved, if nobody has got later ones
         meanwhile; otherwise there are no new ones.
@@ -143,11 +122,11 @@ class RedisFleetLimiter:
             budget.burst,
             budget.concurrency,
             slots,
-            share,
+            allotment,
             inflight,
             _us(AHEAD_S),
             _us(self._clock.lead_s),
-            _us(SHARE_TTL_S),
+            _us(ALLOTMENT_TTL_S),
             _us(PLACE_TURN_S),
             _us(busy_until - self._offset_s) if busy_until else 0,
             good,
@@ -159,10 +138,10 @@ class RedisFleetLimiter:
         try:
             asked, answer = await self._reserve.ask(_keys(host), args)
         except RedisError as error:
-            # no budget to be had: the page waits, and pays nothing
+            # No budget can be had: the page waits, and pays nothing.
             raise DeferredError(AWAY_S) from error
         now, start, first, pace, granted, mine, waiting, _, end, took_back = (
-            int(each) for each in answer
+            int(value) for value in answer
         )
         self._offset_s = offset = self._clock.heard(asked, loop.time(), now / 1e6)
         first_at = first / 1e6 + offset
@@ -193,7 +172,7 @@ class RedisFleetLimiter:
             budget.concurrency,
             _us(policy.RECOVERS_S),
         ]
-        # the page's own retry waits as long anyway
+        # The page's own retry waits as long anyway.
         with suppress(RedisError):
             await self._slow(keys=_keys(host), args=args)
 

@@ -1,4 +1,4 @@
-"""The gates of a process: one for each host that it has pages of. What a gate does is
+"""The host limiters of a process: one for each host that it has pages of. What a limiter does is
 `scraper.politeness.host_limiter`'s."""
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from scraper.rules.budget import NO_OVERRIDE, Override
 
 
 class HostLimiters:
-    """The gates of this process, made when first needed and swept when idle."""
+    """The limiters of this process, made when first needed and swept when idle."""
 
-    def __init__(self, throttle: FleetLimiter) -> None:
-        self._throttle = throttle
+    def __init__(self, fleet: FleetLimiter) -> None:
+        self._fleet = fleet
         self._limiters: dict[str, HostLimiter] = {}
         self._overrides: Mapping[str, Override] = {}
 
@@ -24,22 +24,22 @@ class HostLimiters:
         limiter = self._limiters.get(host)
         if limiter is None:
             limiter = self._limiters[host] = HostLimiter(
-                host, self._throttle, self._overrides.get(host, NO_OVERRIDE)
+                host, self._fleet, self._overrides.get(host, NO_OVERRIDE)
             )
         return limiter
 
-    def steer(self, overrides: Mapping[str, Override]) -> None:
+    def apply_overrides(self, overrides: Mapping[str, Override]) -> None:
         """Takes what operators say of hosts, all of it; on the loop."""
         if overrides == self._overrides:
             return
         self._overrides = overrides
         for host, limiter in self._limiters.items():
-            limiter.steer(overrides.get(host, NO_OVERRIDE))
+            limiter.apply_override(overrides.get(host, NO_OVERRIDE))
 
     async def sweep(self) -> None:
-        """Called every few seconds. Gives back the shares of idle hosts, so that other processes
-        may use them at once, and renews those of hosts whose answers take long. A throttle that is
-        away changes nothing: shares run out."""
+        """Called every few seconds. Gives back the allotments of idle hosts, so that other processes
+        may use them at once, and renews those of hosts whose answers take long. A fleet limiter that is
+        away changes nothing: allotments run out."""
         with suppress(DeferredError):
             for host, limiter in list(self._limiters.items()):
                 await limiter.keep()

@@ -1,4 +1,4 @@
-"""The turns that one page takes on its way, redirects included."""
+"""The permits that one page takes on its way, redirects included."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scraper.politeness.host_limiter import HostLimiter
 
 
 class PagePermits:
-    """One page's way over one host or several: it holds a turn of the host that it is at, and of no
+    """One page's way over one host or several: it holds a permit of the host that it is at, and of no
     other. `via`: the proxy that it goes through, as last set; `identity`: the account that it is
     logged in with, None for none."""
 
@@ -23,14 +23,14 @@ class PagePermits:
         self.via: ProxyRoute | None = None
         self.identity: AccountSession | None = None
 
-    async def go(self, limiter: HostLimiter, latest: float) -> None:
-        """Waits for the turn of the next request. Another host's turn is given up before: two pages
+    async def go(self, limiter: HostLimiter, deadline_at: float) -> None:
+        """Waits for the permit of the next request. Another host's permit is given up before: two pages
         on opposite ways would wait for each other."""
         if self.limiter is limiter:
-            await limiter.another(latest, self._urgency)
+            await limiter.take_slot(deadline_at, self._urgency)
         else:
             self.end()
-            await limiter.enter(latest, self._urgency)
+            await limiter.enter(deadline_at, self._urgency)
             self.limiter = limiter
         self.began = asyncio.get_running_loop().time()
 

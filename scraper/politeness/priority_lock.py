@@ -23,89 +23,89 @@ class PriorityLock:
     def __init__(self, returned: Callable[[], None] = lambda: None) -> None:
         self._held = False
         self._came = count()
-        self._waiting: list[tuple[int, int, asyncio.Future[_Turn], float]] = []
-        # For those who are late: one timer for all, since there may be hundreds.
-        self._look: asyncio.TimerHandle | None = None
+        self._waiting: list[tuple[int, int, asyncio.Future[_Result], float]] = []
+        # Those who are late share one timer, since there may be hundreds.
+        self._timer: asyncio.TimerHandle | None = None
         self._returned = returned
 
     def locked(self) -> bool:
         return self._held
 
     @asynccontextmanager
-    async def held(self, urgency: int, latest: float) -> AsyncIterator[None]:
+    async def held(self, urgency: int, deadline_at: float) -> AsyncIterator[None]:
         """For locks past which nobody is let. Raises `DeferredError` where it does not come before
-        `latest` (loop time): those who are overtaken for ever go."""
-        held = await self.acquire(urgency, latest)
+        `deadline_at` (loop time): those who are overtaken for ever go."""
+        held = await self.acquire(urgency, deadline_at)
         assert held
         try:
             yield
         finally:
             self.release()
 
-    async def acquire(self, urgency: int, latest: float) -> bool:
+    async def acquire(self, urgency: int, deadline_at: float) -> bool:
         """True: it is held now, and to be released. False: let past. Raises as `held` does."""
         if not self._held:
             self._held = True
             return True
         loop = asyncio.get_running_loop()
-        turn: asyncio.Future[_Turn] = loop.create_future()
-        heapq.heappush(self._waiting, (-urgency, next(self._came), turn, latest))
-        self._look_at(latest)
+        result: asyncio.Future[_Result] = loop.create_future()
+        heapq.heappush(self._waiting, (-urgency, next(self._came), result, deadline_at))
+        self._wake_at(deadline_at)
         try:
-            came = await turn
+            came = await result
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it came just before
-                if turn.result() is _Turn.HELD:
+            if result.done() and not result.cancelled():
+                if result.result() is _Result.HELD:
                     self.release()
-                elif turn.result() is _Turn.PAST:
+                elif result.result() is _Result.PAST:
                     self._returned()
             raise
-        if came is _Turn.LATE:
+        if came is _Result.LATE:
             raise DeferredError(0.0)
-        return came is _Turn.HELD
+        return came is _Result.HELD
 
     def let_past(self, most: int) -> int:
         """Of those who wait the most urgent, `most` at the most, and how many they are. They go on
         all at once: handed from one to the next, the lock would let one go on each time that the
         loop turns."""
         past = 0
-        while past < most and self._next(_Turn.PAST):
+        while past < most and self._next(_Result.PAST):
             past += 1
         return past
 
     def release(self) -> None:
         """Handed over, not let go: nobody who comes in between can take it."""
-        self._held = self._next(_Turn.HELD)
+        self._held = self._next(_Result.HELD)
 
-    def _next(self, turn: _Turn) -> bool:
+    def _next(self, result: _Result) -> bool:
         while self._waiting:
             _, _, waiting, _ = heapq.heappop(self._waiting)
             if not waiting.done():
-                waiting.set_result(turn)
+                waiting.set_result(result)
                 return True
         return False
 
-    def _look_at(self, when: float) -> None:
-        if self._look is not None:
-            if self._look.when() <= when:
+    def _wake_at(self, when: float) -> None:
+        if self._timer is not None:
+            if self._timer.when() <= when:
                 return
-            self._look.cancel()
-        self._look = asyncio.get_running_loop().call_at(when, self._send_the_late)
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(when, self._refuse_late)
 
-    def _send_the_late(self) -> None:
-        self._look = None
+    def _refuse_late(self) -> None:
+        self._timer = None
         now = asyncio.get_running_loop().time()
-        self._waiting = [each for each in self._waiting if not each[2].done()]
+        self._waiting = [entry for entry in self._waiting if not entry[2].done()]
         heapq.heapify(self._waiting)
-        for _, _, waiting, latest in self._waiting:
-            if latest <= now:
-                waiting.set_result(_Turn.LATE)
-        in_time = [latest for *_, latest in self._waiting if latest > now]
+        for _, _, waiting, deadline_at in self._waiting:
+            if deadline_at <= now:
+                waiting.set_result(_Result.LATE)
+        in_time = [deadline_at for *_, deadline_at in self._waiting if deadline_at > now]
         if in_time:
-            self._look_at(min(in_time))
+            self._wake_at(min(in_time))
 
 
-class _Turn(Enum):
+class _Result(Enum):
     HELD = auto()
     PAST = auto()
     LATE = auto()

@@ -29,10 +29,10 @@ UNAVAILABLE_FOR_S = 10.0
 ORIGINS_MAX = 5000
 
 
-Turn = Callable[[], AbstractAsyncContextManager[None]]
+Permit = Callable[[], AbstractAsyncContextManager[None]]
 
 
-class Asking(Protocol):
+class Requester(Protocol):
     """In whose name it is asked for: a crawl's context, or a call's."""
 
     @property
@@ -41,7 +41,7 @@ class Asking(Protocol):
     def robots_agent(self) -> str: ...
 
 
-class Texts(Protocol):
+class RobotsStore(Protocol):
     async def get(self, origin: str) -> tuple[int, bytes] | None: ...
     async def put(self, origin: str, status: int, body: bytes) -> None: ...
 
@@ -49,7 +49,7 @@ class Texts(Protocol):
 class RobotsCache:
     """Rules by (origin, user agent). One fetch at a time for an origin; the others wait for it."""
 
-    def __init__(self, fetcher: HttpFetcher, texts: Texts) -> None:
+    def __init__(self, fetcher: HttpFetcher, texts: RobotsStore) -> None:
         self._fetcher = fetcher
         self._texts = texts
         self._rules: dict[tuple[str, str], tuple[float, RobotsRules | None]] = {}
@@ -58,28 +58,28 @@ class RobotsCache:
     async def rules(
         self,
         url: str,
-        context: Asking,
-        turn: Turn,
+        context: Requester,
+        permit: Permit,
         before_hop: BeforeHop,
         via: ProxyRoute | None = None,
     ) -> RobotsRules | None:
-        """The rules that govern `url`, or None while robots.txt cannot be read. `turn` is the
-        host's turn for the request; `before_hop` waits for that of each further one.
+        """The rules that govern `url`, or None while robots.txt cannot be read. `permit` is
+        the host's for the request; `before_hop` waits for that of each further one.
 
         Through a proxy, raises FetchError where there is no answer: whose fault that is, another
         proxy may tell.
         """
         origin = origin_of(url)
         key = origin, context.robots_agent
-        known = self._known(key)
-        if known is not None:
-            return known[1]
+        cached = self._cached(key)
+        if cached is not None:
+            return cached[1]
         try:
             async with self._fetching.setdefault(origin, asyncio.Lock()):
-                known = self._known(key)
-                if known is not None:
-                    return known[1]
-                rules, certain = await self._look_up(url, origin, context, turn, before_hop, via)
+                cached = self._cached(key)
+                if cached is not None:
+                    return cached[1]
+                rules, certain = await self._look_up(url, origin, context, permit, before_hop, via)
                 if len(self._rules) >= ORIGINS_MAX:
                     self._rules.clear()
                 lasts = RULES_FOR_S if rules is not None and certain else UNAVAILABLE_FOR_S
@@ -90,16 +90,17 @@ class RobotsCache:
             if lock is not None and not lock.locked():
                 self._fetching.pop(origin)
 
-    def _known(self, key: tuple[str, str]) -> tuple[float, RobotsRules | None] | None:
-        known = self._rules.get(key)
-        return known if known is not None and known[0] > asyncio.get_running_loop().time() else None
+    def _cached(self, key: tuple[str, str]) -> tuple[float, RobotsRules | None] | None:
+        cached = self._rules.get(key)
+        fresh = cached is not None and cached[0] > asyncio.get_running_loop().time()
+        return cached if fresh else None
 
     async def _look_up(
         self,
         url: str,
         origin: str,
-        context: Asking,
-        turn: Turn,
+        context: Requester,
+        permit: Permit,
         before_hop: BeforeHop,
         via: ProxyRoute | None,
     ) -> tuple[RobotsRules | None, bool]:
@@ -109,7 +110,7 @@ class RobotsCache:
         kept = await self._texts.get(origin)
         certain = True
         if kept is None:
-            async with turn():
+            async with permit():
                 policy = context.policy if via is None else replace(context.policy, proxied=True)
                 kept = await fetch_robots(
                     self._fetcher, url, policy, before_hop=before_hop, via=via
@@ -124,7 +125,7 @@ class RobotsCache:
                     url=url,
                     signal=signal,
                 )
-            # too much from that address, as like as not
+            # That address has asked too much, as like as not.
             if via is not None and kept[0] == 429:
                 raise FetchError(
                     Outcome.THROTTLED,

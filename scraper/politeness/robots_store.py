@@ -8,11 +8,11 @@ import orjson
 import redis.asyncio as aredis
 from redis.exceptions import RedisError
 
-# RFC 9309 2.4: not longer than 24 hours
+# RFC 9309 2.4 allows 24 hours at the most.
 GOOD_FOR_S = 24 * 3600
-# a host whose robots.txt fails is asked again soon
+# A host whose robots.txt fails is asked again soon.
 UNAVAILABLE_FOR_S = 20
-# RFC 9309 2.5: at least 500 KiB must be read
+# RFC 9309 2.5 asks that at least 500 KiB are read.
 TEXT_MAX_BYTES = 512 * 1024
 
 
@@ -26,7 +26,7 @@ class RobotsTexts:
         try:
             raw = await self._redis.get(f"scraper:robots:{origin}")
         except RedisError:
-            # a cache that is away is an empty one
+            # A cache that is away is an empty one.
             return None
         if raw is None:
             return None

@@ -15,7 +15,7 @@ from typing import Any
 import redis.asyncio as aredis
 from redis.exceptions import NoScriptError
 
-# a few milliseconds of Redis's time, and of ours: the last answer is not to be late for its slot
+# This many take a few milliseconds: the last answer is not to be late for its slot.
 AT_ONCE = 64
 
 
@@ -40,19 +40,19 @@ class ScriptBatcher:
     async def _ask_all(self) -> None:
         try:
             while self._waiting:
-                some, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
+                group, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
                 try:
                     asked = asyncio.get_running_loop().time()
-                    answers = await self._answers([question for question, _ in some])
+                    answers = await self._answers([question for question, _ in group])
                 except Exception as error:  # noqa: BLE001 - whoever asked gets it
-                    answers = [error] * len(some)
+                    answers = [error] * len(group)
                 except BaseException:
-                    for _, future in some:
+                    for _, future in group:
                         future.cancel()
                     raise
-                for (_, future), answer in zip(some, answers, strict=True):
+                for (_, future), answer in zip(group, answers, strict=True):
                     if future.done():
-                        continue  # cancelled
+                        continue
                     if isinstance(answer, Exception):
                         future.set_exception(answer)
                     else:
@@ -62,7 +62,7 @@ class ScriptBatcher:
 
     async def _answers(self, questions: list[list[str | int]]) -> list[Any]:
         answers = await self._run(questions)
-        # then it has answered none of them
+        # Redis has answered none of them then.
         if any(isinstance(answer, NoScriptError) for answer in answers):
             await self._redis.script_load(self._script)
             answers = await self._run(questions)

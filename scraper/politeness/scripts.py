@@ -4,47 +4,57 @@
 Two keys a host, both gone by themselves once nobody needs them. Times are microseconds of Redis's
 own clock.
 
-    scraper:host:HOST    hash  tat        when the next slot is free (the theoretical arrival time of GCRA)
-                               rest, why  nobody leaves before; the reason, for people
-                               factor     the pace, 1 being the whole budget; with it:
-                               cut, raised  when it was last halved, and last changed
-                               base       the interval that the pace is a part of, for a host without a rate
-                               answers, since  good answers of such a host, and from when on they are counted
-                               interval, concurrency, burst  the budget in force when it was last asked for
-    scraper:places:HOST  hash  process -> granted:wanted:expires:since:interval:burst:concurrency
+    scraper:host:HOST    hash
+        tat                 when the next slot is free (the theoretical arrival time of GCRA)
+        rest, why           nobody leaves before; the reason, for people
+        factor              the pace, 1 being the whole budget
+        cut, raised         when the pace was last halved, and last changed
+        base                the interval that the pace is a part of, for a host without a rate
+        answers, since      good answers of such a host, and from when on they are counted
+        interval, concurrency, burst    the budget in force when it was last asked for
+    scraper:places:HOST  hash
+        PROCESS             granted:wanted:expires:since:interval:burst:concurrency
 """
 
 from __future__ import annotations
 
-# ARGV  1 process  2 interval  3 burst  4 concurrency  5 slots wanted  6 places wanted  7 requests under way  8 ahead
-#       9 lead: no slot is nearer, since its answer has yet to travel  10 time to live of places  11 turn: how long a place
-#       is held while others have none  12 busy until: the end of the slots this process knows of, should Redis have
-#       forgotten  13 good answers since it last asked  14 step, in millionths  15 recovery  16 end of a reservation, of
-#       which 17 so much comes back, unused
-# Returns {now, start, first slot, interval, slots granted, places, others wait, pace in millionths, end, taken back}: slot k
-# (from 0) is at max(start, first + k * interval); the host is free again at `end`.
+# ARGV   1 process  2 interval  3 burst  4 concurrency  5 slots wanted  6 places wanted
+#        7 requests under way  8 ahead
+#        9 lead: no slot is nearer, since its answer has yet to travel
+#       10 time to live of places
+#       11 turn: how long a place is held while others have none
+#       12 busy until: the end of the slots this process knows of, should Redis have forgotten
+#       13 good answers since it last asked  14 step, in millionths  15 recovery
+#       16 end of a reservation, of which 17 so much comes back, unused
+# Returns {now, start, first slot, interval, slots granted, places, others wait, pace in millionths,
+# end, taken back}: slot k (from 0) is at max(start, first + k * interval); the host is free again
+# at `end`.
 #
-# Slots come back for as long as they are the last that anybody has got: then it is as if they had not been reserved.
+# Slots come back for as long as they are the last that anybody has got: then it is as if they had
+# not been reserved.
 #
-# What is under way stays counted, even above the share: a process that has too much is told its new share, and the
-# requests it may not replace count against it until they end. So the sum never exceeds the concurrency.
+# What is under way stays counted, even above the allotment: a process that has too much is told its
+# new allotment, and the requests it may not replace count against it until they end. So the sum
+# never exceeds the concurrency.
 #
-# Where more processes than places want some, places go round: who has held one for a turn gives it up, and it goes to
-# whoever has waited longest and still asks.
+# Where more processes than places want some, places go round: who has held one for a turn gives it
+# up, and it goes to whoever has waited longest and still asks.
 RESERVE = """
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
 local me = ARGV[1]
 local own_interval, own_burst, own_limit = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local slots, want, inflight = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local ahead, lead, ttl, turn = tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10]), tonumber(ARGV[11])
+local ahead, lead = tonumber(ARGV[8]), tonumber(ARGV[9])
+local ttl, turn = tonumber(ARGV[10]), tonumber(ARGV[11])
 local interval, burst, limit = own_interval, own_burst, own_limit
 
 local mine, since = 0, now
 local others, wanting, list = 0, 0, {}
 local all = redis.call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do
-  local g, w, e, s, iv, b, c = string.match(all[i + 1], '(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)')
+  local g, w, e, s, iv, b, c =
+    string.match(all[i + 1], '(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)')
   g, w, e, s = tonumber(g), tonumber(w), tonumber(e), tonumber(s)
   if e < now then
     redis.call('HDEL', KEYS[2], all[i])
@@ -53,19 +63,23 @@ for i = 1, #all, 2 do
   else
     others = others + g
     wanting = wanting + 1
-    interval, burst, limit = math.max(interval, tonumber(iv)), math.min(burst, tonumber(b)), math.min(limit, tonumber(c))
+    interval = math.max(interval, tonumber(iv))
+    burst, limit = math.min(burst, tonumber(b)), math.min(limit, tonumber(c))
     list[wanting] = {g = g, w = w, s = s, asked = e - ttl}
   end
 end
 
-local h = redis.call('HMGET', KEYS[1], 'tat', 'rest', 'factor', 'raised', 'base', 'answers', 'since')
+local h = redis.call('HMGET', KEYS[1],
+                     'tat', 'rest', 'factor', 'raised', 'base', 'answers', 'since')
 local tat, rest, factor = tonumber(h[1] or '0'), tonumber(h[2] or '0'), tonumber(h[3] or '1')
 local good = tonumber(ARGV[13])
 if factor < 1 and good > 0 then
-  local raise = math.min(good * tonumber(ARGV[14]) / 1000000, (now - tonumber(h[4])) / tonumber(ARGV[15]))
+  local raise = math.min(good * tonumber(ARGV[14]) / 1000000,
+                         (now - tonumber(h[4])) / tonumber(ARGV[15]))
   factor = math.min(1, factor + math.max(0, raise))
   if factor < 1 then
-    redis.call('HSET', KEYS[1], 'factor', string.format('%.9f', factor), 'raised', string.format('%.0f', now))
+    redis.call('HSET', KEYS[1], 'factor', string.format('%.9f', factor),
+               'raised', string.format('%.0f', now))
   else
     redis.call('HDEL', KEYS[1], 'factor', 'raised', 'base', 'cut')
   end
@@ -77,7 +91,8 @@ if interval == 0 and good > 0 then
   elseif now - from > 20000000 then
     n, from = n * 10000000 / (now - from), now - 10000000
   end
-  redis.call('HSET', KEYS[1], 'answers', string.format('%.3f', n + good), 'since', string.format('%.0f', from))
+  redis.call('HSET', KEYS[1], 'answers', string.format('%.3f', n + good),
+             'since', string.format('%.0f', from))
 end
 local took_back = 0
 if tonumber(ARGV[17]) > 0 then
@@ -117,8 +132,8 @@ if (held == 0) ~= (mine == 0) then since = now end
 if want == 0 and inflight == 0 then
   redis.call('HDEL', KEYS[2], me)
 else
-  redis.call('HSET', KEYS[2], me, string.format('%d:%d:%.0f:%.0f:%d:%d:%d', held, want, now + ttl, since,
-             own_interval, own_burst, own_limit))
+  redis.call('HSET', KEYS[2], me, string.format('%d:%d:%.0f:%.0f:%d:%d:%d', held, want, now + ttl,
+             since, own_interval, own_burst, own_limit))
   redis.call('PEXPIRE', KEYS[2], math.ceil(ttl / 1000))
 end
 
@@ -129,7 +144,8 @@ if pace == 0 then
   first = start
   if start == now then granted = slots end
 else
-  ahead = math.max(ahead, pace + 500000) + lead -- the lead may have been longer when the slot before was given
+  -- the lead may have been longer when the slot before was given
+  ahead = math.max(ahead, pace + 500000) + lead
   tat = math.max(tat, math.min(tonumber(ARGV[12]), now + ahead), start, rest + (burst - 1) * pace)
   local room_for = now + ahead + (burst - 1) * pace - tat
   first = tat - (burst - 1) * pace
@@ -145,12 +161,15 @@ if want > 0 or inflight > 0 or slots > 0 then
   if factor < 1 then lasts = lasts + tonumber(ARGV[15]) / 1000 end
   redis.call('PEXPIRE', KEYS[1], math.ceil(lasts))
 end
-return {string.format('%.0f', now), string.format('%.0f', start), string.format('%.0f', first), pace, granted, share,
-        starved and 1 or 0, math.floor(factor * 1000000), string.format('%.0f', tat), took_back}
+return {string.format('%.0f', now), string.format('%.0f', start), string.format('%.0f', first),
+        pace, granted, share, starved and 1 or 0, math.floor(factor * 1000000),
+        string.format('%.0f', tat), took_back}
 """
 
-# ARGV  1 rest  2 why  3 age: how long ago the request left that says so; -1: no reason to slow down  4 settles  5 cut, in
-#       millionths  6 floor, in millionths  7 interval, 0 without a rate  8 concurrency  9 recovery
+# ARGV  1 rest  2 why
+#       3 age: how long ago the request left that says so; -1: no reason to slow down
+#       4 settles  5 cut, in millionths  6 floor, in millionths  7 interval, 0 without a rate
+#       8 concurrency  9 recovery
 # Returns 1 where the pace was cut. The rest moves to now + rest, never back; no burst follows it.
 SLOW = """
 local t = redis.call('TIME')

@@ -1,5 +1,5 @@
-"""A site's own Python functions, imported by name: `module:function`. The only module here that
-runs a user's code.
+"""A site's own Python functions, imported by name: `module:function`. The only module that
+imports a user's code, also for functions that are called from outside (`scraper.calls.functions`).
 
 Loading a definition imports nothing; `check_functions` is what `scraper sites check` calls,
 `resolve` what a worker calls.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import sys
+import types
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from importlib import import_module
@@ -22,26 +23,36 @@ from scraper.sites.page import Page
 PageFunction = Callable[[Page], Iterable[Any] | None]
 
 
+def import_user_module(name: str) -> types.ModuleType:
+    """Raises ImportError with the mend, whatever the module itself raises."""
+    try:
+        return import_module(name)
+    except Exception as error:
+        raise ImportError(
+            f"cannot import {name!r}: {type(error).__name__}: {str(error)[:300]} (mend: a module "
+            "that Python finds from the folder where the command or worker runs; try "
+            f"`python -c 'import {name}'`)"
+        ) from error
+
+
+def missing_function(module: types.ModuleType, name: str) -> str:
+    """The message for a name that is not there, with the mend."""
+    near = difflib.get_close_matches(name, vars(module), 1)
+    hint = f"did you mean {near[0]!r}?" if near else "define it, or correct its name"
+    return f"{module.__name__!r} has no function {name!r} (mend: {hint})"
+
+
 def resolve(name: str) -> Callable[..., Any]:
     """The function `module:function` means. Raises `ImportError` with a mend."""
     module_name, _, attribute = name.partition(":")
-    try:
-        module = import_module(module_name)
-    except Exception as error:
-        # a user's module may raise anything while it is imported
-        raise ImportError(
-            f"cannot import {module_name!r}: {type(error).__name__}: {str(error)[:300]} (mend: a module that Python finds "
-            "from the folder where the command runs; try `python -c 'import " + module_name + "'`)"
-        ) from error
+    module = import_user_module(module_name)
     function = getattr(module, attribute, None)
-    if function is None or not callable(function):
-        near = difflib.get_close_matches(attribute, dir(module), 1)
-        hint = f"did you mean {near[0]!r}?" if near else "define it, or correct its name"
-        raise ImportError(f"{module_name!r} has no function {attribute!r} (mend: {hint})")
+    if not callable(function):
+        raise ImportError(missing_function(module, attribute))
     return function  # type: ignore[no-any-return]
 
 
-# as it was imported: what becomes of the file later, this process does not run
+# Cached as it was imported: what becomes of the file later, this process does not run.
 @lru_cache(maxsize=256)
 def source_of(name: str) -> str | None:
     """The text of the file that a function is defined in; None where there is none, or the module

@@ -209,7 +209,7 @@ class PageFetch:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        async with self._limiter.turn(self._batch.latest, self._page.priority):
+        async with self._limiter.permit(self._batch.latest, self._page.priority):
             self._still_to_do()
             yield
 
@@ -217,12 +217,12 @@ class PageFetch:
     async def _hop_turn(self, limiter: HostLimiter, latest: float) -> AsyncIterator[None]:
         """A slot within the turn that is held already, or one of the host that a redirect leads to."""
         if self._permits.limiter is limiter:
-            await limiter.another(latest, self._page.priority)
+            await limiter.take_slot(latest, self._page.priority)
             self._still_ours()
             yield
         else:
             self._permits.end()
-            async with limiter.turn(latest, self._page.priority):
+            async with limiter.permit(latest, self._page.priority):
                 self._still_ours()
                 yield
 
@@ -260,7 +260,7 @@ class PageFetch:
         """A browser's sub-request."""
         limiter = self._all.limiters.of(host_of(url))
         limiter.budget(self._context.site_id, self._context.budget)
-        await limiter.another(self._patience(), self._page.priority)
+        await limiter.take_slot(self._patience(), self._page.priority)
         self._still_ours()
 
     async def _heed_robots(self, url: str, limiter: HostLimiter, turn: Turn) -> None:
@@ -294,7 +294,7 @@ class PageFetch:
         """robots.txt redirects: a request like any other to the host it leads to."""
         limiter = self._all.limiters.of(host_of(url))
         limiter.budget(self._context.site_id, self._context.budget)
-        await limiter.another(self._patience())
+        await limiter.take_slot(self._patience())
         self._still_ours()
 
     def _patience(self) -> float:

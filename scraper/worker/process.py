@@ -443,7 +443,7 @@ class Worker:
         """A claim's answer may be heard after one that was asked for later."""
         if asked >= self._steered_at:
             self._steered_at = asked
-            self._limiters.steer(said.overrides)
+            self._limiters.apply_overrides(said.overrides)
             self._tiers.steer(said.routes, said.now)
 
     def _begin_probe(self, key: TierKey, steps: Ladder) -> bool:

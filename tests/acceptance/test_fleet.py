@@ -84,7 +84,7 @@ def _crawl(
     async def lane(limiter: HostLimiter, fetcher: HttpFetcher, end: float) -> None:
         while time.monotonic() < end:
             try:
-                async with limiter.turn(min(end, time.monotonic() + 2)):
+                async with limiter.permit(min(end, time.monotonic() + 2)):
                     await fetcher.fetch(
                         f"http://127.0.0.1:{port}/?left={time.monotonic():.6f}", POLICY
                     )

@@ -64,7 +64,7 @@ async def ask(
     *,
     interval_s: float = 0.0,
     slots: int = 0,
-    share: int = 0,
+    allotment: int = 0,
     inflight: int = 0,
     concurrency: int = 4,
     burst: int = 1,
@@ -77,7 +77,7 @@ async def ask(
         HOST,
         budget,
         slots=slots,
-        share=share,
+        allotment=allotment,
         inflight=inflight,
         good=good,
         busy_until=busy_until,
@@ -100,7 +100,7 @@ def first_s(got: Reservation) -> float:
     return got.at(0) - asyncio.get_running_loop().time()
 
 
-def shares(client: redis.Redis) -> dict[str, int]:
+def allotments(client: redis.Redis) -> dict[str, int]:
     """What is written down as each process's."""
     found = client.hgetall(f"scraper:places:{HOST}")
     return {key.decode(): int(value.split(b":")[0]) for key, value in found.items()}  # type: ignore[union-attr]
@@ -113,9 +113,9 @@ def shares(client: redis.Redis) -> dict[str, int]:
 def test_processes_get_slots_one_after_the_other(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
-        first = await ask(a, interval_s=0.5, slots=3, share=1)
+        first = await ask(a, interval_s=0.5, slots=3, allotment=1)
         assert first_s(first) <= LEAD_MAX_S and first.slots == 3
-        second = await ask(b, interval_s=0.5, slots=2, share=1)
+        second = await ask(b, interval_s=0.5, slots=2, allotment=1)
         assert second.slots == 2
         assert 1.5 - SLACK_S <= first_s(second) <= 1.5 + LEAD_MAX_S
 
@@ -125,8 +125,8 @@ def test_processes_get_slots_one_after_the_other(valkey_url: str) -> None:
 def test_slots_are_reserved_only_so_far_ahead(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
-        assert (await ask(a, interval_s=1.0, slots=100, share=1)).slots == int(AHEAD_S) + 1
-        nothing = await ask(b, interval_s=1.0, slots=1, share=1)
+        assert (await ask(a, interval_s=1.0, slots=100, allotment=1)).slots == int(AHEAD_S) + 1
+        nothing = await ask(b, interval_s=1.0, slots=1, allotment=1)
         assert nothing.slots == 0
         assert AHEAD_S - SLACK_S < first_s(nothing) <= AHEAD_S + 1 + LEAD_MAX_S
 
@@ -136,10 +136,10 @@ def test_slots_are_reserved_only_so_far_ahead(valkey_url: str) -> None:
 def test_a_host_slower_than_the_horizon_still_gets_a_slot(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        assert (await ask(one, interval_s=60.0, slots=1, share=1)).slots == 1
-        after = await ask(one, interval_s=60.0, slots=1, share=1)
+        assert (await ask(one, interval_s=60.0, slots=1, allotment=1)).slots == 1
+        after = await ask(one, interval_s=60.0, slots=1, allotment=1)
         assert after.slots == 1 and 60 - SLACK_S <= first_s(after) <= 60 + LEAD_MAX_S
-        assert (await ask(one, interval_s=60.0, slots=1, share=1)).slots == 0
+        assert (await ask(one, interval_s=60.0, slots=1, allotment=1)).slots == 0
 
     run(valkey_url, work)
 
@@ -147,10 +147,10 @@ def test_a_host_slower_than_the_horizon_still_gets_a_slot(valkey_url: str) -> No
 def test_unused_time_is_not_saved_up(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        await ask(one, interval_s=0.01, slots=1, share=1)
+        await ask(one, interval_s=0.01, slots=1, allotment=1)
         await asyncio.sleep(0.3)
-        await ask(one, interval_s=0.5, slots=1, share=1)
-        assert first_s(await ask(one, interval_s=0.5, slots=1, share=1)) >= 0.5 - SLACK_S / 2
+        await ask(one, interval_s=0.5, slots=1, allotment=1)
+        assert first_s(await ask(one, interval_s=0.5, slots=1, allotment=1)) >= 0.5 - SLACK_S / 2
 
     run(valkey_url, work)
 
@@ -158,10 +158,10 @@ def test_unused_time_is_not_saved_up(valkey_url: str) -> None:
 def test_without_a_rate_all_go_at_once_but_not_during_a_rest(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        free = await ask(one, slots=50, share=1)
+        free = await ask(one, slots=50, allotment=1)
         assert first_s(free) <= 0 and free.slots == 50
         await rest(one, 30.0)
-        resting = await ask(one, slots=50, share=1)
+        resting = await ask(one, slots=50, allotment=1)
         assert resting.slots == 0 and 30 - SLACK_S <= first_s(resting) <= 30
 
     run(valkey_url, work)
@@ -173,7 +173,7 @@ def test_a_rest_stops_everybody_and_a_shorter_one_does_not_end_it(valkey_url: st
         await rest(a, 20.0)
         await rest(b, 1.0)
         for one in (a, b):
-            got = await ask(one, interval_s=0.1, slots=5, share=1)
+            got = await ask(one, interval_s=0.1, slots=5, allotment=1)
             assert got.slots == 0 and 20 - SLACK_S <= first_s(got) <= 20
 
     run(valkey_url, work)
@@ -183,8 +183,8 @@ def test_hosts_have_budgets_of_their_own(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
         for host in ("a.example", "b.example", "b.example:8080"):
-            got = await one.reserve(host, Budget(1.0, 4), slots=2, share=4, inflight=0)
-            assert (got.slots, got.share) == (2, 4) and first_s(got) <= LEAD_MAX_S
+            got = await one.reserve(host, Budget(1.0, 4), slots=2, allotment=4, inflight=0)
+            assert (got.slots, got.allotment) == (2, 4) and first_s(got) <= LEAD_MAX_S
 
     run(valkey_url, work)
 
@@ -194,7 +194,7 @@ def test_what_is_kept_runs_out_by_itself(valkey_url: str) -> None:
 
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        await ask(one, interval_s=0.5, slots=3, share=1)
+        await ask(one, interval_s=0.5, slots=3, allotment=1)
         await rest(one, 5.0, "other.example")
         lives = {key: await client.pttl(key) async for key in client.scan_iter("scraper:*")}
         assert len(lives) == 3
@@ -203,15 +203,15 @@ def test_what_is_kept_runs_out_by_itself(valkey_url: str) -> None:
     run(valkey_url, work)
 
 
-# --- shares
+# --- allotments
 # ----------------------------------------------------------------------------------------------------------
 
 
 def test_one_process_may_have_all_and_no_more(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        assert (await ask(one, share=2)).share == 2
-        assert (await ask(one, share=100)).share == 4
+        assert (await ask(one, allotment=2)).allotment == 2
+        assert (await ask(one, allotment=100)).allotment == 4
 
     run(valkey_url, work)
 
@@ -222,17 +222,17 @@ def test_a_busy_process_makes_room_for_another_as_its_requests_end(valkey_url: s
 
     async def work(client: aredis.Redis) -> None:
         a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
-        assert (await ask(a, share=4)).share == 4
+        assert (await ask(a, allotment=4)).allotment == 4
         # but it is known now that it waits
-        assert (await ask(b, share=4)).share == 0
+        assert (await ask(b, allotment=4)).allotment == 0
         # four are under way: no new one before two have ended
-        assert (await ask(a, share=4, inflight=4)).share == 2
-        assert (await ask(b, share=4)).share == 0  # the four still count
-        assert (await ask(a, share=4, inflight=3)).share == 2
-        assert (await ask(b, share=4)).share == 1
-        assert (await ask(a, share=4, inflight=2)).share == 2
-        assert (await ask(b, share=4, inflight=1)).share == 2
-        assert (await ask(a, share=4, inflight=2)).share == 2
+        assert (await ask(a, allotment=4, inflight=4)).allotment == 2
+        assert (await ask(b, allotment=4)).allotment == 0  # the four still count
+        assert (await ask(a, allotment=4, inflight=3)).allotment == 2
+        assert (await ask(b, allotment=4)).allotment == 1
+        assert (await ask(a, allotment=4, inflight=2)).allotment == 2
+        assert (await ask(b, allotment=4, inflight=1)).allotment == 2
+        assert (await ask(a, allotment=4, inflight=2)).allotment == 2
 
     run(valkey_url, work)
 
@@ -240,8 +240,8 @@ def test_a_busy_process_makes_room_for_another_as_its_requests_end(valkey_url: s
 def test_what_one_does_not_want_another_may_have(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
-        await ask(a, share=1)
-        assert (await ask(b, share=10)).share == 3
+        await ask(a, allotment=1)
+        assert (await ask(b, allotment=10)).allotment == 3
 
     run(valkey_url, work)
 
@@ -249,11 +249,11 @@ def test_what_one_does_not_want_another_may_have(valkey_url: str) -> None:
 def test_a_share_given_back_is_free_at_once(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
-        await ask(a, share=4)
+        await ask(a, allotment=4)
         await ask(a)
-        assert (await ask(b, share=4)).share == 4
+        assert (await ask(b, allotment=4)).allotment == 4
         with redis.Redis.from_url(valkey_url) as direct:
-            assert shares(direct) == {"b": 4}
+            assert allotments(direct) == {"b": 4}
 
     run(valkey_url, work)
 
@@ -261,14 +261,14 @@ def test_a_share_given_back_is_free_at_once(valkey_url: str) -> None:
 def test_a_dead_processs_share_is_free_after_its_time(
     valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_limiter, "SHARE_TTL_S", 0.3)
+    monkeypatch.setattr(fleet_limiter, "ALLOTMENT_TTL_S", 0.3)
 
     async def work(client: aredis.Redis) -> None:
         dead, alive = RedisFleetLimiter(client, "dead"), RedisFleetLimiter(client, "alive")
-        await ask(dead, share=4)
-        assert (await ask(alive, share=4)).share == 0
+        await ask(dead, allotment=4)
+        assert (await ask(alive, allotment=4)).allotment == 0
         await asyncio.sleep(0.4)
-        assert (await ask(alive, share=4)).share == 4
+        assert (await ask(alive, allotment=4)).allotment == 4
 
     run(valkey_url, work)
 
@@ -287,8 +287,8 @@ def test_all_that_want_much_get_about_the_same(
             for n, one in enumerate(fleet):
                 inflight[n] = min(inflight[n], got[n])
                 got[n] = (
-                    await ask(one, share=50, inflight=inflight[n], concurrency=concurrency)
-                ).share
+                    await ask(one, allotment=50, inflight=inflight[n], concurrency=concurrency)
+                ).allotment
                 inflight[n] = max(inflight[n], got[n])
         assert sum(got) <= concurrency
         if processes <= concurrency:
@@ -312,10 +312,10 @@ def test_where_processes_outnumber_places_the_places_go_round(
         turns: list[int] = []
         for _ in range(60):
             for n, one in enumerate(fleet):
-                got = await ask(one, share=4, inflight=0, concurrency=2)
-                if got.share and not holds[n]:
+                got = await ask(one, allotment=4, inflight=0, concurrency=2)
+                if got.allotment and not holds[n]:
                     turns.append(n)
-                holds[n] = got.share
+                holds[n] = got.allotment
                 assert sum(holds) <= 2
             await asyncio.sleep(0.02)
         assert set(turns) == set(range(6))
@@ -329,17 +329,17 @@ def test_where_processes_outnumber_places_the_places_go_round(
 def test_the_strictest_of_several_sites_budgets_counts_while_its_process_lives(
     valkey_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fleet_limiter, "SHARE_TTL_S", 0.3)
+    monkeypatch.setattr(fleet_limiter, "ALLOTMENT_TTL_S", 0.3)
 
     async def work(client: aredis.Redis) -> None:
         a, b = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
-        await ask(a, interval_s=0.5, share=1, concurrency=2)
-        got = await ask(b, interval_s=0.1, slots=3, share=9, concurrency=9, burst=5)
-        assert (got.interval_s, got.slots, got.share) == (0.5, 3, 1)
-        unlimited = await ask(b, slots=3, share=9, concurrency=9)
+        await ask(a, interval_s=0.5, allotment=1, concurrency=2)
+        got = await ask(b, interval_s=0.1, slots=3, allotment=9, concurrency=9, burst=5)
+        assert (got.interval_s, got.slots, got.allotment) == (0.5, 3, 1)
+        unlimited = await ask(b, slots=3, allotment=9, concurrency=9)
         assert unlimited.interval_s == 0.5
         await asyncio.sleep(0.4)
-        assert (await ask(b, share=9, concurrency=9)).interval_s == 0.0
+        assert (await ask(b, allotment=9, concurrency=9)).interval_s == 0.0
 
     run(valkey_url, work)
 
@@ -351,12 +351,12 @@ def test_the_strictest_of_several_sites_budgets_counts_while_its_process_lives(
 def test_a_burst_may_leave_at_once_and_is_earned_again(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        got = await ask(one, interval_s=0.4, slots=6, share=1, burst=4)
+        got = await ask(one, interval_s=0.4, slots=6, allotment=1, burst=4)
         times = [got.at(k) - got.at(0) for k in range(got.slots)]
         assert times == pytest.approx([0, 0, 0, 0, 0.4, 0.8], abs=1e-3)
         await client.hincrby(f"scraper:host:{HOST}", "tat", -1_300_000)  # type: ignore[misc] # the two after the burst, and
         # one more interval have passed
-        again = await ask(one, interval_s=0.4, slots=3, share=1, burst=4)
+        again = await ask(one, interval_s=0.4, slots=3, allotment=1, burst=4)
         assert [again.at(k) - again.at(0) for k in range(3)] == pytest.approx(
             [0.0, 0.4, 0.8], abs=0.3
         )
@@ -368,7 +368,7 @@ def test_no_burst_follows_a_rest(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
         await rest(one, 0.5)
-        got = await ask(one, interval_s=0.4, slots=4, share=1, burst=4)
+        got = await ask(one, interval_s=0.4, slots=4, allotment=1, burst=4)
         assert [got.at(k) - got.at(0) for k in range(4)] == pytest.approx(
             [0, 0.4, 0.8, 1.2], abs=1e-3
         )
@@ -397,7 +397,7 @@ def test_a_hundred_complaints_of_one_burst_halve_the_pace_once(valkey_url: str) 
         fleet = [RedisFleetLimiter(client, f"p{n}") for n in range(10)]
         await asyncio.gather(*(complain(one, interval_s=0.1) for one in fleet * 10))
         assert await pace(client) == 0.5
-        got = await ask(fleet[0], interval_s=0.1, slots=3, share=1)
+        got = await ask(fleet[0], interval_s=0.1, slots=3, allotment=1)
         assert got.interval_s == pytest.approx(0.2)
         await move(client, SETTLES_S + 1)
         await complain(fleet[3], interval_s=0.1, age_s=30.0)
@@ -414,17 +414,17 @@ def test_good_answers_bring_the_pace_back_and_never_past_the_budget(valkey_url: 
         await complain(one, interval_s=0.1)
         for _ in range(4):
             await move(client, 15.0)
-            assert (await ask(one, interval_s=0.1, share=1)).interval_s > 0.1, (
+            assert (await ask(one, interval_s=0.1, allotment=1)).interval_s > 0.1, (
                 "time alone does not heal"
             )
-        await ask(one, interval_s=0.1, share=1, good=1)
+        await ask(one, interval_s=0.1, allotment=1, good=1)
         assert await pace(client) == pytest.approx(0.55, abs=0.001)
         for _ in range(5):
             await move(client, 12.0)
-            await ask(one, interval_s=0.1, share=1, good=100)
+            await ask(one, interval_s=0.1, allotment=1, good=100)
         assert await pace(client) == 1.0
         assert (
-            await ask(one, interval_s=0.1, slots=1, share=1, good=1000)
+            await ask(one, interval_s=0.1, slots=1, allotment=1, good=1000)
         ).interval_s == pytest.approx(0.1)
         assert await client.hget(f"scraper:host:{HOST}", "cut") is None  # type: ignore[misc]
 
@@ -434,16 +434,16 @@ def test_good_answers_bring_the_pace_back_and_never_past_the_budget(valkey_url: 
 def test_a_host_without_a_rate_gets_one_from_what_it_bore(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        await ask(one, share=4, good=1)
+        await ask(one, allotment=4, good=1)
         await move(client, 6.0)
-        await ask(one, share=4, good=99)  # 100 in 10 s
+        await ask(one, allotment=4, good=99)  # 100 in 10 s
         await complain(one)
-        got = await ask(one, slots=4, share=4)
+        got = await ask(one, slots=4, allotment=4)
         assert got.interval_s == pytest.approx(0.2, rel=0.1), "half of ten a second"
         for _ in range(10):
             await move(client, 12.0)
-            await ask(one, share=4, good=100)
-        assert (await ask(one, slots=4, share=4)).interval_s == 0.0
+            await ask(one, allotment=4, good=100)
+        assert (await ask(one, slots=4, allotment=4)).interval_s == 0.0
 
     run(valkey_url, work)
 
@@ -451,9 +451,9 @@ def test_a_host_without_a_rate_gets_one_from_what_it_bore(valkey_url: str) -> No
 def test_a_host_that_complains_at_once_gets_a_pace_from_its_places(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        await ask(one, share=4)
+        await ask(one, allotment=4)
         await complain(one, concurrency=4)
-        assert (await ask(one, slots=4, share=4)).interval_s == pytest.approx(0.5)
+        assert (await ask(one, slots=4, allotment=4)).interval_s == pytest.approx(0.5)
 
     run(valkey_url, work)
 
@@ -479,7 +479,7 @@ def test_the_pace_is_the_policys(
             await move(client, passes_s)
             since_cut += passes_s
             since_change += passes_s
-            await ask(one, interval_s=1.0, share=1, good=good)
+            await ask(one, interval_s=1.0, allotment=1, good=good)
             if good and factor < 1:
                 factor, since_change = faster(factor, good, since_change), 0.0
                 since_cut = float("inf") if factor == 1 else since_cut
@@ -516,8 +516,8 @@ class Model:
         held_before = self.entries.get(me, (0, 0))[0]
         return (most if held_before else min(most, max(0, free - queue))), most
 
-    def got(self, me: str, wants: int, inflight: int, share: int) -> None:
-        self.entries[me] = (max(inflight, share), wants)
+    def got(self, me: str, wants: int, inflight: int, allotment: int) -> None:
+        self.entries[me] = (max(inflight, allotment), wants)
         if wants == inflight == 0:
             del self.entries[me]
 
@@ -530,7 +530,7 @@ class Model:
 def test_shares_are_the_models_and_never_above_the_concurrency(
     valkey_url: str, limit: int, asks: list[tuple[int, int, int]]
 ) -> None:
-    """Processes that keep to their shares: `ends` of their requests are over when they ask, then
+    """Processes that keep to their allotments: `ends` of their requests are over when they ask, then
     they use all they have."""
 
     async def work(client: aredis.Redis) -> None:
@@ -540,14 +540,14 @@ def test_shares_are_the_models_and_never_above_the_concurrency(
         for process, wants, ends in asks:
             inflight[process] = max(0, inflight[process] - ends)
             one = RedisFleetLimiter(client, str(process))
-            got = await ask(one, share=wants, inflight=inflight[process], concurrency=limit)
+            got = await ask(one, allotment=wants, inflight=inflight[process], concurrency=limit)
             least, most = model.ask(str(process), wants, inflight[process])
-            assert least <= got.share <= most
-            model.got(str(process), wants, inflight[process], got.share)
-            inflight[process] = max(inflight[process], got.share)
+            assert least <= got.allotment <= most
+            model.got(str(process), wants, inflight[process], got.allotment)
+            inflight[process] = max(inflight[process], got.allotment)
             assert sum(inflight) <= limit
             with redis.Redis.from_url(valkey_url) as direct:
-                written = shares(direct)
+                written = allotments(direct)
             assert sum(written.values()) <= limit
             assert all(inflight[int(name)] <= held for name, held in written.items())
 
@@ -580,7 +580,7 @@ def test_slots_never_exceed_the_budget_in_any_window(
         not_before, rested = 0.0, False
         for _, wanted, rest_s in asks:
             asked = loop.time()
-            got = await ask(one, interval_s=interval_s, slots=wanted, share=1, burst=burst)
+            got = await ask(one, interval_s=interval_s, slots=wanted, allotment=1, burst=burst)
             assert 0 <= got.slots <= wanted
             new = [got.at(k) for k in range(got.slots)]
             assert all(
@@ -623,13 +623,13 @@ def test_a_slot_is_by_rediss_clock_however_long_its_answer_takes() -> None:
 def test_a_redis_that_lost_its_memory_is_told_which_slots_are_taken(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        got = await ask(one, interval_s=0.5, slots=4, share=2)
+        got = await ask(one, interval_s=0.5, slots=4, allotment=2)
         end = got.at(got.slots)
         await client.flushdb()
-        after = await ask(one, interval_s=0.5, slots=1, share=2, busy_until=end)
+        after = await ask(one, interval_s=0.5, slots=1, allotment=2, busy_until=end)
         assert after.at(0) >= end - 0.01
         await client.flushdb()
-        far = await ask(one, interval_s=0.5, slots=0, share=2, busy_until=end + 1e6)
+        far = await ask(one, interval_s=0.5, slots=0, allotment=2, busy_until=end + 1e6)
         assert first_s(far) <= AHEAD_S + SLACK_S, (
             "a clock that differs by days stops nobody for days"
         )
@@ -646,21 +646,21 @@ def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int
     async def work(client: aredis.Redis) -> None:
         one, other = RedisFleetLimiter(client, "a"), RedisFleetLimiter(client, "b")
         one._clock = other._clock = FirstClock()
-        got = await ask(one, interval_s=0.5, slots=4, share=1, burst=burst)
+        got = await ask(one, interval_s=0.5, slots=4, allotment=1, burst=burst)
         again = await ask(
             one,
             interval_s=0.5,
             slots=2,
-            share=1,
+            allotment=1,
             burst=burst,
             back=Back(got.end, 3, got.interval_s),
         )
         assert again.took_back and again.slots == 2
         assert again.at(1) == pytest.approx(max(again.start_at, got.first_at + 2 * 0.5), abs=0.02)
-        late = await ask(other, interval_s=0.5, slots=1, share=1, burst=burst)
+        late = await ask(other, interval_s=0.5, slots=1, allotment=1, burst=burst)
         assert late.at(0) >= again.at(1) + 0.49 or burst > 1
         refused = await ask(
-            one, interval_s=0.5, slots=2, share=1, burst=burst, back=Back(again.end, 1, 0.5)
+            one, interval_s=0.5, slots=2, allotment=1, burst=burst, back=Back(again.end, 1, 0.5)
         )
         assert not refused.took_back and refused.slots == 0
         assert refused.end == late.end, "nothing is taken from the other"
@@ -671,10 +671,10 @@ def test_slots_come_back_while_nobody_has_later_ones(valkey_url: str, burst: int
 def test_what_comes_back_late_is_not_caught_up_on(valkey_url: str) -> None:
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        got = await ask(one, interval_s=0.1, slots=10, share=1)
+        got = await ask(one, interval_s=0.1, slots=10, allotment=1)
         await asyncio.sleep(0.5)
         again = await ask(
-            one, interval_s=0.1, slots=2, share=1, back=Back(got.end, 10, got.interval_s)
+            one, interval_s=0.1, slots=2, allotment=1, back=Back(got.end, 10, got.interval_s)
         )
         assert again.took_back and first_s(again) >= -0.01
         assert again.at(1) - again.at(0) == pytest.approx(0.1)
@@ -688,7 +688,7 @@ def test_without_redis_a_page_waits_and_pays_nothing(tmp_path: object) -> None:
             one = RedisFleetLimiter(client, "a")
             limiter = HostLimiter(HOST, one)
             with pytest.raises(DeferredError):
-                async with limiter.turn(asyncio.get_running_loop().time() + 10):
+                async with limiter.permit(asyncio.get_running_loop().time() + 10):
                     raise AssertionError("no request leaves without a budget")
             await rest(one, 1.0)
             assert limiter.idle
@@ -697,14 +697,14 @@ def test_without_redis_a_page_waits_and_pays_nothing(tmp_path: object) -> None:
 
 
 def test_a_redis_that_lost_its_memory_goes_on(valkey_url: str) -> None:
-    """Scripts, pace and shares are gone; the next question makes them anew."""
+    """Scripts, pace and allotments are gone; the next question makes them anew."""
 
     async def work(client: aredis.Redis) -> None:
         one = RedisFleetLimiter(client, "a")
-        await ask(one, interval_s=1.0, slots=3, share=2)
+        await ask(one, interval_s=1.0, slots=3, allotment=2)
         await client.flushdb()
         await client.script_flush()
-        got = await ask(one, interval_s=1.0, slots=3, share=2, inflight=2)
-        assert (got.slots, got.share) == (3, 2)
+        got = await ask(one, interval_s=1.0, slots=3, allotment=2, inflight=2)
+        assert (got.slots, got.allotment) == (3, 2)
 
     run(valkey_url, work)

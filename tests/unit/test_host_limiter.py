@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DeferredError
-from scraper.politeness.fleet_limiter import Reservation
+from scraper.politeness.fleet import Reservation
 from scraper.politeness.host_limiter import (
+    ALLOTMENT_RENEWED_S,
     CONTENDED_ANSWERS,
     LATE_S,
     RESERVED_AHEAD_S,
-    SHARE_RENEWED_S,
     STUCK_MAX_S,
     HostLimiter,
 )
@@ -82,7 +82,7 @@ class Fleet:
         budget: Budget,
         *,
         slots: int,
-        share: int,
+        allotment: int,
         inflight: int,
         good: int = 0,
         busy_until: float = 0.0,
@@ -97,9 +97,15 @@ class Fleet:
         elif back is not None:
             slots = 0
         self.asked.append(
-            {"slots": slots, "share": share, "inflight": inflight, "good": good, "at": now()}
+            {
+                "slots": slots,
+                "allotment": allotment,
+                "inflight": inflight,
+                "good": good,
+                "at": now(),
+            }
         )
-        if share == 0 and inflight == 0:
+        if allotment == 0 and inflight == 0:
             self.given_back.append(host)
         interval_s = budget.interval_s
         first = max(self.free, now())
@@ -107,9 +113,11 @@ class Fleet:
         if interval_s and slots and first - now() <= self.ahead_s:
             granted = min(slots, int((now() + self.ahead_s - first) / interval_s) + 1)
             self.free = first + granted * interval_s
-        share = min(share, self.limit, budget.concurrency)
+        allotment = min(allotment, self.limit, budget.concurrency)
         end = round(self.free * 1e6)
-        return Reservation(first, first, interval_s, granted, share, self.contended, end, took_back)
+        return Reservation(
+            first, first, interval_s, granted, allotment, self.contended, end, took_back
+        )
 
     async def slow(
         self, host: str, budget: Budget, *, rest_s: float, why: str, age_s: float | None
@@ -138,7 +146,7 @@ class PageFetcher:
 
     async def one(self, latest: float = FAR, urgency: int = 0) -> None:
         try:
-            async with self.limiter.turn(latest, urgency):
+            async with self.limiter.permit(latest, urgency):
                 self.began.append(now())
                 self.inside += 1
                 self.most = max(self.most, self.inside)
@@ -176,7 +184,7 @@ def test_a_share_that_shrinks_is_kept_to_while_pages_wait_for_their_slots() -> N
         pages = [asyncio.ensure_future(visits.one()) for _ in range(30)]
         await asyncio.sleep(2)
         fleet.limit = 2
-        await asyncio.sleep(SHARE_RENEWED_S + 8)
+        await asyncio.sleep(ALLOTMENT_RENEWED_S + 8)
         visits.most = visits.inside
         await asyncio.gather(*pages)
         assert visits.most <= 2
@@ -251,12 +259,12 @@ def test_whatever_comes_the_pace_and_the_share_hold(
         async def page(after_s: float, lasts_s: float, another: bool) -> None:
             nonlocal inside
             await asyncio.sleep(after_s)
-            async with limiter.turn(FAR):
+            async with limiter.permit(FAR):
                 inside += 1
                 assert inside <= concurrency
                 requests.append(now())
                 if another:
-                    await limiter.another(FAR)
+                    await limiter.take_slot(FAR)
                     requests.append(now())
                 await asyncio.sleep(lasts_s)
                 inside -= 1
@@ -373,15 +381,15 @@ def test_a_host_that_is_known_to_be_slow_is_waited_for() -> None:
 
 def test_a_slow_host_keeps_pages_waiting_and_a_fast_one_does_not() -> None:
     async def work() -> None:
-        assert gate_of(Fleet(), interval_s=2.0).keeps(100) == 100, "its rate says when"
+        assert gate_of(Fleet(), interval_s=2.0).queued_of(100) == 100, "its rate says when"
         limiter = gate_of(Fleet(), concurrency=4, pending=100)
-        assert limiter.keeps(100) == 0, "nobody knows yet"
+        assert limiter.queued_of(100) == 0, "nobody knows yet"
         visits = PageFetcher(limiter, lasts_s=2.0)
         await asyncio.gather(*(visits.one() for _ in range(100)))
-        assert limiter.keeps(100) == 98, "four at once, two seconds each"
+        assert limiter.queued_of(100) == 98, "four at once, two seconds each"
         visits.lasts_s, limiter.pending = 0.001, 100
         await asyncio.gather(*(visits.one() for _ in range(100)))
-        assert limiter.keeps(100) == 0
+        assert limiter.queued_of(100) == 0
 
     run(work)
 
@@ -452,7 +460,7 @@ def test_slots_are_asked_for_several_pages_at_once_but_not_far_ahead() -> None:
 
 
 def test_more_pages_ask_for_a_larger_share_at_once() -> None:
-    """A listing alone gets a share of one; the hundred products it found do not wait for the next
+    """A listing alone gets a allotment of one; the hundred products it found do not wait for the next
     renewal."""
 
     async def work() -> None:
@@ -475,10 +483,10 @@ def test_a_page_inside_gets_another_request_while_others_wait_to_enter() -> None
     async def work() -> None:
         limiter = gate_of(Fleet(), interval_s=0.1, concurrency=1, pending=2)
         waiting = PageFetcher(limiter)
-        async with limiter.turn(FAR):
+        async with limiter.permit(FAR):
             outside = asyncio.ensure_future(waiting.one(latest=50.0))
             await asyncio.sleep(0.5)
-            await limiter.another(latest=5.0)
+            await limiter.take_slot(deadline_at=5.0)
             assert now() <= 1.0
         limiter.pending -= 1
         await outside
@@ -533,15 +541,15 @@ def test_a_crawl_delay_counts_where_it_is_longer_and_survives_the_next_budget() 
     run(work)
 
 
-@pytest.mark.parametrize("wait", ["for a share", "for a slot", "for the fleet's answer"])
+@pytest.mark.parametrize("wait", ["for a allotment", "for a slot", "for the fleet's answer"])
 def test_a_turn_that_is_cancelled_while_it_waits_leaves_nothing_behind(wait: str) -> None:
     async def work() -> None:
         fleet = Fleet()
         limiter = gate_of(
-            fleet, interval_s=0.0 if wait == "for a share" else 2.0, concurrency=1, pending=3
+            fleet, interval_s=0.0 if wait == "for a allotment" else 2.0, concurrency=1, pending=3
         )
         visits = PageFetcher(limiter, lasts_s=5.0)
-        if wait == "for a share":
+        if wait == "for a allotment":
             first = asyncio.ensure_future(visits.one())
         else:
             limiter.budget(1, Budget(2.0, 3))
@@ -586,7 +594,7 @@ def test_an_error_inside_a_turn_gives_it_back() -> None:
     async def work() -> None:
         limiter = gate_of(Fleet(), pending=0)
         with pytest.raises(ZeroDivisionError):
-            async with limiter.turn(FAR):
+            async with limiter.permit(FAR):
                 raise ZeroDivisionError
         assert limiter.idle
 
@@ -605,7 +613,7 @@ def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
             await PageFetcher(limiter, 0.0).one()
             limiter.pending = 0
         expecting.pending = 1
-        async with busy.turn(FAR):
+        async with busy.permit(FAR):
             await limiters.sweep()
             assert fleet.given_back == ["idle.example"]
             assert limiters.of("idle.example") is not idle
@@ -618,7 +626,7 @@ def test_idle_hosts_give_their_share_back_and_busy_ones_keep_theirs() -> None:
 
 
 def test_a_long_answer_does_not_cost_the_share() -> None:
-    """A share that nobody renewed would be another process's after its time to live, and the host
+    """A allotment that nobody renewed would be another process's after its time to live, and the host
     see one too many."""
 
     async def work() -> None:
@@ -627,12 +635,12 @@ def test_a_long_answer_does_not_cost_the_share() -> None:
         limiter = limiters.of("slow.example")
         limiter.budget(1, Budget(0.0, 1))
         limiter.pending = 1
-        async with limiter.turn(FAR):
+        async with limiter.permit(FAR):
             for _ in range(15):
                 await asyncio.sleep(2)
                 await limiters.sweep()
         times = [asked["at"] for asked in fleet.asked]
-        assert max(b - a for a, b in pairwise(times)) <= SHARE_RENEWED_S + 2
+        assert max(b - a for a, b in pairwise(times)) <= ALLOTMENT_RENEWED_S + 2
         assert all(asked["inflight"] == 1 for asked in fleet.asked[1:])
 
     run(work)
@@ -648,7 +656,7 @@ def test_a_throttle_that_is_away_defers_pages_and_breaks_no_sweep() -> None:
         limiter.pending = 3
         await visits.one()
         fleet.away = True
-        await asyncio.sleep(SHARE_RENEWED_S + 1)
+        await asyncio.sleep(ALLOTMENT_RENEWED_S + 1)
         await visits.one()
         assert visits.deferred == [5.0]
         limiter.pending = 0
@@ -726,11 +734,11 @@ def test_an_operators_word_counts_at_once_and_a_crawl_delay_all_the_same() -> No
         limiters = HostLimiters(Fleet())
         limiter = limiters.of("shop.example")
         limiter.budget(1, Budget(0.5, 4))
-        limiters.steer({"shop.example": Override(interval_s=0.1, concurrency=9, burst=3)})
+        limiters.apply_overrides({"shop.example": Override(interval_s=0.1, concurrency=9, burst=3)})
         assert limiter.limits == Budget(0.1, 9, 3)
         limiter.crawl_delay(1, 0.25)
         assert limiter.limits == Budget(0.25, 9, 1)
-        limiters.steer({})
+        limiters.apply_overrides({})
         assert limiter.limits == Budget(0.5, 4)
 
     run(work)
@@ -746,11 +754,11 @@ def test_a_paused_host_lets_nobody_in_and_sends_back_who_waits(interval_s: float
         visits = PageFetcher(limiter, lasts_s=1.5)
         pages = [asyncio.ensure_future(visits.one()) for _ in range(2)]
         await asyncio.sleep(0.5)
-        limiters.steer({"shop.example": Override(paused=True)})
+        limiters.apply_overrides({"shop.example": Override(paused=True)})
         await visits.one()
         await asyncio.gather(*pages)
         assert (len(visits.began), len(visits.deferred)) == (1, 2)
-        limiters.steer({})
+        limiters.apply_overrides({})
         limiter.pending = 1
         await visits.one()
         assert len(visits.began) == 2
