@@ -5,7 +5,8 @@
     worker_init             servers and database are there, or it ends with what to type
     celeryd_after_setup     regions' wider queues are announced; a browser worker tries its browser
     (Watched)               signals and the watchdog, once Celery's handlers are there
-    worker_ready            what the first batch needs is imported ahead
+    worker_ready            what the first batch needs is imported ahead; a worker of a command's
+                            own begins to watch that command
     (Watched.close)         a shutdown begins, whoever asked for it
     worker_shutdown         the worker is closed, and the exit code is decided
 
@@ -17,10 +18,11 @@ that other commands of Celery (beat, Flower, inspect) do not need.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import structlog
@@ -34,9 +36,12 @@ from scraper.rules.routing import COORDINATOR, for_browsers, served_with
 
 IMPORTED_BY = os.getpid()
 FLOWER_CONFIG = shipped.path("flowerconfig.py")
-if "flower" in sys.argv and not Path("flowerconfig.py").exists() and FLOWER_CONFIG.exists():
-    # Flower's login must not depend on the folder that it is started in.
+if "flower" in sys.argv:
+    # Flower's login must not depend on the folder or the configuration that it is started with.
+    from scraper.infra import flower_guard
+
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))
+    flower_guard.install(settings.load())
 
 # By name: kombu imports it, and Redis's client, when a connection is made.
 REDIS_TRANSPORT = "scraper.runtime.redis_transport:Transport"
@@ -147,6 +152,15 @@ def _import_ahead(**_: Any) -> None:
     threading.Thread(target=import_ahead, args=(fetches,), name="imports", daemon=True).start()
 
 
+@signals.worker_ready.connect
+def _end_with_command(**_: Any) -> None:
+    """A worker that a command has started for itself hands back its pages and ends once that
+    command has gone, however it went."""
+    parent = settings.ends_with()
+    if parent is not None:
+        _watch_parent(parent, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+
 @signals.worker_shutdown.connect
 def _finish(sender: Any, **_: Any) -> None:
     from scraper.process.shutdown import shutdown
@@ -172,10 +186,13 @@ def _end_with_parent(**_: Any) -> None:
     # It forked us, even if it was killed before we came to ask for it. Where we were spawned, we
     # have imported this module ourselves.
     parent = IMPORTED_BY if os.getpid() != IMPORTED_BY else os.getppid()
+    _watch_parent(parent, lambda: os._exit(1))
 
+
+def _watch_parent(parent: int, end: Callable[[], None]) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(1)
-        os._exit(1)
+        end()
 
     threading.Thread(target=watch, name="parent", daemon=True).start()

@@ -36,7 +36,9 @@ gap:16px}
 display:inline-block}
 """
 
-_DELIVERY = """<p>We deliver within the European Union, the United Kingdom, Switzerland &amp; Norway. Orders placed
+_DELIVERY = """\
+<p>We deliver within the European Union, the United Kingdom, Switzerland &amp; Norway. \
+Orders placed
 before 2 p.m. on a working day leave our warehouse on the same day. Bulky goods come on a pallet; \
 the carrier calls
 first.</p><p>You may send anything back within 30 days, unused &amp; in its packaging. We pay for \

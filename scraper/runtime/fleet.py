@@ -18,7 +18,7 @@ from typing import Any
 
 from scraper.errors import RESTART_CODE, ServerUnavailableError
 from scraper.rules.routing import COORDINATOR
-from scraper.settings import Settings
+from scraper.settings import ENDS_WITH, Settings
 
 INSPECT_S = 1.0
 STOP_S = 40.0
@@ -99,18 +99,20 @@ class LocalWorker:
 @contextmanager
 def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[LocalWorker]]:
     """Starts a coordinator (if `queues` names it) and one worker for the other queues; stops them
-    at the end. Meanwhile `keep_running` is the caller's to call now and then."""
+    at the end. Meanwhile `keep_running` is the caller's to call now and then. Were this process
+    killed, they would end by themselves."""
     workers = []
     fetching = sorted(queues - {COORDINATOR})
     pid = os.getpid()
+    ends_with_us = {ENDS_WITH: str(pid)}
     try:
         if COORDINATOR in queues:
             command = worker_command([COORDINATOR], name=f"coordinator-{pid}", beat=True)
-            env = {"SCRAPER_SCHEDULES": "false"}
+            env = {"SCRAPER_SCHEDULES": "false", **ends_with_us}
             workers.append(LocalWorker(settings, "coordinator", command, env))
         if fetching:
             command = worker_command(fetching, name=f"worker-{pid}")
-            workers.append(LocalWorker(settings, "worker", command))
+            workers.append(LocalWorker(settings, "worker", command, ends_with_us))
         yield workers
     finally:
         stop([worker.process for worker in workers])
