@@ -32,8 +32,8 @@ from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
-from scraper.rules.retry_after import retry_after_s
 from scraper.rules.urls import host_of
+from scraper.rules.verdict import retry_after_s
 from scraper.sites.browser import Rendering
 from scraper.sites.grammar import selectors
 

@@ -33,9 +33,8 @@ from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.robots_cache import RobotsCache
 from scraper.proxies.rotation import ProxyRotation
-from scraper.rules.retry_after import retry_after_s
 from scraper.rules.urls import host_of
-from scraper.rules.verdict import outcome_of_status
+from scraper.rules.verdict import outcome_of_status, retry_after_s
 
 # for a turn, or for a free proxy
 PATIENCE_S = 300.0

@@ -29,9 +29,9 @@ from scraper.rules.blocks import (
 from scraper.rules.browsers import BROWSER
 from scraper.rules.budget import Budget
 from scraper.rules.proxies import Need
+from scraper.rules.revisit import validators_to_send
 from scraper.rules.routing import ANY_REGION, Route, route
 from scraper.rules.urls import belongs
-from scraper.rules.validators import validators_to_send
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
 from scraper.settle.transaction import CrawlLimits

@@ -66,13 +66,13 @@ class Compound(NamedTuple):
         """Its elements, in document order."""
         if self.name is None:
             return index.root.iter(self.tag)
-        found = index.by_class.get(self.name, _NONE)
+        elements = index.by_class.get(self.name, _NONE)
         if not self.others and self.tag is None:
-            return found
+            return elements
         among = [set(index.by_class.get(other, _NONE)) for other in self.others]
         return [
             element
-            for element in found
+            for element in elements
             if (self.tag is None or element.tag == self.tag)
             and all(element in other for other in among)
         ]

@@ -40,10 +40,10 @@ class Document:
 
     def find(self, xpath: etree.XPath) -> Any:
         """What the XPath gives; two fields with one selector pay once."""
-        found = self._found.get(xpath)
-        if found is None:
-            found = self._found[xpath] = xpath(self.root)
-        return found
+        result = self._found.get(xpath)
+        if result is None:
+            result = self._found[xpath] = xpath(self.root)
+        return result
 
     @cached_property
     def decoded(self) -> Decoded:
@@ -71,9 +71,9 @@ class Document:
         """What relative links are relative to: <base href>, else the final URL."""
         if b"<base" not in self.decoded.utf8.lower():
             return self.url
-        found = _BASE(self.root)
+        hrefs = _BASE(self.root)
         return (
-            isinstance(found, list) and found and urls.clean(str(found[0]), self.url, _KEEP_ALL)
+            isinstance(hrefs, list) and hrefs and urls.clean(str(hrefs[0]), self.url, _KEEP_ALL)
         ) or self.url
 
     @cached_property
@@ -85,24 +85,24 @@ class Document:
         for script in _elements(_JSONLD(self.root)):
             blocks.append(_loaded(script.text or ""))
         level: list[Any] = blocks
-        found: list[dict[str, Any]] = []
-        while level and len(found) < JSONLD_NODES_MAX:
+        nodes: list[dict[str, Any]] = []
+        while level and len(nodes) < JSONLD_NODES_MAX:
             below: list[Any] = []
             for value in _flat(level):
-                found.append(value)
+                nodes.append(value)
                 below += [inner for inner in value.values() if isinstance(inner, dict | list)]
             level = below
-        return found
+        return nodes
 
     def captured(self, name: str) -> list[Any]:
         """The JSON answers that a browser captured under that name, in the order in which they
         came."""
-        found = self._captured.get(name)
-        if found is None:
-            found = self._captured[name] = [
+        answers = self._captured.get(name)
+        if answers is None:
+            answers = self._captured[name] = [
                 _loaded(decode(body, None).text) for body in self.page.captured.get(name, ())
             ]
-        return found
+        return answers
 
 
 _KEEP_ALL = urls.UrlRules(keep=("*",))

@@ -61,9 +61,9 @@ class FunctionReader:
         except Exception as error:
             # a user's function may raise anything; it becomes an outcome at the task's edge
             raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
-        found = tuple(key for product in products for key in filled(product.data))
+        fields = tuple(key for product in products for key in filled(product.data))
         return Extracted(
-            links=list(links.values()), products=products, problems=problems, found=found
+            links=list(links.values()), products=products, problems=problems, found=fields
         )
 
     def _take(self, item: Any, page: Page, links: dict[str, Link], products: list[Product]) -> None:

@@ -38,12 +38,12 @@ class LinkFilter:
 
     def owns(self, url: str) -> bool:
         host = urls.host_of(url)
-        known = self._known.get(host)
-        if known is None:
+        owned = self._known.get(host)
+        if owned is None:
             if len(self._known) > 10_000:
                 self._known.clear()
-            known = self._known[host] = urls.belongs(host, self._hosts)
-        return known
+            owned = self._known[host] = urls.belongs(host, self._hosts)
+        return owned
 
 
 class ListingReader:
@@ -68,13 +68,13 @@ class ListingReader:
             for selector in group:
                 seen.append(self._collect(key, kind, selector, document, links, problems))
         products = any(link.kind is Kind.PRODUCT for link in links.values())
-        found = bool(links)
-        if self._paginator is not None and (found or depth == 0):
+        has_links = bool(links)
+        if self._paginator is not None and (has_links or depth == 0):
             for url in self._paginator.pages(document, depth, products, problems):
                 cleaned = self._limiter.clean(url)
                 if cleaned is not None and self._limiter.owns(cleaned):
                     links.setdefault(cleaned, Link(cleaned, Kind.LISTING))
-        if depth == 0 and not found and seen:
+        if depth == 0 and not has_links and seen:
             problems += [text for text in seen if text]
             return Extracted(problems=problems, complete=False)
         return Extracted(links=list(links.values()), problems=problems, partial=bool(problems))
@@ -152,8 +152,8 @@ def _compile(source: LinkSource) -> Hrefs:
     attribute = source.attr or "href"
 
     def hrefs(document: Document) -> Iterable[str]:
-        found: Any = xpath(document.root)
-        for item in found if isinstance(found, list) else [found]:
+        matches: Any = xpath(document.root)
+        for item in matches if isinstance(matches, list) else [matches]:
             if isinstance(item, str):
                 yield item
             elif item is not None and hasattr(item, "iterdescendants"):
@@ -171,7 +171,7 @@ def _of_element(element: etree._Element, attribute: str) -> Iterable[str]:
         yield from inside[:1]
 
 
-def _unescaped(found: list[str]) -> Iterable[str]:
+def _unescaped(texts: list[str]) -> Iterable[str]:
     r"""A URL in a page's source is written as HTML (&amp;) or as JSON (\/)."""
-    for text in found:
+    for text in texts:
         yield text.replace("&amp;", "&").replace("\\/", "/")

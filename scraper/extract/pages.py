@@ -36,11 +36,11 @@ class Paginator:
         first, step = self._pages.first, self._pages.step
         asked = self._number(document.page_url)
         given = self._number(document.url)
-        here = given if given is not None else asked
+        page_number = given if given is not None else asked
         if self._count is None and self._pages.last is None:
             if not products:
                 return []
-            following = (first if here is None else here) + step
+            following = (first if page_number is None else page_number) + step
             return (
                 [self._url(document.url, following)]
                 if (following - first) // step < self._most
@@ -52,7 +52,7 @@ class Paginator:
         if last is None:
             return []
         end = min(last, first + step * (self._most - 1))
-        current = first if here is None else here
+        current = first if page_number is None else page_number
         return [
             self._url(document.url, number)
             for number in range(first, end + 1, step)
@@ -143,5 +143,5 @@ def _suffix(template: str) -> re.Pattern[str]:
 
 
 def _matched(pattern: re.Pattern[str], url: str) -> int | None:
-    found = pattern.search(url) or pattern.search(url.partition("?")[0])
-    return int(found[1]) if found is not None else None
+    match = pattern.search(url) or pattern.search(url.partition("?")[0])
+    return int(match[1]) if match is not None else None

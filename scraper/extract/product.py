@@ -67,24 +67,24 @@ class ProductReader:
         data: dict[str, Any] = {}
         problems: list[str] = []
         complete = True
-        found: list[str] = []
+        filled_in: list[str] = []
         mistyped: list[str] = []
         external_id = self._external_id(document, problems)
         for field in self._fields:
             yield
-            complete &= field.read(document, data, problems, found, mistyped)
+            complete &= field.read(document, data, problems, filled_in, mistyped)
         if complete and not any(field.tells(data.get(field.name)) for field in self._fields):
             # A challenge or error page that answers 200, for a definition that requires nothing.
             problems.append("not one field of the definition is on the page")
             complete = False
         if external_id is None or not complete:
             return Extracted(
-                problems=problems, complete=False, found=tuple(found), mistyped=tuple(mistyped)
+                problems=problems, complete=False, found=tuple(filled_in), mistyped=tuple(mistyped)
             )
         return Extracted(
             products=[Product(external_id, data)],
             problems=problems,
-            found=tuple(found),
+            found=tuple(filled_in),
             mistyped=tuple(mistyped),
         )
 
@@ -93,14 +93,14 @@ class ProductReader:
             return id_of_url(document.url, self._rules)
         for texts in self._id:
             try:
-                found = texts(document, False)
+                matches = texts(document, False)
             except (TimeoutError, etree.XPathError) as error:
                 problems.append(f"id: {_limit(error)}")
                 continue
-            if found and len(found[0]) <= ID_MAX:
-                return found[0]
-            if found:
-                problems.append(f"id: longer than {ID_MAX} characters ({len(found[0]):,})")
+            if matches and len(matches[0]) <= ID_MAX:
+                return matches[0]
+            if matches:
+                problems.append(f"id: longer than {ID_MAX} characters ({len(matches[0]):,})")
         problems.append(f"id: nothing matched {self._id_described}")
         return None
 
@@ -185,12 +185,12 @@ class _Field:
                 if value is not None:
                     return value
             return None
-        found = [
+        typed_values = [
             value
             for text in parts
             if (value := self._one(text, compiled, document, faults)) is not None
         ]
-        return found[:VALUES_MAX] or None
+        return typed_values[:VALUES_MAX] or None
 
     def _split(self, texts: list[str], separator: str) -> list[str]:
         # whitespace in texts is collapsed, so "\n" means a space
@@ -244,7 +244,7 @@ class _Field:
         if self.spec.type != "price":
             data[self.name] = value
         elif isinstance(value, list):
-            data[self.name] = [one.amount for one in value]
+            data[self.name] = [money.amount for money in value]
             data[f"{self.name}_currency"] = value[0].currency
         else:
             data[self.name] = value.amount

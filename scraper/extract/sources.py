@@ -63,10 +63,10 @@ def _on_css(css: str) -> Texts:
 
 def _on_tree(xpath: etree.XPath) -> Texts:
     def texts(document: Document, every: bool) -> list[str]:
-        found = document.find(xpath)
-        if not isinstance(found, list):
-            found = [_scalar(found)]
-        return _cleaned(found, every)
+        matches = document.find(xpath)
+        if not isinstance(matches, list):
+            matches = [_scalar(matches)]
+        return _cleaned(matches, every)
 
     return texts
 
@@ -97,9 +97,9 @@ def _on_url(pattern: str) -> Texts:
 
     def texts(document: Document, every: bool) -> list[str]:
         for url in (document.url, document.page_url):
-            found = selectors.find(compiled, url)
-            if found:
-                return _cleaned([found], every)
+            matches = selectors.find(compiled, url)
+            if matches:
+                return _cleaned([matches], every)
         return []
 
     return texts
@@ -117,14 +117,14 @@ def _within(raw: Texts, pattern: Any) -> Texts:
 
 
 def _cleaned(raw: Iterable[str | etree._Element], every: bool) -> list[str]:
-    found: list[str] = []
+    cleaned: list[str] = []
     for item in raw:
         text = clean_text(item if isinstance(item, str) else whole_text(item))
         if text:
-            found.append(text)
-            if not every or len(found) >= VALUES_MAX:
+            cleaned.append(text)
+            if not every or len(cleaned) >= VALUES_MAX:
                 break
-    return found
+    return cleaned
 
 
 def _scalar(value: Any) -> str:

@@ -121,20 +121,20 @@ def to_date(text: str, layout: str | None = None, dayfirst: bool = False) -> str
 
 _TIME_CODES = ("%H", "%I", "%M", "%S", "%X", "%c", "%f")
 # Two dates that differ in every part: what comes out equal was in the text.
-_ONE, _OTHER = datetime(2000, 1, 1, 1), datetime(2004, 2, 2, 2)
+_DEFAULT, _CONTROL = datetime(2000, 1, 1, 1), datetime(2004, 2, 2, 2)
 
 
 def _guessed_date(text: str, dayfirst: bool) -> str:
     if text[:4].isdigit() and text[4:5] == "-":
         # dateutil reads 2025-03-04 as 3 April otherwise
         dayfirst = False
-    one, other = (
+    parsed, control = (
         dateutil_parser.parse(text, default=default, dayfirst=dayfirst, tzinfos=_zone)
-        for default in (_ONE, _OTHER)
+        for default in (_DEFAULT, _CONTROL)
     )
-    if one.date() != other.date():
+    if parsed.date() != control.date():
         raise ValueError("a part is missing")
-    return one.isoformat() if one.hour == other.hour else one.date().isoformat()
+    return parsed.isoformat() if parsed.hour == control.hour else parsed.date().isoformat()
 
 
 def _zone(name: str | None, offset_s: int | None) -> tzinfo | None:

@@ -9,7 +9,7 @@ import httpx
 
 from scraper.domain import Validators
 from scraper.rules import urls
-from scraper.rules.validators import ETAG_MAX
+from scraper.rules.revisit import ETAG_MAX
 
 Pairs = list[tuple[str, str]]
 

@@ -24,8 +24,8 @@ from scraper.rules.budget import (
     Budget,
     Override,
     Signals,
+    Terms,
 )
-from scraper.rules.terms import Terms
 
 # An allotment is renewed well within its time to live.
 ALLOTMENT_RENEWED_S = 4.0

@@ -34,7 +34,7 @@ from scraper.proxies.health import EVERYWHERE
 from scraper.proxies.pool import ProxyPool
 from scraper.rules.blocks import Block
 from scraper.rules.proxies import Need, answer_signal, wait_s
-from scraper.rules.retry_after import retry_after_s
+from scraper.rules.verdict import retry_after_s
 
 AGREE = 3
 # where the host has answered nobody yet: a few bad proxies may be the first that are drawn

@@ -1,5 +1,5 @@
 """The known challenges and block pages: one row each, and a page each in tests/pages/blocked. Data;
-`policy.blocks` reads it.
+`scraper.rules.blocks` reads it.
 
 A row is a conjunction: all that it names must be there. It names what only the challenge itself
 has, never the vendor's sensor, which stands on good pages as well: Cloudflare's

@@ -1,7 +1,7 @@
 """Whether an answer is the shop's page, or a block: somebody who keeps us out and says so. Pure,
 standard library only.
 
-A block is found by what names it: a header, a known challenge page (`policy.block_signs`), the
+A block is found by what names it: a header, a known challenge page (`rules.block_signatures`), the
 site's own markers, the status alone; and, where nothing names it, by extraction: what the page used
 to have is missing. Asked of every answer, so a good page must cost next to nothing: a few lookups
 among its headers, its title, and one count of its links. Challenges link to next to nothing, shop
@@ -117,7 +117,7 @@ def missing_is_block(*, good_before: bool, suspected_before: bool, other_way: bo
 
     A suspect is tried once more through the other way, uncharged. If it lacks them there too, its
     layout has changed, or it has no price any more: an ordinary invalid page. A suspicion is no
-    news of the host (`policy.escalation`): a redesign makes suspects of a whole catalogue, and must
+    news of the host (`rules.escalation`): a redesign makes suspects of a whole catalogue, and must
     not send it through residential proxies.
     """
     return FIELDS_MISSING if good_before and not suspected_before and other_way else None

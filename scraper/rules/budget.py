@@ -13,7 +13,7 @@ clock, for the whole fleet.
   `RECOVERS_S`. A host that was halved once is back after a minute; one that is asked once a minute,
   after ten good answers. Never past the budget.
 - **Floor**: `FLOOR` of the budget. What is slower still is a host that is down, which is
-  `policy.breaker`'s matter.
+  `scraper.rules.circuit_breaker`'s matter.
 
 429, and 503 with Retry-After, are a wish and count at once. Timeouts and other 503s may be the
 page's own trouble, or a shop's everyday: they count while more than `BAD_SHARE` of a host's late
@@ -120,3 +120,53 @@ class Signals:
             return None
         self._bad -= BAD_WEIGHT * self._bad
         return False
+
+
+class Terms:
+    """What counts for one host in this process: the budgets of its sites, their crawl delays, and
+    an operator's override. Each method that changes one of them returns whether the budget in force
+    changed with it."""
+
+    def __init__(self, override: Override = NO_OVERRIDE) -> None:
+        self.override = override
+        self.budget = Budget()
+        self._sites: dict[int, Budget] = {}
+        self._delays: dict[int, float] = {}
+        # the sites that had a page since the last sweep
+        self._used: set[int] = set()
+        self._used_before: set[int] = set()
+
+    def site(self, site: int, budget: Budget) -> bool:
+        self._used.add(site)
+        if self._sites.get(site) is budget:
+            return False
+        self._sites[site] = budget
+        return self._reckon()
+
+    def crawl_delay(self, site: int, seconds: float) -> bool:
+        if self._delays.get(site, 0.0) == seconds:
+            return False
+        self._delays[site] = seconds
+        return self._reckon()
+
+    def steer(self, override: Override) -> bool:
+        self.override = override
+        return self._reckon()
+
+    def sweep(self) -> bool:
+        """A site that had no page here for two sweeps does not bind the others any longer."""
+        used, changed = self._used | self._used_before, False
+        if used and len(self._sites) > 1 and (gone := self._sites.keys() - used):
+            for site in gone:
+                del self._sites[site]
+                self._delays.pop(site, None)
+            changed = self._reckon()
+        self._used_before, self._used = self._used, set()
+        return changed
+
+    def _reckon(self) -> bool:
+        before = self.budget
+        self.budget = in_force(
+            self._sites.values(), self.override, max(self._delays.values(), default=0.0)
+        )
+        return self.budget != before

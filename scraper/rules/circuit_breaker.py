@@ -9,7 +9,7 @@ rest are charged. A crawl must end: after a quarter of an hour pages are given u
 after each rest they are not even tried.
 
 Pure: the time is an argument. What one process sees is enough: a rest holds for the whole fleet
-(`stores.throttle`).
+(`scraper.politeness.fleet_limiter`).
 """
 
 from __future__ import annotations

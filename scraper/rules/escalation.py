@@ -96,9 +96,9 @@ def ladder(start: str, allowed: Iterable[str]) -> Ladder:
     """From what a definition says: `ladder("datacenter", ["browser", "residential"])` is all three,
     in order of price. Levels below the start are left out; a start of the operator's own stands
     below all that are allowed."""
-    known = LEVELS.index(start) if start in LEVELS else -1
+    start_at = LEVELS.index(start) if start in LEVELS else -1
     wanted = set(allowed)
-    return (start, *(level for at, level in enumerate(LEVELS) if at > known and level in wanted))
+    return (start, *(level for at, level in enumerate(LEVELS) if at > start_at and level in wanted))
 
 
 def new_route(steps: Ladder, now: float) -> HostRoute:

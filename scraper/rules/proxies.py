@@ -75,7 +75,7 @@ def parse(text: str, name: str) -> list[Proxy]:
 
     `#` at a line's start or after a space begins a comment. Raises `ListError` with every mistake.
     """
-    found: dict[str, tuple[int, Proxy]] = {}
+    proxies: dict[str, tuple[int, Proxy]] = {}
     problems = []
     for number, line in enumerate(text.splitlines(), 1):
         words = _SPACE_HASH.sub("", line).split()
@@ -86,14 +86,14 @@ def parse(text: str, name: str) -> list[Proxy]:
         except ValueError as error:
             problems.append(f"{name}:{number}: {error}")
             continue
-        first, _ = found.setdefault(proxy.id, (number, proxy))
+        first, _ = proxies.setdefault(proxy.id, (number, proxy))
         if first != number:
             problems.append(
                 f"{name}:{number}: the same proxy as in line {first} (mend: remove one of the two)"
             )
     if problems:
         raise ListError(problems)
-    return [proxy for _, proxy in found.values()]
+    return [proxy for _, proxy in proxies.values()]
 
 
 def _parsed(url: str, words: Sequence[str]) -> Proxy:
@@ -230,7 +230,7 @@ def answer_signal(
     confirmed by others.
 
     Plain http through an http proxy has no tunnel: a 502, 503 or 504 may then be the proxy's own
-    (RFC 9110 15.6.3 to 15.6.5). `blocked` is what `policy.blocks` found.
+    (RFC 9110 15.6.3 to 15.6.5). `blocked` is what `scraper.rules.blocks` found.
     """
     if blocked:
         return ProxySignal.BLOCKED
@@ -267,9 +267,9 @@ class Chooser:
     ) -> None:
         self.free = [proxy for proxy in proxies if free_at(proxy, at_host, whole) <= now]
         latencies = [
-            known.latency_s
+            health.latency_s
             for proxy in self.free
-            if (known := at_host.get(proxy.id)) and known.latency_s
+            if (health := at_host.get(proxy.id)) and health.latency_s
         ]
         fastest_s = min(latencies, default=0.0)
         self._cumulated = list(

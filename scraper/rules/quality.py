@@ -104,8 +104,8 @@ def surprise(found: float, records: float, expected: float) -> float:
     if share >= expected or expected <= 0:
         return 0.0
     missing = (1 - share) * math.log((1 - share) / (1 - expected))
-    there = share * math.log(share / expected) if share > 0 else 0.0
-    return records * (missing + there)
+    present = share * math.log(share / expected) if share > 0 else 0.0
+    return records * (missing + present)
 
 
 def alike(shares: Mapping[int, float], share: float | None) -> set[int]:
@@ -129,17 +129,17 @@ def alike(shares: Mapping[int, float], share: float | None) -> set[int]:
 def usual_of(history: Sequence[Figures]) -> Usual:
     """The median of recent crawls, the newest first. Those that read next to nothing count only
     where there are no others."""
-    chosen = [one for one in history if one.records >= FEW][:RECENT_CRAWLS] or list(
-        [one for one in history if one.records][:RECENT_CRAWLS]
+    chosen = [figures for figures in history if figures.records >= FEW][:RECENT_CRAWLS] or list(
+        [figures for figures in history if figures.records][:RECENT_CRAWLS]
     )
     if not chosen:
         return Usual()
-    known = [one for one in chosen if one.sampled] or [Figures(0, 0)]
+    sampled = [figures for figures in chosen if figures.sampled] or [Figures(0, 0)]
     return Usual(
-        fill=median(one.fill for one in chosen),
-        mistyped=median(one.mistyped / one.records for one in chosen),
-        distinct=median(one.distinct for one in known),
-        sampled=median(one.sampled for one in known),
+        fill=median(figures.fill for figures in chosen),
+        mistyped=median(figures.mistyped / figures.records for figures in chosen),
+        distinct=median(figures.distinct for figures in sampled),
+        sampled=median(figures.sampled for figures in sampled),
     )
 
 
@@ -177,7 +177,7 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
     """The field's breach, if there is one: the one that says most."""
     line, expected = line_of(name, usual, tolerances), usual.fill or 0.0
     floor = tolerances.floors.get(name)
-    told = f"found on {now.found:,} of {now.records:,} product pages ({now.fill:.0%})"
+    found_text = f"found on {now.found:,} of {now.records:,} product pages ({now.fill:.0%})"
     mistyped = now.mistyped / now.records if now.records else 0.0
     tolerated = usual.mistyped + tolerances.mistyped
     if (
@@ -185,11 +185,11 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
         and mistyped > tolerated
         and surprise(now.records - now.mistyped, now.records, 1 - tolerated) >= CERTAIN
     ):
-        known = f", usually on {usual.mistyped:.0%}" if usual.fill is not None else ""
+        usual_text = f", usually on {usual.mistyped:.0%}" if usual.fill is not None else ""
         return Reason(
             name,
             "mistyped",
-            f"not of its type on {now.mistyped:,} of {now.records:,} product pages{known}",
+            f"not of its type on {now.mistyped:,} of {now.records:,} product pages{usual_text}",
         )
     if floor is not None:
         if (
@@ -197,9 +197,9 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
             and now.fill < floor
             and (now.records >= FEW or surprise(now.found, now.records, floor) >= CERTAIN)
         ):
-            return Reason(name, "floor", f"{told}, its floor is {floor:.0%}")
+            return Reason(name, "floor", f"{found_text}, its floor is {floor:.0%}")
     elif now.found < line * now.records and surprise(now.found, now.records, expected) >= CERTAIN:
-        return Reason(name, "fill", f"{told}, usually on {expected:.0%}")
+        return Reason(name, "fill", f"{found_text}, usually on {expected:.0%}")
     if _late(now, line, expected):
         recent = now.recent_found / now.recent_records
         return Reason(

@@ -1,5 +1,6 @@
-"""How long a product page rests until it is asked for again: an interval of its own, by how often
-it was found changed. Pure.
+"""When a product page is asked for again, and with which validators. Pure.
+
+A page has an interval of its own, by how often it was found changed.
 
 The rule, for a page that is looked at after its whole interval: found changed, the interval is
 halved; unchanged, it grows by half. Looked at earlier or later (a crawl comes when it comes, and
@@ -20,24 +21,50 @@ day says less than a whole interval), …
 Rejected: counting looks and changes (Cho and Garcia-Molina), which wants regular looks, two
 columns, and a memory of what the page was years ago; a step without regard to the time that has
 passed, which `--refetch` would drive to the bounds.
+
+Validators (RFC 9110, 8.8): what a server sends as one comes back to it as a request header, and
+decides whether its next answer is believed to be what is stored. So it is kept only where it is, to
+the letter, what RFC 9110 calls one, and short. That leaves out what is dangerous: line breaks; `*`,
+which as If-None-Match would mean "whatever you have"; lists; and unquoted tags, which each server
+compares as it likes.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
-# unchanged after a whole interval
+from scraper.domain import NO_VALIDATORS, LeasedPage, Validators
+
+# The interval times this, where a whole one passed without a change.
 GROWS = 1.5
-# changed after a whole interval
+# The interval times this, where the page changed within a whole one.
 SHRINKS = 0.5
-# changes to be expected in an interval: 0.46
+# The changes to be expected in one interval: 0.46.
 C = math.log(1 + math.log(GROWS) / -math.log(SHRINKS))
 GAIN = math.log(GROWS) / C
-# of the looks after a whole interval: 63 % find nothing new
+# The share of looks after a whole interval that find nothing new: 63 %.
 QUIET = math.exp(-C)
-# intervals: a look that comes later than that says no more, so that no step is too long
+# A look that comes later than this many intervals says no more, so that no step is too long.
 LATE_MAX = 3.0
+
+
+# A tag of more characters than this is not kept.
+ETAG_MAX = 512
+
+# RFC 9110, 8.8.3, without the bytes beyond ASCII that it allows for old servers' sake.
+_ETAG = re.compile(r'(?:W/)?"[\x21\x23-\x7e]*"').fullmatch
+# RFC 9110, 5.6.7. The two obsolete formats are not written by anybody who should be believed.
+_DATE = re.compile(
+    r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), (\d\d) "
+    r"(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) (\d{4}) (\d\d:\d\d:\d\d) GMT",
+    re.ASCII,
+).fullmatch
+_DATE_CHARS = len("Sun, 06 Nov 1994 08:49:37 GMT")
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
 
 class Bounds(NamedTuple):
@@ -73,3 +100,45 @@ def next_interval_s(
             now_s * math.exp(-GAIN * expected / math.expm1(expected) if expected > 1e-9 else -GAIN)
         )
     return bounds.clamped(now_s * math.exp(GAIN * expected))
+
+
+def validators_of(headers: Mapping[str, str]) -> Validators:
+    """The validators of an answer, as they came. `headers` has lower-case names.
+
+    A page may change twice within a second, so Last-Modified counts only where it is earlier than
+    the answer's Date (RFC 9110, 8.8.2.2); what is later than that is wrong anyway.
+    """
+    etag, modified = headers.get("etag"), headers.get("last-modified")
+    if etag is not None and (len(etag) > ETAG_MAX or not _ETAG(etag)):
+        etag = None
+    if modified is not None:
+        at = _order(modified)
+        date = headers.get("date")
+        sent = _order(date) if date else None
+        if at is None or (sent is not None and at >= sent):
+            modified = None
+    return Validators(etag, modified) if etag or modified else NO_VALIDATORS
+
+
+def validators_to_send(page: LeasedPage, read_by: int | None, believed_s: float) -> Validators:
+    """The validators that a page is asked with; none where a 304 would say too little.
+
+    `read_by` is what would read the page now (None: nobody can say): another one finds other things
+    on the same page. `believed_s`: for how long a page is not read whole. Nor does a page that
+    seems to be blocked say anything by a 304.
+    """
+    stored = page.known
+    if stored is None or read_by is None or stored.read_by != read_by or page.blocked:
+        return NO_VALIDATORS
+    return stored.validators if stored.read_s < believed_s else NO_VALIDATORS
+
+
+def _order(date: str) -> tuple[str, int, str, str] | None:
+    return _parsed(date) if len(date) == _DATE_CHARS else None
+
+
+# The cache is small: a shop's pages have few dates of change, and many share one.
+@lru_cache(maxsize=512)
+def _parsed(date: str) -> tuple[str, int, str, str] | None:
+    match = _DATE(date)
+    return (match[3], _MONTHS.index(match[2]), match[1], match[4]) if match else None

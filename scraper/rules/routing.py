@@ -50,14 +50,14 @@ class Wishes:
     def queues(self) -> set[str]:
         """Every queue that a page of the site may go to, blocked ones included."""
         rules = (Rule(lambda _: False), *self.rules)
-        found = (
+        pairs = (
             (rule.capability or own, rule.region or self.region)
             for rule in rules
             for own in self.capabilities.values()
         )
         return {
             queue_name(level, region)
-            for capability, region in found
+            for capability, region in pairs
             for level in ladder(capability, self.escalate)
         }
 

@@ -25,16 +25,18 @@ def latest_slot(expression: str, zone: str, now: datetime) -> datetime | None:
     >>> latest_slot("0 6 * * *", "Europe/Berlin", datetime(2026, 7, 1, 12, tzinfo=UTC)).isoformat()
     '2026-07-01T04:00:00+00:00'
     """
-    there = ZoneInfo(zone)
+    local_zone = ZoneInfo(zone)
     now = now.astimezone(UTC)
     try:
-        earlier = next(CronSim(expression, (now - MARGIN).astimezone(there), reverse=True), None)
+        earlier = next(
+            CronSim(expression, (now - MARGIN).astimezone(local_zone), reverse=True), None
+        )
         start = (earlier.astimezone(UTC) if earlier else now) - MARGIN
         latest = None
-        for slot in CronSim(expression, start.astimezone(there)):
-            if (found := slot.astimezone(UTC)) > now:
+        for slot in CronSim(expression, start.astimezone(local_zone)):
+            if (slot_utc := slot.astimezone(UTC)) > now:
                 break
-            latest = found
+            latest = slot_utc
     except CronSimError:
         return None
     return latest
@@ -49,8 +51,8 @@ def next_slot(expression: str, zone: str, now: datetime) -> datetime | None:
     now = now.astimezone(UTC)
     try:
         for slot in CronSim(expression, (now - MARGIN).astimezone(ZoneInfo(zone))):
-            if (found := slot.astimezone(UTC)) > now:
-                return found
+            if (slot_utc := slot.astimezone(UTC)) > now:
+                return slot_utc
     except CronSimError:
         pass
     return None

@@ -120,16 +120,16 @@ def _plain_parts(url: str, base: str | None) -> tuple[str, str, str | None] | No
     # both halves of one that is joined: the slow path counts the characters
     if len(url) > URL_MAX_CHARS // 2:
         return None
-    found = _PLAIN_LINK(url)
-    if found is not None:
-        origin, path, query = found.groups()
+    match = _PLAIN_LINK(url)
+    if match is not None:
+        origin, path, query = match.groups()
     else:
-        found = (
+        match = (
             _PLAIN_REFERENCE(url) if base is not None and len(base) <= URL_MAX_CHARS // 2 else None
         )
-        if found is None or base is None:
+        if match is None or base is None:
             return None
-        above, segments, query = found.groups()
+        above, segments, query = match.groups()
         folder = _folder_above(base, _ROOT if above == "/" else len(above) // 3)
         if folder is None:
             return None
@@ -145,8 +145,8 @@ def plain(url: str) -> tuple[str, str, str | None] | None:
 
 
 def _parts(url: str) -> tuple[str, str, str | None] | None:
-    found = _PLAIN(url)
-    return None if found is None or len(found[1]) > 200 else (found[1], found[2], found[3])
+    match = _PLAIN(url)
+    return None if match is None or len(match[1]) > 200 else (match[1], match[2], match[3])
 
 
 # A link is asked for its host, for its fingerprint and for its host again, all within a

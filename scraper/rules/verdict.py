@@ -1,5 +1,5 @@
-"""What is done about what happened: from an outcome to a verdict. Pure: the random source is an
-argument.
+"""What is done about what happened: from an HTTP answer to an outcome, and from an outcome to a
+verdict. Pure: the clock and the random source are arguments.
 
 Every retry waits in the frontier (`not_before`), never in a worker. Delays grow exponentially and
 carry jitter, so that pages that failed together do not come back together.
@@ -8,24 +8,29 @@ carry jitter, so that pages that failed together do not come back together.
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import assert_never
 
 from scraper.domain import Outcome, Status, Verdict
 from scraper.rules.circuit_breaker import HostDown
 
-# a page that answers without its fields may be a challenge page: one second look
+# A page that answers without its fields may be a challenge page, so it gets a second look.
 INVALID_ATTEMPTS = 2
-# to be told to slow down is no fault of the page: minutes of patience, not seconds
+# A request to slow down is no fault of the page, so patience lasts minutes, not seconds.
 THROTTLED_ATTEMPTS = 8
-# a host's faults have an account of their own, with so many times the page's tries
+# A host's faults have an account of their own, with this many times the page's tries.
 HOST_PATIENCE = 2
-# who is kept out waits longer, where there is no other way
+# A blocked page that has no other tier to go to waits at least this long.
 BLOCKED_BASE_S = 60.0
-# its troubles pass, or do not: no reason to come back much later
+# A host's troubles pass soon or not at all, so a longer delay would gain nothing.
 HOST_DELAY_MAX_S = 30.0
-# a crawl must end: a host that asks for more is given up after its tries
+# A crawl must end: a host that asks for more than this is given up after its tries.
 RETRY_AFTER_MAX_S = 1800.0
+# A header that asks for more than a day counts as one day.
+RETRY_AFTER_HEADER_MAX_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +79,9 @@ def judge(
             | Outcome.ROBOTS_UNAVAILABLE
         ):
             if down is not None:
-                return _while_down(down, attempts, policy.attempts_max * HOST_PATIENCE, rng)
+                return _wait_for_host(down, attempts, policy.attempts_max * HOST_PATIENCE, rng)
             patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
-            return _again(
+            return _retry(
                 attempts,
                 policy.attempts_max * HOST_PATIENCE,
                 Status.DEAD,
@@ -85,22 +90,22 @@ def judge(
                 retry_after_s,
             )
         case Outcome.BLOCKED:
-            # for which there is no other way: what there was has been tried for free
+            # This page has no other tier left: those that it had were tried for free.
             if down is not None:
-                return _while_down(down, attempts, policy.attempts_max, rng)
+                return _wait_for_host(down, attempts, policy.attempts_max, rng)
             patient = replace(
                 policy, base_s=BLOCKED_BASE_S, max_s=max(policy.max_s, BLOCKED_BASE_S)
             )
-            return _again(attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s)
+            return _retry(attempts, policy.attempts_max, Status.DEAD, patient, rng, retry_after_s)
         case Outcome.MALFORMED | Outcome.CRASHED | Outcome.LOGGED_OUT:
-            # whose first times are free (`scraper.accounts.sessions`)
-            return _again(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
+            # The first times of LOGGED_OUT are free (`scraper.accounts.sessions`).
+            return _retry(attempts, policy.attempts_max, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.THROTTLED:
             limit = max(THROTTLED_ATTEMPTS, policy.attempts_max * HOST_PATIENCE)
-            return _again(attempts, limit, Status.DEAD, policy, rng, retry_after_s)
+            return _retry(attempts, limit, Status.DEAD, policy, rng, retry_after_s)
         case Outcome.NOT_EXTRACTED | Outcome.FUNCTION_FAILED:
             limit = min(INVALID_ATTEMPTS, policy.attempts_max)
-            return _again(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
+            return _retry(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
         case (
             Outcome.REFUSED
             | Outcome.TOO_LARGE
@@ -119,13 +124,13 @@ def judge(
             assert_never(outcome)
 
 
-def _while_down(down: HostDown, attempts: int, limit: int, rng: random.Random) -> Verdict:
+def _wait_for_host(down: HostDown, attempts: int, limit: int, rng: random.Random) -> Verdict:
     if down.given_up or (down.charged and attempts + 1 >= limit):
         return Verdict(Status.DEAD, 0.0, charged=True)
     return Verdict(Status.DUE, down.rest_s + rng.uniform(0.0, 1.0), charged=down.charged)
 
 
-def _again(
+def _retry(
     attempts: int,
     limit: int,
     otherwise: Status,
@@ -142,7 +147,7 @@ def _again(
 
 
 def outcome_of_status(status: int, *, retry_after: bool, conditional: bool = False) -> Outcome:
-    """What an HTTP status by itself says. 2xx is FETCHED until extraction says otherwise.
+    """What an HTTP status stands for by itself. 2xx is FETCHED until extraction says otherwise.
 
     401, 403 and 451 are refusals; 404 and 410 say it is gone (RFC 9110 15.5.5, 15.5.11); 408 and
     425 ask for another try; 429, and 503 with Retry-After, ask to slow down (RFC 6585 section 4,
@@ -160,3 +165,24 @@ def outcome_of_status(status: int, *, retry_after: bool, conditional: bool = Fal
     if status >= 500 or status in (408, 425):
         return Outcome.SERVER_ERROR
     return Outcome.REFUSED
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """What a Retry-After header asks for (RFC 9110, 10.2.3): seconds from `now` (aware), within
+    0..86400; None where the header is missing or means nothing.
+
+    Takes both forms: "120", and "Wed, 21 Oct 2026 07:28:00 GMT". Of repeated headers the first
+    counts.
+    """
+    value = headers.get("retry-after", "").strip()
+    if not value:
+        return None
+    seconds = value.partition(",")[0].strip()
+    if seconds.isascii() and seconds.isdigit():
+        return min(float(seconds[:12]), RETRY_AFTER_HEADER_MAX_S)
+    try:
+        at = parsedate_to_datetime(value)
+        wait_s = (at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()
+    except (ValueError, OverflowError, TypeError, IndexError):
+        return None
+    return min(max(wait_s, 0.0), RETRY_AFTER_HEADER_MAX_S)

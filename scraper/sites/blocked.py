@@ -1,5 +1,5 @@
 """A site's own markers of a blocked page, `blocked:` in its definition: their schema, and what
-`policy.blocks` asks. Pure.
+`scraper.rules.blocks` asks. Pure.
 
     blocked:
       - "Our systems have noticed unusual activity"          # a text: the same as {text: …}
@@ -71,7 +71,7 @@ def _as_text(value: Any) -> Any:
 def _as_markers(value: Any) -> Any:
     if isinstance(value, str | dict):
         value = [value]
-    return [_as_text(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_as_text(marker) for marker in value] if isinstance(value, list | tuple) else value
 
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,100}$")]
@@ -131,7 +131,7 @@ class Blocked(Model):
         return " and ".join(given)
 
     def marker(self) -> Marker:
-        """What `policy.blocks.detect` asks, selectors compiled."""
+        """What `scraper.rules.blocks.detect` asks, selectors compiled."""
         return Marker(
             described=self.described,
             statuses=frozenset(self.status),
@@ -151,20 +151,20 @@ Markers = Annotated[
 
 def markers_of(blocked: Iterable[Blocked]) -> tuple[Marker, ...]:
     """Compiled once a crawl: `markers_of(site.blocked)`."""
-    return tuple(one.marker() for one in blocked)
+    return tuple(entry.marker() for entry in blocked)
 
 
 def spellings(text: str) -> tuple[bytes, ...]:
     """The bytes that stand for a text: as it is and with & < > as entities, in each character set
     that has its letters. `spellings("Press & Hold") == (b"Press & Hold", b"Press &amp; Hold")`."""
-    found: dict[bytes, None] = {}
+    encoded: dict[bytes, None] = {}
     for charset in CHARSETS:
         for written in (text, html.escape(text, quote=False)):
             try:
-                found[written.encode(charset)] = None
+                encoded[written.encode(charset)] = None
             except UnicodeEncodeError:
                 continue
-    return tuple(found)
+    return tuple(encoded)
 
 
 def _found(pattern: str, text: str) -> bool:

@@ -151,21 +151,21 @@ def problems(
 ) -> list[tuple[str, str]]:
     """(key, sentence) for what cannot be: a `browser:` without a page that goes there, a response
     nobody captures. `reads`: every source of the definition, by its key."""
-    found = []
+    problem_list = []
     reached = any(BROWSER in ladder(start, escalate) for start in starts)
     if rendering is not None and not reached:
-        found.append(
+        problem_list.append(
             (
                 "browser",
                 "no page goes to a browser (mend: `queue: browser` or `escalate: browser`, or remove it)",
             )
         )
-    known = rendering.responses if rendering is not None else {}
+    captured = rendering.responses if rendering is not None else {}
     for key, source in reads.items():
-        if source.response is not None and source.response not in known:
-            found.append((
+        if source.response is not None and source.response not in captured:
+            problem_list.append((
                 f"{key}.response",
                 f"no response is called {source.response!r} (mend: `browser: {{responses: {{{source.response}: …}}}}` with a "
                 "regular expression on its URL)",
             ))  # fmt: skip
-    return found
+    return problem_list

@@ -473,22 +473,22 @@ class Site(Model):
     @property
     def _sources(self) -> dict[str, Any]:
         """What fields and links are read from, by its key."""
-        found: dict[str, Any] = {}
+        sources: dict[str, Any] = {}
         named: list[tuple[str, Any]] = [
             (f"product.fields.{name}", spec) for name, spec in self.product.fields.items()
         ]
         if self.product.id is not None:
             named.append(("product.id", self.product.id))
         for key, source in named:
-            found[key] = source
-            found |= {f"{key}.any[{at}]": each for at, each in enumerate(source.any)}
+            sources[key] = source
+            sources |= {f"{key}.any[{at}]": part for at, part in enumerate(source.any)}
         if self.listing is not None:
             for key in ("products", "listings", "next"):
-                found |= {
-                    f"listing.{key}[{at}]": each
-                    for at, each in enumerate(getattr(self.listing, key))
+                sources |= {
+                    f"listing.{key}[{at}]": part
+                    for at, part in enumerate(getattr(self.listing, key))
                 }
-        return found
+        return sources
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy without what was computed from the original."""
@@ -547,7 +547,7 @@ class Site(Model):
 
     @property
     def tolerances(self) -> Tolerances:
-        """What `policy.quality` needs to know of the site."""
+        """What `scraper.rules.quality` needs to know of the site."""
         floors = {name: spec.floor for name, spec in self.product.fields.items()}
         return self.quality.tolerances(
             {name: scalars.share(floor) for name, floor in floors.items() if floor is not None}
@@ -555,9 +555,9 @@ class Site(Model):
 
     @cached_property
     def wishes(self) -> Wishes:
-        """What `policy.routing.route` needs to know of the site."""
+        """What `scraper.rules.routing.route` needs to know of the site."""
         capabilities = {kind: self.queue_of(kind) for kind in Kind}
-        rules = tuple(each.rule for each in self.routes)
+        rules = tuple(route.rule for route in self.routes)
         return Wishes(
             capabilities, self.region or ANY_REGION, self.priority_number, rules, self.escalate
         )

@@ -43,25 +43,25 @@ def load_text(text: str, path: Path | str) -> Site:
         raise DefinitionError(
             [f"{path}:1: nested too deeply (mend: see docs/site-definitions.md)"]
         ) from None
-    found = list(parsed.problems)
+    problems = list(parsed.problems)
     if not isinstance(parsed.data, dict):
-        what = "is empty" if parsed.data is None else "holds no mapping"
+        fault = "is empty" if parsed.data is None else "holds no mapping"
         raise DefinitionError(
-            [f"{path}:1: the file {what} (mend: start with `name: {_stem(path)}`)"]
+            [f"{path}:1: the file {fault} (mend: start with `name: {_stem(path)}`)"]
         )
     data = {"name": _stem(path), **parsed.data}
     site = None
     try:
         site = Site.model_validate(data)
     except ValidationError as error:
-        found += explain(error, data, parsed.lines)
+        problems += explain(error, data, parsed.lines)
     if site is not None:
-        found += [
+        problems += [
             (parsed.lines.get((key,), 1), f"{key}: {message}")
             for key, message in extras.missing(site)
         ]
-    if found or site is None:
-        raise DefinitionError([f"{path}:{line}: {message}" for line, message in sorted(found)])
+    if problems or site is None:
+        raise DefinitionError([f"{path}:{line}: {message}" for line, message in sorted(problems)])
     return site
 
 
@@ -106,33 +106,33 @@ def check_functions(paths: Iterable[Path | str]) -> list[str]:
 
 def warnings(site: Site) -> list[str]:
     """What is allowed but seldom meant, a sentence each."""
-    found = []
+    sentences = []
     if site.schedule is not None:
         gap = scalars.shortest_gap(site.schedule)
         if gap.total_seconds() < site.revisit_s:
             half = _duration(gap / 2)
-            found.append(
+            sentences.append(
                 f"the schedule runs every {_duration(gap)} but revisit is {site.revisit}: products are fetched once in "
                 f"{site.revisit}; set `revisit: {half}` to fetch them every time"
             )
     if site.product.function is None and not site.product.required:
-        found.append(
+        sentences.append(
             "no field is `required`: a page that shows something else may be stored as a product with empty fields; set "
             "`required: true` on the fields every product has"
         )
     if site.allow_private:
-        found.append(
+        sentences.append(
             "allow_private is true: links of this site may reach addresses inside your network"
         )
     if not site.robots:
-        found.append("robots is false: robots.txt is ignored")
+        sentences.append("robots is false: robots.txt is ignored")
     if site.rate_per_s is None:
-        found.append("rate is unlimited: only `concurrency` spares the shop's server")
+        sentences.append("rate is unlimited: only `concurrency` spares the shop's server")
     if site.product.id is None and site.product.function is None:
-        found.append(
+        sentences.append(
             "no product.id: a product is known by its URL, and is a new one whenever that changes"
         )
-    return found
+    return sentences
 
 
 def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
@@ -160,12 +160,12 @@ def _files(paths: Iterable[Path | str]) -> list[Path]:
     files: dict[Path, None] = {}
     for given in map(Path, paths):
         if given.is_dir():
-            found = sorted(
+            in_folder = sorted(
                 path
                 for path in given.iterdir()
                 if path.suffix in SUFFIXES and path.name[0] not in "._"
             )
-            files.update(dict.fromkeys(found))
+            files.update(dict.fromkeys(in_folder))
         else:
             files[given] = None
     return list(files)

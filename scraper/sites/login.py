@@ -112,7 +112,7 @@ class Success(Sign):
 def _as_signs(value: Any) -> Any:
     value = [value] if isinstance(value, str | dict) else value
     if isinstance(value, list | tuple):
-        return [{"text": one} if isinstance(one, str) else one for one in value]
+        return [{"text": sign} if isinstance(sign, str) else sign for sign in value]
     return value
 
 
@@ -129,12 +129,12 @@ Successes = Annotated[
 
 
 def _check_header(text: str) -> str:
-    found = _HEADER.fullmatch(text)
-    if found is None:
+    match = _HEADER.fullmatch(text)
+    if match is None:
         raise ValueError(
             f'{text!r} is no header (mend: name: value, as in "Authorization: Bearer {{token}}")'
         )
-    scalars.check_header_value("header", found[2])
+    scalars.check_header_value("header", match[2])
     return text
 
 
@@ -226,7 +226,9 @@ class Login(Model):
         ways = [name for name in ("form", "token", "function") if getattr(self, name) is not None]
         if not ways:
             raise wrong(("", "says nothing of how (mend: give one of form, token, function)"))
-        if self._templates and not any(_PLACEHOLDER.search(one) for one in self._templates):
+        if self._templates and not any(
+            _PLACEHOLDER.search(template) for template in self._templates
+        ):
             where = (
                 "form.fields"
                 if self.form
@@ -272,25 +274,25 @@ def problems_of(
     login: Login, hosts: frozenset[str], belongs: Any, pools: set[str]
 ) -> list[tuple[str, str]]:
     """What does not go together with the rest of a site: (key, sentence) each."""
-    found = []
+    problems = []
     if login.url is not None and not belongs(host_of(login.url), hosts):
         key = "login.form.url" if login.form is not None else "login.token.url"
-        found.append(
+        problems.append(
             (key, f"{host_of(login.url)} is not a host of the site (mend: add it to `hosts:`)")
         )
     for host in login.hosts:
         if not belongs(host, hosts):
-            found.append(
+            problems.append(
                 ("login.hosts", f"{host} is not a host of the site (mend: add it to `hosts:`)")
             )
     if len(pools) > 1:
-        found.append(
+        problems.append(
             (
                 "login",
                 "an account has one proxy for all its pages (mend: give listings and products the same)",
             )
         )
-    return found
+    return problems
 
 
 @dataclass(frozen=True)
@@ -353,9 +355,9 @@ def render_all(value: Any, values: Mapping[str, str]) -> Any:
         case str():
             return render(value, values)
         case dict():
-            return {key: render_all(each, values) for key, each in value.items()}
+            return {key: render_all(item, values) for key, item in value.items()}
         case list():
-            return [render_all(each, values) for each in value]
+            return [render_all(item, values) for item in value]
         case _:
             return value
 

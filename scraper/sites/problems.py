@@ -46,34 +46,39 @@ _SAME_AS = {
 
 def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[Line]:
     """(line, `key: message (mend: …)`) for each problem, without doubles."""
-    found: dict[Line, None] = {}
-    for one in error.errors(include_url=False, include_input=False):
-        for path, message in _expanded(one):
-            known = _written(path, data)
+    explained: dict[Line, None] = {}
+    for fault in error.errors(include_url=False, include_input=False):
+        for path, message in _expanded(fault):
+            written = _written(path, data)
             line = next(
-                (lines[known[:end]] for end in range(len(known), 0, -1) if known[:end] in lines), 1
+                (
+                    lines[written[:end]]
+                    for end in range(len(written), 0, -1)
+                    if written[:end] in lines
+                ),
+                1,
             )
-            dotted = ".".join(map(str, known))
-            found[line, f"{dotted}: {message}" if dotted else message] = None
+            dotted = ".".join(map(str, written))
+            explained[line, f"{dotted}: {message}" if dotted else message] = None
     if isinstance(data, dict) and not data.get("start") and not data.get("sitemap"):
         # pydantic looks at keys together only once each is right
-        found[1, definition.NOWHERE] = None
-    return list(found)
+        explained[1, definition.NOWHERE] = None
+    return list(explained)
 
 
-def _expanded(one: Any) -> Iterator[tuple[Path, str]]:
-    path: Path = one["loc"]
-    if one["type"] != "together":
-        yield path, _message(one, path)
+def _expanded(fault: Any) -> Iterator[tuple[Path, str]]:
+    path: Path = fault["loc"]
+    if fault["type"] != "together":
+        yield path, _message(fault, path)
         return
-    for key, text in one["ctx"]["problems"]:
+    for key, text in fault["ctx"]["problems"]:
         yield (*path, *(key.split(".") if key else ())), text
 
 
 def _written(path: Path, data: Any) -> Path:
     """The longest part of `path` that the file spells out: pydantic also names what shorthands
     stand for."""
-    known: list[str | int] = []
+    written: list[str | int] = []
     for step in path:
         inside = (
             step in data
@@ -87,22 +92,22 @@ def _written(path: Path, data: Any) -> Path:
             continue
         else:
             break
-        known.append(step)
-    return tuple(known)
+        written.append(step)
+    return tuple(written)
 
 
-def _message(one: Any, path: Path) -> str:
+def _message(fault: Any, path: Path) -> str:
     key = next(
         (str(step) for step in reversed(path) if isinstance(step, str) and step != "[key]"), ""
     )
-    context = one.get("ctx") or {}
-    match one["type"]:
+    context = fault.get("ctx") or {}
+    match fault["type"]:
         case "extra_forbidden":
             return _unknown_key(path)
         case "missing":
             return f"`{path[-1]}` is missing (mend: {_missing_mend(str(path[-1]))})"
         case "value_error":
-            return str(context.get("error", one["msg"]))
+            return str(context.get("error", fault["msg"]))
         case "string_pattern_mismatch":
             if path[-1] == "[key]":
                 return "no field name (mend: small letters, digits and _, starting with a letter, as in `list_price`)"
@@ -122,7 +127,9 @@ def _message(one: Any, path: Path) -> str:
         case "tuple_type" | "list_type":
             return "must be a text or a list (mend: `- ` before each entry)"
         case _:
-            return f"{one['msg'][:1].lower()}{one['msg'][1:]} (mend: see docs/site-definitions.md)"
+            return (
+                f"{fault['msg'][:1].lower()}{fault['msg'][1:]} (mend: see docs/site-definitions.md)"
+            )
 
 
 def _missing_mend(key: str) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from scraper.crawl.context import CrawlContext
 from scraper.domain import NO_VALIDATORS, Extracted, Fetched, LeasedPage, NextVisit
-from scraper.rules.revisit import Bounds, next_interval_s
-from scraper.rules.validators import validators_of
+from scraper.rules.revisit import Bounds, next_interval_s, validators_of
 
 _OK = 200
 

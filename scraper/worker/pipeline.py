@@ -33,9 +33,8 @@ from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.rules.blocks import missing_is_block
 from scraper.rules.circuit_breaker import Breakers
-from scraper.rules.retry_after import retry_after_s
 from scraper.rules.urls import host_of
-from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status
+from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status, retry_after_s
 from scraper.settle.transaction import PageResult
 from scraper.worker.batch import Attempt, Batch
 from scraper.worker.next_visits import after_read, after_same

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.rules.retry_after import retry_after_s
+from scraper.rules.verdict import retry_after_s
 
 NOW = datetime(2026, 10, 21, 7, 28, tzinfo=UTC)
 

@@ -14,14 +14,16 @@ from scraper.crawl import context
 from scraper.crawl.context import Reader
 from scraper.domain import NO_VALIDATORS, Kind, Known, LeasedPage, Validators
 from scraper.rules.revisit import (
+    ETAG_MAX,
     GROWS,
     LATE_MAX,
     QUIET,
     SHRINKS,
     Bounds,
     next_interval_s,
+    validators_of,
+    validators_to_send,
 )
-from scraper.rules.validators import ETAG_MAX, validators_of, validators_to_send
 from scraper.sites.definition import Site
 from tests.making import a_site
 

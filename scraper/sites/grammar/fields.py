@@ -339,7 +339,7 @@ _LINK_SOURCES = ("css", "xpath", "jsonld", "response", "regex")
 def _as_links(value: Any) -> Any:
     if isinstance(value, str | dict):
         value = [value]
-    return [as_css(one) for one in value] if isinstance(value, list | tuple) else value
+    return [as_css(link) for link in value] if isinstance(value, list | tuple) else value
 
 
 Links = Annotated[

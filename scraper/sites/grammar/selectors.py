@@ -122,14 +122,14 @@ def _at_most_quadratic(pattern: regex.Pattern[str]) -> bool:
 
 
 def find_all(pattern: regex.Pattern[str], text: str, limit: int) -> list[str]:
-    found: list[str] = []
+    picked_texts: list[str] = []
     for match in pattern.finditer(text, timeout=REGEX_TIMEOUT_S):
         picked = _picked(match)
         if picked is not None:
-            found.append(picked)
-        if len(found) >= limit:
+            picked_texts.append(picked)
+        if len(picked_texts) >= limit:
             break
-    return found
+    return picked_texts
 
 
 def _picked(match: regex.Match[str]) -> str | None:
