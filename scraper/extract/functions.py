@@ -85,7 +85,8 @@ class FunctionReader:
             case _:
                 raise FunctionFailed(
                     self._name,
-                    f"yielded {type(item).__name__}; a URL, a Link, a Product or a dict is expected",
+                    f"yielded {type(item).__name__}; a URL, a Link, a Product or a dict is "
+                    f"expected",
                 )
 
     def _link(self, url: str, kind: Kind, page: Page, links: dict[str, Link]) -> None:

@@ -111,7 +111,8 @@ class ListingReader:
                     break
         except TimeoutError:
             problems.append(
-                f"{key}: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} s on this page"
+                f"{key}: a regular expression took longer than {selectors.REGEX_TIMEOUT_S:g} "
+                f"s on this page"
             )
         except etree.XPathError as error:
             problems.append(f"{key}: XPath gave up on this page: {str(error)[:100]}")

@@ -209,7 +209,8 @@ class _Field:
         if len(text) > spec.max_length:
             if spec.type not in ("text", "list"):
                 faults.append(
-                    f"{self.name}: {len(text):,} characters are no {spec.type} ({reading.described})"
+                    f"{self.name}: {len(text):,} characters are no {spec.type} "
+                    f"({reading.described})"
                 )
                 return None
             faults.append(f"{self.name}: {len(text):,} characters, cut")

@@ -217,7 +217,8 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
         return Reason(
             name,
             "distinct",
-            f"{now.distinct:,} different values on {now.sampled:,} products, usually {usual.distinct:,.0f}",
+            f"{now.distinct:,} different values on {now.sampled:,} products, usually "
+            f"{usual.distinct:,.0f}",
         )
     return None
 

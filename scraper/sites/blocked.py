@@ -54,7 +54,8 @@ CHARSETS = (
 def _check_text(text: str) -> str:
     if len(text.strip()) < TEXT_MIN:
         raise ValueError(
-            f"{text!r} is too short to tell a blocked page from a good one (mend: {TEXT_MIN} characters at the least, as in "
+            f"{text!r} is too short to tell a blocked page from a good one (mend: {TEXT_MIN} "
+            f"characters at the least, as in "
             '"Access to this page has been denied")'
         )
     return text
@@ -113,7 +114,8 @@ class Blocked(Model):
             raise wrong(
                 (
                     "status",
-                    f"{good[0]} alone would take good pages for blocked (mend: add text, regex, header or url)",
+                    f"{good[0]} alone would take good pages for blocked (mend: add text, "
+                    f"regex, header or url)",
                 )
             )
         return self

@@ -113,7 +113,8 @@ class Rendering(Model):
     stealth: bool = Field(False, description="hides that nobody sits in front of the browser")
     setup: Function | None = Field(
         None,
-        description="`module:function`, async: prepares each new browser context, with a stealth plug-in, say",
+        description="`module:function`, async: prepares each new browser context, with a "
+        "stealth plug-in, say",
     )
     responses: dict[ResponseName, Regex] = Field(
         default_factory=dict,
@@ -157,7 +158,8 @@ def problems(
         problem_list.append(
             (
                 "browser",
-                "no page goes to a browser (mend: `queue: browser` or `escalate: browser`, or remove it)",
+                "no page goes to a browser (mend: `queue: browser` or `escalate: browser`, or "
+                "remove it)",
             )
         )
     captured = rendering.responses if rendering is not None else {}

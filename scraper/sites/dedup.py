@@ -23,7 +23,8 @@ class Dedup(Model):
         None,
         ge=1000,
         le=10_000_000_000,
-        description="product pages of the shop, for which the filter is made; default: limits.products, at most 10,000,000",
+        description="product pages of the shop, for which the filter is made; default: "
+        "limits.products, at most 10,000,000",
     )
 
     @model_validator(mode="after")
@@ -50,7 +51,8 @@ def check_dedup(dedup: Dedup, revisit_s: float) -> list[tuple[str, str]]:
         return [
             (
                 "dedup",
-                "a filter remembers pages for as long as `revisit` says, and that is 0 (mend: `revisit: 7d`)",
+                "a filter remembers pages for as long as `revisit` says, and that is 0 (mend: "
+                "`revisit: 7d`)",
             )
         ]
     return []

@@ -111,7 +111,8 @@ class ProxyUse(Model):
     )
     sticky: Annotated[Text, AfterValidator(partial(checked, scalars.seconds))] | None = Field(
         None,
-        description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: each page another",
+        description="how long an identity (proxy, cookies, headers) lasts: 10m; 0: each page "
+        "another",
     )
     requests: int | None = Field(
         None, ge=1, le=1_000_000, description="pages after which an identity ends at the latest"
@@ -123,7 +124,8 @@ class ProxyUse(Model):
             raise wrong(
                 (
                     "pool",
-                    "without a proxy there is no identity to keep (mend: remove sticky and requests)",
+                    "without a proxy there is no identity to keep (mend: remove sticky and "
+                    "requests)",
                 )
             )
         return self
@@ -209,7 +211,8 @@ class ProductPage(Model):
             if spec.type == "price" and f"{name}_currency" in self.fields:
                 problems.append((
                     f"fields.{name}_currency",
-                    f"the price {name} already gives {name}_currency (mend: remove it, or use another name)",
+                    f"the price {name} already gives {name}_currency (mend: remove it, or use "
+                    f"another name)",
                 ))  # fmt: skip
         if problems:
             raise wrong(*problems)
@@ -249,7 +252,8 @@ class RouteRule(Model):
             raise wrong(
                 (
                     "",
-                    "a route that changes nothing (mend: give it queue, region or priority, or remove it)",
+                    "a route that changes nothing (mend: give it queue, region or priority, "
+                    "or remove it)",
                 )
             )
         return self
@@ -278,7 +282,8 @@ class Limits(Model):
         None,
         ge=1,
         le=20,
-        description="tries of a page, twice as many where its host is to blame; default: SCRAPER_ATTEMPTS_MAX",
+        description="tries of a page, twice as many where its host is to blame; default: "
+        "SCRAPER_ATTEMPTS_MAX",
     )
     body: int | None = Field(
         None,
@@ -314,7 +319,8 @@ class Site(Model):
     )
     escalate: Escalate = Field(
         (),
-        description="where pages go on that are blocked: residential, browser, or both; default: nowhere",
+        description="where pages go on that are blocked: residential, browser, or both; "
+        "default: nowhere",
     )
     blocked: Markers = Field(
         (),
@@ -344,11 +350,13 @@ class Site(Model):
     )
     revisit: Revisit = Field(
         Bounded(min="7d", max="7d"),
-        description="how old a product's data may be before it is fetched again: 7d, 12h, 0, or {min: 6h, max: 14d}",
+        description="how old a product's data may be before it is fetched again: 7d, 12h, 0, "
+        "or {min: 6h, max: 14d}",
     )
     conditional: Conditional = Field(
         BELIEVED,
-        description="ask product pages whether they have changed; a time: for how long that is believed; false: never ask",
+        description="ask product pages whether they have changed; a time: for how long that "
+        "is believed; false: never ask",
     )
     dedup: Annotated[
         Dedup, BeforeValidator(as_dedup, json_schema_input_type=Literal["exact", "bloom"] | Dedup)
@@ -373,14 +381,16 @@ class Site(Model):
     )
     impersonate: Literal["chrome", "firefox", "safari", "any"] | None = Field(
         None,
-        description="the browser whose TLS, HTTP/2 and headers are sent; needs the `impersonate` extra",
+        description="the browser whose TLS, HTTP/2 and headers are sent; needs the "
+        "`impersonate` extra",
     )
     http2: bool = Field(
         False, description="HTTP/2 where the host speaks it; needs the `impersonate` extra"
     )
     cookies: Literal["page", "keep"] = Field(
         "page",
-        description="keep: from page to page, by each worker process for itself; page: for its redirects alone",
+        description="keep: from page to page, by each worker process for itself; page: for "
+        "its redirects alone",
     )
     browser: Rendering | None = Field(
         None, description="how browser workers show pages before they are read"
@@ -455,7 +465,8 @@ class Site(Model):
         problems += browser_problems(self.browser, starts, self.escalate, self._sources)
         if self.impersonate is not None and self.user_agent not in (None, BROWSER):
             problems.append(("user_agent", (
-                f"does not go with `impersonate: {self.impersonate}`, which sends the User-Agent that fits its TLS (mend: "
+                f"does not go with `impersonate: {self.impersonate}`, which sends the "
+                f"User-Agent that fits its TLS (mend: "
                 "remove it)"
             )))  # fmt: skip
         if self.cookies == "keep" and any(self.proxy_of(kind).pool != NO_PROXY for kind in Kind):

@@ -19,7 +19,8 @@ def missing(site: Site) -> list[tuple[str, str]]:
     return [
         (
             key,
-            f"needs {module}, which is not installed (mend: `pip install 'celery-scraper[{extra}]'`)",
+            f"needs {module}, which is not installed (mend: `pip install "
+            f"'celery-scraper[{extra}]'`)",
         )
         for key, module, extra in asked
         if find_spec(module) is None

@@ -112,12 +112,14 @@ def warnings(site: Site) -> list[str]:
         if gap.total_seconds() < site.revisit_s:
             half = _duration(gap / 2)
             sentences.append(
-                f"the schedule runs every {_duration(gap)} but revisit is {site.revisit}: products are fetched once in "
+                f"the schedule runs every {_duration(gap)} but revisit is {site.revisit}: "
+                f"products are fetched once in "
                 f"{site.revisit}; set `revisit: {half}` to fetch them every time"
             )
     if site.product.function is None and not site.product.required:
         sentences.append(
-            "no field is `required`: a page that shows something else may be stored as a product with empty fields; set "
+            "no field is `required`: a page that shows something else may be stored as a "
+            "product with empty fields; set "
             "`required: true` on the fields every product has"
         )
     if site.allow_private:
@@ -148,7 +150,8 @@ def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
         if site.name in names:
             line = yaml12.parse(_read(path)).lines.get(("name",), 1)
             problems.append(
-                f"{path}:{line}: name: {site.name!r} is also the name of {names[site.name]} (mend: give each its own)"
+                f"{path}:{line}: name: {site.name!r} is also the name of {names[site.name]} "
+                f"(mend: give each its own)"
             )
             continue
         names[site.name] = path

@@ -184,7 +184,8 @@ class Token(Model):
             raise wrong(
                 (
                     "url",
-                    "where is the token asked for? (mend: give `url`, or remove body and expires_path)",
+                    "where is the token asked for? (mend: give `url`, or remove body and "
+                    "expires_path)",
                 )
             )
         return self
@@ -239,7 +240,8 @@ class Login(Model):
             raise wrong(
                 (
                     where,
-                    "holds no { } of an account, such as {username}: a definition is no place for secrets",
+                    "holds no { } of an account, such as {username}: a definition is no place "
+                    "for secrets",
                 )
             )
         if len(ways) > 1:
@@ -289,7 +291,8 @@ def problems_of(
         problems.append(
             (
                 "login",
-                "an account has one proxy for all its pages (mend: give listings and products the same)",
+                "an account has one proxy for all its pages (mend: give listings and products "
+                "the same)",
             )
         )
     return problems

@@ -23,7 +23,8 @@ Line = tuple[int, str]
 
 _MENDS = {
     "name": "small letters, digits, - and _, as in `my-shop`",
-    "queue": "small letters, digits, - and _, as in `residential`; where its workers must be is for `region:` to say",
+    "queue": "small letters, digits, - and _, as in `residential`; where its workers must be "
+    "is for `region:` to say",
     "region": "a short name such as `eu`, or `any`",
     "trailing_slash": "`keep` or `strip`",
     "function": "`package.module:function`",

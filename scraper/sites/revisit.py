@@ -47,7 +47,8 @@ class Bounded(Model):
             raise wrong(
                 (
                     "min",
-                    "an interval that adapts is a minute or more (mend: `min: 1h`, or `revisit: 0`)",
+                    "an interval that adapts is a minute or more (mend: `min: 1h`, or "
+                    "`revisit: 0`)",
                 )
             )
         return self
@@ -82,7 +83,8 @@ def _as_duration(value: Any) -> Any:
         scalars.seconds(text)
     except (ValueError, AttributeError):
         raise ValueError(
-            f"{str(value)[:60]!r} is neither true, false nor a length of time (mend: `true`, `false`, or for how long 304 is "
+            f"{str(value)[:60]!r} is neither true, false nor a length of time (mend: `true`, "
+            f"`false`, or for how long 304 is "
             f"believed, as in `{BELIEVED}`)"
         ) from None
     return text

@@ -118,7 +118,8 @@ class Source(Model):
             return [
                 (
                     given[1],
-                    f"{given[0]} and {given[1]} together (mend: keep one, or list both under `any:`)",
+                    f"{given[0]} and {given[1]} together (mend: keep one, or list both under "
+                    f"`any:`)",
                 )
             ]
         if not given and self.regex is None:
@@ -220,7 +221,8 @@ class FieldSpec(Reading):
                 problems.append(
                     (
                         key,
-                        f"{key} means nothing for type {self.type} (mend: `type: {types[0]}`, or remove it)",
+                        f"{key} means nothing for type {self.type} (mend: `type: {types[0]}`, "
+                        f"or remove it)",
                     )
                 )
         if self.required and self.default is not None:
@@ -411,21 +413,24 @@ class Pages(Model):
             problems.append(
                 (
                     "last",
-                    "the number of pages is read from the page already (mend: remove `last` or the selector)",
+                    "the number of pages is read from the page already (mend: remove `last` "
+                    "or the selector)",
                 )
             )
         if self.last is not None and self.last < self.first:
             problems.append(
                 (
                     "last",
-                    f"{self.last} is before the first page, {self.first} (mend: `last` is the last page's number)",
+                    f"{self.last} is before the first page, {self.first} (mend: `last` is the "
+                    f"last page's number)",
                 )
             )
         if self.per_page is not None and not self.counted:
             problems.append(
                 (
                     "per_page",
-                    "there is no number to divide (mend: add css and regex that read it, or remove it)",
+                    "there is no number to divide (mend: add css and regex that read it, or "
+                    "remove it)",
                 )
             )
         if problems:

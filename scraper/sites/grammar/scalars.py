@@ -38,7 +38,8 @@ def seconds(text: str) -> float:
     match = _DURATION(text.strip().lower())
     if match is None:
         raise ValueError(
-            f"{text!r} is no length of time (mend: a number and s, m, h, d or w, as in `12h`; 0 for none)"
+            f"{text!r} is no length of time (mend: a number and s, m, h, d or w, as in `12h`; "
+            f"0 for none)"
         )
     value = float(match[1]) * _UNITS_S[match[2] or "s"]
     if value > 10 * 365 * 86_400:
@@ -54,7 +55,8 @@ def per_second(text: str) -> float | None:
     match = _RATE(written)
     if match is None:
         raise ValueError(
-            f"{text!r} is no rate (mend: requests a second, minute or hour, as in `60/m`, or `unlimited`)"
+            f"{text!r} is no rate (mend: requests a second, minute or hour, as in `60/m`, or "
+            f"`unlimited`)"
         )
     value = float(match[1]) / _UNITS_S[(match[2] or match[3] or "s")[0]]
     if value <= 0:
@@ -74,7 +76,8 @@ def share(text: str) -> float:
     value = float(match[1]) / (100 if match[2] else 1) if match else 2.0
     if not 0 <= value <= 1:
         raise ValueError(
-            f"{text!r} is no share (mend: from `0%` to `100%`, or from 0 to 1, as in `80%` or `0.8`)"
+            f"{text!r} is no share (mend: from `0%` to `100%`, or from 0 to 1, as in `80%` or "
+            f"`0.8`)"
         )
     return value
 
@@ -103,7 +106,8 @@ def check_cron(text: str) -> str:
     """Five fields; one that never fires (30 February) is refused."""
     if len(text.split()) != 5:
         raise ValueError(
-            f"{text!r} has {len(text.split())} fields, a schedule has 5 (mend: minute hour day month weekday, as in "
+            f"{text!r} has {len(text.split())} fields, a schedule has 5 (mend: minute hour "
+            f"day month weekday, as in "
             '"0 6 * * *" for every day at 6:00)'
         )
     try:
@@ -150,7 +154,8 @@ def check_start_url(text: str) -> str:
         return cleaned
     if "@" in text:
         raise ValueError(
-            "no user name or password in a URL (mend: send an `Authorization` header from `headers`)"
+            "no user name or password in a URL (mend: send an `Authorization` header from "
+            "`headers`)"
         )
     raise ValueError(
         f"{text!r} is no absolute URL (mend: start it with https://, as in `https://shop.example/`)"
@@ -181,5 +186,6 @@ def check_header(name: str, value: str) -> None:
 
 def check_header_value(name: str, value: str) -> None:
     if len(value) > 4000 or any(ord(char) < 0x20 or ord(char) > 0x7E for char in value):
-        raise ValueError(f"the value of {name!r} must be one line of plain ASCII, 4,000 characters at the most (mend: "
+        raise ValueError(f"the value of {name!r} must be one line of plain ASCII, 4,000 "
+                         f"characters at the most (mend: "
                          "remove line breaks and accents)")  # fmt: skip

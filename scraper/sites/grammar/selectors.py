@@ -62,7 +62,8 @@ def compile_xpath(xpath: str) -> etree.XPath:
         return _compiled(xpath)
     except ValueError as error:
         raise ValueError(
-            f"bad XPath {xpath!r}: {_reason(error)} (mend: check brackets and quotes; a relative path starts with `//`)"
+            f"bad XPath {xpath!r}: {_reason(error)} (mend: check brackets and quotes; a "
+            f"relative path starts with `//`)"
         ) from None
 
 
@@ -82,12 +83,15 @@ def compile_regex(pattern: str, groups: int | None = None) -> regex.Pattern[str]
         compiled = regex.compile(pattern)
     except (regex.error, ValueError, RecursionError, OverflowError) as error:
         raise ValueError(
-            f"bad regular expression {pattern!r}: {_reason(error)} (mend: balance the brackets, escape `( [ + * ? .` "
-            "that are meant literally with a backslash; in YAML use 'single quotes' so that backslashes stay)"
+            f"bad regular expression {pattern!r}: {_reason(error)} (mend: balance the "
+            f"brackets, escape `( [ + * ? .` "
+            "that are meant literally with a backslash; in YAML use 'single quotes' so that "
+            "backslashes stay)"
         ) from None
     if groups is not None and compiled.groups < groups:
         raise ValueError(
-            f"the regular expression {pattern!r} has no group (mend: put ( ) around the part you want, as in "
+            f"the regular expression {pattern!r} has no group (mend: put ( ) around the part "
+            f"you want, as in "
             r"'of (\d+)')"
         )
     return compiled
@@ -145,13 +149,15 @@ def parse_jsonld(path: str) -> JsonPath:
     steps = _steps(path)
     if not steps:
         raise ValueError(
-            f"bad JSON-LD path {path!r} (mend: names joined by dots, as in `Product.offers[0].price`)"
+            f"bad JSON-LD path {path!r} (mend: names joined by dots, as in "
+            f"`Product.offers[0].price`)"
         )
     first = steps[0]
     if isinstance(first, str) and first[:1].isupper():
         if len(steps) == 1 or isinstance(steps[1], int):
             raise ValueError(
-                f"the JSON-LD path {path!r} names a type only (mend: add what you want of it: `{first}.name`)"
+                f"the JSON-LD path {path!r} names a type only (mend: add what you want of it: "
+                f"`{first}.name`)"
             )
         return JsonPath(first, tuple(steps[1:]))
     return JsonPath("Product", tuple(steps))

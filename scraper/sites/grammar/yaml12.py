@@ -99,7 +99,8 @@ def _mapping(
             problems.append(
                 (
                     line,
-                    f"{dotted}: written twice, first in line {lines[(*path, key)]} (mend: remove one)",
+                    f"{dotted}: written twice, first in line {lines[(*path, key)]} (mend: "
+                    f"remove one)",
                 )
             )
             continue
