@@ -55,18 +55,18 @@ class Space:
 
     waiting: Counter[int]
     stale: int
-    most: int
+    batches_max: int
 
     @classmethod
     def of(cls, waiting: Counter[int], depth: int, workers: int) -> Space:
         """Of a queue that holds so many unclaimed batches and messages, with which so many workers
         are busy."""
-        most = BATCHES_AHEAD * min(max(workers, 1), FEEDS_MAX)
-        return cls(waiting, max(0, depth - waiting.total()), most)
+        batches_max = BATCHES_AHEAD * min(max(workers, 1), FEEDS_MAX)
+        return cls(waiting, max(0, depth - waiting.total()), batches_max)
 
     def rooms(self) -> list[int]:
         """How many more batches, by level."""
-        return rooms(self.waiting, self.stale, self.most)
+        return rooms(self.waiting, self.stale, self.batches_max)
 
     def room(self, due: Sequence[DueHost]) -> int:
         """How many more batches of the most urgent of these hosts' pages."""

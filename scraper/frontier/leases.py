@@ -258,9 +258,9 @@ def claim(
 
 
 def _leased(row: ClaimedRow) -> LeasedPage:
-    known = None
+    stored = None
     if row.known and row.read_by is not None and row.read_s is not None:
-        known = Known(Validators(row.etag, row.last_modified), row.read_by, row.read_s)
+        stored = Known(Validators(row.etag, row.last_modified), row.read_by, row.read_s)
     return LeasedPage(
         id=row.id,
         crawl_id=row.crawl_id,
@@ -275,7 +275,7 @@ def _leased(row: ClaimedRow) -> LeasedPage:
         blocked=row.blocked,
         probe=row.probe,
         good_before=row.good_before,
-        known=known,
+        known=stored,
         revisit_s=row.revisit_s,
         good_s=row.good_s,
     )

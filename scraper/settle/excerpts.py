@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 
 READ_BYTES = 400_000
-# kept while it travels, so that a known value can be looked for
+# So much of it travels to the transaction, so that a known value can be looked for.
 EXCERPT_CHARS = 20_000
 SHOWN_CHARS = 800
 _NAMES = ("script", "style", "svg", "noscript", "head")

@@ -395,12 +395,12 @@ def _example(page: ReadPage, example: Example, data: Mapping[str, Any]) -> dict[
     """With the value that the product had, and what surrounds it on the page now: there the new
     selector points."""
     value = data.get(example.field)
-    known = None if value is None or isinstance(value, bool | list | dict) else str(value)
+    plain = None if value is None or isinstance(value, bool | list | dict) else str(value)
     return {
         "crawl_id": page.crawl_id,
         "field": example.field,
         "url": example.url,
         "problem": example.problem,
-        "excerpt": shown(example.excerpt, known),
-        "known": known and known[:200],
+        "excerpt": shown(example.excerpt, plain),
+        "known": plain and plain[:200],
     }

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from scraper.domain import value
 from scraper.infra.database import dumps
 
-# an unchanged product is not rewritten more often than this
+# An unchanged product is not rewritten more often than this.
 GUARD = "1 hour"
 
 # `locked` takes the known rows first, in the order of their ids, so that the content that becomes a
