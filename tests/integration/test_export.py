@@ -114,7 +114,7 @@ def test_decimals_are_exact_or_misfits(value: str, fits: bool) -> None:
     number = Decimal(value)
     if fits:
         found = parquet._decimal(number)
-        assert pa.array([found], parquet.KINDS["decimal"].arrow(pa)).to_pylist() == [number]
+        assert pa.array([found], parquet.COLUMN_TYPES["decimal"].arrow(pa)).to_pylist() == [number]
     else:
         with pytest.raises(parquet.Misfit):
             parquet._decimal(number)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from scraper.cli.data.changes import described, parse_since
+from scraper.cli.data.changes import describe_change, parse_since
 from scraper.errors import ConfigError
 from scraper.feed.reader import Change
 
@@ -52,14 +52,14 @@ def test_what_is_no_place_is_said_so(text: str) -> None:
 
 
 def test_a_line_for_people() -> None:
-    assert described(a_change()).endswith("  shop  changed   1010  price: 9.90 -> 8.50")
-    new = described(a_change("new", changed=(), before_json="{}"))
+    assert describe_change(a_change()).endswith("  shop  changed   1010  price: 9.90 -> 8.50")
+    new = describe_change(a_change("new", changed=(), before_json="{}"))
     assert new.endswith("  shop  new       1010  name: Pan, price: 8.50")
-    gone = described(a_change("delisted", changed=(), before_json="{}"))
+    gone = describe_change(a_change("delisted", changed=(), before_json="{}"))
     assert gone.endswith("  delisted  1010  https://shop.example/p/1010")
-    many = described(a_change(changed=("a", "b", "c", "d", "e", "f"), before_json="{}"))
+    many = describe_change(a_change(changed=("a", "b", "c", "d", "e", "f"), before_json="{}"))
     assert many.endswith("a:  -> , b:  -> , c:  -> , d:  -> , 2 more")
-    evil = described(a_change(data_json='{"price": "\\u001b[2J\\u202e8"}'))
+    evil = describe_change(a_change(data_json='{"price": "\\u001b[2J\\u202e8"}'))
     assert "\x1b" not in evil and "\u202e" not in evil
 
 

@@ -65,7 +65,7 @@ def changes(
     """
     start = None if since is None else parse_since(since)
     engine = open_engine()
-    describe = _json_line if as_json or not sys.stdout.isatty() else described
+    describe = _json_line if as_json or not sys.stdout.isatty() else describe_change
     if consumer is None:
         cursor = feed.resolved(engine, "oldest" if start is None else start)
         reader = Reader(engine, cursor, site=site)
@@ -93,7 +93,7 @@ def parse_since(text: str) -> Since:
         ) from None
 
 
-class Stop:
+class StopSignal:
     """SIGTERM and Ctrl-C end the command between two batches, so that what was written is noted; a
     second one ends it now."""
 
@@ -157,7 +157,7 @@ def _print_changes(
     limit: int | None,
 ) -> None:
     """Writes changes until there are no more, or for good."""
-    stop, left = Stop(), limit
+    stop, left = StopSignal(), limit
     end = None if follow else max(reader.cursor, feed.resolved(engine, "now"))
     reader.rows = min(ROWS, left or ROWS)
     with (
@@ -181,7 +181,7 @@ def _print_changes(
         sys.exit(128 + stop.number)
 
 
-def _move(place: Place, position: int, stop: Stop, *, bear: bool) -> None:
+def _move(place: Place, position: int, stop: StopSignal, *, bear: bool) -> None:
     """Waits for a PostgreSQL that is away, since the lines are written; unless told to end."""
     for _ in feed.attempts(lambda: place.move(position), stop.event, _warn, bear=bear):
         pass
@@ -197,7 +197,7 @@ def _json_line(change: Change) -> str:
     return harmless(change.json())
 
 
-def described(change: Change) -> str:
+def describe_change(change: Change) -> str:
     """One line for people: `2025-11-21 06:00:12  shop  changed  1010  price: 9.90 -> 8.50`."""
     if change.changed:
         names = change.changed[:FIELDS_SHOWN]

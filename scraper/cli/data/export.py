@@ -68,7 +68,7 @@ def export(
             )
     with consumers.held(engine, consumer, site) if consumer else nullcontext():
         after = _after(engine, site, since, consumer)
-        with output.opened(where) as out, feed.view(engine) as view:
+        with output.open_destination(where) as file, feed.view(engine) as view:
             _, definition = stored_site(view.connection, site)
             table = rows.read(view.connection, site, definition, delisted=delisted, since=after)
             metadata = {
@@ -77,7 +77,7 @@ def export(
                 "since": after,
                 "at": datetime.now(UTC).isoformat(),
             }
-            count = _write(form, table, out, definition, metadata)
+            count = _write(form, table, file, definition, metadata)
         if consumer and view.cursor is not None:
             with engine.begin() as connection:
                 consumers.put(connection, consumer, site, view.cursor)
@@ -103,27 +103,27 @@ def _after(
 
 
 def _write(
-    form: Form, table: Table, out: IO[bytes], definition: Site, metadata: dict[str, Any]
+    form: Form, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
 ) -> int:
     if form == "parquet":
-        return parquet.write_parquet(table, out, definition, metadata)
-    with output.as_text(out) as text:
+        return parquet.write_parquet(table, file, definition, metadata)
+    with output.as_text(file) as text:
         return write_csv(table, text) if form == "csv" else write_jsonl(table, text)
 
 
-def write_jsonl(table: Table, out: IO[str]) -> int:
+def write_jsonl(table: Table, file: IO[str]) -> int:
     """One JSON object a line. Returns the number of rows."""
     count = 0
     for row in table.rows:
-        out.write(dumps(row) + "\n")
+        file.write(dumps(row) + "\n")
         count += 1
     return count
 
 
-def write_csv(table: Table, out: IO[str]) -> int:
+def write_csv(table: Table, file: IO[str]) -> int:
     """RFC 4180 with a header line; lists as JSON, missing values empty. Returns the number of
     rows."""
-    writer = csv.writer(out)
+    writer = csv.writer(file)
     writer.writerow([_cell(name) for name in table.columns])
     count = 0
     for row in table.rows:

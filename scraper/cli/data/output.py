@@ -23,7 +23,7 @@ S3 = "s3://"
 
 
 @contextmanager
-def opened(where: str | None) -> Iterator[IO[bytes]]:
+def open_destination(where: str | None) -> Iterator[IO[bytes]]:
     """A file to write bytes to. When the block ends well it is where it belongs; otherwise nothing
     is there that was not before. Raises `ConfigError` before the block where the place cannot be
     one."""
@@ -31,17 +31,17 @@ def opened(where: str | None) -> Iterator[IO[bytes]]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
     elif where.lower().startswith(S3):
-        with _for_bucket(where) as out:
-            yield out
+        with _for_bucket(where) as file:
+            yield file
     else:
-        with _for_file(where) as out:
-            yield out
+        with _for_file(where) as file:
+            yield file
 
 
 @contextmanager
-def as_text(out: IO[bytes]) -> Iterator[IO[str]]:
+def as_text(file: IO[bytes]) -> Iterator[IO[str]]:
     """UTF-8, line ends as they are written; what is below stays open."""
-    text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=False)
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=False)
     try:
         yield text
         text.flush()
@@ -56,17 +56,17 @@ def _for_file(path: str) -> Iterator[IO[bytes]]:
     try:
         with NamedTemporaryFile(
             "wb", dir=target.parent, prefix=f".{target.name[:100]}.", delete=False
-        ) as out:
+        ) as temporary:
             try:
-                yield out.file
-                out.flush()
-                os.fsync(out.fileno())
+                yield temporary.file
+                temporary.flush()
+                os.fsync(temporary.fileno())
                 umask = os.umask(0)
                 os.umask(umask)
-                os.chmod(out.name, 0o666 & ~umask)
-                os.replace(out.name, target)
+                os.chmod(temporary.name, 0o666 & ~umask)
+                os.replace(temporary.name, target)
             except BaseException:
-                os.unlink(out.name)
+                os.unlink(temporary.name)
                 raise
     except OSError as error:
         raise ScraperError(f"cannot write {path}: {error.strerror or error}") from error
@@ -79,9 +79,9 @@ def _for_bucket(where: str) -> Iterator[IO[bytes]]:
     except ValueError:
         raise ConfigError(f"--output: {where!r} is no key that every tool could read") from None
     try:
-        with NamedTemporaryFile("w+b", prefix="scraper-export-") as out:
-            yield out.file
-            out.flush()
-            bucket.put(key, Path(out.name))
+        with NamedTemporaryFile("w+b", prefix="scraper-export-") as temporary:
+            yield temporary.file
+            temporary.flush()
+            bucket.put(key, Path(temporary.name))
     except OSError as error:
         raise ScraperError(f"cannot write a temporary file: {error.strerror or error}") from error

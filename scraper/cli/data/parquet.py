@@ -48,7 +48,7 @@ class Misfit(Exception):
         self.instead = instead
 
 
-class Kind(NamedTuple):
+class ColumnType(NamedTuple):
     """A column's type, made once pyarrow is there, and what makes a value of it. `Misfit` where it
     is none."""
 
@@ -118,46 +118,46 @@ def _moment(value: Any) -> datetime:
         raise Misfit from None
 
 
-TEXT = Kind(lambda pa: pa.string(), _text)
-UTC_TIME = Kind(lambda pa: pa.timestamp("us", tz="UTC"), _aware)
-NAIVE_TIME = Kind(lambda pa: pa.timestamp("us"), _naive)
-KINDS = {
-    "int": Kind(lambda pa: pa.int64(), _int),
-    "decimal": Kind(lambda pa: pa.decimal128(DIGITS, SCALE), _decimal),
-    "price": Kind(lambda pa: pa.decimal128(DIGITS, SCALE), _decimal),
-    "bool": Kind(lambda pa: pa.bool_(), _bool),
-    "date": Kind(lambda pa: pa.date32(), _date),
+TEXT = ColumnType(lambda pa: pa.string(), _text)
+UTC_TIME = ColumnType(lambda pa: pa.timestamp("us", tz="UTC"), _aware)
+NAIVE_TIME = ColumnType(lambda pa: pa.timestamp("us"), _naive)
+COLUMN_TYPES = {
+    "int": ColumnType(lambda pa: pa.int64(), _int),
+    "decimal": ColumnType(lambda pa: pa.decimal128(DIGITS, SCALE), _decimal),
+    "price": ColumnType(lambda pa: pa.decimal128(DIGITS, SCALE), _decimal),
+    "bool": ColumnType(lambda pa: pa.bool_(), _bool),
+    "date": ColumnType(lambda pa: pa.date32(), _date),
 }
 
 
-def list_of(kind: Kind) -> Kind:
+def list_of(type_: ColumnType) -> ColumnType:
     def convert(values: Any) -> list[Any]:
         if not isinstance(values, list) or None in values:
             raise Misfit
         try:
-            return [kind.value(value) for value in values]
+            return [type_.value(value) for value in values]
         except Misfit:
             raise Misfit from None
 
-    return Kind(lambda pa: pa.list_(kind.arrow(pa)), convert)
+    return ColumnType(lambda pa: pa.list_(type_.arrow(pa)), convert)
 
 
-def kind_of(spec: FieldSpec) -> Kind:
+def column_type(spec: FieldSpec) -> ColumnType:
     if spec.type == "list":
         return list_of(TEXT)
-    kind = KINDS.get(spec.type, TEXT)
+    type_ = COLUMN_TYPES.get(spec.type, TEXT)
     if spec.type == "date":
         layouts = [
             layout for layout in (spec.format, *(other.format for other in spec.any)) if layout
         ]
         if layouts and all(any(code in layout for code in TIME_CODES) for layout in layouts):
-            kind = UTC_TIME if all("%z" in layout for layout in layouts) else NAIVE_TIME
-    return list_of(kind) if spec.many else kind
+            type_ = UTC_TIME if all("%z" in layout for layout in layouts) else NAIVE_TIME
+    return list_of(type_) if spec.many else type_
 
 
-def kinds(columns: list[str], definition: Site) -> dict[str, Kind]:
+def column_types(columns: list[str], definition: Site) -> dict[str, ColumnType]:
     fields = definition.product.fields
-    named = {name: kind_of(spec) for name, spec in fields.items()}
+    named = {name: column_type(spec) for name, spec in fields.items()}
     times = dict.fromkeys(LAST_COLUMNS, UTC_TIME)
     return {name: named.get(name) or times.get(name) or TEXT for name in columns}
 
@@ -176,18 +176,18 @@ def require() -> Any:
 
 
 def write_parquet(
-    table: Table, out: IO[bytes], definition: Site, metadata: Mapping[str, Any]
+    table: Table, file: IO[bytes], definition: Site, metadata: Mapping[str, Any]
 ) -> int:
     """Writes the rows as they come; `metadata` is kept in the file's metadata, as JSON under
     `scraper`. Returns their number."""
     pa = require()
-    columns = kinds(table.columns, definition)
+    columns = column_types(table.columns, definition)
     schema = pa.schema(
-        [(name, kind.arrow(pa)) for name, kind in columns.items()] + [(MISFITS, pa.string())],
+        [(name, type_.arrow(pa)) for name, type_ in columns.items()] + [(MISFITS, pa.string())],
         metadata={"scraper": dumps(metadata)},
     )
     count = 0
-    with pa.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+    with pa.parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         group: dict[str, list[Any]] = {name: [] for name in (*columns, MISFITS)}
         rows = chars = 0
         for row in table.rows:
@@ -201,16 +201,18 @@ def write_parquet(
     return count + rows
 
 
-def _add(group: dict[str, list[Any]], columns: Mapping[str, Kind], row: Mapping[str, Any]) -> int:
+def _add(
+    group: dict[str, list[Any]], columns: Mapping[str, ColumnType], row: Mapping[str, Any]
+) -> int:
     """Adds a row to its group. Returns about how many characters it holds."""
     misfits: dict[str, Any] = {}
     chars = 0
-    for name, kind in columns.items():
+    for name, type_ in columns.items():
         value = row[name]
         if value is not None:
             try:
                 chars += len(value) if isinstance(value, str) else 8
-                value = kind.value(value)
+                value = type_.value(value)
             except Misfit as misfit:
                 misfits[name] = value
                 value = misfit.instead

@@ -79,11 +79,7 @@ def reextract(
         with Reextraction(engine, settings, in_file or stored) as extraction:
             with progress_bar("reading") as tick:
                 outlook = extraction.read(site_id, since=since, limit=limit, show=show, tick=tick)
-            if not outlook.pages:
-                raise ScraperError(
-                    f"no archived pages of products of {site}: `archive: true` in its definition "
-                    "keeps them from the next crawl on; `scraper archive list` shows what there is"
-                )
+            _require_pages(site, outlook)
             if not as_json:
                 _print_outlook(site, outlook)
             refused = bool(outlook.reasons) and not accept
@@ -96,13 +92,8 @@ def reextract(
             # The JSON comes before anything is refused.
             if as_json:
                 print_json(_as_json(site, outlook, written))
-            elif written is not None:
-                click.echo(
-                    f"written: {written.changed:,} products changed, {written.new:,} new, as crawl "
-                    f"{written.crawl_id}"
-                )
             else:
-                click.echo("nothing was written", err=True)
+                _print_written(written)
             if refused and not diff:
                 raise _refusal(outlook)
     except KeyboardInterrupt:
@@ -110,6 +101,14 @@ def reextract(
             "\nbroken off; what was written stays, and the same command does the rest", err=True
         )
         sys.exit(130)
+
+
+def _require_pages(name: str, outlook: Outlook) -> None:
+    if not outlook.pages:
+        raise ScraperError(
+            f"no archived pages of products of {name}: `archive: true` in its definition keeps "
+            "them from the next crawl on; `scraper archive list` shows what there is"
+        )
 
 
 def _confirm(outlook: Outlook, *, yes: bool) -> bool:
@@ -236,6 +235,14 @@ def _print_outlook(name: str, outlook: Outlook) -> None:
             click.echo(f"and {left:,} products more; `--show` shows more", err=True)
     for suspicion in outlook.reasons:
         click.echo(f"SUSPECT: {suspicion.field}: {plain(suspicion.text)}")
+
+
+def _print_written(written: Written | None) -> None:
+    if written is None:
+        click.echo("nothing was written", err=True)
+        return
+    counts = f"{written.changed:,} products changed, {written.new:,} new"
+    click.echo(f"written: {counts}, as crawl {written.crawl_id}")
 
 
 def _cells(outlook: Outlook, name: str, sums: FieldSums) -> list[str]:

@@ -118,8 +118,8 @@ def _change(host: str, change: Callable[[sa.Connection], T]) -> T:
         with engine.begin() as connection:
             return change(connection), hosts.is_known(connection, host)
 
-    result, known = retried(work)
-    if not known:
+    result, is_known = retried(work)
+    if not is_known:
         click.echo(
             f"no page of {host} is known yet; a host is written as in `scraper host list`, with "
             "its port",
