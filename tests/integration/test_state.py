@@ -171,7 +171,7 @@ def test_errors_among_too_many_due_pages_are_not_waited_for(
     slow = sa.text(str(state.ERRORS_DUE).replace("p.error IS NOT NULL", "pg_sleep(20) IS NOT NULL"))
     add(engine, [new_page(crawl, url) for url in urls(1, "three.example")])
     execute(engine, "UPDATE pages SET settled_at = now() WHERE status = 'due'")
-    monkeypatch.setattr(state, "LOOK_MS", 50)
+    monkeypatch.setattr(state, "ERRORS_TIMEOUT_MS", 50)
     monkeypatch.setattr(state, "ERRORS_DUE", slow)
     assert [one.outcome for one in state.troubles(engine)] == ["refused"]
 
