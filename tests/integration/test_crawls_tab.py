@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -41,6 +42,9 @@ ACTIONS = ["stop", "pause", "resume", "replay"]
 def run(environment: Settings, tmp_path: Path) -> Iterator[Commands]:
     with commands(tmp_path / "logs") as found:
         yield found
+        # Asked nicely, each Flower would take a second.
+        for process in found.started:
+            found.end(process, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 import redis
 import sqlalchemy as sa
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from scraper.coordinator import plan, reap
 from scraper.dedup import filters as dedup
@@ -181,9 +183,8 @@ def test_without_redis_pages_stay_rows_and_leave_later(
     """The filter alone is away: no request is lost, none is made twice, and the crawl goes on."""
     crawling.sell(*range(20), second=(20,))
     with monkeypatch.context() as patch:
-        patch.setattr(
-            step, "connect", lambda url: redis.Redis(unix_socket_path="/nonexistent.sock")
-        )
+        away = redis.Redis(unix_socket_path="/nonexistent.sock", retry=Retry(NoBackoff(), 0))
+        patch.setattr(step, "connect", lambda url: away)
         assert crawling.crawl() == list(range(21))
         assert frontier(engine) == {"ok": 23}
         assert rows(engine, "SELECT cleared_at FROM crawls") == [(None,)]

@@ -36,6 +36,11 @@ def page(number: int, lease_id: UUID = LEASE) -> PageResult:
     return PageResult(Settled(number, 1, lease_id, Outcome.FETCHED, Verdict(Status.OK, 0.0, True)))
 
 
+@pytest.fixture(autouse=True)
+def soon_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "BACKOFF_MAX_S", 0.02)
+
+
 class Database:
     """A store that notes what it is given, and does with it what a test says."""
 
