@@ -3,6 +3,8 @@ blame."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from scraper.domain import Blame, Outcome, ProxySignal
@@ -10,6 +12,12 @@ from scraper.domain import Blame, Outcome, ProxySignal
 # A process ends with it to be started again, having grown too large, say: nothing is wrong.
 # sysexits.h calls it EX_TEMPFAIL.
 RESTART_CODE = 75
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """The end of a message about a word that is none of `words`; empty where none is near."""
+    near = get_close_matches(word, list(words), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class ScraperError(Exception):

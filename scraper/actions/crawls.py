@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Set
+from pathlib import Path
 
 import sqlalchemy as sa
 
 from scraper.coordinator import plan
 from scraper.coordinator.plan import Opened
-from scraper.errors import DefinitionError, NotFoundError
+from scraper.errors import DefinitionError, NotFoundError, did_you_mean
 from scraper.frontier import sites
 from scraper.infra import servers
 from scraper.runtime.send import send
@@ -23,13 +24,38 @@ def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool
     """Opens a crawl of a site by the newest definition, from sites/ if it is there, else the stored
     one."""
     site = definition_in_file(settings, name)
-    if site is not None:
-        with engine.begin() as connection:
+    with engine.begin() as connection:
+        if site is not None:
             sites.sync(connection, [site])
+        elif sites.look(connection, name) is None:
+            raise _no_definition(connection, settings, name)
+        else:
+            print(
+                f"scraper: warning: {settings.sites_dir}/ has no definition of {name!r} any more: "
+                "it is crawled by the stored one",
+                file=sys.stderr,
+            )
     servers.require_broker(settings)
     opened = plan.open_now(engine, name, refetch=refetch)
     send(opened.messages)
     return opened
+
+
+def _no_definition(connection: sa.Connection, settings: Settings, name: str) -> NotFoundError:
+    if "://" in name:
+        return NotFoundError(
+            f"{name} is an address: write a definition in {settings.sites_dir}/ that starts there "
+            "(`scraper init` has an example), then type `scraper crawl` and its name"
+        )
+    path = Path(name)
+    if path.suffix in loader.SUFFIXES:
+        return NotFoundError(f"a crawl is of a site, by its name: type `scraper crawl {path.stem}`")
+    names = {path.stem for path in loader.definition_files(settings.sites_dir)}
+    names |= set(sites.names(connection))
+    return NotFoundError(
+        f"there is no site named {name!r}, neither in {settings.sites_dir}/ nor in the database"
+        + did_you_mean(name, names)
+    )
 
 
 def definition_in_file(settings: Settings, name: str) -> Site | None:
@@ -65,14 +91,18 @@ def stored_site(connection: sa.Connection, name: str) -> tuple[int, Site]:
     """A site's id and its definition in the database. Raises `NotFoundError`."""
     stored = sites.find(connection, name)
     if stored is None:
-        raise no_site(name, f"`scraper crawl {name}` brings it there")
+        raise no_site(name, _nearest(connection, name))
     return stored
 
 
 def require_site(connection: sa.Connection, name: str | None) -> None:
     """Raises `NotFoundError` where a site is named that is not in the database."""
     if name is not None and sites.look(connection, name) is None:
-        raise no_site(name)
+        raise no_site(name, _nearest(connection, name))
+
+
+def _nearest(connection: sa.Connection, name: str) -> str:
+    return f"`scraper crawl {name}` brings it there" + did_you_mean(name, sites.names(connection))
 
 
 def no_site(name: str, hint: str = "`scraper status` shows those crawled") -> NotFoundError:

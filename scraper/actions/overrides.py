@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from scraper.actions.crawls import no_site
+from scraper.actions.crawls import no_site, require_site
 from scraper.errors import NotRunningError
 from scraper.frontier import crawls, sites
 from scraper.infra.database import retried
@@ -25,6 +25,30 @@ def stop(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> Non
         raise NotRunningError(
             f"crawl {crawl_id} of {crawl.site} is not running: it is {crawl.status}"
         )
+
+
+def stop_all(engine: sa.Engine, which: str | None) -> list[int]:
+    """Stops the crawl of that id, the running ones of that site, or (None) every running one.
+    Returns their ids. Raises `NotFoundError`, and `NotRunningError` where the one that is meant has
+    ended."""
+    if which is not None and which.isdecimal():
+        stop(engine, int(which))
+        return [int(which)]
+    with engine.connect() as connection:
+        require_site(connection, which)
+        running = crawls.running_ids(connection, which)
+    if which is not None and not running:
+        raise NotRunningError(f"no crawl of {which} is running")
+    return [crawl_id for crawl_id in running if _stopped(engine, crawl_id)]
+
+
+def _stopped(engine: sa.Engine, crawl_id: int) -> bool:
+    """False where it has ended meanwhile by itself."""
+    try:
+        stop(engine, crawl_id)
+    except NotRunningError:
+        return False
+    return True
 
 
 def set_paused(engine: sa.Engine, name: str, *, paused: bool) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from scraper.errors import ScraperError, ServerUnavailableError
+from scraper.errors import ScraperError, ServerUnavailableError, did_you_mean
 
 HELP = """
 Crawls shop catalogues: polite, leased, exactly once into PostgreSQL.
@@ -117,6 +117,14 @@ COMMANDS = {
 }
 
 
+SECTIONS = {
+    "setup.": "Set-up",
+    "crawl.": "Crawls",
+    "data.": "Data",
+    "fleet.": "Hosts, proxies, accounts and workers",
+}
+
+
 class Commands(click.Group):
     """Imports a command when it is asked for. Prints our own errors as one message and exits with
     their code; everything else is a bug and keeps its trace."""
@@ -132,16 +140,26 @@ class Commands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            raise click.UsageError(f"there is no command {name!r}{did_you_mean(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """As click does, from the table."""
+        """As click does, from the table, a section for each folder of modules."""
         width = formatter.width - 6 - max(map(len, COMMANDS))
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [
-                    (name, click.Command(name, help=text).get_short_help_str(width))
-                    for name, (_, text) in sorted(COMMANDS.items())
-                ]
-            )
+        for folder, title in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (name, click.Command(name, help=text).get_short_help_str(width))
+                        for name, (module, text) in sorted(COMMANDS.items())
+                        if module.startswith(folder)
+                    ]
+                )
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -185,6 +185,15 @@ def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Ro
     return {row.id: row for row in connection.execute(query, {"ids": sorted(set(crawl_ids))})}
 
 
+def running_ids(connection: sa.Connection, site: str | None = None) -> list[int]:
+    """The crawls that have not ended, of a site or of all."""
+    query = sa.text("""
+        SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
+         WHERE c.status IN ('planned', 'running') AND (CAST(:site AS text) IS NULL OR s.name = :site)
+         ORDER BY c.id""")
+    return list(connection.execute(query, {"site": site}).scalars())
+
+
 def hold_running(connection: sa.Connection) -> list[int]:
     """Keeps the running crawls whose sites are not paused from ending until this transaction does,
     but for those that are being ended now: who does that may take a while. Returns which."""

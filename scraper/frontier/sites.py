@@ -119,6 +119,10 @@ def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
     return (row.id, Site.model_validate(row.definition)) if row else None
 
 
+def names(connection: sa.Connection) -> list[str]:
+    return list(connection.execute(sa.text("SELECT name FROM sites ORDER BY name")).scalars())
+
+
 def look(connection: sa.Connection, name: str) -> tuple[int, str, bool] | None:
     """A site's id, the hash of its definition, and whether it is paused."""
     query = sa.text("SELECT id, definition_hash, paused FROM sites WHERE name = :name")

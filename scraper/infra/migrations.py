@@ -49,6 +49,11 @@ def require_current(engine: sa.Engine) -> None:
         if connection.execute(exists).scalar():
             query = sa.text("SELECT version_num FROM alembic_version")
             revision = connection.execute(query).scalar()
+    if revision is not None and revision > head():
+        raise ServerUnavailableError(
+            f"the database is at revision {revision}, newer than this program, which has {head()}\n"
+            "use the version of celery-scraper that migrated it, or a later one"
+        )
     if revision != head():
         raise ServerUnavailableError(
             f"the database is at revision {revision or 'nothing'}, this program needs {head()}\n"

@@ -21,6 +21,7 @@ from scraper.infra import migrations, redaction, servers
 from scraper.infra.database import dumps, make_engine
 from scraper.settings import Settings
 from scraper.sites.grammar.scalars import seconds
+from scraper.sites.loader import definition_files
 
 T = TypeVar("T")
 
@@ -61,6 +62,13 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
             f"{text!r} is no date (mend: as in 2026-11-20 or 2026-11-20T18:00)"
         ) from None
     return at if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def complete_site(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The names of sites that begin so, for a shell's completion: by their files, without a
+    server."""
+    names = [path.stem for path in definition_files(load_settings().sites_dir)]
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def load_settings() -> Settings:

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 
 from scraper.actions import replay as actions
 from scraper.cli.common.shared import (
+    complete_site,
     json_option,
     load_settings,
     open_engine,
@@ -90,7 +91,7 @@ def dead() -> None:
 
 
 @dead.command("list")
-@click.argument("site", required=False)
+@click.argument("site", required=False, shell_complete=complete_site)
 @_with_options(FILTERS)
 @click.option(
     "--limit", default=20, show_default=True, type=click.IntRange(min=0), help="Pages to show."

@@ -8,7 +8,14 @@ import sys
 import click
 from rich.console import Console
 
-from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
+from scraper.actions.crawls import require_site
+from scraper.cli.common.shared import (
+    complete_site,
+    json_option,
+    load_settings,
+    open_engine,
+    print_json,
+)
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import make_parts, make_screen
 from scraper.views import status as views
@@ -20,7 +27,7 @@ PROMPT_LINES = 2
 
 
 @click.command()
-@click.argument("site", required=False)
+@click.argument("site", required=False, shell_complete=complete_site)
 @json_option()
 @click.option(
     "--limit",
@@ -35,7 +42,10 @@ def status(site: str | None, as_json: bool, limit: int | None) -> None:
     the latest errors.
     """
     newest = NEWEST if limit is None else limit
-    fleet = views.read(open_engine(), load_settings(), site=site, newest=newest)
+    engine = open_engine()
+    with engine.connect() as connection:
+        require_site(connection, site)
+    fleet = views.read(engine, load_settings(), site=site, newest=newest)
     if as_json:
         print_json(views.as_json(fleet))
     elif sys.stdout.isatty():

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from sqlalchemy.exc import OperationalError
 
+from scraper.cli.common.shared import print_json
 from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, SuspectError
 from scraper.frontier import crawls
@@ -37,6 +38,7 @@ def wait_all(
     *,
     local: bool,
     summary_to_stderr: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Shows crawls until each has ended, and what it came to. Raises `CrawlFailedError` unless all
     completed, `SuspectError` where the data of one is suspect."""
@@ -50,7 +52,9 @@ def wait_all(
                 err=True,
             )
             sys.exit(130)
-        click.echo(views.summary(crawl), err=summary_to_stderr)
+        click.echo(views.summary(crawl), err=summary_to_stderr or as_json)
+        if as_json:
+            print_json(views.as_json(crawl))
         name = f"crawl {crawl.id} of {crawl.site}"
         if crawl.status != CrawlStatus.COMPLETED:
             failed.append(f"{name} {crawl.status}" + (f": {crawl.note}" if crawl.note else ""))

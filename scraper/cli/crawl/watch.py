@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.text import Text
 from sqlalchemy.exc import OperationalError
 
-from scraper.cli.common.shared import load_settings, open_engine, print_json
+from scraper.cli.common.shared import complete_site, load_settings, open_engine, print_json
 from scraper.cli.common.tables import plain
 from scraper.cli.crawl.screen import host_trouble, make_screen
 from scraper.infra import outages
@@ -32,7 +32,7 @@ FIRST_ANSWERS_S = 3.0
 
 
 @click.command()
-@click.argument("site", required=False)
+@click.argument("site", required=False, shell_complete=complete_site)
 @click.option(
     "--every",
     "every_s",

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from scraper.actions.crawls import require_site
 from scraper.archive import rows as store
 from scraper.archive.reader import read_all
-from scraper.cli.common.shared import json_option, open_engine, print_json
+from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import plain, print_table
 from scraper.cli.data.reextract import progress_bar, since_option
 from scraper.coordinator import prune as pruning
@@ -44,7 +44,7 @@ def archive() -> None:
 
 
 @archive.command("list")
-@click.argument("site", required=False)
+@click.argument("site", required=False, shell_complete=complete_site)
 @json_option("array")
 def archive_list(site: str | None, as_json: bool) -> None:
     """Show what is kept, of SITE or of all."""
@@ -71,7 +71,7 @@ def archive_prune(as_json: bool) -> None:
 
 
 @archive.command("verify")
-@click.argument("site", required=False)
+@click.argument("site", required=False, shell_complete=complete_site)
 @since_option
 @click.option("--limit", type=click.IntRange(min=1), help="Records to read at the most.")
 @json_option()

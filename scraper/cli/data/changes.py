@@ -21,6 +21,7 @@ import click
 import sqlalchemy as sa
 
 from scraper.cli.common.shared import (
+    complete_site,
     harmless,
     json_option,
     open_engine,
@@ -37,7 +38,7 @@ FIELDS_SHOWN = 4
 
 
 @click.command()
-@click.argument("site", required=False)
+@click.argument("site", required=False, shell_complete=complete_site)
 @click.option(
     "--since",
     metavar="CURSOR|TIME",

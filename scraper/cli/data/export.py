@@ -15,11 +15,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import PurePosixPath
 from typing import IO, Any, Literal
 
 import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
+from scraper.cli.common.shared import harmless
+from scraper.cli.common.tables import plain
 from scraper.cli.data import output, parquet, rows
 from scraper.cli.data.rows import Table
 from scraper.errors import ConfigError
@@ -30,7 +33,16 @@ from scraper.infra.database import dumps
 from scraper.sites.definition import Site
 
 Form = Literal["csv", "jsonl", "parquet"]
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+# Spreadsheets take full-width signs for the same, and skip what stands before them.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+ENDINGS: dict[str, Form] = {
+    ".csv": "csv",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,20 @@ class Exported:
     since: int | None
     cursor: int | None
     exact: bool
+
+
+def form_of(where: str | None) -> Form:
+    """The form that a file's ending means; JSON lines on a terminal, and for a name without an
+    ending."""
+    ending = PurePosixPath(where or "").suffix.lower()
+    if not ending:
+        return "jsonl"
+    if ending not in ENDINGS:
+        raise ConfigError(
+            f"{where}: no form is known by the ending {ending} "
+            "(mend: --format csv, jsonl or parquet, or such an ending)"
+        )
+    return ENDINGS[ending]
 
 
 def export(
@@ -107,27 +133,33 @@ def _write(
 ) -> int:
     if form == "parquet":
         return parquet.write_parquet(table, file, definition, metadata)
+    on_terminal = file.isatty()
     with output.as_text(file) as text:
-        return write_csv(table, text) if form == "csv" else write_jsonl(table, text)
+        if form == "csv":
+            return write_csv(table, text, on_terminal=on_terminal)
+        return write_jsonl(table, text, on_terminal=on_terminal)
 
 
-def write_jsonl(table: Table, file: IO[str]) -> int:
-    """One JSON object a line. Returns the number of rows."""
+def write_jsonl(table: Table, file: IO[str], *, on_terminal: bool = False) -> int:
+    """One JSON object a line; `on_terminal`, of the same meaning without what would steer it.
+    Returns the number of rows."""
     count = 0
     for row in table.rows:
-        file.write(dumps(row) + "\n")
+        line = dumps(row)
+        file.write((harmless(line) if on_terminal else line) + "\n")
         count += 1
     return count
 
 
-def write_csv(table: Table, file: IO[str]) -> int:
-    """RFC 4180 with a header line; lists as JSON, missing values empty. Returns the number of
-    rows."""
+def write_csv(table: Table, file: IO[str], *, on_terminal: bool = False) -> int:
+    """RFC 4180 with a header line; lists as JSON, missing values empty; `on_terminal`, without what
+    would steer it. Returns the number of rows."""
     writer = csv.writer(file)
-    writer.writerow([_cell(name) for name in table.columns])
+    shown = plain if on_terminal else str
+    writer.writerow([shown(_cell(name)) for name in table.columns])
     count = 0
     for row in table.rows:
-        writer.writerow([_cell(row[name]) for name in table.columns])
+        writer.writerow([shown(_cell(row[name])) for name in table.columns])
         count += 1
     return count
 
@@ -143,6 +175,7 @@ def _cell(value: Any) -> str:
         case Decimal():
             return format(value, "f")
         case str():
-            return "'" + value if value.startswith(FORMULA_STARTS) else value
+            start = value if value.startswith(FORMULA_STARTS) else value.lstrip()
+            return "'" + value if start.startswith(FORMULA_STARTS) else value
         case _:
             return dumps(value)

@@ -13,7 +13,7 @@ import click
 import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
-from scraper.cli.common.shared import json_option, open_engine, print_json
+from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import cell, print_table
 from scraper.cli.data import export as exports
 from scraper.cli.data.changes import parse_since
@@ -27,8 +27,14 @@ HIDDEN = {"url", *LAST_COLUMNS}
 
 
 @click.command()
-@click.argument("site")
-@click.option("--limit", default=20, show_default=True, help="Products to show.")
+@click.argument("site", shell_complete=complete_site)
+@click.option(
+    "--limit",
+    default=20,
+    show_default=True,
+    type=click.IntRange(min=0),
+    help="Products to show.",
+)
 @click.option("--delisted", is_flag=True, help="Delisted ones too.")
 @json_option("array")
 def products(site: str, limit: int, delisted: bool, as_json: bool) -> None:
@@ -56,7 +62,7 @@ def print_products(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> No
 
 
 @click.command()
-@click.argument("site")
+@click.argument("site", shell_complete=complete_site)
 @click.argument("product_id", metavar="ID")
 @json_option("array")
 def history(site: str, product_id: str, as_json: bool) -> None:
@@ -99,13 +105,12 @@ def _print_history(versions: Sequence[dict[str, Any]]) -> None:
 
 
 @click.command()
-@click.argument("site")
+@click.argument("site", shell_complete=complete_site)
 @click.option(
     "--format",
     "form",
     type=click.Choice(["csv", "jsonl", "parquet"]),
-    default="jsonl",
-    show_default=True,
+    help="Default: what the ending of --output says, else jsonl.",
 )
 @click.option(
     "-o",
@@ -131,7 +136,7 @@ def _print_history(versions: Sequence[dict[str, Any]]) -> None:
 )
 def export(
     site: str,
-    form: Form,
+    form: Form | None,
     output: str | None,
     delisted: bool,
     since: str | None,
@@ -147,7 +152,13 @@ def export(
         raise click.UsageError("--json tells what was written to a file; --output is missing")
     start = "last" if since == "last" else None if since is None else parse_since(since)
     exported = exports.export(
-        open_engine(), site, form, output, delisted=delisted, since=start, consumer=consumer
+        open_engine(),
+        site,
+        form or exports.form_of(output),
+        output,
+        delisted=delisted,
+        since=start,
+        consumer=consumer,
     )
     if as_json:
         print_json(asdict(exported))

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from scraper.actions.crawls import definition_in_file, stored_site
 from scraper.cli.common.shared import (
+    complete_site,
     json_option,
     load_settings,
     open_engine,
@@ -42,7 +43,7 @@ FIELD_COLUMNS = ["field", "fill", "then", "gained", "changed", "lost", "such as"
 
 
 @click.command()
-@click.argument("site")
+@click.argument("site", shell_complete=complete_site)
 @since_option
 @click.option("--diff", is_flag=True, help="Show what would change, and write nothing.")
 @click.option("--limit", type=click.IntRange(min=1), help="Pages to read at the most.")

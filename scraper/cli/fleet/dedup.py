@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
 from scraper.cli.common.shared import (
+    complete_site,
     json_option,
     load_settings,
     open_engine,
@@ -52,7 +53,7 @@ def dedup() -> None:
 
 
 @dedup.command("show")
-@click.argument("site")
+@click.argument("site", shell_complete=complete_site)
 @json_option()
 def dedup_show(site: str, as_json: bool) -> None:
     """Show the filter of SITE: generations, URLs, keys, memory, and how often it is wrong."""
@@ -64,8 +65,9 @@ def dedup_show(site: str, as_json: bool) -> None:
 
 
 @dedup.command("reset")
-@click.argument("site")
-def dedup_reset(site: str) -> None:
+@click.argument("site", shell_complete=complete_site)
+@json_option()
+def dedup_reset(site: str, as_json: bool) -> None:
     """Forget which pages of SITE were fetched: its next crawl fetches all of them. A crawl that
     runs keeps what it knows."""
     # The new id is what forgets; the old keys are deleted where no crawl asks them, and expire
@@ -74,12 +76,16 @@ def dedup_reset(site: str) -> None:
         site_id, _ = stored_site(connection, site)
         store.renew(connection, site_id)
         crawl_id = crawls.active_crawl(connection, site_id)
-    if crawl_id is not None:
+    keys = 0
+    if crawl_id is None:
+        with open_redis(load_settings()) as client:
+            keys = FilterStore(client).forget(site_id)
+    if as_json:
+        print_json({"site": site, "running_crawl": crawl_id, "keys_deleted": keys})
+    elif crawl_id is not None:
         click.echo(f"{site}: forgotten for the next crawl; crawl {crawl_id} keeps what it knows")
-        return
-    with open_redis(load_settings()) as client:
-        keys = FilterStore(client).forget(site_id)
-    click.echo(f"{site}: forgotten, {keys} keys deleted")
+    else:
+        click.echo(f"{site}: forgotten, {keys} keys deleted")
 
 
 def _read(engine: sa.Engine, settings: Settings, name: str) -> SiteFilter:

@@ -61,19 +61,27 @@ def host_list(host: str | None, as_json: bool) -> None:
 
 @host.command("pause")
 @host_argument
-def host_pause(host: str) -> None:
+@json_option()
+def host_pause(host: str, as_json: bool) -> None:
     """Ask HOST for nothing until it is resumed; effective within seconds. Its pages wait, and pay
     nothing."""
     changed = _change(host, lambda connection: hosts.set_paused(connection, host, paused=True))
-    click.echo(f"{host}: paused" if changed else f"{host}: was paused already")
+    if as_json:
+        print_json({"host": host, "paused": True, "changed": changed})
+    else:
+        click.echo(f"{host}: paused" if changed else f"{host}: was paused already")
 
 
 @host.command("resume")
 @host_argument
-def host_resume(host: str) -> None:
+@json_option()
+def host_resume(host: str, as_json: bool) -> None:
     """End a host's pause."""
     changed = _change(host, lambda connection: hosts.set_paused(connection, host, paused=False))
-    click.echo(f"{host}: resumed" if changed else f"{host}: was not paused")
+    if as_json:
+        print_json({"host": host, "paused": False, "changed": changed})
+    else:
+        click.echo(f"{host}: resumed" if changed else f"{host}: was not paused")
 
 
 @host.command("set")
@@ -89,8 +97,14 @@ def host_resume(host: str) -> None:
     "--burst", type=click.IntRange(1, 1000), help="Requests right after each other after a pause."
 )
 @click.option("--reset", is_flag=True, help="Take back what was set before.")
+@json_option()
 def host_set(
-    host: str, rate: str | None, concurrency: int | None, burst: int | None, reset: bool
+    host: str,
+    rate: str | None,
+    concurrency: int | None,
+    burst: int | None,
+    reset: bool,
+    as_json: bool,
 ) -> None:
     """Set the budget of HOST above what site definitions say; effective within seconds, until it is
     reset.
@@ -107,6 +121,9 @@ def host_set(
 
     _change(host, set_budget)
     values = {"rate": rate, "concurrency": concurrency, "burst": burst}
+    if as_json:
+        print_json({"host": host, **values})
+        return
     budget = ", ".join(f"{key} {value}" for key, value in values.items() if value is not None)
     click.echo(f"{host}: {budget or 'as the site definitions say'}")
 

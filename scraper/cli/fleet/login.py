@@ -17,7 +17,13 @@ from scraper.accounts import file, store
 from scraper.accounts.file import Account, AccountFile
 from scraper.accounts.sessions import LoginAttempt, Logins
 from scraper.accounts.store import LoginStore, Standing
-from scraper.cli.common.shared import json_option, load_settings, open_redis, print_json
+from scraper.cli.common.shared import (
+    complete_site,
+    json_option,
+    load_settings,
+    open_redis,
+    print_json,
+)
 from scraper.cli.common.tables import print_table
 from scraper.crawl.context import CrawlContext, make_context
 from scraper.errors import ConfigError, LoginFailedError, NotFoundError
@@ -42,7 +48,7 @@ def login() -> None:
 
 
 @login.command("list")
-@click.argument("site", required=False)
+@click.argument("site", required=False, shell_complete=complete_site)
 @json_option("array")
 def login_list(site: str | None, as_json: bool) -> None:
     """Show the accounts of SITE, or of all sites with a login: since when they are logged in, or
@@ -55,7 +61,7 @@ def login_list(site: str | None, as_json: bool) -> None:
 
 
 @login.command("check")
-@click.argument("site")
+@click.argument("site", shell_complete=complete_site)
 @click.argument("account", required=False)
 @json_option("array")
 def login_check(site: str, account: str | None, as_json: bool) -> None:
@@ -84,7 +90,7 @@ def login_check(site: str, account: str | None, as_json: bool) -> None:
 
 
 @login.command("forget")
-@click.argument("site")
+@click.argument("site", shell_complete=complete_site)
 @click.argument("account", required=False)
 @json_option()
 def login_forget(site: str, account: str | None, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from scraper.cli.common.shared import load_settings, print_json
+from scraper.cli.common.shared import json_option, load_settings, print_json
 from scraper.errors import ConfigError
 from scraper.infra import shipped
 from scraper.infra.redaction import redacted
@@ -56,7 +56,8 @@ HIDDEN = "(hidden)"
 @click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--compose", is_flag=True, help="Write a docker-compose.yml as well.")
-def init(folder: Path, compose: bool) -> None:
+@json_option()
+def init(folder: Path, compose: bool, as_json: bool) -> None:
     """Make a project in FOLDER (default: this one): settings, an example definition, .gitignore.
 
     What is there already is left as it is.
@@ -75,6 +76,9 @@ def init(folder: Path, compose: bool) -> None:
         written = [name for name, text in files.items() if _write_new(folder / name, text)]
     except OSError as error:
         raise ConfigError(f"{folder}: cannot be made a project: {error}") from None
+    if as_json:
+        print_json({"folder": str(folder), "written": written})
+        return
     for name in written:
         click.echo(f"{folder / name} written")
     if not written:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 import click
 
-from scraper.cli.common.shared import load_settings, require_project
+from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
 from scraper.embedded import servers as embedded
+from scraper.embedded.servers import ServerState
 from scraper.infra import flower_login, migrations, servers
 from scraper.infra.database import make_engine
-from scraper.settings import Settings
 
 
 @click.command()
-def up() -> None:
+@json_option()
+def up(as_json: bool) -> None:
     """Start the embedded servers in the background and apply migrations.
 
     With DATABASE_URL and REDIS_URL set, starts nothing: checks that they answer, and migrates. On a
@@ -22,11 +26,18 @@ def up() -> None:
     """
     settings = load_settings()
     require_project(settings)
-    for state in embedded.up(settings):
-        click.echo(f"{state.name}: running, {state.address}")
+    states = embedded.up(settings)
+    if not as_json:
+        for state in states:
+            click.echo(f"{state.name}: running, {state.address}")
     servers.require_reachable(settings)
-    _migrate(settings)
+    revision = migrations.upgrade(make_engine(settings.postgres_url))
     login = flower_login.get(settings)
+    if as_json:
+        flower = {"user": login.user, "password_in": login.where}
+        print_json({"servers": _as_json(states), "revision": revision, "flower": flower})
+        return
+    click.echo(f"database: at revision {revision}")
     if login.generated and sys.stdout.isatty():
         password = f"password {login.password}"
     else:
@@ -35,18 +46,28 @@ def up() -> None:
 
 
 @click.command()
-def down() -> None:
+@json_option()
+def down(as_json: bool) -> None:
     """Stop the embedded servers. Their data stays."""
-    for state in embedded.down(load_settings()):
+    states = embedded.down(load_settings())
+    if as_json:
+        print_json({"servers": _as_json(states)})
+        return
+    for state in states:
         click.echo(f"{state.name}: {'still running' if state.running else 'stopped'}")
 
 
 @click.command()
-def migrate() -> None:
+@json_option()
+def migrate(as_json: bool) -> None:
     """Apply migrations to the database."""
     settings = load_settings()
     servers.require_postgres(settings)
-    _migrate(settings)
+    revision = migrations.upgrade(make_engine(settings.postgres_url))
+    if as_json:
+        print_json({"revision": revision})
+    else:
+        click.echo(f"database: at revision {revision}")
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -58,5 +79,5 @@ def psql(arguments: tuple[str, ...]) -> None:
     servers.run_psql(settings, arguments)
 
 
-def _migrate(settings: Settings) -> None:
-    click.echo(f"database: at revision {migrations.upgrade(make_engine(settings.postgres_url))}")
+def _as_json(states: Sequence[ServerState]) -> list[dict[str, Any]]:
+    return [asdict(state) for state in states]

@@ -7,8 +7,14 @@ from pathlib import Path
 import click
 
 from scraper.actions import overrides
-from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
-from scraper.errors import DefinitionError, NotFoundError
+from scraper.cli.common.shared import (
+    complete_site,
+    json_option,
+    load_settings,
+    open_engine,
+    print_json,
+)
+from scraper.errors import DefinitionError, NotFoundError, did_you_mean
 from scraper.sites import loader, schema
 
 
@@ -18,16 +24,21 @@ def sites() -> None:
 
 
 @sites.command("check")
-@click.argument("files", nargs=-1, type=click.Path())
-def sites_check(files: tuple[str, ...]) -> None:
+@click.argument("files", metavar="[FILES|NAMES]...", nargs=-1)
+@json_option("array")
+def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     """Validate definitions: every error of every file, with line, key and mend. Checks sites/
-    unless FILES are named."""
-    paths = [Path(file) for file in files] or loader.definition_files(load_settings().sites_dir)
+    unless files, or sites by their names, are given."""
+    folder = load_settings().sites_dir
+    paths = [_definition_file(folder, word) for word in files] or loader.definition_files(folder)
     if not paths:
         raise NotFoundError(
             f"no definitions in {load_settings().sites_dir}/ (write one, or set SCRAPER_SITES)"
         )
     problems = [*loader.check(paths), *loader.check_functions(paths)]
+    if as_json:
+        print_json(problems)
+        raise SystemExit(DefinitionError.exit_code if problems else 0)
     if problems:
         raise DefinitionError(problems)
     for path in paths:
@@ -36,11 +47,27 @@ def sites_check(files: tuple[str, ...]) -> None:
     click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
 
 
+def _definition_file(folder: Path, word: str) -> Path:
+    """The file that is meant: a path, or the name of a site in `folder`."""
+    path = Path(word)
+    if path.exists() or path.suffix in loader.SUFFIXES or len(path.parts) > 1:
+        return path
+    files = loader.definition_files(folder)
+    for file in files:
+        if file.stem == word:
+            return file
+    nearest = did_you_mean(word, [file.stem for file in files])
+    raise NotFoundError(f"there is no definition of {word!r} in {folder}/{nearest}")
+
+
 @sites.command("list")
 @json_option("array")
 def sites_list(as_json: bool) -> None:
     """Show the definitions in sites/."""
-    definitions = loader.load_dir(load_settings().sites_dir)
+    folder = load_settings().sites_dir
+    if not folder.is_dir():
+        raise NotFoundError(f"there is no folder {folder}/ here; `scraper init` makes one")
+    definitions = loader.load_dir(folder)
     if as_json:
         print_json([site.model_dump(mode="json") for site in definitions])
         return
@@ -52,26 +79,30 @@ def sites_list(as_json: bool) -> None:
 
 
 @sites.command("pause")
-@click.argument("name")
-def sites_pause(name: str) -> None:
+@click.argument("name", shell_complete=complete_site)
+@json_option()
+def sites_pause(name: str, as_json: bool) -> None:
     """Fetch nothing of a site until it is resumed; effective within seconds.
 
     A running crawl keeps its pages and goes on later. Slots of the schedule that come due meanwhile
     are not made up.
     """
-    _set_paused(name, paused=True)
+    _set_paused(name, paused=True, as_json=as_json)
 
 
 @sites.command("resume")
-@click.argument("name")
-def sites_resume(name: str) -> None:
+@click.argument("name", shell_complete=complete_site)
+@json_option()
+def sites_resume(name: str, as_json: bool) -> None:
     """End a site's pause."""
-    _set_paused(name, paused=False)
+    _set_paused(name, paused=False, as_json=as_json)
 
 
-def _set_paused(name: str, *, paused: bool) -> None:
+def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:
     changed = overrides.set_paused(open_engine(), name, paused=paused)
-    if paused:
+    if as_json:
+        print_json({"site": name, "paused": paused, "changed": changed})
+    elif paused:
         click.echo(f"{name}: paused" if changed else f"{name}: was paused already")
     else:
         click.echo(f"{name}: resumed" if changed else f"{name}: was not paused")
