@@ -25,7 +25,7 @@ def crawl_id(engine: sa.Engine) -> int:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("crwal", "shop"), "there is no command 'crwal'; did you mean 'crawl'?"),
+        (("crwal", "shop"), "No such command 'crwal'; did you mean 'crawl'?"),
         (("crawl", "shpo"), "did you mean 'shop'?"),
         (("crawl", "sites/shop.yaml"), "type `scraper crawl shop`"),
         (("crawl", "https://shop.example/all"), "write a definition"),
@@ -44,7 +44,9 @@ def test_what_is_nearly_right(
     done = run.scraper(*words, code=2, env=EXAMPLES)
     assert says in done.stderr and done.stdout == ""
     with engine.connect() as connection:
-        running = connection.execute(sa.text("SELECT count(*) FROM crawls WHERE status = 'running'"))
+        running = connection.execute(
+            sa.text("SELECT count(*) FROM crawls WHERE status = 'running'")
+        )
         assert running.scalar() == 1
 
 
