@@ -43,9 +43,9 @@ __all__ = [
     "ServerUnavailableError",
 ]
 
-# inputs that were sent and whose results nobody has taken: more are not taken from `inputs`
+# With so many inputs out whose results nobody has taken, no more are taken from `inputs`.
 OUT_MAX = 2000
-# a worker that starts anew, a Chromium too, is not waited for in vain
+# A worker that starts anew, with a Chromium too, takes less than this.
 UNSERVED_S = 20.0
 ASK_S = 2.0
 
@@ -199,7 +199,7 @@ class Call(Generic[T]):
     ) -> None:
         from scraper.calls.group import GROUP_MAX, GROUPS_OF_FEW, group_size
 
-        self._courier, self._inbox = sender, sender.inbox
+        self._sender, self._inbox = sender, sender.inbox
         self._ordered, self._return_exceptions = ordered, return_exceptions
         numbered = enumerate(inputs)
         first = list(islice(numbered, GROUP_MAX * GROUPS_OF_FEW))
@@ -222,7 +222,7 @@ class Call(Generic[T]):
     @property
     def messages(self) -> int:
         """Messages that brought them."""
-        return self._courier.messages
+        return self._sender.messages
 
     def cancel(self) -> None:
         """What is not begun will not be, and there are no further results."""
@@ -290,10 +290,10 @@ class Call(Generic[T]):
             if group:
                 self._open.update(group)
                 self._sent += len(group)
-                self._courier.feed(group)
+                self._sender.feed(group)
             else:
                 self._inputs = None
-                self._courier.fed()
+                self._sender.fed()
 
     def _group(self, inputs: Iterator[tuple[int, Any]]) -> dict[int, Any]:
         """As many inputs as go into one message; none where there are no more."""
@@ -377,7 +377,8 @@ class _Unserved:
             self._client.start_worker(self._settings, self._queue)
         elif idle_s > UNSERVED_S and self._seen > 1:
             raise ServerUnavailableError(
-                f"no worker serves the queue {self._queue!r}: type `celery -A scraper worker -Q {self._queue}`, "
+                f"no worker serves the queue {self._queue!r}: type "
+                f"`celery -A scraper worker -Q {self._queue}`, "
                 "or Client(local=True) to have one started here"
             )
 

@@ -39,7 +39,7 @@ class Clients:
         self._init = init
         self._making = asyncio.Lock()
         self._stack = AsyncExitStack()
-        self._made: Any = None
+        self._client: Any = None
         self._failed: FunctionRefusedError | None = None
         self._failed_at = 0.0
 
@@ -47,7 +47,7 @@ class Clients:
     async def lent(self, policy: FetchPolicy) -> AsyncIterator[Any]:
         """Raises `FunctionRefusedError` where the init fails."""
         if self._init is not None:
-            yield self._made if self._made is not None else await self._own()
+            yield self._client if self._client is not None else await self._init_client()
             return
         client = httpx.AsyncClient(
             transport=self._transport,
@@ -68,37 +68,37 @@ class Clients:
         except Exception:
             log.exception("the client of SCRAPER_CLIENT_INIT could not be closed")
 
-    async def _own(self) -> Any:
+    async def _init_client(self) -> Any:
         async with self._making:
             now = asyncio.get_running_loop().time()
             if self._failed is not None and now - self._failed_at < AGAIN_S:
                 raise self._failed
-            if self._made is None:
+            if self._client is None:
                 try:
-                    self._made = await self._make()
+                    self._client = await self._make()
                 except Exception as error:
-                    told = f"SCRAPER_CLIENT_INIT failed: {type(error).__name__}: {error}"
-                    self._failed, self._failed_at = FunctionRefusedError(told), now
+                    message = f"SCRAPER_CLIENT_INIT failed: {type(error).__name__}: {error}"
+                    self._failed, self._failed_at = FunctionRefusedError(message), now
                     log.exception("the client of SCRAPER_CLIENT_INIT could not be made")
                     raise self._failed from error
-            return self._made
+            return self._client
 
     async def _make(self) -> Any:
         assert self._init is not None
         init: Init = await asyncio.to_thread(resolve_init, self._init)
-        made = init(self._transport)
-        if isinstance(made, AbstractAsyncContextManager) and not isinstance(
-            made, httpx.AsyncClient
+        client = init(self._transport)
+        if isinstance(client, AbstractAsyncContextManager) and not isinstance(
+            client, httpx.AsyncClient
         ):
-            made = await self._stack.enter_async_context(made)
-        elif inspect.isawaitable(made):
-            made = await made
-            close = getattr(made, "aclose", None) or getattr(made, "close", None)
+            client = await self._stack.enter_async_context(client)
+        elif inspect.isawaitable(client):
+            client = await client
+            close = getattr(client, "aclose", None) or getattr(client, "close", None)
             if close is not None:
                 self._stack.push_async_callback(_closed, close)
-        if made is None:
+        if client is None:
             raise TypeError("it returned None in place of a client")
-        return made
+        return client
 
 
 async def _closed(close: Callable[[], Any]) -> None:

@@ -30,7 +30,7 @@ _DEFAULTS = {name: Site.model_fields[name].default for name in ("rate", "concurr
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """`site_id` tells its budget apart at a host's gate; that of a call without a site is negative."""
+    """`site_id` tells its budget apart at a host's limiter; it is negative without a site."""
 
     site_id: int
     policy: FetchPolicy
@@ -39,11 +39,12 @@ class CallContext:
     robots: bool
     robots_agent: str
     block_of: Callable[[Fetched], Block | None]
-    rendering: Rendering | None = None  # of a browser's page
+    # How a browser shows its pages.
+    rendering: Rendering | None = None
 
 
 class CallContexts:
-    """Those that this process has made. Calls with the same options share one, and so one budget."""
+    """Those of this process. Calls with the same options share one, and so one budget."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -65,12 +66,13 @@ class CallContexts:
             raise FunctionRefusedError(
                 "a site brings its own rate, concurrency and proxy (mend: give it alone)"
             )
-        found = sites.look(connection, options.site)
-        if found is None:
+        site = sites.look(connection, options.site)
+        if site is None:
             raise FunctionRefusedError(
-                f"there is no site named {options.site!r} in the database (mend: `scraper crawl` brings it there)"
+                f"there is no site named {options.site!r} in the database "
+                "(mend: `scraper crawl` brings it there)"
             )
-        site_id, definition_hash, paused = found
+        site_id, definition_hash, paused = site
         if paused:
             raise FunctionRefusedError(
                 f"{options.site} is paused (mend: `scraper sites resume {options.site}`)"
@@ -79,7 +81,7 @@ class CallContexts:
         return self._made.get(key) or self._keep(key, self._of_site(options, connection))
 
     def _keep(self, key: object, made: CallContext) -> CallContext:
-        # to wait for a proxy would be in vain
+        # To wait for a proxy would be in vain.
         if made.need is not None and self._settings.proxy_list is None:
             raise FunctionRefusedError(
                 "it is to go through proxies, and this worker has no PROXY_LIST (mend: set it)"
@@ -133,9 +135,9 @@ class CallContexts:
         )
 
     def _of_site(self, options: Options, connection: sa.Connection) -> CallContext:
-        found = sites.find(connection, options.site or "")
-        assert found is not None
-        context = make_context(0, *found, self._settings)
+        row = sites.find(connection, options.site or "")
+        assert row is not None
+        context = make_context(0, *row, self._settings)
         need = context.needs[Kind.PRODUCT]
         if need is not None and options.region is not None:
             need = replace(need, region=options.region)

@@ -1,8 +1,8 @@
 """Calls of users' functions on workers: which may be called, in what groups their inputs travel,
 and what a message of one group says. Pure; imports nothing of a user's.
 
-    {"call": "…", "number": 3, "function": "shop_checks:title", "queue": "datacenter", "priority": 10,
-     "options": {…}, "inputs": [[300, "https://…"], …]}
+    {"call": "…", "number": 3, "function": "shop_checks:title", "queue": "datacenter",
+     "priority": 10, "options": {…}, "inputs": [[300, "https://…"], …]}
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any
 
 import orjson
 
-GROUP_MAX = 100  # inputs in a message
+# Inputs in a message.
+GROUP_MAX = 100
 GROUP_MAX_BYTES = 500_000
 INPUT_MAX_BYTES = 500_000
-# few inputs still go out as so many messages, so that several workers share them
+# Few inputs still go out as so many messages, so that several workers share them.
 GROUPS_OF_FEW = 10
-# workers that may be lost with an input: the last two while it was alone
+# So many workers may be lost with an input, the last two while it was alone.
 LOSSES_MAX = 4
 FEW = 10
 _NAME = re.compile(
@@ -30,17 +31,18 @@ _NAME = re.compile(
 def parts_of(function: str, allowed: Collection[str]) -> tuple[str, str]:
     """Module and function that `MODULE:FUNCTION` names, if the module is one of those allowed, by
     its whole name. Raises ValueError with the mend."""
-    found = _NAME(function)
-    if found is None:
+    match = _NAME(function)
+    if match is None:
         raise ValueError(
-            f"{function[:200]!r} names no function (mend: MODULE:FUNCTION, such as shop_checks:title)"
+            f"{function[:200]!r} names no function "
+            "(mend: MODULE:FUNCTION, such as shop_checks:title)"
         )
-    module, name = found.groups()
+    module, name = match.groups()
     if module not in allowed:
         listed = ", ".join(sorted(allowed)) or "no module at all"
         raise ValueError(
-            f"functions of {module!r} may not be called: SCRAPER_FUNCTIONS allows {listed} (mend: add it there, "
-            "for workers and callers alike)"
+            f"functions of {module!r} may not be called: SCRAPER_FUNCTIONS allows {listed} "
+            "(mend: add it there, for workers and callers alike)"
         )
     return module, name
 
@@ -79,18 +81,18 @@ class Group:
     def of(cls, message: str) -> Group:
         """Raises ValueError for what no caller of ours has sent."""
         try:
-            told = orjson.loads(message)
-            names = {each.name for each in fields(Options)}
+            content = orjson.loads(message)
+            names = {option.name for option in fields(Options)}
             options = Options(
-                **{name: value for name, value in told["options"].items() if name in names}
+                **{name: value for name, value in content["options"].items() if name in names}
             )
-            inputs = [(int(index), value) for index, value in told["inputs"]]
-            function, priority = str(told["function"]), int(told["priority"])
+            inputs = [(int(index), value) for index, value in content["inputs"]]
+            function, priority = str(content["function"]), int(content["priority"])
             return cls(
-                str(told["call"]),
-                int(told["number"]),
+                str(content["call"]),
+                int(content["number"]),
                 function,
-                str(told["queue"]),
+                str(content["queue"]),
                 priority,
                 options,
                 inputs,
@@ -121,7 +123,8 @@ def input_size(index: int, value: Any) -> int:
         ) from None
     if size > INPUT_MAX_BYTES:
         raise ValueError(
-            f"input {index} is {size} bytes of JSON, more than {INPUT_MAX_BYTES} (mend: give an URL or a key of it)"
+            f"input {index} is {size} bytes of JSON, more than {INPUT_MAX_BYTES} "
+            "(mend: give an URL or a key of it)"
         )
     return size
 

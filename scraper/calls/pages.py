@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from scraper.browser.faults import navigation_fault
 from scraper.browser.permits import Turns
 from scraper.browser.pool import Browsers
-from scraper.calls.transport import PATIENCE_S, Asker, PoliteTransport
+from scraper.calls.transport import PATIENCE_S, CallInput, PoliteTransport
 from scraper.domain import Outcome
 from scraper.errors import FetchError, NoProxyError
 from scraper.http.proxy_route import ProxyRoute
@@ -39,7 +39,7 @@ class CallPages:
         return self._browsers.pages
 
     @asynccontextmanager
-    async def lent(self, by: Asker, value: object) -> AsyncIterator[Page]:
+    async def lent(self, by: CallInput, value: object) -> AsyncIterator[Page]:
         """`value` is the input: where it is an URL, its host's proxies are asked for. Raises
         FetchError, DeferredError."""
         permits, limiters = PagePermits(by.urgency), self._polite.limiters
@@ -49,14 +49,16 @@ class CallPages:
             limiter.pending += 1
             try:
                 await self._polite.heed_robots(url, limiter, by, via)
-                await self._polite.in_turn(limiter, by, lambda latest: permits.go(limiter, latest))
+                await self._polite.when_permitted(
+                    limiter, by, lambda deadline_at: permits.go(limiter, deadline_at)
+                )
             finally:
                 limiter.pending -= 1
 
         async def before_sub(url: str) -> None:
             limiter = limiters.of(host_of(url))
-            await self._polite.in_turn(
-                limiter, by, lambda latest: limiter.take_slot(latest, by.urgency)
+            await self._polite.when_permitted(
+                limiter, by, lambda deadline_at: limiter.take_slot(deadline_at, by.urgency)
             )
 
         async with AsyncExitStack() as stack:
@@ -81,7 +83,7 @@ class CallPages:
                 # Whose fault it is; the error stays the function's.
                 raise error from navigation_fault(error, {}, page.url, by.context.policy, None)  # type: ignore[arg-type]
 
-    async def _via(self, by: Asker, value: object) -> ProxyRoute | None:
+    async def _via(self, by: CallInput, value: object) -> ProxyRoute | None:
         if by.context.need is None:
             return None
         try:

@@ -1,5 +1,5 @@
-"""One request of a user's own httpx client, and its bounded answer: the client follows redirects and
-keeps cookies itself.
+"""One request of a user's own httpx client, and its bounded answer. The client follows redirects
+and keeps cookies itself.
 
 Refuses to wait for a host's permit, to read robots.txt, and whatever the transports cannot send:
 they know GET, and POST with a whole body.

@@ -3,9 +3,9 @@ their deadlines.
 
 Inputs of a group go through a few lanes; their results leave in handfuls, as they come. What goes
 wrong with one input is its own failure. A group ends when its last result is in Redis; a worker
-that is told to stop sends back what it has not begun, and what does not end in time. What is under
-way when a worker dies is begun again elsewhere: at least once, and the caller takes each result
-once.
+that is told to stop sends back what it has not begun, and what does not end in time. What is
+under way when a worker dies is begun again elsewhere: at least once, and the caller takes each
+result once.
 
 Here nothing is imported that a message names: whoever calls `run` has the function already, or the
 reason why not.
@@ -37,7 +37,7 @@ from scraper.calls.store import (
     GONE,
     Groups,
 )
-from scraper.calls.transport import Asker, asker
+from scraper.calls.transport import CallInput, current_input
 from scraper.domain import Blame, Outcome
 from scraper.errors import DeferredError, FetchError, FunctionRefusedError
 from scraper.infra.slots import SlotCost
@@ -47,20 +47,20 @@ from scraper.settings import Settings
 
 log = structlog.get_logger()
 
-# inputs of a group under way
+# Inputs of a group that are under way at once.
 LANES = 16
-# between two looks whether the group is still ours to work on
+# The lease of a group is renewed this often, and its call asked for.
 KEEP_S = 2.0
-# results wait so long for company
+# Results wait so long for company.
 GATHER_S = 0.1
 ENTRY_MAX_BYTES = 1_000_000
 UNSENT_MAX_BYTES = 4_000_000
-# for a caller to say that it is there, after Redis has forgotten it
+# A caller that Redis has forgotten has so long to say that it is there.
 GONE_S = 10.0
-# for Redis to come back, with results that wait for it
+# Results wait so long for Redis to come back.
 AWAY_S = 60.0
 RETRY_S = 0.5
-# for a function to end that was cancelled
+# A function that was cancelled has so long to end.
 LET_GO_S = 2.0
 MESSAGE_CHARS = 1000
 TRACEBACK_CHARS = 4000
@@ -76,15 +76,16 @@ class RunningGroup:
     place: SlotCost | None
     timeout_s: float
     queued: deque[tuple[int, Any]]
-    under_way: dict[asyncio.Task[Any], Asker] = field(default_factory=dict)
-    # results to be sent, and their size
+    under_way: dict[asyncio.Task[Any], CallInput] = field(default_factory=dict)
+    # Results to be sent, each with its size.
     ready: list[tuple[int, orjson.Fragment]] = field(default_factory=list)
     back: list[int] = field(default_factory=list)
     unsent_bytes: int = 0
-    # nobody waits for it any more
+    # Nobody waits for it any more.
     over: bool = False
     handed_back: bool = False
-    ended: bool = False  # its last input has
+    # Its last input has ended.
+    ended: bool = False
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, index: int, ok: bool, value: bytes) -> None:
@@ -101,9 +102,9 @@ class RunningGroup:
         ):
             size += self.ready[taken][0]
             taken += 1
-        some, self.ready = self.ready[:taken], self.ready[taken:]
+        batch, self.ready = self.ready[:taken], self.ready[taken:]
         self.unsent_bytes -= size
-        return [fragment for _, fragment in some]
+        return [fragment for _, fragment in batch]
 
     def take_back(self) -> list[int]:
         back, self.back = self.back, []
@@ -131,12 +132,12 @@ class CallRunner:
         self._clients = clients
         self._pages = pages
         self._settings = settings
-        self._working: list[RunningGroup] = []
+        self._running: list[RunningGroup] = []
         self._stopping = False
 
     @property
     def active(self) -> bool:
-        return bool(self._working)
+        return bool(self._running)
 
     def left(self) -> list[tuple[SlotCost | None, int, int, int]]:
         """Of each group: its place, its inputs that are left, how many of them wait for nothing but
@@ -144,12 +145,12 @@ class CallRunner:
         full = self._settings.batch_pages
         return [
             (
-                one.place,
-                len(one.queued) + len(one.under_way),
-                sum(by.clock.standing > 0 for by in one.under_way.values()),
-                self._lanes(one.group) if for_browsers(one.group.queue) else full,
+                running.place,
+                len(running.queued) + len(running.under_way),
+                sum(by.clock.standing > 0 for by in running.under_way.values()),
+                self._lanes(running.group) if for_browsers(running.group.queue) else full,
             )
-            for one in self._working
+            for running in self._running
         ]
 
     async def refuse(self, group: Group, why: str) -> None:
@@ -171,41 +172,41 @@ class CallRunner:
             return
         wish_s, limit_s = group.options.input_timeout_s, self._settings.input_timeout_s
         timeout_s = min(limit_s, wish_s) if wish_s else limit_s
-        one = RunningGroup(group, context, function, place, timeout_s, deque(group.inputs))
-        self._working.append(one)
+        running = RunningGroup(group, context, function, place, timeout_s, deque(group.inputs))
+        self._running.append(running)
         lanes = [
-            asyncio.ensure_future(self._lane(one))
-            for _ in range(min(self._lanes(group), len(one.queued)))
+            asyncio.ensure_future(self._lane(running))
+            for _ in range(min(self._lanes(group), len(running.queued)))
         ]
         keeper, sender = (
-            asyncio.ensure_future(self._keep(one)),
-            asyncio.ensure_future(self._send(one)),
+            asyncio.ensure_future(self._keep(running)),
+            asyncio.ensure_future(self._send(running)),
         )
         if place is not None:
             asyncio.get_running_loop().call_soon(place.started)
         try:
             await asyncio.gather(*lanes)
-            one.ended = True
-            one.wake.set()
+            running.ended = True
+            running.wake.set()
             await sender
         finally:
             keeper.cancel()
-            self._working.remove(one)
+            self._running.remove(running)
 
     def stop(self) -> None:
         """Hands back what is not begun, and what waits for a host's turn."""
         self._stopping = True
-        for one in self._working:
-            one.handed_back = True
-            one.back += [index for index, _ in one.queued]
-            one.queued.clear()
-            one.cancel(standing_only=True)
-            one.wake.set()
+        for running in self._running:
+            running.handed_back = True
+            running.back += [index for index, _ in running.queued]
+            running.queued.clear()
+            running.cancel(standing_only=True)
+            running.wake.set()
 
     def cut(self) -> None:
         """Hands back all else."""
-        for one in self._working:
-            one.cancel(standing_only=False)
+        for running in self._running:
+            running.cancel(standing_only=False)
 
     async def aclose(self) -> None:
         await self._clients.aclose()
@@ -213,51 +214,54 @@ class CallRunner:
     def _lanes(self, group: Group) -> int:
         return self._pages.at_once if for_browsers(group.queue) else LANES
 
-    async def _lane(self, one: RunningGroup) -> None:
-        while one.queued:
-            if one.unsent_bytes > UNSENT_MAX_BYTES:
+    async def _lane(self, running: RunningGroup) -> None:
+        while running.queued:
+            if running.unsent_bytes > UNSENT_MAX_BYTES:
                 await asyncio.sleep(GATHER_S)
                 continue
-            index, value = one.queued.popleft()
-            await self._input(one, index, value)
+            index, value = running.queued.popleft()
+            await self._input(running, index, value)
 
-    async def _input(self, one: RunningGroup, index: int, value: Any) -> None:
+    async def _input(self, running: RunningGroup, index: int, value: Any) -> None:
         """One input: its result, its failure, or back it goes."""
-        by = Asker(one.context, one.group.priority)
+        by = CallInput(running.context, running.group.priority)
         task = asyncio.ensure_future(
-            self._called(one.function, by, value, browser=for_browsers(one.group.queue))
+            self._called(running.function, by, value, browser=for_browsers(running.group.queue))
         )
-        one.under_way[task] = by
+        running.under_way[task] = by
         try:
-            while not task.done() and (left_s := one.timeout_s - by.clock.spent_s) > 0:
+            while not task.done() and (left_s := running.timeout_s - by.clock.spent_s) > 0:
                 await asyncio.wait([task], timeout=left_s)
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task], timeout=LET_GO_S)
-                told = f"not done within {one.timeout_s:g} s, waits for hosts' turns not counted (SCRAPER_INPUT_TIMEOUT_S)"
+                message = (
+                    f"not done within {running.timeout_s:g} s, waits for hosts' turns not counted "
+                    "(SCRAPER_INPUT_TIMEOUT_S)"
+                )
                 self._failed(
-                    one,
+                    running,
                     index,
                     Failure(
-                        "TimeoutError", told, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value
+                        "TimeoutError", message, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value
                     ),
                 )
                 if not task.done():
                     log.error(
                         "a function does not end though it was cancelled",
-                        function=one.group.function,
+                        function=running.group.function,
                     )
-                    task.add_done_callback(_looked_at)
-            elif task.cancelled() and (one.over or one.handed_back):
-                one.back.append(index)
+                    task.add_done_callback(_retrieve_error)
+            elif task.cancelled() and (running.over or running.handed_back):
+                running.back.append(index)
             else:
-                self._ended(one, index, task)
+                self._ended(running, index, task)
         finally:
-            del one.under_way[task]
+            del running.under_way[task]
 
-    async def _called(self, function: Function, by: Asker, value: Any, *, browser: bool) -> Any:
+    async def _called(self, function: Function, by: CallInput, value: Any, *, browser: bool) -> Any:
         # a task has a context of its own
-        asker.set(by)
+        current_input.set(by)
         lent = self._pages.lent(by, value) if browser else self._clients.lent(by.context.policy)
         async with lent as client:
             try:
@@ -266,74 +270,86 @@ class CallRunner:
                 # these would end the loop
                 raise _EndedItselfError from error
 
-    def _ended(self, one: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
+    def _ended(self, running: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
         error = (
             asyncio.CancelledError("it cancelled itself") if task.cancelled() else task.exception()
         )
         if error is not None:
-            self._failed(one, index, failure_of(error))
+            self._failed(running, index, failure_of(error))
             return
         limit = self._settings.result_max_bytes
         try:
             encoded = orjson.dumps(task.result())
         except (TypeError, ValueError, RecursionError) as wrong:
-            told = f"what it returned is not JSON: {wrong} (mend: return text, numbers, lists, mappings of them)"
+            message = (
+                f"what it returned is not JSON: {wrong} "
+                "(mend: return text, numbers, lists, mappings of them)"
+            )
             self._failed(
-                one,
+                running,
                 index,
-                Failure("TypeError", told, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value),
+                Failure("TypeError", message, Blame.PARSER.value, Outcome.FUNCTION_FAILED.value),
             )
             return
         if len(encoded) > limit:
-            told = f"it returned {len(encoded)} bytes of JSON, more than {limit} (the limit is SCRAPER_RESULT_MAX_BYTES)"
+            message = (
+                f"it returned {len(encoded)} bytes of JSON, more than {limit} "
+                "(the limit is SCRAPER_RESULT_MAX_BYTES)"
+            )
             self._failed(
-                one, index, Failure("ValueError", told, Blame.PARSER.value, Outcome.TOO_LARGE.value)
+                running,
+                index,
+                Failure("ValueError", message, Blame.PARSER.value, Outcome.TOO_LARGE.value),
             )
             return
-        one.put(index, True, encoded)
+        running.put(index, True, encoded)
 
     @staticmethod
-    def _failed(one: RunningGroup, index: int, failure: Failure) -> None:
-        one.put(
+    def _failed(running: RunningGroup, index: int, failure: Failure) -> None:
+        running.put(
             index,
             False,
             orjson.dumps({name: _sendable(text) for name, text in asdict(failure).items()}),
         )
 
-    async def _keep(self, one: RunningGroup) -> None:
+    async def _keep(self, running: RunningGroup) -> None:
         """Says that we are at it, and hears when nobody wants it any more."""
         gone_since: float | None = None
         while True:
             await asyncio.sleep(KEEP_S)
             try:
-                state = await self._groups.keep(one.group.call, one.group.number)
+                state = await self._groups.keep(running.group.call, running.group.number)
             except RedisError:
                 continue
             now = asyncio.get_running_loop().time()
             gone_since = (gone_since or now) if state == GONE else None
             if state == CANCELLED or (gone_since is not None and now - gone_since > GONE_S):
-                one.drop()
+                running.drop()
                 return
 
-    async def _send(self, one: RunningGroup) -> None:
-        while not one.over:
-            await one.wake.wait()
-            if not one.ended:
+    async def _send(self, running: RunningGroup) -> None:
+        while not running.over:
+            await running.wake.wait()
+            if not running.ended:
                 await asyncio.sleep(GATHER_S)
-            one.wake.clear()
-            while one.ready and not one.over:
-                await self._pushed(one, one.group, {"r": one.take()})
-            if one.ended or one.back:
-                await self._pushed(one, one.group, {"b": one.take_back(), "end": one.ended})
-            if one.ended:
+            running.wake.clear()
+            while running.ready and not running.over:
+                await self._pushed(running, running.group, {"r": running.take()})
+            if running.ended or running.back:
+                await self._pushed(
+                    running, running.group, {"b": running.take_back(), "end": running.ended}
+                )
+            if running.ended:
                 return
 
-    async def _pushed(self, one: RunningGroup | None, group: Group, entry: dict[str, Any]) -> None:
+    async def _pushed(
+        self, running: RunningGroup | None, group: Group, entry: dict[str, Any]
+    ) -> None:
         """Until Redis has it, or nobody waits for it; then the group is over."""
         loop = asyncio.get_running_loop()
         entry = {"g": group.number, **entry}
         gone_by, away_by = loop.time() + GONE_S, loop.time() + AWAY_S
-        while one is None or not one.over:
+        while running is None or not running.over:
             try:
                 state = await self._groups.push(group.call, entry)
             except RedisError as error:
@@ -354,8 +370,8 @@ class CallRunner:
             if state == FULL:
                 gone_by = loop.time() + GONE_S
             await asyncio.sleep(RETRY_S)
-        if one is not None:
-            one.drop()
+        if running is not None:
+            running.drop()
 
 
 class _EndedItselfError(Exception):
@@ -387,7 +403,7 @@ def failure_of(error: BaseException) -> Failure:
             break
     if outcome is Outcome.FETCHED:
         outcome = Outcome.FUNCTION_FAILED
-    told = (
+    message = (
         "".join(traceback.format_exception(error, limit=-8)) if isinstance(error, Exception) else ""
     )
     message = str(error) or type(error).__name__
@@ -396,17 +412,17 @@ def failure_of(error: BaseException) -> Failure:
         message[:MESSAGE_CHARS],
         outcome.blame.value,
         outcome.value,
-        told[-TRACEBACK_CHARS:],
+        message[-TRACEBACK_CHARS:],
     )
 
 
 def _causes(error: BaseException) -> Sequence[BaseException]:
-    found: list[BaseException] = []
+    causes: list[BaseException] = []
     cause: BaseException | None = error
-    while cause is not None and len(found) < 10:
-        found.append(cause)
+    while cause is not None and len(causes) < 10:
+        causes.append(cause)
         cause = cause.__cause__
-    return found
+    return causes
 
 
 def _sendable(text: str) -> str:
@@ -414,6 +430,6 @@ def _sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _looked_at(task: asyncio.Task[Any]) -> None:
+def _retrieve_error(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
         task.exception()

@@ -38,14 +38,14 @@ from scraper.errors import (
 )
 
 LOOK_S = 1.0
-# without Redis or the broker for so long, the call fails
+# Without Redis or the broker for so long, the call fails.
 AWAY_S = 60.0
 RETRY_S = 0.5
-# a message that nobody took up by then is sent again, less often each time
+# A message that nobody took up by then is sent again, less often each time.
 UNCLAIMED_S, UNCLAIMED_MAX_S = 20.0, 160.0
-# after Redis was emptied: for workers to say what they have
+# After Redis was emptied, workers have so long to say what they have.
 FORGOTTEN_S = 5.0
-# of a message; one that is no longer meant is refused by its token anyway
+# A message expires after this; one that is no longer meant is refused by its number anyway.
 EXPIRES_S = 3600.0
 CLOSE_S = 3.0
 
@@ -119,8 +119,8 @@ class CallSender:
             options,
         )
         self._timeout_s = timeout_s
-        self._latest = None if timeout_s is None else time.monotonic() + timeout_s
-        self._parcels: deque[CallGroup] = deque()  # to be sent
+        self._deadline_at = None if timeout_s is None else time.monotonic() + timeout_s
+        self._unsent: deque[CallGroup] = deque()  # to be sent
         # to be sent one after the other
         self._suspects: deque[CallGroup] = deque()
         self._out: dict[int, CallGroup] = {}
@@ -137,7 +137,7 @@ class CallSender:
         self._thread.start()
 
     def feed(self, inputs: dict[int, Any]) -> None:
-        self._parcels.append(CallGroup(inputs))
+        self._unsent.append(CallGroup(inputs))
 
     def fed(self) -> None:
         """There are no more inputs."""
@@ -150,8 +150,7 @@ class CallSender:
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_S)
 
-    # --- the thread
-    # --------------------------------------------------------------------------------------------------
+    # What follows runs in the thread.
 
     def _run(self) -> None:
         try:
@@ -165,7 +164,7 @@ class CallSender:
         looked_at, away_since = 0.0, None
         try:
             while not self._cancelled and not self._done():
-                self._heed_time()
+                self._check_timeout()
                 now = time.monotonic()
                 try:
                     self._send_what_waits(calls, send)
@@ -185,43 +184,44 @@ class CallSender:
                     away_since = away_since or now
                     if now - away_since > AWAY_S:
                         raise ServerUnavailableError(
-                            f"Redis or the broker has not answered for {AWAY_S:.0f} s: {type(error).__name__}: {error}"
+                            f"Redis or the broker has not answered for {AWAY_S:.0f} s: "
+                            f"{type(error).__name__}: {error}"
                         ) from error
                     time.sleep(RETRY_S)
         finally:
             self._end(calls)
 
     def _done(self) -> bool:
-        return self._all_fed and not (self._parcels or self._suspects or self._out)
+        return self._all_fed and not (self._unsent or self._suspects or self._out)
 
-    def _heed_time(self) -> None:
-        if self._latest is not None and time.monotonic() > self._latest:
+    def _check_timeout(self) -> None:
+        if self._deadline_at is not None and time.monotonic() > self._deadline_at:
             raise CallTimeoutError(
                 f"the calls of {self._function} did not end within {self._timeout_s:g} s"
             )
 
     def _send_what_waits(self, calls: Calls, send: Send) -> None:
         while not self._cancelled:
-            if self._parcels:
-                waiting = self._parcels
-            elif self._suspects and not any(parcel.suspect for parcel in self._out.values()):
+            if self._unsent:
+                waiting = self._unsent
+            elif self._suspects and not any(group.suspect for group in self._out.values()):
                 waiting = self._suspects
             else:
                 return
             if not self._out:
                 self._idle_since = time.monotonic()
-            parcel = waiting[0]
+            group = waiting[0]
             self._groups += 1
             number = self._groups
             # should it not be sent
             stale, self._stale = self._stale, [number]
             calls.sent(number, stale)
-            send([self._message(number, parcel.open)])
+            send([self._message(number, group.open)])
             self._stale.remove(number)
             self.messages += 1
             waiting.popleft()
-            parcel.sent_at, parcel.claimed = time.monotonic(), False
-            self._out[number] = parcel
+            group.sent_at, group.claimed = time.monotonic(), False
+            self._out[number] = group
 
     def _message(self, number: int, inputs: dict[int, Any]) -> Message:
         group = Group(
@@ -239,38 +239,38 @@ class CallSender:
     def _read(self, calls: Calls, wait_s: float) -> None:
         while entries := calls.read(wait_s):
             for entry in entries:
-                self._take(entry.told())
+                self._take(entry.content())
             calls.heard(entries)
             self.inbox.tell()
             wait_s = 0.0
 
-    def _take(self, told: dict[str, Any]) -> None:
-        if "refused" in told:
+    def _take(self, content: dict[str, Any]) -> None:
+        if "refused" in content:
             raise FunctionRefusedError(
-                f"{self._function} is refused by a worker of {self._queue}: {told['refused']}"
+                f"{self._function} is refused by a worker of {self._queue}: {content['refused']}"
             )
         self._idle_since = time.monotonic()
-        for index, ok, value in told.get("r", ()):
+        for index, ok, value in content.get("r", ()):
             self._settle(index, value if ok else Failure(**value))
-        parcel = self._out.get(told["g"])
-        if parcel is None:
+        group = self._out.get(content["g"])
+        if group is None:
             return
-        self._strike_out(parcel)
+        self._drop_seen(group)
         back = {
-            index: parcel.open.pop(index) for index in told.get("b", ()) if index in parcel.open
+            index: group.open.pop(index) for index in content.get("b", ()) if index in group.open
         }
         if back:
-            self._parcels.append(CallGroup(back, parcel.losses))
-        if told.get("end"):
-            del self._out[told["g"]]
+            self._unsent.append(CallGroup(back, group.losses))
+        if content.get("end"):
+            del self._out[content["g"]]
             # what it did was lost on the way
-            if parcel.open:
-                self._parcels.append(CallGroup(parcel.open, parcel.losses))
+            if group.open:
+                self._unsent.append(CallGroup(group.open, group.losses))
 
-    def _strike_out(self, parcel: CallGroup) -> None:
+    def _drop_seen(self, group: CallGroup) -> None:
         """What another worker was faster with."""
-        for index in self._seen.intersection(parcel.open):
-            del parcel.open[index]
+        for index in self._seen.intersection(group.open):
+            del group.open[index]
 
     def _settle(self, index: int, value: Any) -> None:
         if index not in self._seen:
@@ -280,22 +280,22 @@ class CallSender:
     def _judge(self, look: Look, now: float) -> None:
         """Finds groups that nobody works on any more, by Redis's clock."""
         if look.forgotten:
-            for parcel in self._out.values():
-                parcel.claimed, parcel.sent_at, parcel.patience_s = False, now, FORGOTTEN_S
-        for number, parcel in list(self._out.items()):
-            self._strike_out(parcel)
+            for group in self._out.values():
+                group.claimed, group.sent_at, group.patience_s = False, now, FORGOTTEN_S
+        for number, group in list(self._out.items()):
+            self._drop_seen(group)
             until = look.until.get(number)
-            parcel.claimed = until is not None
-            if not parcel.open:
+            group.claimed = until is not None
+            if not group.open:
                 self._call_in(number)
             elif until is not None and until < look.now:
                 self._call_in(number)
-                self._lost(parcel)
-            elif until is None and now - parcel.sent_at > parcel.patience_s:
+                self._lost(group)
+            elif until is None and now - group.sent_at > group.patience_s:
                 self._call_in(number)
-                parcel.patience_s = min(UNCLAIMED_MAX_S, max(UNCLAIMED_S, 2 * parcel.patience_s))
-                self._parcels.append(parcel)
-        if any(parcel.claimed for parcel in self._out.values()) or not self._out:
+                group.patience_s = min(UNCLAIMED_MAX_S, max(UNCLAIMED_S, 2 * group.patience_s))
+                self._unsent.append(group)
+        if any(group.claimed for group in self._out.values()) or not self._out:
             self._idle_since = now
         elif now - self._idle_since > LOOK_S:
             self._unserved(now - self._idle_since)
@@ -304,22 +304,26 @@ class CallSender:
         del self._out[number]
         self._stale.append(number)
 
-    def _lost(self, parcel: CallGroup) -> None:
+    def _lost(self, group: CallGroup) -> None:
         """A worker fell silent with it."""
-        losses = parcel.losses + 1
-        if losses >= LOSSES_MAX and parcel.suspect:
-            (index,) = parcel.open
-            told = f"{losses} workers were lost with it, the last by it alone: it kills them, or blocks their loop"
+        losses = group.losses + 1
+        if losses >= LOSSES_MAX and group.suspect:
+            (index,) = group.open
+            message = (
+                f"{losses} workers were lost with it, the last by it alone: "
+                "it kills them, or blocks their loop"
+            )
             self._settle(
-                index, Failure("WorkerLostError", told, Blame.US.value, Outcome.WORKER_LOST.value)
+                index,
+                Failure("WorkerLostError", message, Blame.US.value, Outcome.WORKER_LOST.value),
             )
             self.inbox.tell()
             return
-        size, items = size_after(losses), list(parcel.open.items())
+        size, items = size_after(losses), list(group.open.items())
         parts = [
             CallGroup(dict(items[at : at + size]), losses) for at in range(0, len(items), size)
         ]
-        (self._suspects if size == 1 else self._parcels).extend(parts)
+        (self._suspects if size == 1 else self._unsent).extend(parts)
 
     def _end(self, calls: Calls) -> None:
         try:

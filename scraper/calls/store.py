@@ -1,11 +1,13 @@
 """Calls of users' functions while they last, in Redis: who works on which group, and results on
 their way back.
 
-    scraper:call:ID          hash    state      open, or cancelled: no worker begins anything any more
-                                     g:N        of a group that is out: until when a worker has it, by Redis's clock; or 0
-                                     pending    bytes of results that nobody has read
-    scraper:call:ID:results  stream  d          {"g": N, "r": [[index, 1, value] | [index, 0, failure], …]}, and with them
-                                                "b": [indexes that go back], "end": true, "refused": "…"
+    scraper:call:ID          hash
+        state    open, or cancelled: no worker begins anything any more
+        g:N      of a group that is out: until when a worker has it, by Redis's clock; or 0
+        pending  bytes of results that nobody has read
+    scraper:call:ID:results  stream
+        d        {"g": N, "r": [[index, 1, value] | [index, 0, failure], …]}, and with them
+                 "b": [indexes that go back], "end": true, "refused": "…"
 
 Both are gone by themselves half a minute after their caller is. Nothing here is the truth: the
 caller knows which results it is waiting for, and sends again what was lost. What was read is
@@ -25,9 +27,10 @@ import redis
 import redis.asyncio as aredis
 
 CALLER_TTL_S = 30.0
-# of one call: then workers wait until somebody reads
+# With so many bytes of one call unread, workers wait until somebody reads.
 PENDING_MAX_BYTES = 32_000_000
-READ_MAX = 50  # entries at once
+# Entries that are read at once.
+READ_MAX = 50
 
 GONE, CANCELLED, DONE, FULL = -1, 0, 1, 2
 
@@ -80,7 +83,8 @@ return {forgotten, string.format('%.0f', t[1] * 1000000 + t[2]), untils}
 # ARGV  1 bytes  2 …: entries that were read
 HEARD = """
 for i = 2, #ARGV do redis.call('XDEL', KEYS[2], ARGV[i]) end
-if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HINCRBY', KEYS[1], 'pending', -ARGV[1]) < 0 then
+if redis.call('EXISTS', KEYS[1]) == 1
+    and redis.call('HINCRBY', KEYS[1], 'pending', -ARGV[1]) < 0 then
   redis.call('HSET', KEYS[1], 'pending', 0)
 end
 """
@@ -131,9 +135,9 @@ class Entry(NamedTuple):
     key: bytes
     raw: bytes
 
-    def told(self) -> dict[str, Any]:
-        told: dict[str, Any] = orjson.loads(self.raw)
-        return told
+    def content(self) -> dict[str, Any]:
+        content: dict[str, Any] = orjson.loads(self.raw)
+        return content
 
 
 class Calls:
@@ -158,10 +162,10 @@ class Calls:
     def read(self, wait_s: float) -> list[Entry]:
         """What workers have sent and `heard` has not yet removed, in its order; waits so long for
         the first."""
-        found: Any = self._client.xread(
+        streams: Any = self._client.xread(
             {self._keys[1]: "0"}, count=READ_MAX, block=_ms(wait_s) or None
         )
-        return [Entry(key, values[b"d"]) for key, values in found[0][1]] if found else []
+        return [Entry(key, values[b"d"]) for key, values in streams[0][1]] if streams else []
 
     def heard(self, entries: Sequence[Entry]) -> None:
         """They have arrived, and need not be kept."""

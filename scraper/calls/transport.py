@@ -1,12 +1,12 @@
 """The way out of a user's function: httpx's transport interface over all that a crawl's pages go
 through as well.
 
-Every request, each hop of a redirect included: robots.txt, its host's turn (the fleet's budget, an
-operator's word), a proxy where the call asks for one, the guard, sizes and deadlines. Whose request
-it is says a context variable, which tasks that the function starts inherit; so one client may serve
-many inputs, and a request outside of any is refused.
+Every request, each hop of a redirect included: robots.txt, its host's permit (the fleet's
+budget, an operator's word), a proxy where the call asks for one, the guard, sizes and deadlines.
+A context variable says whose request it is. Tasks that the function starts inherit it, so one
+client may serve many inputs; a request outside of any is refused.
 
-Waiting for a turn counts against no deadline: `Clock` stands still. Who waits longer than
+Waiting for a permit counts against no deadline: `Clock` stands still. Who waits longer than
 `PATIENCE_S` gets an error.
 """
 
@@ -36,10 +36,10 @@ from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import outcome_of_status, retry_after_s
 
-# for a turn, or for a free proxy
+# A request waits so long for a permit, or for a free proxy.
 PATIENCE_S = 300.0
 PAUSE_MIN_S, PAUSE_MAX_S = 0.05, 5.0
-# of a host that says "slow down": without saying for how long; at the most
+# A host that says "slow down" rests for the first, or as long as it says, the second at the most.
 REST_S, REST_MAX_S = 5.0, 1800.0
 
 T = TypeVar("T")
@@ -53,7 +53,8 @@ class Clock:
         self._loop = asyncio.get_running_loop()
         self._began = self._since = self._loop.time()
         self._stood_s = 0.0
-        self.standing = 0  # requests that wait
+        # Requests that wait.
+        self.standing = 0
 
     @property
     def spent_s(self) -> float:
@@ -74,7 +75,7 @@ class Clock:
 
 
 @dataclass(slots=True)
-class Asker:
+class CallInput:
     """An input under way, as its requests see it."""
 
     context: CallContext
@@ -82,7 +83,7 @@ class Asker:
     clock: Clock = field(default_factory=Clock)
 
 
-asker: ContextVar[Asker] = ContextVar("asker")
+current_input: ContextVar[CallInput] = ContextVar("current_input")
 
 
 class PoliteTransport(httpx.AsyncBaseTransport):
@@ -107,26 +108,27 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         self._numbers = count(1)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        by = asker.get(None)
+        by = current_input.get(None)
         if by is None:
             raise RuntimeError(
-                "a request outside of any call: nothing says how it is to be made (mend: make it in the function)"
+                "a request outside of any call: nothing says how it is to be made "
+                "(mend: make it in the function)"
             )
         try:
             check(request)
             if by.context.need is None:
-                return await self._got(request, by, None)
+                return await self._send_politely(request, by, None)
             return await self._proxied(request, by)
         except FetchError as error:
             raise as_httpx(error, request) from error
 
-    async def _proxied(self, request: httpx.Request, by: Asker) -> httpx.Response:
+    async def _proxied(self, request: httpx.Request, by: CallInput) -> httpx.Response:
         """Through one proxy after the other, as pages go (`scraper.proxies.rotation`). A POST that
         has left is not sent again: who knows what it has done (RFC 9110 9.2.2)? Another proxy is
         asked only after one that has passed nothing on."""
         need, loop = by.context.need, asyncio.get_running_loop()
         assert need is not None
-        url, latest = str(request.url), loop.time() + PATIENCE_S
+        url, deadline_at = str(request.url), loop.time() + PATIENCE_S
         page = LeasedPage(
             -next(self._numbers), 0, url, Kind.PRODUCT, host_of(url), 0, 0, 0, by.urgency
         )
@@ -140,7 +142,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         async def get(via: ProxyRoute) -> Fetched:
             nonlocal left
             began, left = loop.time(), False
-            answers.append(response := await self._got(request, by, via, leaves))
+            answers.append(response := await self._send_politely(request, by, via, leaves))
             headers = headers_dict(response.headers.raw)
             return Fetched(
                 url, response.status_code, headers, response.content, loop.time() - began
@@ -157,18 +159,20 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 )
                 return answers[-1]
             except NoProxyError as none:
-                if loop.time() + none.delay_s > latest:
+                if loop.time() + none.delay_s > deadline_at:
                     raise FetchError(Outcome.NO_PROXY, none.reason, url=url) from None
                 with by.clock.still():
-                    # the list may have another one sooner
+                    # The list may have another one sooner.
                     await asyncio.sleep(min(none.delay_s, PAUSE_MAX_S))
-            except DeferredError as away:  # Redis does not answer
-                await self._wait(by, away.delay_s, latest, f"no proxy within {PATIENCE_S:g} s", url)
+            except DeferredError as away:
+                await self._wait(
+                    by, away.delay_s, deadline_at, f"no proxy within {PATIENCE_S:g} s", url
+                )
 
-    async def _got(
+    async def _send_politely(
         self,
         request: httpx.Request,
-        by: Asker,
+        by: CallInput,
         via: ProxyRoute | None,
         leaves: Callable[[], None] = lambda: None,
     ) -> httpx.Response:
@@ -178,17 +182,19 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         limiter.pending += 1
         try:
             await self.heed_robots(url, limiter, by, via)
-            await self.in_turn(limiter, by, lambda latest: limiter.enter(latest, by.urgency))
+            await self.when_permitted(
+                limiter, by, lambda deadline_at: limiter.enter(deadline_at, by.urgency)
+            )
             began = asyncio.get_running_loop().time()
             leaves()
 
-            async def again() -> None:
-                await self.in_turn(
-                    limiter, by, lambda latest: limiter.take_slot(latest, by.urgency)
+            async def before_resend() -> None:
+                await self.when_permitted(
+                    limiter, by, lambda deadline_at: limiter.take_slot(deadline_at, by.urgency)
                 )
 
             try:
-                response = await self._sender.send(request, context.policy, via, again)
+                response = await self._sender.send(request, context.policy, via, before_resend)
             except FetchError as error:
                 await self._heed(limiter, error.outcome, error.status, error.retry_after_s, began)
                 raise
@@ -206,7 +212,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             limiter.pending -= 1
 
     async def heed_robots(
-        self, url: str, limiter: HostLimiter, by: Asker, via: ProxyRoute | None
+        self, url: str, limiter: HostLimiter, by: CallInput, via: ProxyRoute | None
     ) -> None:
         """Sets the host's budget, and refuses what robots.txt disallows."""
         context = by.context
@@ -221,20 +227,21 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency
             )
 
-        async def rules_within(latest: float) -> object:
+        async def rules_within(deadline_at: float) -> object:
             @asynccontextmanager
-            async def turn() -> AsyncIterator[None]:
-                async with limiter.permit(latest, by.urgency):
+            async def permit() -> AsyncIterator[None]:
+                async with limiter.permit(deadline_at, by.urgency):
                     yield
 
-            made: Callable[[], AbstractAsyncContextManager[None]] = turn
-            return await self._robots.rules(url, context, made, before_hop, via)
+            permit_of: Callable[[], AbstractAsyncContextManager[None]] = permit
+            return await self._robots.rules(url, context, permit_of, before_hop, via)
 
-        rules = await self.in_turn(limiter, by, rules_within)
+        rules = await self.when_permitted(limiter, by, rules_within)
         if rules is None:
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,
-                f"robots.txt of {limiter.host} cannot be read; until it can, nothing of the host is fetched",
+                f"robots.txt of {limiter.host} cannot be read; until it can, "
+                "nothing of the host is fetched",
                 url=url,
             )
         if not rules.allowed(url):  # type: ignore[attr-defined]
@@ -243,25 +250,31 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             )
         limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)  # type: ignore[attr-defined]
 
-    async def in_turn(
-        self, limiter: HostLimiter, by: Asker, do: Callable[[float], Awaitable[T]]
+    async def when_permitted(
+        self, limiter: HostLimiter, by: CallInput, do: Callable[[float], Awaitable[T]]
     ) -> T:
-        """What waits for a turn, again where the gate sends it away, until it is `latest`."""
-        latest = asyncio.get_running_loop().time() + PATIENCE_S
+        """Awaits `do` with the time by which a permit must come, again where the limiter sends it
+        away."""
+        deadline_at = asyncio.get_running_loop().time() + PATIENCE_S
         with by.clock.still():
             while True:
                 limiter.budget(by.context.site_id, by.context.budget)
                 try:
-                    return await do(latest)
+                    return await do(deadline_at)
                 except DeferredError as deferred:
-                    told = f"no turn of {limiter.host} came within {PATIENCE_S:g} s: it is paused, or has too much to do"
-                    await self._wait(by, deferred.delay_s, latest, told, limiter.host)
+                    message = (
+                        f"no turn of {limiter.host} came within {PATIENCE_S:g} s: "
+                        "it is paused, or has too much to do"
+                    )
+                    await self._wait(by, deferred.delay_s, deadline_at, message, limiter.host)
 
     @staticmethod
-    async def _wait(by: Asker, delay_s: float, latest: float, told: str, url: str) -> None:
-        left_s = latest - asyncio.get_running_loop().time()
+    async def _wait(
+        by: CallInput, delay_s: float, deadline_at: float, message: str, url: str
+    ) -> None:
+        left_s = deadline_at - asyncio.get_running_loop().time()
         if left_s <= 0:
-            raise FetchError(Outcome.DEFERRED, told, url=url)
+            raise FetchError(Outcome.DEFERRED, message, url=url)
         with by.clock.still():
             await asyncio.sleep(min(left_s, max(PAUSE_MIN_S, min(delay_s, PAUSE_MAX_S))))
 

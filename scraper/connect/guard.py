@@ -52,8 +52,8 @@ _NOT_PUBLIC = tuple(
     )
 )
 _GLOBAL_UNICAST = ip_network("2000::/3")
-# IPv6 networks whose last 32 bits are the IPv4 address that they lead to: NAT64 (RFC 6052), and what
-# SIIT translates (RFC 7915).
+# IPv6 networks whose last 32 bits are the IPv4 address that they lead to: NAT64 (RFC 6052), and
+# what SIIT translates (RFC 7915).
 _LAST_BITS_V4 = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96")))
 # NAT64 of a network's own (RFC 8215) embeds the address behind a prefix of a length that only that
 # network knows: these bytes of it, skipping the ninth (RFC 6052 2.2).

@@ -32,11 +32,12 @@ from aiohttp.streams import EofStream, StreamReader
 from scraper.connect.guard import GuardedResolver, socket_factory
 
 KEEPALIVE_S = 30.0
-# a line or a field; aiohttp's 8190 is below what Content-Security-Policy takes in shops
+# The limit of a line or a field: aiohttp's 8190 is below what Content-Security-Policy takes in
+# shops.
 HEADER_MAX_BYTES = 32_768
 HEADERS_MAX = 256
 ORIGINS_MAX = 5000
-# twice this is held of a body that arrives faster than it is unpacked
+# Twice this is held of a body that arrives faster than it is unpacked.
 READ_BUFFER_BYTES = 65_536
 
 
@@ -151,7 +152,7 @@ def request_head(target: bytes, host: str, fields: Fields, method: str = "GET") 
     )
 
 
-# most pages of a site send the same
+# Cached, since most pages of a site send the same.
 @lru_cache(maxsize=256)
 def _field_lines(host: str, fields: tuple[tuple[bytes, bytes], ...]) -> bytes:
     named = any(name.lower() == b"host" for name, _ in fields)
@@ -193,7 +194,7 @@ async def _asked(
             raise StaleConnectionError(str(error)) from error
         if isinstance(error, aiohttp.ClientOSError):
             raise httpx.ReadError(str(error)) from error
-        # its text may be a whole half-read header
+        # Its text may be a whole half-read header.
         raise httpx.ReadError("it was closed before the answer") from None
     except Exception as error:
         raise _as_httpx(error) from error

@@ -1,9 +1,11 @@
 """Through a proxy to a host: TCP and TLS to the proxy, its login, CONNECT or SOCKS5, and TLS with
 the host inside.
 
-Written out here rather than left to aiohttp and a SOCKS library, since what goes wrong at which
-step decides who is to blame, and since theirs keep addresses and passwords in the texts and reprs
-of connections and errors. A `ProxyHopError` names no more than the proxy's id.
+Written out here rather than left to aiohttp and python-socks, since what goes wrong at which step
+decides who is to blame, and theirs keep addresses and passwords in the texts and reprs of
+connections and errors; python-socks also gives either a bare socket, without TLS to the proxy, or a
+stream of its own in place of the transport that aiohttp's protocol takes over. A `ProxyHopError`
+names no more than the proxy's id.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from scraper.domain import ProxySignal
 from scraper.rules.proxies import Proxy
 
 HEAD_MAX_BYTES = 16_384
-# for the other side to say that it has heard the end of a connection; Python would wait for 30
+# The other side has so long to confirm the end of a connection; Python would wait for 30.
 FAREWELL_S = 1.0
-# on CONNECT: the proxy's word that it got no further
+# These answers to CONNECT are the proxy's word that it got no further.
 _UNREACHED = frozenset({500, 502, 503, 504, 522, 523, 524})
 _NEEDS_LOGIN = 407
-# RFC 1928 6: the replies of a SOCKS5 server.
+# The replies of a SOCKS5 server (RFC 1928 6).
 _SOCKS_REPLIES = {
     1: (ProxySignal.FAILED, "general failure"),
     2: (ProxySignal.DENIED, "not allowed by its rules"),

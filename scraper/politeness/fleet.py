@@ -13,10 +13,10 @@ from scraper.rules.budget import Back, Budget
 class Reservation:
     """Slots by the loop's clock: slot k of `slots` at `max(start_at, first_at + k * interval_s)`;
     with none granted, that of k = 0 is when there may be room. `interval_s` is the pace in force, 0
-    where there is none. `allotment` requests may be under way in this process, which may be fewer than
-    there are: then none is begun until enough have ended. `contended`: other processes wait for
-    places. `end`: when the host is free after these slots, by Redis's clock: what is shown to give
-    some of them back; `took_back`: whether that was done."""
+    where there is none. `allotment` requests may be under way in this process, which may be fewer
+    than there are: then none is begun until enough have ended. `contended`: other processes wait
+    for places. `end`: when the host is free after these slots, by Redis's clock: what is shown to
+    give some of them back; `took_back`: whether that was done."""
 
     start_at: float
     first_at: float

@@ -2,8 +2,8 @@
 once, and how fast now.
 
 One atomic script a decision (`scraper.politeness.scripts`), on Redis's clock. A process reserves
-slots ahead for the pages it is about to fetch and holds an allotment of the host's places, renewed while
-it works; nothing here waits or spins.
+slots ahead for the pages it is about to fetch and holds an allotment of the host's places, renewed
+while it works; nothing here waits or spins.
 
 Weaknesses, knowingly:
 
@@ -108,9 +108,9 @@ class RedisFleetLimiter:
         busy_until: float = 0.0,
         back: Back | None = None,
     ) -> Reservation:
-        """Asks for `slots` requests and a `allotment` of the host's places. `good` answers came since
-        it was last asked; this process holds slots up to `busy_until` (loop time; 0: none). Slots
-        that come `back` are as if they had never been reserved, if nobody has got later ones
+        """Asks for `slots` requests and an `allotment` of the host's places. `good` answers came
+        since it was last asked; this process holds slots up to `busy_until` (loop time; 0: none).
+        Slots that come `back` are as if they had never been reserved, if nobody has got later ones
         meanwhile; otherwise there are no new ones.
 
         Raises `DeferredError` where Redis does not answer: nothing is fetched without a budget.

@@ -120,7 +120,7 @@ class HostLimiter:
             self._apply_terms()
 
     def crawl_delay(self, site: int, seconds: float) -> None:
-        """What robots.txt asks of a site; it counts where it is longer than the budget's interval."""
+        """What robots.txt asks of a site; it counts where the budget's interval is shorter."""
         if self._terms.crawl_delay(site, seconds):
             self._apply_terms()
 
@@ -139,8 +139,8 @@ class HostLimiter:
 
     @asynccontextmanager
     async def permit(self, deadline_at: float, urgency: int = 0) -> AsyncIterator[None]:
-        """Holds one of the host's turns, reserved before `deadline_at` (loop time). Raises `DeferredError`
-        with when to come back."""
+        """Holds one of the host's permits, got before `deadline_at` (loop time). Raises
+        `DeferredError` with when to come back."""
         await self.enter(deadline_at, urgency)
         began = asyncio.get_running_loop().time()
         try:
@@ -178,8 +178,8 @@ class HostLimiter:
         await self._fleet.slow(self.host, self._budget, rest_s=rest_s, why=why, age_s=age_s)
 
     async def keep(self) -> None:
-        """Renews the allotment of requests that take long, when no page comes in that would; gives back
-        one not needed."""
+        """Renews the allotment of requests that take long, when no page comes in that would; gives
+        back one not needed."""
         if self._terms.sweep():
             self._apply_terms()
         if self.idle:

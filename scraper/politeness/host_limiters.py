@@ -37,9 +37,9 @@ class HostLimiters:
             limiter.apply_override(overrides.get(host, NO_OVERRIDE))
 
     async def sweep(self) -> None:
-        """Called every few seconds. Gives back the allotments of idle hosts, so that other processes
-        may use them at once, and renews those of hosts whose answers take long. A fleet limiter that is
-        away changes nothing: allotments run out."""
+        """Called every few seconds. Gives back the allotments of idle hosts, so that other
+        processes may use them at once, and renews those of hosts whose answers take long. A fleet
+        limiter that is away changes nothing: allotments run out."""
         with suppress(DeferredError):
             for host, limiter in list(self._limiters.items()):
                 await limiter.keep()

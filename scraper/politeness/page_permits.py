@@ -10,8 +10,8 @@ from scraper.politeness.host_limiter import HostLimiter
 
 
 class PagePermits:
-    """One page's way over one host or several: it holds a permit of the host that it is at, and of no
-    other. `via`: the proxy that it goes through, as last set; `identity`: the account that it is
+    """One page's way over one host or several: it holds a permit of the host that it is at, and of
+    no other. `via`: the proxy that it goes through, as last set; `identity`: the account that it is
     logged in with, None for none."""
 
     __slots__ = ("_urgency", "began", "identity", "limiter", "via")
@@ -24,8 +24,8 @@ class PagePermits:
         self.identity: AccountSession | None = None
 
     async def go(self, limiter: HostLimiter, deadline_at: float) -> None:
-        """Waits for the permit of the next request. Another host's permit is given up before: two pages
-        on opposite ways would wait for each other."""
+        """Waits for the permit of the next request. Another host's permit is given up before: two
+        pages on opposite ways would wait for each other."""
         if self.limiter is limiter:
             await limiter.take_slot(deadline_at, self._urgency)
         else:

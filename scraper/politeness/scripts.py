@@ -192,8 +192,8 @@ if age >= 0 and (not h[4] or now - age > tonumber(h[4]) + tonumber(ARGV[4])) the
     redis.call('HSET', KEYS[1], 'base', string.format('%.0f', base))
   end
   factor = math.max(tonumber(ARGV[6]), factor * tonumber(ARGV[5])) / 1000000
-  redis.call('HSET', KEYS[1], 'factor', string.format('%.9f', factor), 'cut', string.format('%.0f', now),
-             'raised', string.format('%.0f', now))
+  redis.call('HSET', KEYS[1], 'factor', string.format('%.9f', factor),
+             'cut', string.format('%.0f', now), 'raised', string.format('%.0f', now))
 end
 local lasts = math.max(tat - now, rest - now, 0) / 1000 + 60000
 if factor < 1 then lasts = lasts + tonumber(ARGV[9]) / 1000 end

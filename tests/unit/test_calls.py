@@ -155,7 +155,7 @@ def test_a_lost_group_goes_out_again_without_what_it_gave() -> None:
     sender._take(world.answer(1, r=[[1, 1, "one"]]))
     sender._judge(Look(False, 100.0, {1: 99.0}), 0.0)
     assert sender._out == {} and sender._stale == [1]
-    assert [(list(each.open), each.losses) for each in sender._parcels] == [([0, 2], 1)]
+    assert [(list(each.open), each.losses) for each in sender._unsent] == [([0, 2], 1)]
     sender._take(world.answer(1, r=[[0, 1, "late"], [1, 1, "again"]], end=True))
     assert sender.inbox.results == {1: "one", 0: "late"}, "each once, whoever brings it"
 
@@ -163,9 +163,9 @@ def test_a_lost_group_goes_out_again_without_what_it_gave() -> None:
 def test_what_workers_are_lost_with_gets_smaller_and_goes_alone_at_last() -> None:
     sender = World().sender()
     for losses, sizes in ((0, [25]), (1, [10, 10, 5]), (2, [1] * 25)):
-        sender._parcels.clear()
+        sender._unsent.clear()
         sender._lost(parcel(*range(25), losses=losses))
-        out = sender._suspects if losses == 2 else sender._parcels
+        out = sender._suspects if losses == 2 else sender._unsent
         assert [len(each.open) for each in out] == sizes
     sender._lost(parcel(7, losses=3))
     assert (
@@ -206,7 +206,7 @@ def test_what_is_handed_back_or_ends_without_results_goes_out_again() -> None:
             end=True,
         )
     )
-    assert [list(each.open) for each in sender._parcels] == [[1], [3]]
+    assert [list(each.open) for each in sender._unsent] == [[1], [3]]
     assert list(sender._out) == [1]
     assert sender.inbox.results == {2: Failure("E", "m", "us", "o")}
 
@@ -219,7 +219,7 @@ def test_a_message_that_nobody_takes_up_is_sent_again_and_somebody_asks_why() ->
     sender._judge(Look(False, 0.0, {1: None}), 10.0)
     assert list(sender._out) == [1] and asked == [10.0]
     sender._judge(Look(False, 0.0, {1: None}), 21.0)
-    assert sender._out == {} and sender._stale == [1] and sender._parcels[0].patience_s == 40.0
+    assert sender._out == {} and sender._stale == [1] and sender._unsent[0].patience_s == 40.0
 
 
 def test_after_redis_was_emptied_workers_have_a_moment_to_say_what_they_have() -> None:
@@ -227,7 +227,7 @@ def test_after_redis_was_emptied_workers_have_a_moment_to_say_what_they_have() -
     sender._out = {1: parcel(0), 2: parcel(1)}
     sender._judge(Look(True, 0.0, {1: None, 2: None}), 100.0)
     sender._judge(Look(False, 50.0, {1: 60.0, 2: None}), 106.0)
-    assert list(sender._out) == [1] and [list(each.open) for each in sender._parcels] == [[1]]
+    assert list(sender._out) == [1] and [list(each.open) for each in sender._unsent] == [[1]]
 
 
 def test_importing_the_client_costs_next_to_nothing() -> None:
