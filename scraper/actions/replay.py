@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from scraper.actions import crawls
 from scraper.dead_letters import replay as dead_letters
 from scraper.dead_letters import store
-from scraper.dead_letters.replay import Replayed
+from scraper.dead_letters.replay import ReplayResult
 from scraper.dead_letters.store import Selection
 from scraper.errors import NotFoundError, ScraperError
 from scraper.frontier import sites
@@ -65,10 +65,12 @@ def page_id(connection: sa.Connection, word: str) -> int:
     return int(pages[0].id)
 
 
-def replay(engine: sa.Engine, settings: Settings, selection: Selection) -> list[Replayed]:
+def replay(engine: sa.Engine, settings: Settings, selection: Selection) -> list[ReplayResult]:
     """Takes over the sites' newest definitions from sites/, replays, and sends the messages."""
     servers.require_broker(settings)
-    names = {site.site for site in dead_letters.outlook(engine, selection) if not site.refused}
+    names = {
+        site.site for site in dead_letters.preview_replay(engine, selection) if not site.refused
+    }
     with engine.begin() as connection:
         sites.sync(connection, crawls.definitions_in_files(settings, names))
     replayed, messages = dead_letters.replay(engine, selection)
@@ -76,7 +78,7 @@ def replay(engine: sa.Engine, settings: Settings, selection: Selection) -> list[
     return replayed
 
 
-def refuse(replayed: Sequence[Replayed]) -> None:
+def refuse(replayed: Sequence[ReplayResult]) -> None:
     """Raises `ScraperError` for the sites that refused."""
     refusals = [site.refused for site in replayed if site.refused]
     if refusals:

@@ -41,7 +41,7 @@ _PUT_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class StoredObject:
     """An object as a listing shows it: its size in bytes, and when it was put there."""
 
     key: str
@@ -62,7 +62,7 @@ class Objects(Protocol):
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
         """`length` bytes from `offset` on, fewer where the object ends before; None: to its end."""
 
-    def listed(self, prefix: str = "") -> Iterator[Listed]:
+    def listed(self, prefix: str = "") -> Iterator[StoredObject]:
         """The objects whose keys begin with `prefix`, in the order of their keys."""
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -78,8 +78,10 @@ def place(where: str, variable: str) -> Objects:
             url = urlsplit(where)
             if not url.netloc or "@" in url.netloc or url.query or url.fragment:
                 raise ConfigError(
-                    f"{variable}: a bucket is written s3://bucket or s3://bucket/prefix; its credentials come from where "
-                    "AWS's own tools have them (mend: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or ~/.aws)"
+                    f"{variable}: a bucket is written s3://bucket or s3://bucket/prefix; its "
+                    "credentials come from where "
+                    "AWS's own tools have them (mend: AWS_ACCESS_KEY_ID and "
+                    "AWS_SECRET_ACCESS_KEY, or ~/.aws)"
                 )
             return Bucket(url.netloc, url.path.strip("/"))
         case "file" if separator:
@@ -129,7 +131,7 @@ class Folder:
     def put(self, key: str, source: Path) -> None:
         target = self.root / checked_key(key)
         part = target.with_name(f"{PART}{uuid4().hex}")
-        with self._said("write", key):
+        with self._translating_errors("write", key):
             for left in reversed(range(_PUT_TRIES)):
                 try:
                     self._make(target.parent)
@@ -144,22 +146,27 @@ class Folder:
                         part.unlink(missing_ok=True)
 
     def read(self, key: str, offset: int = 0, length: int | None = None) -> bytes:
-        with self._said("read", key), (self.root / checked_key(key)).open("rb") as file:
+        with (
+            self._translating_errors("read", key),
+            (self.root / checked_key(key)).open("rb") as file,
+        ):
             file.seek(offset)
             return file.read(-1 if length is None else length)
 
-    def listed(self, prefix: str = "") -> Iterator[Listed]:
-        with self._said("list", prefix):
-            found = sorted(
+    def listed(self, prefix: str = "") -> Iterator[StoredObject]:
+        with self._translating_errors("list", prefix):
+            paths = sorted(
                 (path.relative_to(self.root).as_posix(), path)
                 for path in self._within(prefix).rglob("*")
                 if path.is_file() and not path.is_symlink() and not path.name.startswith(PART)
             )
-        for key, path in found:
+        for key, path in paths:
             if key.startswith(prefix):
                 with suppress(FileNotFoundError):
                     state = path.stat()
-                    yield Listed(key, state.st_size, datetime.fromtimestamp(state.st_mtime, UTC))
+                    yield StoredObject(
+                        key, state.st_size, datetime.fromtimestamp(state.st_mtime, UTC)
+                    )
 
     def delete(self, keys: Sequence[str]) -> None:
         paths = {key: self.root / checked_key(key) for key in keys}
@@ -169,7 +176,7 @@ class Folder:
                 f"cannot delete {keys[0]} in {self.where}: there is no such folder here"
             )
         for key, path in paths.items():
-            with self._said("delete", key):
+            with self._translating_errors("delete", key):
                 path.unlink(missing_ok=True)
             for folder in path.parents:
                 if folder == self.root:
@@ -203,13 +210,14 @@ class Folder:
         _sync(target.parent)
 
     @contextmanager
-    def _said(self, verb: str, key: str) -> Iterator[None]:
+    def _translating_errors(self, verb: str, key: str) -> Iterator[None]:
         try:
             yield
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)
             raise ObjectsError(
-                f"cannot {verb} {key or 'what is there'} in {self.where}: {error.strerror or error}",
+                f"cannot {verb} {key or 'what is there'} in {self.where}: "
+                f"{error.strerror or error}",
                 missing=missing,
             ) from error
 
@@ -222,7 +230,8 @@ class Bucket:
             import boto3  # noqa: F401 - only those who use it pay for it
         except ImportError:
             raise ConfigError(
-                f"s3://{bucket} needs an extra that is not installed (mend: pip install 'celery-scraper[s3]')"
+                f"s3://{bucket} needs an extra that is not installed (mend: pip install "
+                "'celery-scraper[s3]')"
             ) from None
         self.bucket = bucket
         self.prefix = f"{prefix}/" if prefix else ""
@@ -231,7 +240,7 @@ class Bucket:
         self._made: Any = None
 
     def put(self, key: str, source: Path) -> None:
-        with self._said("write", key):
+        with self._translating_errors("write", key):
             if source.stat().st_size > SINGLE_PUT_MAX:
                 self._client.upload_file(str(source), self.bucket, self._full(key))
             else:
@@ -242,30 +251,30 @@ class Bucket:
         if length == 0:
             return b""
         until = "" if length is None else offset + length - 1
-        with self._said("read", key):
+        with self._translating_errors("read", key):
             answer = self._client.get_object(
                 Bucket=self.bucket, Key=self._full(key), Range=f"bytes={offset}-{until}"
             )
             with answer["Body"] as body:
-                found: bytes = body.read()
-                return found
+                content: bytes = body.read()
+                return content
 
-    def listed(self, prefix: str = "") -> Iterator[Listed]:
-        with self._said("list", prefix):
+    def listed(self, prefix: str = "") -> Iterator[StoredObject]:
+        with self._translating_errors("list", prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self.bucket, Prefix=self.prefix + prefix
             )
             for page in pages:
-                for each in page.get("Contents", ()):
-                    yield Listed(
-                        each["Key"].removeprefix(self.prefix), each["Size"], each["LastModified"]
+                for entry in page.get("Contents", ()):
+                    yield StoredObject(
+                        entry["Key"].removeprefix(self.prefix), entry["Size"], entry["LastModified"]
                     )
 
     def delete(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), DELETE_MAX):
-            some = keys[start : start + DELETE_MAX]
-            with self._said("delete", some[0]):
-                objects = [{"Key": self._full(key)} for key in some]
+            batch = keys[start : start + DELETE_MAX]
+            with self._translating_errors("delete", batch[0]):
+                objects = [{"Key": self._full(key)} for key in batch]
                 answer = self._client.delete_objects(
                     Bucket=self.bucket, Delete={"Objects": objects, "Quiet": True}
                 )
@@ -294,7 +303,7 @@ class Bucket:
             return self._made
 
     @contextmanager
-    def _said(self, verb: str, key: str) -> Iterator[None]:
+    def _translating_errors(self, verb: str, key: str) -> Iterator[None]:
         from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 

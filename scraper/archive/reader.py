@@ -26,7 +26,7 @@ CAPTURED_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ArchivedPage:
     """A row of `archived_pages` with where its segment is, and the answer; or what is wrong with
     it."""
 
@@ -53,13 +53,13 @@ class _Span:
         return _end(row) - self.start <= SPAN_BYTES
 
 
-def read_all(rows: Iterable[Mapping[str, Any]], body_max_bytes: int) -> Iterator[Found]:
+def read_all(rows: Iterable[Mapping[str, Any]], body_max_bytes: int) -> Iterator[ArchivedPage]:
     """The answers of rows that are in the order in which they lie in their segments; in that order.
     An answer whose body is larger than allowed, or that is not what was written, comes as a
     problem."""
     places: dict[str, Objects] = {}
     with ThreadPoolExecutor(READERS, thread_name_prefix="archived") as pool:
-        under_way: deque[Future[list[Found]]] = deque()
+        under_way: deque[Future[list[ArchivedPage]]] = deque()
         try:
             for span in _spans(rows):
                 place = places.get(span.place)
@@ -88,13 +88,13 @@ def _spans(rows: Iterable[Mapping[str, Any]]) -> Iterator[_Span]:
         yield span
 
 
-def _read(place: Objects, span: _Span, body_max_bytes: int) -> list[Found]:
+def _read(place: Objects, span: _Span, body_max_bytes: int) -> list[ArchivedPage]:
     try:
         data = place.read(span.key, span.start, span.end - span.start)
     except ObjectsError as error:
         if not error.missing:
             raise
-        return [Found(row, None, str(error)) for row in span.rows]
+        return [ArchivedPage(row, None, str(error)) for row in span.rows]
     return [
         _answer(row, data[row["start"] - span.start : _end(row) - span.start], body_max_bytes)
         for row in span.rows
@@ -105,7 +105,7 @@ def _end(row: Mapping[str, Any]) -> int:
     return int(row["start"] + row["size"] + row["captured_size"])
 
 
-def _answer(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> Found:
+def _answer(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> ArchivedPage:
     try:
         if row["body_bytes"] > body_max_bytes * HEADROOM:
             raise RecordError(
@@ -120,7 +120,7 @@ def _answer(row: Mapping[str, Any], data: bytes, body_max_bytes: int) -> Found:
         if answer.page_url != row["url"] or len(answer.body) != row["body_bytes"]:
             raise RecordError("it is another page's")
     except RecordError as error:
-        return Found(
+        return ArchivedPage(
             row, None, f"its record in {row['key']} at {row['start']:,} cannot be used: {error}"
         )
-    return Found(row, answer)
+    return ArchivedPage(row, answer)

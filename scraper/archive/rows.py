@@ -37,20 +37,23 @@ UPDATE archive_segments SET stored_at = now(), pages = :pages, bytes = :bytes
 """)
 
 ADD = sa.text("""
-INSERT INTO archived_pages (segment_id, start, size, body_bytes, captured_size, site_id, page_id, crawl_id, kind, url,
-                            final_url, http_status, content_hash, fetched_at)
-SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(start bigint, size int, body_bytes int,
-       captured_size int, site_id int, page_id bigint, crawl_id bigint, kind text, url text, final_url text,
-       http_status int, content_hash uuid, fetched_at timestamptz)
+INSERT INTO archived_pages (segment_id, start, size, body_bytes, captured_size, site_id, page_id,
+                            crawl_id, kind, url, final_url, http_status, content_hash, fetched_at)
+SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(
+         start bigint, size int, body_bytes int, captured_size int, site_id int, page_id bigint,
+         crawl_id bigint, kind text, url text, final_url text, http_status int,
+         content_hash uuid, fetched_at timestamptz)
 """)
 
 # What a site's definition says now; of one that archives nothing any more, what it said when it
 # last did.
 KEPT = sa.text("""
 SELECT s.id, s.name, coalesce(nullif(CAST(s.definition -> 'archive' ->> 'keep' AS text), ''),
-                              (SELECT c.definition -> 'archive' ->> 'keep' FROM crawls c WHERE c.id = last.crawl_id)) AS keep
+                              (SELECT c.definition -> 'archive' ->> 'keep' FROM crawls c
+                                WHERE c.id = last.crawl_id)) AS keep
   FROM sites s
- CROSS JOIN LATERAL (SELECT crawl_id FROM archived_pages WHERE site_id = s.id ORDER BY fetched_at DESC LIMIT 1) AS last
+ CROSS JOIN LATERAL (SELECT crawl_id FROM archived_pages WHERE site_id = s.id
+                       ORDER BY fetched_at DESC LIMIT 1) AS last
  ORDER BY s.id
 """)
 
@@ -82,8 +85,9 @@ SELECT place, array_agg(id ORDER BY id) AS ids, array_agg(key ORDER BY id) AS ke
 """)
 
 SUMMARY = sa.text("""
-SELECT s.name AS site, count(*) AS pages, count(DISTINCT a.page_id) AS urls, count(DISTINCT a.segment_id) AS segments,
-       sum(a.size) AS bytes, sum(a.body_bytes) AS body_bytes, min(a.fetched_at) AS oldest, max(a.fetched_at) AS newest
+SELECT s.name AS site, count(*) AS pages, count(DISTINCT a.page_id) AS urls,
+       count(DISTINCT a.segment_id) AS segments, sum(a.size) AS bytes,
+       sum(a.body_bytes) AS body_bytes, min(a.fetched_at) AS oldest, max(a.fetched_at) AS newest
   FROM archived_pages a JOIN sites s ON s.id = a.site_id
  WHERE CAST(:site AS text) IS NULL OR s.name = :site
  GROUP BY s.name ORDER BY s.name
@@ -92,7 +96,8 @@ SELECT s.name AS site, count(*) AS pages, count(DISTINCT a.page_id) AS urls, cou
 # In the order in which they lie in their files.
 RECORDS = sa.text("""
 SELECT a.*, g.place, g.key, g.codec, s.name AS site
-  FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id JOIN sites s ON s.id = a.site_id
+  FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id
+  JOIN sites s ON s.id = a.site_id
  WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
    AND (CAST(:since AS timestamptz) IS NULL OR a.fetched_at >= :since)
    AND (a.segment_id, a.start) > (:segment_id, :start)
@@ -103,7 +108,8 @@ SELECT a.*, g.place, g.key, g.codec, s.name AS site
 # in the frontier any more has left it for its site's filter.
 NEWEST = sa.text("""
 SELECT n.*, g.place, g.key, g.codec FROM (
-    SELECT DISTINCT ON (a.page_id) a.segment_id, a.start, a.size, a.body_bytes, a.captured_size, a.page_id, a.url,
+    SELECT DISTINCT ON (a.page_id) a.segment_id, a.start, a.size, a.body_bytes, a.captured_size,
+           a.page_id, a.url,
            a.fetched_at
       FROM archived_pages a LEFT JOIN pages p ON p.id = a.page_id
      WHERE a.site_id = :site_id AND a.kind = 'product' AND p.status IS DISTINCT FROM 'gone'
@@ -115,7 +121,7 @@ SELECT n.*, g.place, g.key, g.codec FROM (
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PageRecord:
     """A page's answer in a segment: bytes `start` to `start` + `size`, and `captured_size` bytes
     behind it of what its browser captured. `fetched_at` is when it was settled, by PostgreSQL's
     clock; `content_hash` is of what was extracted from it then."""
@@ -136,7 +142,7 @@ class Record:
 
 
 @dataclass(slots=True)
-class Spooled:
+class SpooledPage:
     """A good answer that waits for the end of its batch: its body is `size` bytes from `start` on
     of the batch's spool, and what a browser captured the `captured_size` bytes behind it; `at` when
     it came, by the worker's clock. `fetched_at` is PostgreSQL's time of its verdict, set once that
@@ -165,10 +171,10 @@ class Spooled:
     def answer(self, body: bytes) -> Answer:
         return Answer(self.url, self.page_url, self.status, self.headers, body, self.at)
 
-    def record(self, start: int, size: int, captured_size: int) -> Record:
+    def record(self, start: int, size: int, captured_size: int) -> PageRecord:
         """Where it lies in its segment."""
         assert self.fetched_at is not None
-        return Record(
+        return PageRecord(
             start=start,
             size=size,
             body_bytes=self.size,
@@ -186,7 +192,7 @@ class Spooled:
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
+class EmptySegments:
     """Segments of one place whose files are to be deleted, and then their rows."""
 
     place: str
@@ -195,7 +201,7 @@ class Doomed:
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class SiteRetention:
     """A site with archived pages, and how long they are kept, as its definition says it; None:
     nobody knows."""
 
@@ -211,38 +217,42 @@ def announce(connection: sa.Connection, place: str, key: str, codec: Codec) -> i
     )
 
 
-def store(connection: sa.Connection, segment_id: int, size: int, records: Sequence[Record]) -> bool:
+def store(
+    connection: sa.Connection, segment_id: int, size: int, records: Sequence[PageRecord]
+) -> bool:
     """Takes in the pages of a segment whose file is whole and durable. False where the segment was
     swept meanwhile; storing it once more does nothing."""
     values = {"id": segment_id, "pages": len(records), "bytes": size}
     if connection.execute(STORE, values).first() is None:
         query = sa.text(
-            "SELECT stored_at IS NOT NULL FROM archive_segments WHERE id = :id AND doomed_at IS NULL"
+            "SELECT stored_at IS NOT NULL FROM archive_segments "
+            "WHERE id = :id AND doomed_at IS NULL"
         )
         return bool(connection.execute(query, {"id": segment_id}).scalar())
     connection.execute(ADD, {"id": segment_id, "rows": dumps(records)})
     return True
 
 
-def keeping(connection: sa.Connection) -> list[Keeping]:
+def keeping(connection: sa.Connection) -> list[SiteRetention]:
     """How long the pages of each site that has some are kept."""
-    return [Keeping(row.id, row.name, row.keep) for row in connection.execute(KEPT)]
+    return [SiteRetention(row.id, row.name, row.keep) for row in connection.execute(KEPT)]
 
 
 def forget(
     connection: sa.Connection, site_id: int, keep_s: float, rows: int = PAGES_A_PRUNE
 ) -> int:
-    """Forgets pages of a site that are older than that, a bounded number at once. Returns how many."""
+    """Forgets older pages of a site, a bounded number at once. Returns how many."""
     values = {"site_id": site_id, "keep_s": keep_s, "rows": rows}
     return sum(row.pages for row in connection.execute(FORGET, values))
 
 
-def doom(connection: sa.Connection, rows: int = SEGMENTS_A_PRUNE) -> list[Doomed]:
+def doom(connection: sa.Connection, rows: int = SEGMENTS_A_PRUNE) -> list[EmptySegments]:
     """Marks segments of which no page is left, or that were never finished: nobody adds to them any
     more. Returns all that are marked, by place, so many of each at the most."""
     connection.execute(DOOM, {"rows": rows})
     return [
-        Doomed(row.place, row.ids, row.keys) for row in connection.execute(DOOMED, {"rows": rows})
+        EmptySegments(row.place, row.ids, row.keys)
+        for row in connection.execute(DOOMED, {"rows": rows})
     ]
 
 

@@ -33,7 +33,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from scraper.archive import objects, warc
 from scraper.archive import rows as store
 from scraper.archive.objects import Objects
-from scraper.archive.rows import Spooled
+from scraper.archive.rows import SpooledPage
 from scraper.domain import Fetched, LeasedPage
 from scraper.errors import ConfigError, ScraperError
 from scraper.infra import outages
@@ -58,7 +58,8 @@ UPLOADS = 2
 # files of a process that was killed
 STALE_S = 86_400.0
 NOWHERE = (
-    "a site has `archive`, but nobody says where pages are kept (mend: SCRAPER_ARCHIVE, a folder that all workers and "
+    "a site has `archive`, but nobody says where pages are kept (mend: SCRAPER_ARCHIVE, a folder "
+    "that all workers and "
     "coordinators share, or s3://bucket/prefix)"
 )
 
@@ -72,12 +73,14 @@ class Spool:
         self._waiting: list[bytes] = []
         self._size = 0
         self.waiting_bytes = 0
-        self.pages: list[Spooled] = []
+        self.pages: list[SpooledPage] = []
         self.failed = False
 
-    def add(self, page: LeasedPage, fetched: Fetched, site_id: int, changed_only: bool) -> Spooled:
+    def add(
+        self, page: LeasedPage, fetched: Fetched, site_id: int, changed_only: bool
+    ) -> SpooledPage:
         body, captured = fetched.body, warc.pack_captured(fetched.captured)
-        spooled = Spooled(
+        spooled = SpooledPage(
             site_id=site_id,
             page_id=page.id,
             crawl_id=page.crawl_id,
@@ -105,11 +108,11 @@ class Spool:
 
     def write(self, bodies: list[bytes]) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed with the spool
+            self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115
         self._file.seek(0, os.SEEK_END)
         self._file.writelines(bodies)
 
-    def body(self, spooled: Spooled) -> tuple[bytes, bytes]:
+    def body(self, spooled: SpooledPage) -> tuple[bytes, bytes]:
         """And what was captured beside it."""
         assert self._file is not None
         self._file.seek(spooled.start)
@@ -122,7 +125,7 @@ class Spool:
 
 
 class Archive:
-    """One a process, on its loop. Raises nothing: what goes wrong is logged, and counted in `lost`."""
+    """One a process, on its loop. Raises nothing: errors are logged, and counted in `lost`."""
 
     def __init__(self, engine: sa.Engine, settings: Settings) -> None:
         self._engine = engine
@@ -149,7 +152,7 @@ class Archive:
 
     async def add(
         self, spool: Spool, page: LeasedPage, fetched: Fetched, site_id: int, use: ArchiveUse
-    ) -> Spooled | None:
+    ) -> SpooledPage | None:
         """Puts a good answer aside, and waits where much of the batch is in memory. None where it
         is not wanted."""
         if not use.wants(page.kind):
@@ -212,7 +215,7 @@ class Archive:
                 if time.time() - path.stat().st_mtime > STALE_S:
                     path.unlink()
 
-    def _segment(self, spool: Spool, pages: list[Spooled], waiting: list[bytes]) -> None:
+    def _segment(self, spool: Spool, pages: list[SpooledPage], waiting: list[bytes]) -> None:
         try:
             spool.write(waiting)
             self._store(spool, pages)
@@ -225,33 +228,34 @@ class Archive:
         finally:
             spool.close()
 
-    def _store(self, spool: Spool, pages: list[Spooled]) -> None:
+    def _store(self, spool: Spool, pages: list[SpooledPage]) -> None:
         place = self._objects
         assert place is not None
         codec = self._settings.archive_codec
         name = f"{uuid4().hex}{warc.SUFFIXES[codec]}"
         key = f"{datetime.fromtimestamp(time.time(), UTC):%Y/%m/%d}/{name}"
-        with tempfile.NamedTemporaryFile(dir=self._folder, prefix="segment-") as out:
-            out.write(warc.warcinfo(name, codec))
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix="segment-") as segment:
+            segment.write(warc.warcinfo(name, codec))
             records = []
             for page in pages:
                 body, captured = spool.body(page)
                 answer = page.answer(body)
                 packed = warc.response(answer, codec)
                 beside = warc.captured(answer, captured, codec) if captured else b""
-                records.append(page.record(out.tell(), len(packed), len(beside)))
-                out.write(packed + beside)
-            size = out.tell()
-            out.flush()
+                records.append(page.record(segment.tell(), len(packed), len(beside)))
+                segment.write(packed + beside)
+            size = segment.tell()
+            segment.flush()
             segment_id = self._database(
                 lambda connection: store.announce(connection, place.where, key, codec)
             )
-            place.put(key, Path(out.name))
+            place.put(key, Path(segment.name))
         if not self._database(
             lambda connection: store.store(connection, segment_id, size, records)
         ):
             raise ScraperError(
-                "the segment was swept before its pages were stored: this process stood still for a day"
+                "the segment was swept before its pages were stored: this process stood still "
+                "for a day"
             )
 
     def _database(self, work: Callable[[sa.Connection], T]) -> T:
@@ -271,11 +275,11 @@ class Archive:
             time.sleep(pause_s)
             pause_s *= 2
 
-    def _failed(self, what: str, pages: int, error: Exception) -> None:
+    def _failed(self, verb: str, pages: int, error: Exception) -> None:
         self.lost += pages
         self._rests_until = time.monotonic() + REST_S
         log.error(
-            f"pages could not be {what} for the archive",
+            f"pages could not be {verb} for the archive",
             pages=pages,
             reason=str(error)[:500],
             lost=self.lost,

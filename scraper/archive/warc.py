@@ -89,15 +89,16 @@ def require(codec: Codec = "gzip") -> None:
 
 def warcinfo(name: str, codec: Codec) -> bytes:
     """The first record of the segment with that file name."""
-    writer, out = _writer()
+    writer, buffer = _writer()
     about = {
         "software": "scraper",
         "format": "WARC File Format 1.1",
-        "conformsTo": "https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
+        "conformsTo": "https://iipc.github.io/warc-specifications/specifications/"
+        "warc-format/warc-1.1/",
         "description": "answers of pages, their content coding undone; no cookies, no requests",
     }
     writer.write_record(writer.create_warcinfo_record(name, about))
-    return _pack(out.getvalue(), codec)
+    return _pack(buffer.getvalue(), codec)
 
 
 def response(answer: Answer, codec: Codec) -> bytes:
@@ -110,7 +111,7 @@ def response(answer: Answer, codec: Codec) -> bytes:
     about = {"WARC-Date": answer.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
     if answer.page_url != answer.url:
         about[PAGE_URL] = _line(answer.page_url)
-    writer, out = _writer()
+    writer, buffer = _writer()
     record = writer.create_warc_record(
         _line(answer.url),
         "response",
@@ -120,7 +121,7 @@ def response(answer: Answer, codec: Codec) -> bytes:
         warc_headers_dict=about,
     )
     writer.write_record(record)
-    return _pack(out.getvalue(), codec)
+    return _pack(buffer.getvalue(), codec)
 
 
 def pack_captured(captured: Mapping[str, tuple[bytes, ...]]) -> bytes:
@@ -136,7 +137,7 @@ def pack_captured(captured: Mapping[str, tuple[bytes, ...]]) -> bytes:
 
 def captured(answer: Answer, packed: bytes, codec: Codec) -> bytes:
     """The record of what was captured beside an answer, as `pack_captured` gives it."""
-    writer, out = _writer()
+    writer, buffer = _writer()
     record = writer.create_warc_record(
         _line(answer.url),
         "metadata",
@@ -146,7 +147,7 @@ def captured(answer: Answer, packed: bytes, codec: Codec) -> bytes:
         warc_headers_dict={"WARC-Date": answer.at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")},
     )
     writer.write_record(record)
-    return _pack(out.getvalue(), codec)
+    return _pack(buffer.getvalue(), codec)
 
 
 def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[bytes, ...]]:
@@ -163,8 +164,8 @@ def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[
             raise RecordError("no record of captured answers")
         texts = json.loads(record.content_stream().read())
         return {
-            str(name): tuple(text.encode("utf-8", "replace") for text in each)
-            for name, each in texts.items()
+            str(name): tuple(text.encode("utf-8", "replace") for text in bodies)
+            for name, bodies in texts.items()
         }
     except (ArchiveLoadFailed, ValueError, TypeError, AttributeError, EOFError) as error:
         raise RecordError(
@@ -206,8 +207,12 @@ def read(data: bytes, codec: Codec, body_max_bytes: int) -> Answer:
 
 
 def _kept(headers: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    kept = [each for each in headers.items() if _TOKEN(each[0]) and each[0].lower() not in _DROPPED]
-    return [(name, _ascii(_line(value[:HEADER_CHARS]))) for name, value in kept[:HEADERS_MAX]]
+    allowed = [
+        (name, value)
+        for name, value in headers.items()
+        if _TOKEN(name) and name.lower() not in _DROPPED
+    ]
+    return [(name, _ascii(_line(value[:HEADER_CHARS]))) for name, value in allowed[:HEADERS_MAX]]
 
 
 def _ascii(text: str) -> str:
@@ -245,8 +250,8 @@ def _writer() -> tuple[Any, BytesIO]:
     _warcio()
     from warcio.warcwriter import WARCWriter
 
-    out = BytesIO()
-    return WARCWriter(out, gzip=False, warc_version="1.1"), out
+    buffer = BytesIO()
+    return WARCWriter(buffer, gzip=False, warc_version="1.1"), buffer
 
 
 def _pack(plain: bytes, codec: Codec) -> bytes:

@@ -84,13 +84,15 @@ def program(settings: Settings) -> str:
         if path.is_file() and os.access(path, os.X_OK):
             return str(path)
         raise ConfigError(
-            f"environment variable SCRAPER_CHROMIUM: {path} is no program (mend: the path of a Chromium)"
+            f"environment variable SCRAPER_CHROMIUM: {path} is no program (mend: the path of a "
+            "Chromium)"
         )
     for name in NAMES:
-        if found := shutil.which(name):
-            return found
+        if executable := shutil.which(name):
+            return executable
     raise ConfigError(
-        "no Chromium on this machine, which a browser worker needs (mend: `apt install chromium`, or SCRAPER_CHROMIUM with "
+        "no Chromium on this machine, which a browser worker needs (mend: `apt install "
+        "chromium`, or SCRAPER_CHROMIUM with "
         "the path of a Chromium or Chrome)"
     )
 
@@ -176,8 +178,10 @@ def no_sandbox(kernel: Path = Path("/proc/sys")) -> str:
                 )
     return text.format(
         os.geteuid(),
-        "no setting of the kernel forbids them, so it is a container's seccomp profile (mend: one that allows them, such as "
-        "deploy/seccomp/chromium.json), or its systemd unit (mend: RestrictNamespaces=user pid net)",
+        "no setting of the kernel forbids them, so it is a container's seccomp profile (mend: "
+        "one that allows them, such as "
+        "deploy/seccomp/chromium.json), or its systemd unit (mend: RestrictNamespaces=user pid "
+        "net)",
     )
 
 
@@ -202,7 +206,7 @@ async def processes(session: Any) -> list[tuple[str, int]]:
     """(type, pid) of each of a browser's processes, as it says itself. Hangs where the browser
     does."""
     info = await session.send("SystemInfo.getProcessInfo")
-    return [(str(one["type"]), int(one["id"])) for one in info["processInfo"]]
+    return [(str(process["type"]), int(process["id"])) for process in info["processInfo"]]
 
 
 def size_mb(pids: Iterable[int]) -> float:

@@ -19,8 +19,9 @@ _CODE = re.compile(r"net::(ERR_[A-Z0-9_]+)")
 _TIMEOUTS = ("ERR_TIMED_OUT", "ERR_CONNECTION_TIMED_OUT")
 _LOOPS = ("ERR_TOO_MANY_REDIRECTS",)
 _UNREACHED = (
-    "ERR_CONNECTION_", "ERR_EMPTY_RESPONSE", "ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_", "ERR_ADDRESS_", "ERR_NAME_",
-    "ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_", "ERR_SOCKET_", "ERR_HTTP2_PING_FAILED", "ERR_INCOMPLETE_",
+    "ERR_CONNECTION_", "ERR_EMPTY_RESPONSE", "ERR_TUNNEL_CONNECTION_FAILED", "ERR_PROXY_",
+    "ERR_ADDRESS_", "ERR_NAME_", "ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_", "ERR_SOCKET_",
+    "ERR_HTTP2_PING_FAILED", "ERR_INCOMPLETE_",
 )  # fmt: skip
 
 
@@ -42,11 +43,11 @@ def navigation_fault(
     """For a page that did not come. `failures`: what its proxy knows of connections, by host; it
     knows better."""
     host = host_of(url)
-    known = failures.get(urlsplit(url).hostname or "")
-    if known is not None and main is None:
-        return fault(known, url=url, host=host, limits=limits)
-    found = _CODE.search(str(error))
-    code = found[1] if found else ""
+    connection_error = failures.get(urlsplit(url).hostname or "")
+    if connection_error is not None and main is None:
+        return fault(connection_error, url=url, host=host, limits=limits)
+    match = _CODE.search(str(error))
+    code = match[1] if match else ""
     status = main.status if main is not None else None
     outcome, text = _judged(code, str(error), host)
     return FetchError(outcome, text, url=url, status=status)

@@ -25,8 +25,8 @@ from playwright.async_api import Error
 
 from scraper.browser import steps
 from scraper.browser.faults import BrowserLostError, navigation_fault
-from scraper.browser.permits import Turns
-from scraper.browser.proxy import Pass
+from scraper.browser.permits import BrowserPermits
+from scraper.browser.proxy import PageGrant
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
@@ -75,14 +75,14 @@ class _Seen:
     throttled: Response | None = None
 
 
-class Visit:
+class PageVisit:
     """One page while it is open. `url` is where it is, or tries to go."""
 
     def __init__(
         self,
         policy: FetchPolicy,
         rendering: Rendering,
-        turns: Turns,
+        permits: BrowserPermits,
         *,
         via: ProxyRoute | None,
         visitor: AccountSession | None = None,
@@ -98,7 +98,7 @@ class Visit:
         self._cdp: CDPSession
         self._main_frame = ""
         self._world = 0
-        self._turns = turns
+        self._permits = permits
         self._via = via
         self._visitor = visitor
         self._seen = _Seen(quiet_since=monotonic())
@@ -118,8 +118,8 @@ class Visit:
     def proxy_id(self) -> str:
         return self._via.proxy.id if self._via else ""
 
-    def permit(self) -> Pass:
-        return Pass(
+    def grant(self) -> PageGrant:
+        return PageGrant(
             allow_private=self.policy.allow_private,
             proxy=self._via.proxy if self._via else None,
             connect_timeout_s=self.policy.connect_timeout_s,
@@ -208,7 +208,7 @@ class Visit:
                 await self._may_go(url, redirected="redirectedRequestId" in event)
             except (FetchError, DeferredError) as error:
                 self.fail(error)
-            except Exception as error:  # noqa: BLE001 - a turn that cannot be taken: the visit's edge
+            except Exception as error:  # noqa: BLE001 - the edge of the visit
                 self.fail(error)
             if self.error is not None:
                 await self._cdp.send(
@@ -244,13 +244,13 @@ class Visit:
                 Outcome.MALFORMED, "leads to what is not an http or https URL", url=url
             )
         limit = self.policy.redirects_max
-        if seen.hops > limit or (self._turns.paid and seen.navigations > limit + 1):
+        if seen.hops > limit or (self._permits.paid and seen.navigations > limit + 1):
             raise FetchError(
                 Outcome.REDIRECT_LOOP,
                 f"more than {limit} redirects (SCRAPER_REDIRECTS_MAX)",
                 url=url,
             )
-        if seen.navigations == 1 and self._turns.paid:
+        if seen.navigations == 1 and self._permits.paid:
             return
         host = host_of(url)
         if (
@@ -262,8 +262,8 @@ class Visit:
             raise FetchError(
                 Outcome.OFF_SITE, f"redirects to {host}, which is not a host of the site", url=url
             )
-        if self._turns.before_hop is not None:
-            await self._wait(self._turns.before_hop(url))
+        if self._permits.before_hop is not None:
+            await self._wait(self._permits.before_hop(url))
 
     def belongs(self, host: str) -> bool:
         """Whether a host is the page's own, or its site's."""
@@ -294,13 +294,13 @@ class Visit:
         kind, host = request.resource_type, host_of(request.url)
         if kind in self._blocked or (kind == "document" and not self._is_ours(request)):
             return False
-        if kind not in BUDGETED or self._turns.before_sub is None or not self.belongs(host):
+        if kind not in BUDGETED or self._permits.before_sub is None or not self.belongs(host):
             return True
         if kind == "document" and request.frame.parent_frame is None:
             # held, and paid for, where each of its hops can be seen
             return True
         try:
-            await self._wait(self._turns.before_sub(request.url))
+            await self._wait(self._permits.before_sub(request.url))
         except (FetchError, DeferredError) as error:
             self.fail(error)
         except Exception as error:  # noqa: BLE001 - as for navigations
@@ -330,7 +330,8 @@ class Visit:
                 raise
             raise FetchError(
                 Outcome.TIMEOUT,
-                f"what it loads got no turns within {self.policy.page_timeout_s:g} s: its host's rate is too low for it",
+                f"what it loads got no turns within {self.policy.page_timeout_s:g} s: its host's "
+                "rate is too low for it",
                 url=self.url,
             ) from None
         finally:
@@ -544,11 +545,11 @@ class Visit:
         return text.encode("utf-8", "replace")
 
     async def _answers(self) -> dict[str, tuple[bytes, ...]]:
-        found: dict[str, tuple[bytes, ...]] = {}
+        answers: dict[str, tuple[bytes, ...]] = {}
         for name, bodies in self._captured.items():
             got = await asyncio.gather(*bodies, return_exceptions=True)
-            found[name] = tuple(body for body in got if isinstance(body, bytes))
-        return found
+            answers[name] = tuple(body for body in got if isinstance(body, bytes))
+        return answers
 
 
 def navigation_is_empty(error: Error) -> bool:

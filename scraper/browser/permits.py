@@ -1,4 +1,4 @@
-"""What a visit with a browser asks before it asks a host: the caller's turns."""
+"""The caller's permits, which a visit with a browser needs before it asks a host."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ BeforeSub = Callable[[str], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Turns:
-    """What a visit asks before it asks a host. `paid`: the first navigation's turn is the caller's,
-    and was taken."""
+class BrowserPermits:
+    """What a visit asks for before it asks a host. `paid`: the caller has the permit of the first
+    navigation."""
 
     before_hop: BeforeHop | None = None
     before_sub: BeforeSub | None = None

@@ -1,8 +1,9 @@
 """The browsers of a worker process: started when first needed, replaced when they degrade, gone
 when the process is.
 
-    async with browsers.slot(latest):                                   # one of the pages that may be open at once
-        async with browsers.page(policy, rendering, via=via, turns=Turns(before_hop, before_sub, paid=False)) as page:
+    permits = BrowserPermits(before_hop, before_sub, paid=False)
+    async with browsers.slot(latest):  # one of the pages that may be open at once
+        async with browsers.page(policy, rendering, via=via, permits=permits) as page:
             await page.goto(url)                                        # a ready Playwright page
 
 `page` is for whoever drives a page by code of their own, within a site's limits, guard, proxies and
@@ -38,8 +39,8 @@ from aiohttp.abc import AbstractResolver
 
 from scraper.browser import chromium
 from scraper.browser.faults import BrowserLostError
-from scraper.browser.permits import Turns
-from scraper.browser.proxy import BrowserProxy, Guest
+from scraper.browser.permits import BrowserPermits
+from scraper.browser.proxy import BrowserProxy, ProxyUser
 from scraper.domain import Fetched, Outcome
 from scraper.errors import ConfigError, DeferredError, FetchError
 from scraper.http.account_session import AccountSession
@@ -54,7 +55,7 @@ from scraper.sites.browser import PLAIN, Rendering
 if TYPE_CHECKING:
     from playwright.async_api import Browser, BrowserContext, Page, Playwright
 
-    from scraper.browser.page import Visit
+    from scraper.browser.page import PageVisit
 
 log = structlog.get_logger()
 
@@ -86,19 +87,19 @@ class _Running:
     pages: int = 0
     failures: int = 0
     retired: bool = False
-    visits: set[Visit] = field(default_factory=set)
+    visits: set[PageVisit] = field(default_factory=set)
     idle: OrderedDict[Any, _Context] = field(default_factory=OrderedDict)
 
 
 @dataclass(eq=False, slots=True)
 class _Context:
-    """A browser's context: one identity's, or one page's. `visit` is the page that is open in it."""
+    """A browser's context: one identity's, or one page's. `visit` is the page open in it."""
 
     context: BrowserContext
-    guest: Guest
+    proxy_user: ProxyUser
     key: Any
     pages: int = 0
-    visit: Visit | None = None
+    visit: PageVisit | None = None
 
     async def route(self, route: Any, request: Any) -> None:
         if self.visit is not None:
@@ -136,12 +137,12 @@ class Browsers:
     async def slot(self, latest: float, page_id: int | None = None) -> AsyncIterator[None]:
         """One of the pages at once, got before `latest` (loop time), else DeferredError; all of
         them for a page that several browsers were lost with."""
-        many = self.pages if self._lost_pages.get(page_id or 0, 0) >= LOST_SUSPECT else 1
+        slots = self.pages if self._lost_pages.get(page_id or 0, 0) >= LOST_SUSPECT else 1
         taken = 0
         try:
             try:
                 async with asyncio.timeout_at(latest), self._line:
-                    while taken < many:
+                    while taken < slots:
                         await self._slots.acquire()
                         taken += 1
             except TimeoutError:
@@ -157,7 +158,7 @@ class Browsers:
         policy: FetchPolicy,
         rendering: Rendering | None = None,
         *,
-        turns: Turns | None = None,
+        permits: BrowserPermits | None = None,
         via: ProxyRoute | None = None,
         page_id: int = 0,
         visitor: AccountSession | None = None,
@@ -165,7 +166,7 @@ class Browsers:
         """The page as a browser shows it, within a `slot`. `visitor`: the account whose cookies and
         headers it has. Raises FetchError, DeferredError, and what `turns` raise."""
         try:
-            async with self._visit(policy, rendering or PLAIN, turns, via, visitor) as visit:
+            async with self._visit(policy, rendering or PLAIN, permits, via, visitor) as visit:
                 fetched = await visit.fetch(url)
         except BrowserLostError as lost:
             raise self._lost(page_id, url, lost) from None
@@ -182,14 +183,14 @@ class Browsers:
         policy: FetchPolicy,
         rendering: Rendering | None = None,
         *,
-        turns: Turns | None = None,
+        permits: BrowserPermits | None = None,
         via: ProxyRoute | None = None,
     ) -> AsyncIterator[Page]:
         """A new page of a context within the policy's limits, for as long as the block lasts; what
         ends it early is raised at the block's end: FetchError, DeferredError. The total deadline is
         the caller's."""
         try:
-            async with self._visit(policy, rendering or PLAIN, turns, via) as visit:
+            async with self._visit(policy, rendering or PLAIN, permits, via) as visit:
                 try:
                     yield visit.page
                 except _playwright_error():
@@ -207,7 +208,9 @@ class Browsers:
             self._watching = None
         self._current.clear()
         await asyncio.gather(
-            *self._ending, *(self._end(each) for each in list(self._all)), return_exceptions=True
+            *self._ending,
+            *(self._end(running) for running in list(self._all)),
+            return_exceptions=True,
         )
         await self._proxy.aclose()
         await self._stop_playwright()
@@ -232,7 +235,7 @@ class Browsers:
                 self._not_before = now + RELAUNCH_S
                 text = str(error) if isinstance(error, ConfigError) else chromium.reason(error)
                 log.error("no browser: pages go back untried", error=text)
-                if not any(each.browser.is_connected() for each in self._all):
+                if not any(running.browser.is_connected() for running in self._all):
                     # its driver may be what is broken
                     await self._stop_playwright()
                 raise DeferredError(RELAUNCH_S) from error
@@ -283,7 +286,7 @@ class Browsers:
             visit.fail(BrowserLostError("the browser died"))
         self._all.discard(running)
         for context in running.idle.values():
-            self._proxy.dismiss(context.guest)
+            self._proxy.dismiss(context.proxy_user)
 
     def _retire(self, running: _Running, why: str) -> None:
         if not running.retired:
@@ -343,17 +346,17 @@ class Browsers:
         self,
         policy: FetchPolicy,
         rendering: Rendering,
-        turns: Turns | None,
+        permits: BrowserPermits | None,
         via: ProxyRoute | None,
         visitor: AccountSession | None = None,
-    ) -> AsyncIterator[Visit]:
+    ) -> AsyncIterator[PageVisit]:
         if via is None and policy.proxied:
             raise RuntimeError("a page of a site with a proxy would leave without one")
         running = await self._running(rendering.stealth)
-        from scraper.browser.page import Visit
+        from scraper.browser.page import PageVisit
 
         jar = visitor.jar if visitor else via.jar if via else self._jars.of(policy.cookies)
-        visit = Visit(policy, rendering, turns or Turns(), via=via, visitor=visitor)
+        visit = PageVisit(policy, rendering, permits or BrowserPermits(), via=via, visitor=visitor)
         running.visits.add(visit)
         context = None
         try:
@@ -362,7 +365,7 @@ class Browsers:
         finally:
             await asyncio.shield(self._later(self._leave(running, context, visit, jar)))
 
-    async def _opened(self, running: _Running, visit: Visit, jar: CookieJar | None) -> _Context:
+    async def _opened(self, running: _Running, visit: PageVisit, jar: CookieJar | None) -> _Context:
         """The visit's page, open in a context. Raises `BrowserLostError` where the browser does not
         make one."""
         context = None
@@ -370,8 +373,8 @@ class Browsers:
             async with asyncio.timeout(CONTEXT_S):
                 context = await self._context(running, visit, jar)
                 if jar is not None and (cookies := jar.all()):
-                    await context.context.add_cookies(cookies)  # type: ignore[arg-type] # a TypedDict of theirs
-                context.visit, context.guest.now = visit, visit.permit()
+                    await context.context.add_cookies(cookies)  # type: ignore[arg-type]
+                context.visit, context.proxy_user.grant = visit, visit.grant()
                 await visit.open(
                     await context.context.new_page(), _languages(visit.policy, visit.rendering)
                 )
@@ -379,7 +382,7 @@ class Browsers:
             return context
         except BaseException as error:
             if context is not None:
-                self._proxy.dismiss(context.guest)
+                self._proxy.dismiss(context.proxy_user)
                 self._later(_quietly(context.context.close()))
             if not isinstance(error, TimeoutError | _playwright_error()):
                 raise
@@ -389,7 +392,9 @@ class Browsers:
                 _kill(running)
             raise BrowserLostError(f"no page could be opened: {chromium.reason(error)}") from error
 
-    async def _context(self, running: _Running, visit: Visit, jar: CookieJar | None) -> _Context:
+    async def _context(
+        self, running: _Running, visit: PageVisit, jar: CookieJar | None
+    ) -> _Context:
         """One that the identity has used before, or a new one."""
         options = _options(running, visit.policy, visit.rendering)
         key = None
@@ -397,42 +402,44 @@ class Browsers:
             key = id(jar), visit.proxy_id, visit.rendering.setup, repr(sorted(options.items()))
         if key is not None and (kept := running.idle.pop(key, None)) is not None:
             return kept
-        guest = self._proxy.admit()
+        proxy_user = self._proxy.admit()
         try:
-            made = await running.browser.new_context(
+            browser_context = await running.browser.new_context(
                 **options,
                 proxy={
                     "server": await self._proxy.start(),
-                    "username": guest.user,
-                    "password": guest.password,
+                    "username": proxy_user.user,
+                    "password": proxy_user.password,
                 },
             )
-            context = _Context(made, guest, key)
-            await made.route("**/*", lambda route, request: context.route(route, request))
+            context = _Context(browser_context, proxy_user, key)
+            await browser_context.route(
+                "**/*", lambda route, request: context.route(route, request)
+            )
         except BaseException:
-            self._proxy.dismiss(guest)
+            self._proxy.dismiss(proxy_user)
             raise
         if visit.rendering.setup is not None:
             try:
-                await _set_up(made, visit.rendering.setup)
+                await _set_up(browser_context, visit.rendering.setup)
             except BaseException:
-                self._proxy.dismiss(guest)
-                self._later(_quietly(made.close()))
+                self._proxy.dismiss(proxy_user)
+                self._later(_quietly(browser_context.close()))
                 raise
         return context
 
     async def _leave(
-        self, running: _Running, context: _Context | None, visit: Visit, jar: CookieJar | None
+        self, running: _Running, context: _Context | None, visit: PageVisit, jar: CookieJar | None
     ) -> None:
         """Closes the page, and its context unless somebody may use it again."""
         await visit.end()
         if context is not None:
-            context.guest.release()
+            context.proxy_user.release()
             try:
                 async with asyncio.timeout(CLOSE_S):
                     await self._close(running, context, visit, jar)
             except Exception:  # noqa: BLE001 - gone, or it hangs: what comes next will tell
-                self._proxy.dismiss(context.guest)
+                self._proxy.dismiss(context.proxy_user)
                 self._retire(running, "a page could not be closed")
         running.visits.discard(visit)
         running.pages += 1
@@ -441,7 +448,7 @@ class Browsers:
         self._end_if_empty(running)
 
     async def _close(
-        self, running: _Running, context: _Context, visit: Visit, jar: CookieJar | None
+        self, running: _Running, context: _Context, visit: PageVisit, jar: CookieJar | None
     ) -> None:
         if jar is not None and visit.error is None:
             for cookie in await context.context.cookies():
@@ -450,14 +457,14 @@ class Browsers:
         context.visit, context.pages = None, context.pages + 1
         again = context.key is not None and visit.error is None and context.key not in running.idle
         if not again or running.retired or context.pages >= self._settings.browser_context_pages:
-            self._proxy.dismiss(context.guest)
+            self._proxy.dismiss(context.proxy_user)
             await context.context.close()
             return
         await visit.page.close()
         running.idle[context.key] = context
         if len(running.idle) > self.pages:
             _, oldest = running.idle.popitem(last=False)
-            self._proxy.dismiss(oldest.guest)
+            self._proxy.dismiss(oldest.proxy_user)
             await oldest.context.close()
 
     def _lost(self, page_id: int, url: str, lost: BrowserLostError) -> Exception:
@@ -481,8 +488,8 @@ async def _set_up(context: BrowserContext, name: str) -> None:
         if context.browser is not None and not context.browser.is_connected():
             # no fault of the function's
             raise
-        told = f"browser.setup: {type(error).__name__}: {str(error)[:300]}"
-        raise FetchError(Outcome.FUNCTION_FAILED, told) from error
+        reason = f"browser.setup: {type(error).__name__}: {str(error)[:300]}"
+        raise FetchError(Outcome.FUNCTION_FAILED, reason) from error
 
 
 def _options(running: _Running, policy: FetchPolicy, rendering: Rendering) -> dict[str, Any]:

@@ -6,10 +6,10 @@ addresses judged, once for the connection that is then opened (`scraper.connect.
 nothing can be rebound; or the connection goes through the page's own proxy
 (`scraper.connect.tunnel`), and then never any other way. WebSockets come the same way (as CONNECT).
 
-Who may use it is a `Guest`: a name and a one-time password that one browser context has. Everybody
-else on the machine gets a 407. A guest whose visit is over (`release`) is served nothing more, and
-its connections are closed. Bytes are counted as they come. It sees no further into TLS than a name
-and a port, and keeps no connection for later: a plain http request has its own.
+Who may use it is a `ProxyUser`: a name and a one-time password that one browser context has.
+Everybody else on the machine gets a 407. A user whose visit is over (`release`) is served nothing
+more, and its connections are closed. Bytes are counted as they come. It sees no further into TLS
+than a name and a port, and keeps no connection for later: a plain http request has its own.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class PageGrant:
     """What one visit may do: `count` hears of all bytes that come in, `failed` of connections that
     could not be opened."""
 
@@ -68,16 +68,16 @@ class Pass:
 
 
 @dataclass(slots=True)
-class Guest:
+class ProxyUser:
     """One browser context. Without a `now` it is served nothing."""
 
     user: str
     password: str
-    now: Pass | None = None
+    grant: PageGrant | None = None
     connections: set[asyncio.Task[None]] = field(default_factory=set)
 
     def release(self) -> None:
-        self.now = None
+        self.grant = None
         for task in list(self.connections):
             task.cancel()
 
@@ -94,7 +94,7 @@ class BrowserProxy:
             private: Names(resolver, allow_private=private, ttl_s=dns_ttl_s)
             for private in (False, True)
         }
-        self._guests: dict[str, Guest] = {}
+        self._users: dict[str, ProxyUser] = {}
         self._server: asyncio.Server | None = None
         self._tls: ssl.SSLContext | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -106,18 +106,18 @@ class BrowserProxy:
         host, port = self._server.sockets[0].getsockname()
         return f"http://{host}:{port}"
 
-    def admit(self) -> Guest:
-        guest = Guest(secrets.token_hex(8), secrets.token_urlsafe(24))
-        self._guests[guest.user] = guest
-        return guest
+    def admit(self) -> ProxyUser:
+        proxy_user = ProxyUser(secrets.token_hex(8), secrets.token_urlsafe(24))
+        self._users[proxy_user.user] = proxy_user
+        return proxy_user
 
-    def dismiss(self, guest: Guest) -> None:
-        guest.release()
-        self._guests.pop(guest.user, None)
+    def dismiss(self, proxy_user: ProxyUser) -> None:
+        proxy_user.release()
+        self._users.pop(proxy_user.user, None)
 
     async def aclose(self) -> None:
-        for guest in list(self._guests.values()):
-            self.dismiss(guest)
+        for proxy_user in list(self._users.values()):
+            self.dismiss(proxy_user)
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -133,34 +133,34 @@ class BrowserProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        guest = None
+        proxy_user = None
         try:
             async with asyncio.timeout(HEAD_S):
                 head = await self._head(reader, writer)
             if head is None:
                 return
-            guest, lines = head
-            if guest.now is None or len(guest.connections) >= CONNECTIONS_MAX:
+            proxy_user, lines = head
+            if proxy_user.grant is None or len(proxy_user.connections) >= CONNECTIONS_MAX:
                 return
-            guest.connections.add(task)
-            await self._connect(guest.now, lines, (reader, writer))
+            proxy_user.connections.add(task)
+            await self._connect(proxy_user.grant, lines, (reader, writer))
         except (OSError, EOFError, asyncio.CancelledError, asyncio.LimitOverrunError, ValueError):
             # a hostile page's, or a visit's end: nothing that anybody could mend
             return
         finally:
-            if guest is not None:
-                guest.connections.discard(task)
+            if proxy_user is not None:
+                proxy_user.connections.discard(task)
             writer.transport.abort()
 
     async def _head(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> tuple[Guest, list[bytes]] | None:
+    ) -> tuple[ProxyUser, list[bytes]] | None:
         """The first request that has a password. Chromium sends its first one without."""
         for _ in range(HEADS_MAX):
             lines = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")
-            guest = self._guest(lines)
-            if guest is not None:
-                return guest, lines
+            proxy_user = self._authenticated(lines)
+            if proxy_user is not None:
+                return proxy_user, lines
             writer.write(
                 b"HTTP/1.1 407 Proxy Authentication Required\r\n"
                 b'Proxy-Authenticate: Basic realm="scraper"\r\nContent-Length: 0\r\n\r\n'
@@ -171,7 +171,7 @@ class BrowserProxy:
                 return None
         return None
 
-    def _guest(self, lines: list[bytes]) -> Guest | None:
+    def _authenticated(self, lines: list[bytes]) -> ProxyUser | None:
         value = next(
             (line for line in lines[1:] if line.lower().startswith(b"proxy-authorization:")), b""
         )
@@ -180,14 +180,14 @@ class BrowserProxy:
             return None
         with suppress(ValueError):
             user, _, password = base64.b64decode(encoded).decode("latin-1").partition(":")
-            guest = self._guests.get(user)
-            if guest is not None and hmac.compare_digest(
-                guest.password.encode(), password.encode()
+            proxy_user = self._users.get(user)
+            if proxy_user is not None and hmac.compare_digest(
+                proxy_user.password.encode(), password.encode()
             ):
-                return guest
+                return proxy_user
         return None
 
-    async def _connect(self, visit: Pass, lines: list[bytes], client: Stream) -> None:
+    async def _connect(self, grant: PageGrant, lines: list[bytes], client: Stream) -> None:
         method, target, _ = lines[0].split(b" ", 2)
         tunnel = method == b"CONNECT"
         parts = urlsplit(("//" if tunnel else "") + target.decode("ascii"))
@@ -195,9 +195,9 @@ class BrowserProxy:
         if not host or (not tunnel and parts.scheme != "http"):
             return
         try:
-            upstream = await self._reached(visit, host, port, tunnel=tunnel)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the visit hears of it, and judges
-            visit.failed(host, error)
+            upstream = await self._reached(grant, host, port, tunnel=tunnel)
+        except Exception as error:  # noqa: BLE001 - the visit hears of it, and judges
+            grant.failed(host, error)
             if tunnel:
                 client[1].write(
                     b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -208,21 +208,21 @@ class BrowserProxy:
         try:
             if tunnel:
                 client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-                await _relayed(_pump(client[0], upstream[1]), _down(visit, upstream, client))
+                await _relayed(_pump(client[0], upstream[1]), _down(grant, upstream, client))
             else:
-                await self._plain(visit, host, lines, client, upstream)
+                await self._plain(grant, host, lines, client, upstream)
         finally:
             upstream[1].transport.abort()
 
     @staticmethod
     async def _plain(
-        visit: Pass, host: str, lines: list[bytes], client: Stream, upstream: Stream
+        grant: PageGrant, host: str, lines: list[bytes], client: Stream, upstream: Stream
     ) -> None:
         """One request, one answer, and the end of both connections: nothing that comes after it is
         passed on."""
         method, target, version = lines[0].split(b" ", 2)
         # within a tunnel, the request is the host's own
-        own = visit.proxy is None or visit.proxy.tunnels
+        own = grant.proxy is None or grant.proxy.tunnels
         if own:
             target = b"/" + target.split(b"/", 3)[3] if target.count(b"/") > 2 else b"/"
         fields = {
@@ -232,7 +232,7 @@ class BrowserProxy:
             # browsers send none over HTTP/1.1
             return
         kept = _end_to_end(lines[1:])
-        if not own and visit.proxy is not None and (value := login(visit.proxy)):
+        if not own and grant.proxy is not None and (value := login(grant.proxy)):
             kept.append(b"Proxy-Authorization: " + value.encode("ascii"))
         upstream[1].write(
             b"\r\n".join((b" ".join((method, target, version)), *kept, _CLOSE, b"", b""))
@@ -250,34 +250,34 @@ class BrowserProxy:
                     if error.partial
                     else httpx.ReadError("no answer")
                 )
-                return visit.failed(host, broken)
+                return grant.failed(host, broken)
             except asyncio.LimitOverrunError:
-                return visit.failed(host, httpx.RemoteProtocolError("its head does not end"))
+                return grant.failed(host, httpx.RemoteProtocolError("its head does not end"))
             first, *rest = head.split(b"\r\n")
             # RFC 9110 15.5.8: no origin server sends it
             if not own and first[9:12] == b"407":
-                assert visit.proxy is not None
-                text = f"proxy {visit.proxy.id}: it does not accept the login (407)"
-                return visit.failed(host, ProxyHopError(ProxySignal.UNUSABLE, text))
-            visit.count(len(head))
+                assert grant.proxy is not None
+                text = f"proxy {grant.proxy.id}: it does not accept the login (407)"
+                return grant.failed(host, ProxyHopError(ProxySignal.UNUSABLE, text))
+            grant.count(len(head))
             client[1].write(b"\r\n".join((first, *_end_to_end(rest), _CLOSE, b"", b"")))
-            await _down(visit, upstream, client)
+            await _down(grant, upstream, client)
 
         size = fields.get(b"content-length", b"0")
         await _relayed(_pump(client[0], upstream[1], int(size)), answer())
 
-    async def _reached(self, visit: Pass, host: str, port: int, *, tunnel: bool) -> Stream:
-        dial = None if visit.proxy is None else Dial(visit.proxy)
+    async def _reached(self, grant: PageGrant, host: str, port: int, *, tunnel: bool) -> Stream:
+        dial = None if grant.proxy is None else Dial(grant.proxy)
         try:
-            async with asyncio.timeout(visit.connect_timeout_s):
-                addresses = await self._names[visit.allow_private].addresses(host)
+            async with asyncio.timeout(grant.connect_timeout_s):
+                addresses = await self._names[grant.allow_private].addresses(host)
                 if dial is None:
-                    return await self._direct(addresses, port, allow_private=visit.allow_private)
+                    return await self._direct(addresses, port, allow_private=grant.allow_private)
                 dial.address = addresses[0]
                 return await self._through(dial, host, port, tunnel=tunnel)
         except ProxyHopError as error:
-            assert visit.proxy is not None
-            raise ProxyHopError(error.signal, f"proxy {visit.proxy.id}: {error}") from None
+            assert grant.proxy is not None
+            raise ProxyHopError(error.signal, f"proxy {grant.proxy.id}: {error}") from None
         except TimeoutError as error:
             raise (late(dial) if dial is not None else None) or httpx.ConnectTimeout(
                 "no connection in time"
@@ -329,9 +329,9 @@ async def _pump(
             return
 
 
-async def _down(visit: Pass, upstream: Stream, client: Stream) -> None:
+async def _down(grant: PageGrant, upstream: Stream, client: Stream) -> None:
     while data := await upstream[0].read(CHUNK_BYTES):
-        visit.count(len(data))
+        grant.count(len(data))
         client[1].write(data)
         await client[1].drain()
     # what was written before is sent first

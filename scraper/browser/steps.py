@@ -1,8 +1,8 @@
 """What is done with a page before it is read: waiting, clicking "load more", scrolling, a script of
 the definition's.
 
-Time is the page's own (`Visit.clock`), which stands still while its requests wait for their host.
-What does not come in time is left: the page is read as it is.
+Time is the page's own (`PageVisit.clock`), which stands still while its requests wait for their
+host. What does not come in time is left: the page is read as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scraper.errors import FetchError
 from scraper.sites.browser import WAIT_FOR_IDLE, WAIT_FOR_LOAD, Click
 
 if TYPE_CHECKING:
-    from scraper.browser.page import Visit
+    from scraper.browser.page import PageVisit
 
 # nothing on its way for so long: the page has what it wants
 QUIET_S = 0.5
@@ -38,7 +38,7 @@ _SIZE = """[document.getElementsByTagName('*').length,
 _SCROLL = "window.scrollTo(0, (document.scrollingElement || document.body).scrollHeight)"
 
 
-async def prepare(visit: Visit) -> None:
+async def prepare(visit: PageVisit) -> None:
     """All of it, in this order. Raises FetchError(FUNCTION_FAILED) where the script does."""
     rendering = visit.rendering
     # half a document is none: the page's deadline ends this
@@ -56,29 +56,29 @@ async def prepare(visit: Visit) -> None:
         await _run(visit, rendering.script)
 
 
-async def _arrive(visit: Visit) -> None:
+async def _arrive(visit: PageVisit) -> None:
     wanted, wait_s = visit.rendering.wait_for, visit.rendering.wait_s
     if wanted in (WAIT_FOR_IDLE, WAIT_FOR_LOAD):
         if await visit.until(lambda: _loaded(visit), wait_s) and wanted == WAIT_FOR_IDLE:
             await visit.idle(QUIET_S, wait_s)
         return
-    found = visit.page.locator(f"css={wanted}").first
+    elements = visit.page.locator(f"css={wanted}").first
 
-    async def there() -> bool:
-        return await found.count() > 0
+    async def present() -> bool:
+        return await elements.count() > 0
 
-    await visit.until(there, wait_s)
+    await visit.until(present, wait_s)
 
 
-async def _parsed(visit: Visit) -> bool:
+async def _parsed(visit: PageVisit) -> bool:
     return bool(await visit.evaluate("document.readyState !== 'loading'"))
 
 
-async def _loaded(visit: Visit) -> bool:
+async def _loaded(visit: PageVisit) -> bool:
     return bool(await visit.evaluate("document.readyState === 'complete'"))
 
 
-async def _click(visit: Visit, click: Click) -> None:
+async def _click(visit: PageVisit, click: Click) -> None:
     button = visit.page.locator(f"css={click.css}").first
     for _ in range(click.max):
         if (
@@ -100,9 +100,9 @@ async def _click(visit: Visit, click: Click) -> None:
         await visit.idle(SETTLED_S, visit.rendering.wait_s)
 
 
-async def _scroll(visit: Visit, most: int) -> None:
+async def _scroll(visit: PageVisit, rounds_max: int) -> None:
     still = 0
-    for _ in range(most):
+    for _ in range(rounds_max):
         before = await _size(visit)
         await visit.evaluate(_SCROLL)
         wait_s = min(GROWS_S, visit.rendering.wait_s)
@@ -113,15 +113,15 @@ async def _scroll(visit: Visit, most: int) -> None:
             return
 
 
-async def _grown(visit: Visit, before: str) -> bool:
+async def _grown(visit: PageVisit, before: str) -> bool:
     return await _size(visit) != before
 
 
-async def _size(visit: Visit) -> str:
+async def _size(visit: PageVisit) -> str:
     return str(await visit.evaluate(_SIZE))
 
 
-async def _run(visit: Visit, script: str) -> None:
+async def _run(visit: PageVisit, script: str) -> None:
     try:
         await visit.page.evaluate(f"async () => {{\n{script}\n}}")
     except Error as error:

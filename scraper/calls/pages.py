@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from scraper.browser.faults import navigation_fault
-from scraper.browser.permits import Turns
+from scraper.browser.permits import BrowserPermits
 from scraper.browser.pool import Browsers
 from scraper.calls.transport import PATIENCE_S, CallInput, PoliteTransport
 from scraper.domain import Outcome
@@ -68,9 +68,9 @@ class CallPages:
                     self._browsers.slot(asyncio.get_running_loop().time() + PATIENCE_S)
                 )
             stack.callback(permits.end)
-            turns = Turns(before_hop, before_sub, paid=False)
+            browser_permits = BrowserPermits(before_hop, before_sub, paid=False)
             opened = self._browsers.page(
-                by.context.policy, by.context.rendering, turns=turns, via=via
+                by.context.policy, by.context.rendering, permits=browser_permits, via=via
             )
             page = await stack.enter_async_context(opened)
             # it would count waits for turns; the input has a deadline

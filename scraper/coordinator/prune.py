@@ -16,7 +16,7 @@ import structlog
 
 from scraper.archive import objects
 from scraper.archive import rows as store
-from scraper.archive.rows import Doomed
+from scraper.archive.rows import EmptySegments
 from scraper.errors import ScraperError
 from scraper.infra.database import retried
 from scraper.sites.archive import ArchiveUse
@@ -68,12 +68,12 @@ def _forget(engine: sa.Engine, site_id: int, keep: float) -> int:
         return store.forget(connection, site_id, keep)
 
 
-def _doom(engine: sa.Engine) -> list[Doomed]:
+def _doom(engine: sa.Engine) -> list[EmptySegments]:
     with engine.begin() as connection:
         return store.doom(connection)
 
 
-def _delete(engine: sa.Engine, doomed: Doomed, done: Pruned) -> bool:
+def _delete(engine: sa.Engine, doomed: EmptySegments, done: Pruned) -> bool:
     try:
         objects.place(doomed.place, "archive_segments.place").delete(doomed.keys)
     except ScraperError as error:

@@ -46,7 +46,7 @@ PATIENCE = sa.text("SET LOCAL idle_in_transaction_session_timeout = '120s'")
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayResult:
     """What a replay did at one site, or would do. `crawl_id` is None for a crawl that is not open
     yet; `outdated`: that crawl began with an older definition, and stays with it. `refused` says
     why pages stayed as they are."""
@@ -60,7 +60,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class DropResult:
     site: str
     pages: int
 
@@ -77,65 +77,65 @@ class _Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
+class _ReplayedBatch:
     target: _Target
     rows: int
     pages: int
     last: UUID
 
 
-def outlook(engine: sa.Engine, selection: Selection) -> list[Replayed]:
+def preview_replay(engine: sa.Engine, selection: Selection) -> list[ReplayResult]:
     """What `replay` would do now. Changes nothing."""
     with engine.connect() as connection:
-        return [_outlook(connection, site) for site in store.by_site(connection, selection)]
+        return [_preview_site(connection, site) for site in store.by_site(connection, selection)]
 
 
-def _outlook(connection: sa.Connection, site: SitePages) -> Replayed:
+def _preview_site(connection: sa.Connection, site: SitePages) -> ReplayResult:
     try:
-        target = _running(connection, site)
+        target = _running_crawl(connection, site)
         if target is None:
-            _stored(connection, site)
-            return Replayed(site.name, site.pages, opened=True)
-        return Replayed(site.name, site.pages, target.crawl_id, outdated=target.outdated)
+            _stored_definition(connection, site)
+            return ReplayResult(site.name, site.pages, opened=True)
+        return ReplayResult(site.name, site.pages, target.crawl_id, outdated=target.outdated)
     except ScraperError as refusal:
-        return Replayed(site.name, 0, refused=str(refusal))
+        return ReplayResult(site.name, 0, refused=str(refusal))
 
 
-def replay(engine: sa.Engine, selection: Selection) -> tuple[list[Replayed], list[Message]]:
+def replay(engine: sa.Engine, selection: Selection) -> tuple[list[ReplayResult], list[Message]]:
     """Takes the selected pages up again, site by site; one that refuses does not keep the others
     from it. Returns what was done, and what to send."""
     with engine.connect() as connection:
-        found = store.by_site(connection, selection)
+        chosen = store.by_site(connection, selection)
     done = [
-        one
-        for site in found
-        for one in [_replay_site(engine, site, selection)]
-        if one.pages or one.refused
+        result
+        for site in chosen
+        for result in [_replay_site(engine, site, selection)]
+        if result.pages or result.refused
     ]
-    return done, [dispatch_message()] if any(one.pages for one in done) else []
+    return done, [dispatch_message()] if any(result.pages for result in done) else []
 
 
-def to_drop(engine: sa.Engine, selection: Selection) -> list[Dropped]:
+def preview_drop(engine: sa.Engine, selection: Selection) -> list[DropResult]:
     """What `drop` would do now. Changes nothing."""
     with engine.connect() as connection:
-        return [Dropped(site.name, site.pages) for site in store.by_site(connection, selection)]
+        return [DropResult(site.name, site.pages) for site in store.by_site(connection, selection)]
 
 
-def drop(engine: sa.Engine, selection: Selection) -> list[Dropped]:
+def drop(engine: sa.Engine, selection: Selection) -> list[DropResult]:
     """Gives the selected pages up: their next crawl finds them as any other page. Returns how many
     of which site."""
     with engine.connect() as connection:
-        found = store.by_site(connection, selection)
-    done = [Dropped(site.name, _drop_site(engine, site, selection)) for site in found]
-    return [one for one in done if one.pages]
+        chosen = store.by_site(connection, selection)
+    done = [DropResult(site.name, _drop_site(engine, site, selection)) for site in chosen]
+    return [result for result in done if result.pages]
 
 
-def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> Replayed:
+def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> ReplayResult:
     target, pages, after, refused = None, 0, None, None
     with engine.connect() as keeper:
         try:
             while True:
-                taken = retried(partial(_take, engine, site, selection, after, target))
+                taken = retried(partial(_replay_batch, engine, site, selection, after, target))
                 if taken is None:
                     break
                 target, after, pages = taken.target, taken.last, pages + taken.pages
@@ -146,17 +146,17 @@ def _replay_site(engine: sa.Engine, site: SitePages, selection: Selection) -> Re
         except ScraperError as refusal:
             refused = str(refusal)
     if target is None:
-        return Replayed(site.name, 0, refused=refused)
-    return Replayed(site.name, pages, target.crawl_id, target.opened, target.outdated, refused)
+        return ReplayResult(site.name, 0, refused=refused)
+    return ReplayResult(site.name, pages, target.crawl_id, target.opened, target.outdated, refused)
 
 
-def _take(
+def _replay_batch(
     engine: sa.Engine,
     site: SitePages,
     selection: Selection,
     after: UUID | None,
     target: _Target | None,
-) -> _Taken | None:
+) -> _ReplayedBatch | None:
     """One transaction: a batch of pages joins the crawl, which it opens if need be. None: there are
     no more."""
     with engine.connect() as connection, connection.begin() as transaction:
@@ -173,12 +173,12 @@ def _take(
         for change in added.pages:
             counts[target.crawl_id].added(change)
         add_counts(connection, counts)
-        return _Taken(target, len(rows), len(added.pages), rows[-1].fingerprint)
+        return _ReplayedBatch(target, len(rows), len(added.pages), rows[-1].fingerprint)
 
 
 def _join(connection: sa.Connection, site: SitePages) -> _Target:
     for _ in range(OPEN_TRIES):
-        target = _running(connection, site) or _opened(connection, site)
+        target = _running_crawl(connection, site) or _open_crawl(connection, site)
         if target is not None:
             return target
     raise ScraperError(f"crawls of {site.name} begin and end just now; try again")
@@ -187,37 +187,40 @@ def _join(connection: sa.Connection, site: SitePages) -> _Target:
 def _rejoin(connection: sa.Connection, target: _Target) -> _Target:
     if not crawls.hold(connection, [target.crawl_id]):
         raise ScraperError(
-            f"crawl {target.crawl_id} of {target.site.name} was ended while pages were added to it; the rest stay as they are"
+            f"crawl {target.crawl_id} of {target.site.name} was ended while pages were added to "
+            "it; the rest stay as they are"
         )
     return target
 
 
-def _running(connection: sa.Connection, site: SitePages) -> _Target | None:
+def _running_crawl(connection: sa.Connection, site: SitePages) -> _Target | None:
     """The site's running crawl. Refuses a paused site, and a crawl that is about to begin: that one
     may find the pages itself, and nobody knows yet whether it can."""
     if sites.is_paused(connection, site.id):
         raise PausedError(
-            f"{site.name} is paused: nothing of it is fetched; `scraper sites resume {site.name}` ends that"
+            f"{site.name} is paused: nothing of it is fetched; `scraper sites resume "
+            f"{site.name}` ends that"
         )
     row = store.active_crawl(connection, site.id)
     if row is None:
         return None
     if row.status == CrawlStatus.PLANNED:
         raise ScraperError(
-            f"crawl {row.id} of {site.name} is about to begin; try again once `scraper status {site.name}` shows it running"
+            f"crawl {row.id} of {site.name} is about to begin; try again once `scraper status "
+            f"{site.name}` shows it running"
         )
-    stored = _stored(connection, site)
+    stored = _stored_definition(connection, site)
     outdated = row.definition_hash != stored.content_hash
     return _Target(
-        row.id, site.id, _valid(row.definition, site.name), opened=False, outdated=outdated
+        row.id, site.id, _validated(row.definition, site.name), opened=False, outdated=outdated
     )
 
 
-def _opened(connection: sa.Connection, site: SitePages) -> _Target | None:
+def _open_crawl(connection: sa.Connection, site: SitePages) -> _Target | None:
     """A running crawl of its own; None where somebody else opened one at this moment. Products that
     are fresh are asked all the same where they are dead, so it needs no `refetch`: that would ask
     for all that a listing leads to."""
-    definition = _stored(connection, site)
+    definition = _stored_definition(connection, site)
     crawl_id = crawls.open_crawl(connection, site.id, definition, slot=None, trigger=REPLAY)
     if crawl_id is None:
         return None
@@ -225,17 +228,18 @@ def _opened(connection: sa.Connection, site: SitePages) -> _Target | None:
     return _Target(crawl_id, site.id, definition, opened=True, outdated=False)
 
 
-def _stored(connection: sa.Connection, site: SitePages) -> Site:
+def _stored_definition(connection: sa.Connection, site: SitePages) -> Site:
     query = sa.text("SELECT definition FROM sites WHERE id = :id")
-    return _valid(connection.execute(query, {"id": site.id}).scalar_one(), site.name)
+    return _validated(connection.execute(query, {"id": site.id}).scalar_one(), site.name)
 
 
-def _valid(definition: Mapping[str, Any], name: str) -> Site:
+def _validated(definition: Mapping[str, Any], name: str) -> Site:
     try:
         return Site.model_validate(definition)
     except ValidationError as error:  # stored by another version
         raise ScraperError(
-            f"the stored definition of {name} is not valid any more: `scraper crawl {name}` takes it over anew"
+            f"the stored definition of {name} is not valid any more: `scraper crawl {name}` "
+            "takes it over anew"
         ) from error
 
 

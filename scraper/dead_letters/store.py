@@ -32,8 +32,9 @@ SELECTED = """
 """
 
 FIND = sa.text(f"""
-SELECT p.id, s.name AS site, p.crawl_id, p.kind, p.url, p.host, p.status, p.last_outcome AS reason, p.http_status,
-       p.attempts, p.host_attempts, p.losses, p.error, p.settled_at
+SELECT p.id, s.name AS site, p.crawl_id, p.kind, p.url, p.host, p.status,
+       p.last_outcome AS reason, p.http_status, p.attempts, p.host_attempts, p.losses,
+       p.error, p.settled_at
 {SELECTED}
  ORDER BY p.settled_at DESC NULLS LAST, p.id DESC LIMIT :limit
 """)
@@ -41,14 +42,16 @@ SELECT p.id, s.name AS site, p.crawl_id, p.kind, p.url, p.host, p.status, p.last
 COUNT = sa.text(f"SELECT count(*) {SELECTED}")
 
 SUMMARY = sa.text(f"""
-SELECT s.name AS site, p.status, p.last_outcome AS reason, p.host, count(*) AS pages, min(p.settled_at) AS first_at,
-       max(p.settled_at) AS last_at, max(p.id) AS example
+SELECT s.name AS site, p.status, p.last_outcome AS reason, p.host, count(*) AS pages,
+       min(p.settled_at) AS first_at, max(p.settled_at) AS last_at, max(p.id) AS example
 {SELECTED}
- GROUP BY s.name, p.status, p.last_outcome, p.host ORDER BY s.name, pages DESC, p.status, reason, p.host
+ GROUP BY s.name, p.status, p.last_outcome, p.host
+ ORDER BY s.name, pages DESC, p.status, reason, p.host
 """)
 
 BY_SITE = sa.text(f"""
-SELECT p.site_id AS id, s.name, count(*) AS pages {SELECTED} GROUP BY p.site_id, s.name ORDER BY s.name
+SELECT p.site_id AS id, s.name, count(*) AS pages {SELECTED}
+ GROUP BY p.site_id, s.name ORDER BY s.name
 """)
 
 # In the frontier's own order, so that two who lock the same pages never wait for each other in a
@@ -70,15 +73,16 @@ RETURNING p.fingerprint, p.crawl_id, picked.before
 """)
 
 READ = sa.text("""
-SELECT p.id, s.name AS site, s.paused, p.crawl_id, c.status AS crawl_status, p.kind, p.url, p.host, p.queue, p.depth,
-       p.status, p.last_outcome AS reason, p.http_status, p.attempts, p.host_attempts, p.losses, p.error,
-       p.discovered_at, p.fetched_at, p.settled_at, p.response_head, p.excerpt
+SELECT p.id, s.name AS site, s.paused, p.crawl_id, c.status AS crawl_status, p.kind, p.url,
+       p.host, p.queue, p.depth, p.status, p.last_outcome AS reason, p.http_status,
+       p.attempts, p.host_attempts, p.losses, p.error, p.discovered_at, p.fetched_at, p.settled_at, p.response_head, p.excerpt
   FROM pages p JOIN sites s ON s.id = p.site_id JOIN crawls c ON c.id = p.crawl_id
  WHERE p.id = :id
 """)
 
 OF_URL = sa.text("""
-SELECT p.id, s.name AS site FROM sites s JOIN pages p ON p.site_id = s.id AND p.fingerprint = ANY (:fingerprints)
+SELECT p.id, s.name AS site FROM sites s JOIN pages p ON p.site_id = s.id
+   AND p.fingerprint = ANY (:fingerprints)
  ORDER BY p.id
 """)
 
@@ -125,7 +129,7 @@ def total(connection: sa.Connection, selection: Selection) -> int:
 
 
 def summary(connection: sa.Connection, selection: Selection) -> list[sa.Row[Any]]:
-    """How many there are by site, status, reason and host, each with its newest page as an example."""
+    """Counts by site, status, reason and host, each with its newest page as an example."""
     return list(connection.execute(SUMMARY, _values(selection)))
 
 

@@ -57,7 +57,8 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
             while not connection.execute(LOCK, values).scalar():
                 if time.monotonic() >= until:
                     raise BusyError(
-                        f"another process reads as consumer {name!r} (mend: end it, or choose another name: each consumer "
+                        f"another process reads as consumer {name!r} (mend: end it, or choose "
+                        "another name: each consumer "
                         "has every change)"
                     )
                 time.sleep(LET_GO_S / 10)
@@ -73,8 +74,8 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
 
 def position(connection: sa.Connection, name: str, site: str | None) -> int | None:
     query = sa.text("SELECT position FROM consumers WHERE name = :name AND site = :site")
-    found = connection.execute(query, {"name": name, "site": site or ""}).scalar()
-    return None if found is None else int(found)
+    cursor = connection.execute(query, {"name": name, "site": site or ""}).scalar()
+    return None if cursor is None else int(cursor)
 
 
 def put(connection: sa.Connection, name: str, site: str | None, position: int) -> None:

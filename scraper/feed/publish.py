@@ -53,7 +53,8 @@ if redis.call('EXISTS', KEYS[1]) == 1 then
 end
 for i = 2, #ARGV, 6 do
   if tonumber(ARGV[i]) > last then
-    redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], ARGV[i] .. '-0', 'after', ARGV[i + 1] .. '-0', 'site', ARGV[i + 2],
+    redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], ARGV[i] .. '-0',
+               'after', ARGV[i + 1] .. '-0', 'site', ARGV[i + 2],
                'event', ARGV[i + 3], 'id', ARGV[i + 4], 'change', ARGV[i + 5])
     last = tonumber(ARGV[i])
   end
@@ -79,10 +80,10 @@ def publish(engine: sa.Engine, settings: Settings) -> list[Message]:
 
 
 class Stream:
-    def __init__(self, client: redis.Redis, name: str, most: int) -> None:
+    def __init__(self, client: redis.Redis, name: str, max_entries: int) -> None:
         self._client = client
         self._name = name
-        self._most = most
+        self._max_entries = max_entries
         self._add = client.register_script(ADD)
 
     def fill(self, connection: sa.Connection) -> int:
@@ -97,7 +98,7 @@ class Stream:
             return last
         trimmed = store.kept(connection).trimmed
         if last is None:
-            last = store.newest(connection, self._most)
+            last = store.newest(connection, self._max_entries)
             log.info("the stream gets the newest changes", stream=self._name, after=last)
         elif last < trimmed:
             log.warning(
@@ -110,9 +111,9 @@ class Stream:
         reader = Reader(connection, last, rows=BATCH)
         latest = time.monotonic() + AT_ONCE_S
         while time.monotonic() < latest:
-            found = reader.next()
-            if found:
-                last = self.add(found, last)
+            changes_read = reader.next()
+            if changes_read:
+                last = self.add(changes_read, last)
             elif reader.waits:
                 time.sleep(changes.WAITING_S[0])
             else:
@@ -124,14 +125,14 @@ class Stream:
         stream."""
         if not self._client.exists(self._name):
             return None
-        said = str(_text(self._client.xinfo_stream(self._name)["last-generated-id"]))
-        return int(said.partition("-")[0])
+        entry_id = str(_text(self._client.xinfo_stream(self._name)["last-generated-id"]))
+        return int(entry_id.partition("-")[0])
 
-    def add(self, found: list[Change], after: int) -> int:
+    def add(self, added: list[Change], after: int) -> int:
         """Adds changes that follow the one at `after`. Returns the position that the stream has
         come to."""
-        words: list[str | int] = [self._most]
-        for change in found:
+        words: list[str | int] = [self._max_entries]
+        for change in added:
             words += [change.cursor, after, change.site, change.event, change.id, change.json()]
             after = change.cursor
         return int(self._add(keys=[self._name], args=words))
@@ -146,7 +147,9 @@ def _complain(name: str, stream_at: int, feed_at: int) -> None:
     if name not in _complained:
         _complained.add(name)
         log.error(
-            "the stream is ahead of the feed, and gets nothing: it was filled from another database or by somebody else, or "
-            "this database was restored from a backup (mend: delete the stream, or name another one)",
+            "the stream is ahead of the feed, and gets nothing: it was filled from another "
+            "database or by somebody else, or "
+            "this database was restored from a backup (mend: delete the stream, or name another "
+            "one)",
             stream=name, stream_at=stream_at, feed_at=feed_at,
         )  # fmt: skip

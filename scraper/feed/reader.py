@@ -131,8 +131,10 @@ class Reader:
             self.close()
         if cursor > last:
             raise CursorError(
-                f"cursor {cursor} is ahead of the feed, which has come to {last}: it is another database's, or this one was "
-                "restored from a backup (mend: take a whole `scraper export`, and go on from the cursor that it names)"
+                f"cursor {cursor} is ahead of the feed, which has come to {last}: it is another "
+                "database's, or this one was "
+                "restored from a backup (mend: take a whole `scraper export`, and go on from the "
+                "cursor that it names)"
             )
 
     def next(self) -> list[Change]:
@@ -176,13 +178,13 @@ class Reader:
         upto = self._horizon.look(connection)
         if upto <= max(self.cursor, self._read_to):
             return []
-        found = store.read(connection, self.cursor, upto, self._site_id, self.rows)
-        if len(found) == self.rows:
-            self.cursor = found[-1].id
+        rows = store.read(connection, self.cursor, upto, self._site_id, self.rows)
+        if len(rows) == self.rows:
+            self.cursor = rows[-1].id
         else:
             self.cursor = max(self.cursor, store.last_row(connection, upto))
             self._read_to = upto
-        return [_change(row) for row in found]
+        return [_change(row) for row in rows]
 
 
 def read(
@@ -198,9 +200,9 @@ def read(
     try:
         pauses = _pauses(*WAITING_S)
         while reader.cursor < end:
-            found = reader.next()
-            yield from found
-            if not found:
+            batch = reader.next()
+            yield from batch
+            if not batch:
                 time.sleep(next(pauses))
     finally:
         reader.close()
@@ -217,8 +219,8 @@ def follow(
     """As `read`, and then those that come, until `stop` is set. It outlives PostgreSQL's restarts;
     `say` gets a line when it waits for something else than changes."""
     reader = Reader(engine, resolved(engine, since), site=site)
-    with closing(batches(reader, stop or threading.Event(), say)) as found:
-        for batch in found:
+    with closing(batches(reader, stop or threading.Event(), say)) as stream:
+        for batch in stream:
             yield from batch
 
 
@@ -227,19 +229,19 @@ def batches(
 ) -> Generator[list[Change], None, None]:
     """Batches of changes as they come, until `stop` is set; an empty one where it has read all
     there is. `bear`: an outage of PostgreSQL is waited out."""
-    waiting, told = _pauses(*WAITING_S), False
+    waiting, reported = _pauses(*WAITING_S), False
     try:
         while not stop.is_set():
-            for found in attempts(reader.next, stop, say, bear=bear):
-                if found or not reader.waits:
-                    waiting, told = _pauses(*WAITING_S), False
-                    yield found
-                    if not found:
+            for batch in attempts(reader.next, stop, say, bear=bear):
+                if batch or not reader.waits:
+                    waiting, reported = _pauses(*WAITING_S), False
+                    yield batch
+                    if not batch:
                         stop.wait(IDLE_S)
                     continue
-                if reader.waited_s > BLOCKED_S and not told:
+                if reader.waited_s > BLOCKED_S and not reported:
                     say(f"waits for {reader.blocker()}")
-                    told = True
+                    reported = True
                 stop.wait(next(waiting))
     finally:
         reader.close()
@@ -279,21 +281,22 @@ def resolved(engine: sa.Engine, since: Since) -> int:
         store.require_primary(connection)
         if isinstance(since, datetime):
             at = since if since.tzinfo else since.replace(tzinfo=UTC)
-            found = store.position_at(connection, at)
+            position = store.position_at(connection, at)
         else:
-            found = store.kept(connection).trimmed
-    return store.now(engine) if found is None else found
+            position = store.kept(connection).trimmed
+    return store.now(engine) if position is None else position
 
 
 def _site_id(connection: sa.Connection, name: str | None) -> int | None:
     if name is None:
         return None
-    found = sites.find(connection, name)
-    if found is None:
+    row = sites.find(connection, name)
+    if row is None:
         raise NotFoundError(
-            f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it there"
+            f"there is no site named {name!r} in the database; `scraper crawl {name}` brings it "
+            "there"
         )
-    return found[0]
+    return row[0]
 
 
 def _change(row: sa.Row[Any]) -> Change:
@@ -313,11 +316,11 @@ def _change(row: sa.Row[Any]) -> Change:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text, parse_float=Decimal)
-    return found
+    fields: dict[str, Any] = json.loads(text, parse_float=Decimal)
+    return fields
 
 
-def _pauses(first: float, most: float) -> Iterator[float]:
+def _pauses(first: float, longest: float) -> Iterator[float]:
     while True:
         yield first
-        first = min(first * 2, most)
+        first = min(first * 2, longest)

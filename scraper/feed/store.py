@@ -56,7 +56,8 @@ LAST = sa.text("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM chang
 # Weaker locks than the one that INSERT takes do not write. A prepared transaction has no process.
 WRITERS = sa.text("""
 SELECT DISTINCT virtualtransaction FROM pg_locks
- WHERE locktype = 'relation' AND relation = CAST('changes' AS regclass) AND granted AND mode = 'RowExclusiveLock'
+ WHERE locktype = 'relation' AND relation = CAST('changes' AS regclass)
+   AND granted AND mode = 'RowExclusiveLock'
    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
    AND pid IS DISTINCT FROM pg_backend_pid()
 """)
@@ -64,7 +65,8 @@ SELECT DISTINCT virtualtransaction FROM pg_locks
 WHO = sa.text("""
 SELECT a.pid, a.application_name, a.usename, EXTRACT(EPOCH FROM now() - a.xact_start) AS open_s
   FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
- WHERE l.locktype = 'relation' AND l.relation = CAST('changes' AS regclass) AND l.mode = 'RowExclusiveLock'
+ WHERE l.locktype = 'relation' AND l.relation = CAST('changes' AS regclass)
+   AND l.mode = 'RowExclusiveLock'
    AND l.virtualtransaction = ANY (:found)
  ORDER BY a.xact_start LIMIT 1
 """)
@@ -103,7 +105,9 @@ TRIM = sa.text("""
 WITH oldest AS (
     SELECT id, at FROM changes ORDER BY id LIMIT :rows
 ), cut AS (
-    SELECT coalesce(min(id) FILTER (WHERE at >= now() - make_interval(days => :days)) - 1, max(id)) AS id FROM oldest
+    SELECT coalesce(
+             min(id) FILTER (WHERE at >= now() - make_interval(days => :days)) - 1, max(id)
+           ) AS id FROM oldest
 ), gone AS (
     DELETE FROM changes c USING cut WHERE c.id <= cut.id RETURNING c.id, c.at
 )
@@ -115,7 +119,7 @@ ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: trim change
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FeedStart:
     """What the feed has forgotten: positions up to `trimmed`, whose last one was made at
     `trimmed_at` (None: nothing was ever made there, the feed began later than the products)."""
 
@@ -165,8 +169,10 @@ class Horizon:
                 "a prepared transaction that has written to the table changes (pg_prepared_xacts)"
             )
         return (
-            f"process {row.pid} of {row.application_name or row.usename!r}, whose transaction has written to the table "
-            f"changes and is open for {row.open_s:.0f} s (mend: SELECT pg_terminate_backend({row.pid}))"
+            f"process {row.pid} of {row.application_name or row.usename!r}, whose transaction "
+            "has written to the table "
+            f"changes and is open for {row.open_s:.0f} s (mend: SELECT "
+            f"pg_terminate_backend({row.pid}))"
         )
 
 
@@ -178,13 +184,14 @@ def last_position(connection: sa.Connection) -> int:
 def require_primary(connection: sa.Connection) -> None:
     if _in_recovery(connection):
         raise ScraperError(
-            "this PostgreSQL is a standby, from which changes cannot be read (mend: name the primary)"
+            "this PostgreSQL is a standby, from which changes cannot be read (mend: name the "
+            "primary)"
         )
 
 
-def kept(connection: sa.Connection) -> Kept:
+def kept(connection: sa.Connection) -> FeedStart:
     row = connection.execute(KEPT).first()
-    return Kept(row.trimmed, row.trimmed_at) if row else Kept(0, None)
+    return FeedStart(row.trimmed, row.trimmed_at) if row else FeedStart(0, None)
 
 
 def read(
@@ -194,20 +201,22 @@ def read(
     `before` are JSON texts.
 
     Raises `CursorError` where what comes after `after` is not kept any more."""
-    found = connection.execute(
+    changes = connection.execute(
         READ, {"after": after, "upto": upto, "site_id": site_id, "rows": rows}
     ).all()
     # after reading, so that nothing is forgotten in between
     require_kept(connection, after)
-    return list(found)
+    return list(changes)
 
 
 def require_kept(connection: sa.Connection, after: int) -> None:
     trimmed = kept(connection).trimmed
     if after < trimmed:
         raise CursorError(
-            f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} (mend: take a whole `scraper "
-            "export`, and go on from the cursor that it names; SCRAPER_CHANGES_DAYS says how long changes are kept)"
+            f"the feed has forgotten what came after cursor {after}: it begins at {trimmed} "
+            "(mend: take a whole `scraper "
+            "export`, and go on from the cursor that it names; SCRAPER_CHANGES_DAYS says how "
+            "long changes are kept)"
         )
 
 
@@ -227,7 +236,8 @@ def position_at(connection: sa.Connection, at: datetime) -> int | None:
         if began is None or at <= began:
             begins = f"after {began.isoformat()}" if began else "now"
             raise CursorError(
-                f"the feed does not reach back to {at.isoformat()}: it begins {begins} (mend: take a whole "
+                f"the feed does not reach back to {at.isoformat()}: it begins {begins} (mend: "
+                "take a whole "
                 "`scraper export`, and go on from the cursor that it names)"
             )
     first = connection.execute(FIRST_AT, {"at": at}).scalar()

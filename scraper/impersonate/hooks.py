@@ -51,8 +51,8 @@ _numbers = itertools.count(1)
 def _open_socket(number: int | None, _purpose: int, where: int | None) -> int:
     try:
         transfer = _transfers[number or 0]
-        found = ctypes.cast(where or 0, ctypes.POINTER(_SockAddr)).contents
-        return transfer.opened(found.family, found.kind, found.proto, _address(found))
+        address = ctypes.cast(where or 0, ctypes.POINTER(_SockAddr)).contents
+        return transfer.opened(address.family, address.kind, address.proto, _address(address))
     except BaseException:  # noqa: BLE001  an exception here would count as socket number 0
         return _SOCKET_BAD
 
@@ -73,12 +73,12 @@ def _before_sending(
         return _ABORT
 
 
-def _address(found: _SockAddr) -> str:
+def _address(address: _SockAddr) -> str:
     # a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address
-    raw = bytes(found.address)
-    if found.family == socket.AF_INET:
+    raw = bytes(address.address)
+    if address.family == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, raw[4:8])
-    if found.family == socket.AF_INET6:
+    if address.family == socket.AF_INET6:
         return socket.inet_ntop(socket.AF_INET6, raw[8:24])
     raise ValueError("neither IPv4 nor IPv6")
 
@@ -123,16 +123,16 @@ def attach(curl: Curl, transfer: Transfer) -> Callable[[], None]:
 def set_list(curl: Curl, option: CurlOpt, items: list[bytes]) -> Any:
     """Sets an option that takes a list, which curl_cffi knows but for a few. The caller keeps the
     list until it is replaced, and frees it with `free_list`."""
-    made = ffi.NULL
+    linked = ffi.NULL
     for item in items:
-        made = lib.curl_slist_append(made, item)
-    _set(curl, option, made)
-    return made
+        linked = lib.curl_slist_append(linked, item)
+    _set(curl, option, linked)
+    return linked
 
 
-def free_list(made: Any) -> None:
-    if made != ffi.NULL:
-        lib.curl_slist_free_all(made)
+def free_list(linked: Any) -> None:
+    if linked != ffi.NULL:
+        lib.curl_slist_free_all(linked)
 
 
 def unset(curl: Curl, option: CurlOpt) -> None:

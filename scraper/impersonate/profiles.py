@@ -21,9 +21,10 @@ _QUESTION_MS = 2000
 class MissingExtraError(ScraperError):
     """This process lacks the `impersonate` extra that the site needs."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, feature: str) -> None:
         super().__init__(
-            f"{what} needs curl_cffi, which is not installed here (mend: `pip install 'celery-scraper[impersonate]'`)"
+            f"{feature} needs curl_cffi, which is not installed here (mend: `pip install "
+            "'celery-scraper[impersonate]'`)"
         )
 
 

@@ -63,7 +63,7 @@ class CurlProxiedTransport(CurlTransport):
         exchange = _ProxiedExchange(self, self._allow_private, dial, request.url, self._tls)
         return exchange, [f"{exchange.label}:{port_of(request.url)}:127.0.0.1".encode("ascii")]
 
-    def _told(self, exchange: Exchange, error: Exception) -> Exception:
+    def _blamed(self, exchange: Exchange, error: Exception) -> Exception:
         assert isinstance(exchange, _ProxiedExchange)
         dial, failed = exchange.dial, exchange.failed
         if isinstance(failed, ProxyHopError):
@@ -144,21 +144,21 @@ class _ProxiedExchange(Exchange):
             # libcurl takes it for a failed handshake, and `failed` says better
             ours.close()
             return
-        one = _End()
-        far.set_protocol(one)
-        one.transport = far
+        far_end = _End()
+        far.set_protocol(far_end)
+        far_end.transport = far
         try:
-            near, other = await self._loop.create_connection(_End, sock=ours)
+            near, near_end = await self._loop.create_connection(_End, sock=ours)
         except BaseException:
             far.abort()
             ours.close()
             raise
-        other.other, one.other = one, other
-        other.transport = near
-        one.joined()
+        near_end.other, far_end.other = far_end, near_end
+        near_end.transport = near
+        far_end.joined()
         try:
             # all that came from there is on its way to libcurl
-            await one.over.wait()
+            await far_end.over.wait()
         finally:
             far.abort()
 

@@ -64,11 +64,14 @@ _OPENING_S = 1.0
 _NEUTRAL_SETTINGS = b"2:0;3:100;4:1048576"
 
 _TLS = frozenset({
-    CurlECode.SSL_CONNECT_ERROR, CurlECode.PEER_FAILED_VERIFICATION, CurlECode.SSL_CIPHER, CurlECode.SSL_CACERT_BADFILE,
-    CurlECode.SSL_ISSUER_ERROR, CurlECode.SSL_CERTPROBLEM, CurlECode.SSL_INVALIDCERTSTATUS, CurlECode.SSL_CLIENTCERT,
+    CurlECode.SSL_CONNECT_ERROR, CurlECode.PEER_FAILED_VERIFICATION, CurlECode.SSL_CIPHER,
+    CurlECode.SSL_CACERT_BADFILE,
+    CurlECode.SSL_ISSUER_ERROR, CurlECode.SSL_CERTPROBLEM, CurlECode.SSL_INVALIDCERTSTATUS,
+    CurlECode.SSL_CLIENTCERT,
 })  # fmt: skip
 _BROKEN = frozenset({
-    CurlECode.GOT_NOTHING, CurlECode.SEND_ERROR, CurlECode.RECV_ERROR, CurlECode.PARTIAL_FILE, CurlECode.HTTP2_STREAM,
+    CurlECode.GOT_NOTHING, CurlECode.SEND_ERROR, CurlECode.RECV_ERROR, CurlECode.PARTIAL_FILE,
+    CurlECode.HTTP2_STREAM,
 })  # fmt: skip
 _NO_CONNECTION = frozenset({
     CurlECode.COULDNT_CONNECT, CurlECode.COULDNT_RESOLVE_HOST, CurlECode.NO_CONNECTION_AVAILABLE,
@@ -133,7 +136,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
         except BaseException as error:
             exchange.drop()
             if isinstance(error, Exception):
-                raise self._told(exchange, error) from error.__cause__
+                raise self._blamed(exchange, error) from error.__cause__
             raise
         return httpx.Response(
             exchange.status, headers=exchange.headers, stream=_Stream(exchange), request=request
@@ -172,7 +175,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
 
         exchange.connected_or_over = over
 
-    def _told(self, _exchange: Exchange, error: Exception) -> Exception:
+    def _blamed(self, _exchange: Exchange, error: Exception) -> Exception:
         return error
 
     async def aclose(self) -> None:
@@ -437,9 +440,9 @@ class Exchange:
 
     def _stands(self) -> None:
         """Whatever it opened stands, or never will: those who wait for it go on."""
-        told, self.connected_or_over = self.connected_or_over, None
-        if told is not None:
-            told()
+        on_connected, self.connected_or_over = self.connected_or_over, None
+        if on_connected is not None:
+            on_connected()
 
     def _allowed(self, address: str) -> bool:
         reason = guard.forbidden(address, self._allow_private)
@@ -593,5 +596,5 @@ def _words(error: CurlError) -> str:
     """libcurl's own words, without the binding's frame: `Failed to perform, curl: (56) … . See
     https://…`."""
     text = str(error)
-    _, found, rest = text.partition(f"({int(error.code)}) ")
-    return (rest if found else text).partition(". See https://curl.se")[0]
+    _, separator, rest = text.partition(f"({int(error.code)}) ")
+    return (rest if separator else text).partition(". See https://curl.se")[0]

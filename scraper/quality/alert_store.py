@@ -19,7 +19,8 @@ OLDEST = "1 day"
 
 CLAIM = sa.text("""
 UPDATE alerts
-   SET attempts = attempts + 1, not_before = now() + least(60 * power(2, attempts), 3600) * interval '1 second'
+   SET attempts = attempts + 1,
+       not_before = now() + least(60 * power(2, attempts), 3600) * interval '1 second'
  WHERE crawl_id = (SELECT crawl_id FROM alerts WHERE done_at IS NULL AND not_before <= now()
                     ORDER BY not_before, crawl_id LIMIT 1 FOR UPDATE SKIP LOCKED)
 RETURNING crawl_id, attempts, delivered
@@ -47,7 +48,7 @@ class Alert:
 
 
 def due(connection: sa.Connection) -> bool:
-    """Whether there is one to be sent. One that nobody was to be told of within a day is done with."""
+    """Whether there is one to be sent. One that nobody could be sent within a day is done with."""
     connection.execute(GIVE_UP_OLD)
     query = sa.text(
         "SELECT EXISTS (SELECT FROM alerts WHERE done_at IS NULL AND not_before <= now())"

@@ -46,8 +46,8 @@ def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
 
 def _judge_leftovers(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        found = crawl_quality.unjudged(connection)
-    for crawl_id in found:
+        crawl_ids = crawl_quality.unjudged(connection)
+    for crawl_id in crawl_ids:
 
         def work(crawl_id: int = crawl_id) -> None:
             with engine.begin() as connection:
@@ -64,7 +64,7 @@ def _recipients(settings: Settings) -> list[notify.Recipient]:
     if settings.alerts is None:
         return []
     try:
-        found = notify.recipients(settings.alerts)
+        recipients = notify.recipients(settings.alerts)
     except ConfigError as error:
         _complain("the list of those who are told of crawls is wrong; nobody is", str(error))
         return []
@@ -73,13 +73,13 @@ def _recipients(settings: Settings) -> list[notify.Recipient]:
             "the list of those who are told of crawls can be read by every user of this machine",
             "chmod 600",
         )
-    return found
+    return recipients
 
 
-def _complain(what: str, problems: str) -> None:
+def _complain(complaint: str, problems: str) -> None:
     if problems not in _complained:
         _complained.add(problems)
-        log.error(what, problems=problems.splitlines()[:20])
+        log.error(complaint, problems=problems.splitlines()[:20])
 
 
 def _send_next(engine: sa.Engine, recipients: list[notify.Recipient]) -> bool:
@@ -89,25 +89,25 @@ def _send_next(engine: sa.Engine, recipients: list[notify.Recipient]) -> bool:
         return False
     with engine.connect() as connection:
         report = reports.read(connection, claimed.crawl_id)
-    missing = [one for one in recipients if one.label not in claimed.delivered]
-    told = notify.send(notice_of(report), missing)
-    unreached = [one.label for one in missing if one not in told]
+    missing = [recipient for recipient in recipients if recipient.label not in claimed.delivered]
+    reached = notify.send(notice_of(report), missing)
+    unreached = [recipient.label for recipient in missing if recipient not in reached]
     with engine.begin() as connection:
-        alert_store.sent(connection, claimed, [one.label for one in told], unreached)
-    said: dict[str, Any] = {"crawl": claimed.crawl_id, "site": report.site, "told": len(told)}
+        alert_store.sent(connection, claimed, [recipient.label for recipient in reached], unreached)
+    event: dict[str, Any] = {"crawl": claimed.crawl_id, "site": report.site, "told": len(reached)}
     if unreached:
         log.error(
-            "alert not delivered to all", **said, unreached=unreached, attempts=claimed.attempts
+            "alert not delivered to all", **event, unreached=unreached, attempts=claimed.attempts
         )
     else:
-        log.info("alert sent", **said)
+        log.info("alert sent", **event)
     return True
 
 
 def notice_of(report: Report) -> Notice:
     """What people read, and what a webhook's program does."""
-    what = "failed" if report.status == CrawlStatus.FAILED else "is suspect"
-    lines = [f"Crawl {report.crawl_id} of {report.site} {what}: {report.products_phrase}."]
+    verdict = "failed" if report.status == CrawlStatus.FAILED else "is suspect"
+    lines = [f"Crawl {report.crawl_id} of {report.site} {verdict}: {report.products_phrase}."]
     if report.note:
         lines.append(f"Note: {report.note}")
     for reason in report.reasons[:SHOWN]:
@@ -130,4 +130,4 @@ def notice_of(report: Report) -> Notice:
         "note": report.note,
         "reasons": report.reasons,
     }
-    return Notice(f"{report.site}: crawl {report.crawl_id} {what}", "\n".join(lines), details)
+    return Notice(f"{report.site}: crawl {report.crawl_id} {verdict}", "\n".join(lines), details)

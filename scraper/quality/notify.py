@@ -54,7 +54,7 @@ class Notice:
 def recipients(path: Path) -> list[Recipient]:
     """The list: an address a line, `#` for remarks. Raises `ConfigError` with a line a problem,
     none of which shows what the file holds."""
-    found, problems = [], []
+    listed, problems = [], []
     for number, line in enumerate(read_secret(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):
         address = line.strip()
         if not address or address.startswith("#"):
@@ -62,23 +62,28 @@ def recipients(path: Path) -> list[Recipient]:
         recipient = Recipient(number, address.partition("://")[0].lower()[:20], address)
         if "://" not in address or _service(recipient) is None:
             problems.append(
-                f"{path}:{number}: no address that messages can be sent to (mend: https://… for a webhook, "
-                "mailtos://user:password@mail.example?to=… for e-mail; apprise's documentation has others)"
+                f"{path}:{number}: no address that messages can be sent to (mend: https://… for "
+                "a webhook, "
+                "mailtos://user:password@mail.example?to=… for e-mail; apprise's documentation "
+                "has others)"
             )
-        found.append(recipient)
-    if len(found) > RECIPIENTS_MAX:
+        listed.append(recipient)
+    if len(listed) > RECIPIENTS_MAX:
         problems.append(f"{path}: more than {RECIPIENTS_MAX} addresses")
     if problems:
         raise ConfigError("\n".join(problems))
-    return found
+    return listed
 
 
 def send(notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S) -> list[Recipient]:
     """Tells all of them at once, and waits for the slowest, but no longer than that. Returns those
     who have got it; raises nothing. Whoever answers too late counts as not told, and may be told
     again."""
-    told: list[Recipient] = []
-    threads = [threading.Thread(target=_tell, args=(notice, one, told), daemon=True) for one in to]
+    reached: list[Recipient] = []
+    threads = [
+        threading.Thread(target=_tell, args=(notice, recipient, reached), daemon=True)
+        for recipient in to
+    ]
     for thread in threads:
         thread.start()
     patience = threading.Event()
@@ -89,10 +94,10 @@ def send(notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S) -> 
         while thread.is_alive() and not patience.is_set():
             thread.join(0.1)
     timer.cancel()
-    return [one for one in to if one in list(told)]
+    return [recipient for recipient in to if recipient in list(reached)]
 
 
-def _tell(notice: Notice, to: Recipient, told: list[Recipient]) -> None:
+def _tell(notice: Notice, to: Recipient, reached: list[Recipient]) -> None:
     try:
         service = _service(to)
         if service is None:
@@ -104,7 +109,7 @@ def _tell(notice: Notice, to: Recipient, told: list[Recipient]) -> None:
         if service.notify(
             body=notice.text, title=notice.title, notify_type=_apprise().NotifyType(kind)
         ):
-            told.append(to)
+            reached.append(to)
     except Exception:  # noqa: BLE001 - some other library's: its text may hold the address
         return
 

@@ -18,15 +18,18 @@ from scraper.settle import fill_rates
 from scraper.sites.definition import Site
 
 CRAWL = sa.text("""
-SELECT c.id, c.site_id, s.name AS site, c.status, c.trigger, c.definition, c.suspect, c.reasons, c.judged_at, c.accepted_at,
-       c.note, c.finished_at, q.records, q.products, q.usual_products, q.usual
-  FROM crawls c JOIN sites s ON s.id = c.site_id LEFT JOIN crawl_quality q ON q.crawl_id = c.id WHERE c.id = :id
+SELECT c.id, c.site_id, s.name AS site, c.status, c.trigger, c.definition, c.suspect, c.reasons,
+       c.judged_at, c.accepted_at, c.note, c.finished_at,
+       q.records, q.products, q.usual_products, q.usual
+  FROM crawls c JOIN sites s ON s.id = c.site_id
+  LEFT JOIN crawl_quality q ON q.crawl_id = c.id WHERE c.id = :id
 """)
 
 FIELDS = sa.text("SELECT * FROM crawl_fields WHERE crawl_id = :id ORDER BY field")
 
 EXAMPLES = sa.text("""
-SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = :id ORDER BY field, seen_at DESC, url
+SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = :id
+        ORDER BY field, seen_at DESC, url
 """)
 
 
@@ -90,14 +93,15 @@ class Report:
 def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
     """The figures of a crawl's fields: as judged, or, of one that runs, as they are just now. None
     for a crawl of which nothing was counted."""
-    found = [
+    judged = [
         FieldReport(
-            row.field, row.records, row.found, row.mistyped, row.kept, row.distinct_values, row.sampled, row.usual_fill,
+            row.field, row.records, row.found, row.mistyped, row.kept, row.distinct_values,
+            row.sampled, row.usual_fill,
             row.usual_mistyped, row.usual_distinct, row.line, row.breach,
         )
         for row in connection.execute(FIELDS, {"id": crawl_id})
     ]  # fmt: skip
-    return found or _running(connection, crawl_id)
+    return judged or _running(connection, crawl_id)
 
 
 def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
@@ -106,8 +110,8 @@ def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
         return []
     tally, shown = fill_rates.FieldSums(row), []
     for name in sorted(tally.names | row.usual.keys()):
-        known = row.usual.get(name, {"usual": {}, "line": 0.0})
-        usual, now = known["usual"], tally.figures(name)
+        expected = row.usual.get(name, {"usual": {}, "line": 0.0})
+        usual, now = expected["usual"], tally.figures(name)
         shown.append(
             FieldReport(
                 field=name,
@@ -120,8 +124,8 @@ def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
                 usual_fill=usual.get("fill"),
                 usual_mistyped=usual.get("mistyped", 0.0),
                 usual_distinct=usual.get("distinct", 0.0),
-                line=known["line"],
-                guarded=policy.guards(now, known["line"], usual.get("fill") or 0.0),
+                line=expected["line"],
+                guarded=policy.guards(now, expected["line"], usual.get("fill") or 0.0),
             )
         )
     return shown
@@ -133,9 +137,14 @@ def read(connection: sa.Connection, crawl_id: int) -> Report:
     if row is None:
         raise NotFoundError(f"there is no crawl {crawl_id}; `scraper status` shows those there are")
     examples: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for one in connection.execute(EXAMPLES, {"id": crawl_id}):
-        told = {"url": one.url, "problem": one.problem, "excerpt": one.excerpt, "known": one.known}
-        examples[one.field].append(told)
+    for example in connection.execute(EXAMPLES, {"id": crawl_id}):
+        shown = {
+            "url": example.url,
+            "problem": example.problem,
+            "excerpt": example.excerpt,
+            "known": example.known,
+        }
+        examples[example.field].append(shown)
     return Report(
         crawl_id=row.id,
         site=row.site,
@@ -160,12 +169,12 @@ def newest(connection: sa.Connection, site: str) -> int:
     query = sa.text("""
         SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
          WHERE s.name = :site AND c.started_at IS NOT NULL ORDER BY c.id DESC LIMIT 1""")
-    found = connection.execute(query, {"site": site}).scalar()
-    if found is None:
+    crawl_id = connection.execute(query, {"site": site}).scalar()
+    if crawl_id is None:
         raise NotFoundError(
             f"{site!r} is no site that was crawled; `scraper status` shows crawls and sites"
         )
-    return int(found)
+    return int(crawl_id)
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -176,10 +185,10 @@ def as_json(report: Report) -> dict[str, Any]:
     for name in ("judged_at", "accepted_at"):
         values[name] = values[name].isoformat() if values[name] else None
     examples, selectors = values.pop("examples"), values.pop("selectors")
-    for shown, one in zip(values["fields"], report.fields, strict=True):
-        shown["fill"] = one.fill
-        shown["selector"] = selectors.get(one.field)
-        shown["examples"] = examples.get(one.field, [])
+    for shown, field_report in zip(values["fields"], report.fields, strict=True):
+        shown["fill"] = field_report.fill
+        shown["selector"] = selectors.get(field_report.field)
+        shown["examples"] = examples.get(field_report.field, [])
     return values
 
 

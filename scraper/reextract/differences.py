@@ -12,7 +12,7 @@ from scraper.domain import filled
 EXAMPLES = 3  # a field
 
 
-class Change(NamedTuple):
+class FieldChange(NamedTuple):
     """One key of one product's data, before and after; None stands for nothing."""
 
     before: Any
@@ -29,9 +29,9 @@ class FieldSums:
     gained: int = 0
     changed: int = 0
     lost: int = 0
-    examples: list[tuple[str, Change]] = field(default_factory=list)
+    examples: list[tuple[str, FieldChange]] = field(default_factory=list)
 
-    def add(self, external_id: str, change: Change) -> None:
+    def add(self, external_id: str, change: FieldChange) -> None:
         if change.before is None:
             self.gained += 1
         elif change.after is None:
@@ -64,7 +64,7 @@ class Sums:
 
     def compare(
         self, external_id: str, before: Mapping[str, Any], after: Mapping[str, Any]
-    ) -> dict[str, Change]:
+    ) -> dict[str, FieldChange]:
         """A product that was known. Returns what changes of it: nothing and nothing at all are the
         same."""
         self.known += 1
@@ -76,7 +76,7 @@ class Sums:
             self.of(name).after += 1
         changes = {}
         for name in sorted(held | holds):
-            change = Change(
+            change = FieldChange(
                 before[name] if name in held else None, after[name] if name in holds else None
             )
             if change.before != change.after:

@@ -29,13 +29,13 @@ import orjson
 import sqlalchemy as sa
 
 from scraper.archive import rows as archive
-from scraper.archive.reader import Found, read_all
+from scraper.archive.reader import ArchivedPage, read_all
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.errors import BusyError
 from scraper.extract import FunctionFailed, compile_site
 from scraper.infra.database import dumps, retried
 from scraper.reextract import store as store
-from scraper.reextract.differences import Change, Sums
+from scraper.reextract.differences import FieldChange, Sums
 from scraper.reextract.store import Extract
 from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Usual
@@ -55,17 +55,17 @@ Tick = Callable[[int, int], None]  # done, of how many
 
 
 @dataclass(slots=True)
-class Shown:
+class ProductChange:
     """A product that would change or be new, for people: `fields` is empty for a new one."""
 
     external_id: str
     url: str
-    fields: dict[str, Change]
+    fields: dict[str, FieldChange]
     new: bool = False
 
 
 @dataclass(slots=True)
-class Outlook:
+class Preview:
     """What a re-extraction came to, before anything is written. `left` counts products that stay as
     they are, by reason; `vanished` are known ones that their page does not give any more: they stay
     as well."""
@@ -83,7 +83,7 @@ class Outlook:
     vanished_examples: list[str] = field(default_factory=list)
     left: Counter[str] = field(default_factory=Counter)
     sums: Sums = field(default_factory=Sums)
-    shown: list[Shown] = field(default_factory=list)
+    shown: list[ProductChange] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)
 
     @property
@@ -92,7 +92,7 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     crawl_id: int
     new: int
     changed: int
@@ -108,7 +108,7 @@ class Reextraction:
         self._body_max = site.limits.body or settings.body_max_bytes
         folder = settings.home_dir / "tmp"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._records: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed in __exit__
+        self._records: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._extracts: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._names = list(site.product.fields)
         self._figures: dict[str, list[int]] = {}  # field -> found, mistyped
@@ -137,23 +137,23 @@ class Reextraction:
         limit: int | None = None,
         show: int = 0,
         tick: Tick,
-    ) -> Outlook:
+    ) -> Preview:
         """Reads every page, and says what would change. Writes nothing."""
-        outlook = Outlook(pages=self._collect(site_id, since, limit))
-        waiting: list[tuple[Found, Extracted]] = []
-        for number, found in enumerate(read_all(self._collected(), self._body_max), 1):
-            extracted = self._extract(found, outlook)
+        preview = Preview(pages=self._collect(site_id, since, limit))
+        waiting: list[tuple[ArchivedPage, Extracted]] = []
+        for number, archived in enumerate(read_all(self._collected(), self._body_max), 1):
+            extracted = self._extract(archived, preview)
             if extracted is not None:
-                waiting.append((found, extracted))
+                waiting.append((archived, extracted))
             if len(waiting) >= BATCH:
-                self._compare(site_id, waiting, outlook, show)
+                self._compare(site_id, waiting, preview, show)
                 waiting = []
-            tick(number, outlook.pages)
-        self._compare(site_id, waiting, outlook, show)
-        outlook.reasons = self._judged(site_id)
-        return outlook
+            tick(number, preview.pages)
+        self._compare(site_id, waiting, preview, show)
+        preview.reasons = self._judged(site_id)
+        return preview
 
-    def write(self, site_id: int, tick: Tick) -> Written:
+    def write(self, site_id: int, tick: Tick) -> WriteResult:
         """Writes what `read` found, in the name of a crawl of its own. Raises `BusyError` where a
         crawl by another definition runs."""
 
@@ -162,7 +162,8 @@ class Reextraction:
                 running = store.busy_with(connection, site_id, self._site)
                 if running is not None:
                     raise BusyError(
-                        f"crawl {running} of {self._site.name} runs by another definition and would write over this: wait "
+                        f"crawl {running} of {self._site.name} runs by another definition and "
+                        "would write over this: wait "
                         f"for its end, or end it with `scraper stop {running}`"
                     )
                 return store.open_crawl(connection, site_id, self._site)
@@ -179,7 +180,7 @@ class Reextraction:
                 crawl_id,
                 f"archived pages re-extracted: {new:,} products new, {changed:,} changed",
             )
-        return Written(crawl_id, new, changed)
+        return WriteResult(crawl_id, new, changed)
 
     def _collect(self, site_id: int, since: datetime | None, limit: int | None) -> int:
         """Which records there are, into a file: the extraction takes longer than a transaction
@@ -196,35 +197,35 @@ class Reextraction:
         for line in self._records:
             yield orjson.loads(line)
 
-    def _extract(self, found: Found, outlook: Outlook) -> Extracted | None:
-        at = datetime.fromisoformat(found.row["fetched_at"])
-        outlook.oldest = min(at, outlook.oldest or at)
-        outlook.newest = max(at, outlook.newest or at)
-        if found.answer is None:
-            outlook.unreadable += 1
-            self._problem(outlook, found.row["url"], found.problem)
+    def _extract(self, archived: ArchivedPage, preview: Preview) -> Extracted | None:
+        at = datetime.fromisoformat(archived.row["fetched_at"])
+        preview.oldest = min(at, preview.oldest or at)
+        preview.newest = max(at, preview.newest or at)
+        if archived.answer is None:
+            preview.unreadable += 1
+            self._problem(preview, archived.row["url"], archived.problem)
             return None
-        answer = found.answer
+        answer = archived.answer
         page = Fetched(
             answer.url, answer.status, answer.headers, answer.body, captured=answer.captured
         )
         try:
             extracted = self._extractor.extract(
-                Kind.PRODUCT, page, page_url=found.row["url"], depth=1
+                Kind.PRODUCT, page, page_url=archived.row["url"], depth=1
             )
         except FunctionFailed as error:
             extracted = Extracted(problems=[str(error)], complete=False)
         self._count(extracted)
         if not extracted.complete:
-            outlook.not_extracted += 1
-            self._problem(outlook, found.row["url"], "; ".join(extracted.problems[:5]))
+            preview.not_extracted += 1
+            self._problem(preview, archived.row["url"], "; ".join(extracted.problems[:5]))
             return Extracted(complete=False)
         return extracted
 
     @staticmethod
-    def _problem(outlook: Outlook, url: str, problem: str) -> None:
-        if len(outlook.problems) < EXAMPLES:
-            outlook.problems.append((url, problem))
+    def _problem(preview: Preview, url: str, problem: str) -> None:
+        if len(preview.problems) < EXAMPLES:
+            preview.problems.append((url, problem))
 
     def _count(self, extracted: Extracted) -> None:
         """As `scraper.worker.observations` counts for a crawl's figures."""
@@ -242,70 +243,76 @@ class Reextraction:
                         different.add(hash(dumps(value)))
 
     def _compare(
-        self, site_id: int, waiting: Sequence[tuple[Found, Extracted]], outlook: Outlook, show: int
+        self,
+        site_id: int,
+        waiting: Sequence[tuple[ArchivedPage, Extracted]],
+        preview: Preview,
+        show: int,
     ) -> None:
         if not waiting:
             return
         ids = [product.external_id for _, extracted in waiting for product in extracted.products]
-        pages = [found.row["page_id"] for found, _ in waiting]
+        pages = [archived.row["page_id"] for archived, _ in waiting]
         with self._engine.connect() as connection:
             rows = store.known(connection, site_id, ids, pages)
         stored = {row.external_id: row for row in rows}
         of_pages: dict[int, list[Any]] = {}
         for row in rows:
             of_pages.setdefault(row.page_id, []).append(row)
-        for found, extracted in waiting:
+        for archived, extracted in waiting:
             given = {product.external_id for product in extracted.products}
-            for row in of_pages.get(found.row["page_id"], ()):
+            for row in of_pages.get(archived.row["page_id"], ()):
                 if row.external_id not in given and row.delisted_at is None:
-                    outlook.vanished += 1
-                    if len(outlook.vanished_examples) < EXAMPLES:
-                        outlook.vanished_examples.append(row.external_id)
+                    preview.vanished += 1
+                    if len(preview.vanished_examples) < EXAMPLES:
+                        preview.vanished_examples.append(row.external_id)
             for product in extracted.products:
-                new = self._product(site_id, found, product.external_id, product.data)
-                shown = self._look(new, stored.get(product.external_id), outlook)
-                if shown is not None and len(outlook.shown) < show:
-                    outlook.shown.append(shown)
+                new = self._product(site_id, archived, product.external_id, product.data)
+                shown = self._compare_product(new, stored.get(product.external_id), preview)
+                if shown is not None and len(preview.shown) < show:
+                    preview.shown.append(shown)
 
-    def _product(self, site_id: int, found: Found, external_id: str, data: Any) -> Extract:
-        assert found.answer is not None
+    def _product(
+        self, site_id: int, archived: ArchivedPage, external_id: str, data: Any
+    ) -> Extract:
+        assert archived.answer is not None
         product = NewProduct(
             site_id,
             external_id,
-            found.row["page_id"],
+            archived.row["page_id"],
             CRAWL_UNKNOWN,
-            found.answer.url,
+            archived.answer.url,
             data,
             content_hash(data),
         )
-        return Extract(product, datetime.fromisoformat(found.row["fetched_at"]))
+        return Extract(product, datetime.fromisoformat(archived.row["fetched_at"]))
 
-    def _look(self, new: Extract, stored: Any, outlook: Outlook) -> Shown | None:
+    def _compare_product(self, new: Extract, stored: Any, preview: Preview) -> ProductChange | None:
         """One product compared with what is stored. None: it stays as it is."""
         product = new.product
         key = content_hash({"id": product.external_id})
         if key in self._given:
-            outlook.left["given by several pages"] += 1
+            preview.left["given by several pages"] += 1
             return None
         data = fill_rates.parsed(dumps(product.data))
         if stored is None:
             self._given.add(key)
-            outlook.new += 1
-            outlook.sums.new(data)
+            preview.new += 1
+            preview.sums.new(data)
             self._keep(new)
-            return Shown(product.external_id, product.url, {}, new=True)
+            return ProductChange(product.external_id, product.url, {}, new=True)
         reason = store.left_alone(stored, product.page_id, new.fetched_at)
         if reason is not None:
-            outlook.left[reason] += 1
+            preview.left[reason] += 1
             return None
         self._given.add(key)
-        changes = outlook.sums.compare(product.external_id, fill_rates.parsed(stored.data), data)
+        changes = preview.sums.compare(product.external_id, fill_rates.parsed(stored.data), data)
         if stored.content_hash == product.content_hash:
-            outlook.same += 1
+            preview.same += 1
             return None
-        outlook.changed += 1
+        preview.changed += 1
         self._keep(new)
-        return Shown(product.external_id, product.url, changes)
+        return ProductChange(product.external_id, product.url, changes)
 
     def _keep(self, new: Extract) -> None:
         product = new.product
@@ -348,9 +355,9 @@ class Reextraction:
             usual = fill_rates.read_baseline(connection, site_id, ANY_LATER_CRAWL).fields
         reasons = []
         for name in self._names or sorted(self._figures.keys() | usual.keys()):
-            found, mistyped = self._figures.get(name, (0, 0))
+            filled, mistyped = self._figures.get(name, (0, 0))
             different, sampled = self._values.get(name, (set(), [0]))
-            now = Figures(self._looked_for, found, mistyped, len(different), sampled[0])
+            now = Figures(self._looked_for, filled, mistyped, len(different), sampled[0])
             reason = policy.judge_field(name, now, usual.get(name, Usual()), tolerances)
             if reason is not None:
                 reasons.append(reason)

@@ -25,10 +25,10 @@ from scraper.sites.definition import Site
 UNDER_WAY = "re-extraction under way, or broken off: the same command does the rest"
 
 OPEN = sa.text("""
-INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s, concurrency, note, started_at,
-                    finished_at, judged_at)
-VALUES (:site_id, clock_timestamp(), :trigger, 'stopped', CAST(:definition AS json), :hash, :rate, :concurrency, :note, now(),
-        now(), now())
+INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s,
+                    concurrency, note, started_at, finished_at, judged_at)
+VALUES (:site_id, clock_timestamp(), :trigger, 'stopped', CAST(:definition AS json), :hash, :rate,
+        :concurrency, :note, now(), now(), now())
 RETURNING id
 """)
 
@@ -37,16 +37,21 @@ DONE = sa.text(
 )
 
 OTHERWISE = sa.text("""
-SELECT id FROM crawls WHERE site_id = :site_id AND status IN ('planned', 'running') AND definition_hash <> :hash
+SELECT id FROM crawls WHERE site_id = :site_id AND status IN ('planned', 'running')
+   AND definition_hash <> :hash
 """)
 
-_COLUMNS = "id, external_id, page_id, CAST(data AS text) AS data, content_hash, fetched_at, missed_crawls, delisted_at"
+_COLUMNS = (
+    "id, external_id, page_id, CAST(data AS text) AS data, content_hash, fetched_at, "
+    "missed_crawls, delisted_at"
+)
 KNOWN = sa.text(f"""
 SELECT {_COLUMNS} FROM products
  WHERE site_id = :site_id AND (external_id = ANY (:ids) OR page_id = ANY (:pages)) ORDER BY id
 """)
 LOCKED = sa.text(f"""
-SELECT {_COLUMNS} FROM products WHERE site_id = :site_id AND external_id = ANY (:ids) ORDER BY id FOR UPDATE
+SELECT {_COLUMNS} FROM products WHERE site_id = :site_id AND external_id = ANY (:ids)
+ ORDER BY id FOR UPDATE
 """)
 # A page that is not in the frontier any more has left it for its site's filter.
 GONE = sa.text("SELECT id FROM pages WHERE id = ANY (:ids) AND status = 'gone'")
@@ -54,7 +59,8 @@ GONE = sa.text("SELECT id FROM pages WHERE id = ANY (:ids) AND status = 'gone'")
 # The upsert takes what it writes for just fetched, and its product for listed. It was neither.
 AS_OF = sa.text("""
 UPDATE products p SET fetched_at = i.fetched_at, missed_crawls = i.missed_crawls
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(external_id text, fetched_at timestamptz, missed_crawls int)
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(
+         external_id text, fetched_at timestamptz, missed_crawls int)
  WHERE p.site_id = :site_id AND p.external_id = i.external_id
 """)
 
@@ -118,38 +124,39 @@ def write(
     """Writes a batch as the upsert does, with a version of what was before. Returns how many were
     new, and changed. What has become newer, equal or another page's since somebody looked stays as
     it is."""
-    page_ids = [each.product.page_id for each in extracts]
+    page_ids = [extract.product.page_id for extract in extracts]
     gone = set(connection.execute(GONE, {"ids": page_ids}).scalars())
-    ids = [each.product.external_id for each in extracts]
+    ids = [extract.product.external_id for extract in extracts]
     stored = {
         row.external_id: row for row in connection.execute(LOCKED, {"site_id": site_id, "ids": ids})
     }
     chosen: dict[str, Extract] = {}
-    for each in extracts:
-        product, row = each.product, stored.get(each.product.external_id)
+    for extract in extracts:
+        product, row = extract.product, stored.get(extract.product.external_id)
         if product.page_id in gone or product.external_id in chosen:
             continue
         if row is not None and (
             row.content_hash == product.content_hash
-            or left_alone(row, product.page_id, each.fetched_at)
+            or left_alone(row, product.page_id, extract.fetched_at)
         ):
             continue
-        chosen[product.external_id] = each
+        chosen[product.external_id] = extract
     written = products.upsert(
-        connection, [replace(each.product, crawl_id=crawl_id) for each in chosen.values()]
+        connection, [replace(extract.product, crawl_id=crawl_id) for extract in chosen.values()]
     )
     times = []
-    for external_id, each in chosen.items():
+    for external_id, extract in chosen.items():
         row = stored.get(external_id)
         missed = row.missed_crawls if row is not None else 0
         times.append(
-            {"external_id": external_id, "fetched_at": each.fetched_at, "missed_crawls": missed}
+            {"external_id": external_id, "fetched_at": extract.fetched_at, "missed_crawls": missed}
         )
     if times:
         connection.execute(AS_OF, {"site_id": site_id, "rows": dumps(times)})
     counts = CountsByCrawl()
-    for one in written:
-        counts[crawl_id].products_new += one.inserted
-        counts[crawl_id].products_changed += one.changed
+    for product_write in written:
+        counts[crawl_id].products_new += product_write.inserted
+        counts[crawl_id].products_changed += product_write.changed
     add_counts(connection, counts)
-    return sum(one.inserted for one in written), sum(one.changed for one in written)
+    counts_written = counts[crawl_id]
+    return counts_written.products_new, counts_written.products_changed

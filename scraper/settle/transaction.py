@@ -15,7 +15,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.archive.rows import Spooled
+from scraper.archive.rows import SpooledPage
 from scraper.dedup.bloom import BloomFilter
 from scraper.domain import (
     Blame,
@@ -127,7 +127,7 @@ class PageResult:
     next_visit: NextVisit | None = None
     filter: BloomFilter | None = None
     fingerprint: UUID | None = None
-    spooled: Spooled | None = None
+    spooled: SpooledPage | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Stored:
     added: int
     drained: list[int]
     finished: list[Finished] = field(default_factory=list)
-    archived: list[tuple[Spooled, bool, UUID | None]] = field(default_factory=list)
+    archived: list[tuple[SpooledPage, bool, UUID | None]] = field(default_factory=list)
     at: datetime | None = None
 
 

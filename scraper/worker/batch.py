@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scraper.archive.rows import Spooled
+from scraper.archive.rows import SpooledPage
 from scraper.archive.spool import Spool
 from scraper.crawl.context import CrawlContext
 from scraper.domain import (
@@ -46,7 +46,7 @@ class Attempt:
     # of a product page that was good
     next_visit: NextVisit | None = None
     # its answer, where that is archived
-    spooled: Spooled | None = None
+    spooled: SpooledPage | None = None
 
 
 @dataclass(slots=True)

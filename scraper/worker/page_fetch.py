@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from scraper.accounts.sessions import Logins
-from scraper.browser.permits import Turns
+from scraper.browser.permits import BrowserPermits
 from scraper.browser.pool import Browsers
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome, ProxySignal
@@ -163,7 +163,7 @@ class PageFetch:
                     page.url,
                     context.policy_of(page),
                     context.site.browser,
-                    turns=Turns(self._before_hop, self._before_sub),
+                    permits=BrowserPermits(self._before_hop, self._before_sub),
                     via=via,
                     page_id=page.id,
                     visitor=permits.identity,

@@ -17,7 +17,7 @@ from itertools import islice
 
 import structlog
 
-from scraper.archive.rows import Spooled
+from scraper.archive.rows import SpooledPage
 from scraper.archive.spool import Archive
 from scraper.crawl.context import CrawlContext
 from scraper.crawl.new_pages import page_result
@@ -371,7 +371,7 @@ class Scraper:
 
     async def _put_aside(
         self, batch: Batch, page: LeasedPage, fetched: Fetched, context: CrawlContext
-    ) -> Spooled | None:
+    ) -> SpooledPage | None:
         use = context.site.archive
         if self._archive is None or use is None or not use.wants(page.kind):
             return None

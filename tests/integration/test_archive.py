@@ -15,7 +15,7 @@ from scraper.archive import rows as store
 from scraper.archive import spool as archive_module
 from scraper.archive.objects import place
 from scraper.archive.reader import read_all
-from scraper.archive.rows import Spooled
+from scraper.archive.rows import SpooledPage
 from scraper.archive.spool import Archive, Spool
 from scraper.coordinator.prune import prune
 from scraper.domain import Fetched, Kind, LeasedPage
@@ -64,7 +64,7 @@ class Shop:
 
     async def put_aside(
         self, spool: Spool, page: LeasedPage, body: bytes | None = None
-    ) -> Spooled | None:
+    ) -> SpooledPage | None:
         use = self.site.archive
         assert use is not None
         fetched = Fetched(
@@ -73,7 +73,7 @@ class Shop:
         return await self.archive.add(spool, page, fetched, self.crawl[0], use)
 
     def settle(
-        self, lease: Any, page: LeasedPage, spooled: Spooled | None, title: str = "thing"
+        self, lease: Any, page: LeasedPage, spooled: SpooledPage | None, title: str = "thing"
     ) -> int:
         one = with_product(
             settled(page.id, self.crawl, lease.id), self.crawl, str(page.id), {"title": title}
@@ -327,7 +327,7 @@ def test_files_that_cannot_be_deleted_are_tried_again(
 def test_listing_pages_are_archived_where_that_is_said() -> None:
     page = LeasedPage(1, 1, "https://shop.example/", Kind.LISTING, "shop.example", 0, 0, 0, 0)
 
-    async def put_aside(use: ArchiveUse, spool: Spool) -> Spooled | None:
+    async def put_aside(use: ArchiveUse, spool: Spool) -> SpooledPage | None:
         archive = Archive(None, Settings())  # type: ignore[arg-type]
         return await archive.add(spool, page, Fetched(page.url, 200, {}, b""), 1, use)
 

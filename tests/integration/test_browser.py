@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from scraper.browser.permits import Turns
+from scraper.browser.permits import BrowserPermits
 from scraper.browser.pool import Browsers
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
@@ -134,8 +134,8 @@ def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(shop: JsShop) -
     shop.serve("/away", redirect("http://other.example/"))
 
     async def case(b: Browsers) -> None:
-        turns = Turns(before_hop, before_sub)
-        page = await b.fetch(shop.url("/r1"), POLICY, QUICK, turns=turns)
+        permits = BrowserPermits(before_hop, before_sub)
+        page = await b.fetch(shop.url("/r1"), POLICY, QUICK, permits=permits)
         assert (
             page.url == shop.url("/p/1")
             and page.redirects == 2
@@ -143,7 +143,7 @@ def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(shop: JsShop) -
         )
         assert hops == [shop.url("/r2"), shop.url("/p/1")] and subs == [shop.url("/api/product/1")]
         page = await b.fetch(
-            shop.url("/js"), POLICY, Rendering(wait_for=".price:not(:empty)"), turns=turns
+            shop.url("/js"), POLICY, Rendering(wait_for=".price:not(:empty)"), permits=permits
         )
         assert page.url == shop.url("/p/2") and hops[2:] == [shop.url("/p/2")]
         for path in ("/circle", "/again"):
@@ -153,7 +153,9 @@ def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(shop: JsShop) -
         own = replace(POLICY, allowed=lambda host: host.startswith("127.0.0.1"))
         assert (await failed(b.fetch(shop.url("/away"), own, QUICK)))[0] is Outcome.OFF_SITE
         asked = len(shop.asked_for("/r2"))
-        outcome, _ = await failed(b.fetch(shop.url("/r1"), POLICY, QUICK, turns=Turns(refused)))
+        outcome, _ = await failed(
+            b.fetch(shop.url("/r1"), POLICY, QUICK, permits=BrowserPermits(refused))
+        )
         assert outcome is Outcome.ROBOTS_DISALLOWED and len(shop.asked_for("/r2")) == asked, (
             "it was never sent"
         )
@@ -198,7 +200,9 @@ def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop) -> None:
     async def case(b: Browsers) -> None:
         # each look-up is one of its own
         b._proxy._names[False]._ttl_s = 0.0
-        async with b.page(GUARDED, Rendering(block=("font",)), turns=Turns(paid=False)) as page:
+        async with b.page(
+            GUARDED, Rendering(block=("font",)), permits=BrowserPermits(paid=False)
+        ) as page:
             await page.set_content(f"<body>{evil}</body>")
             await asyncio.sleep(2)
 
@@ -278,7 +282,7 @@ def test_a_ready_page_for_code_of_ones_own_is_bounded_too(shop: JsShop) -> None:
             await page.wait_for_timeout(5000)
 
     async def case(b: Browsers) -> None:
-        async with b.page(POLICY, turns=Turns(before_hop, paid=False)) as page:
+        async with b.page(POLICY, permits=BrowserPermits(before_hop, paid=False)) as page:
             for number in (1, 2):
                 await page.goto(shop.url(f"/p/{number}"))
                 await page.wait_for_function("document.querySelector('h1').textContent")
@@ -515,7 +519,9 @@ def test_a_page_that_asks_too_much_of_a_slow_host_ends(shop: JsShop) -> None:
 
     policy: FetchPolicy = replace(POLICY, page_timeout_s=3)
     outcome, text = using(
-        lambda b: failed(b.fetch(shop.url("/p/1"), policy, QUICK, turns=Turns(None, never)))
+        lambda b: failed(
+            b.fetch(shop.url("/p/1"), policy, QUICK, permits=BrowserPermits(None, never))
+        )
     )
     assert outcome is Outcome.TIMEOUT and "rate is too low" in text
 

@@ -16,7 +16,7 @@ from scraper.coordinator.finish import finish
 from scraper.coordinator.plan import open_now, plan
 from scraper.dead_letters import replay
 from scraper.dead_letters import store as store
-from scraper.dead_letters.replay import Dropped, Replayed
+from scraper.dead_letters.replay import DropResult, ReplayResult
 from scraper.dead_letters.store import Selection
 from scraper.domain import Kind, Outcome, Status
 from scraper.frontier import crawls, sites
@@ -187,7 +187,7 @@ def test_a_replay_opens_a_crawl_of_its_own(engine: sa.Engine) -> None:
         )
     done, messages = replay.replay(engine, SHOP)
     second = (first[0], first[1] + 1)
-    assert done == [Replayed("shop", 3, second[1], opened=True)]
+    assert done == [ReplayResult("shop", 3, second[1], opened=True)]
     assert messages == [dispatch_message()]
     query = "SELECT trigger, status, rate_per_s, product_total, product_done, started_at IS NOT NULL FROM crawls"
     assert rows(engine, f"{query} WHERE id = {second[1]}") == [
@@ -227,7 +227,11 @@ def test_a_replay_is_idempotent(engine: sa.Engine) -> None:
 def test_nothing_to_replay_opens_no_crawl(engine: sa.Engine) -> None:
     ended_crawl(engine, 1)
     for nothing in (Selection(reason="timeout"), Selection(ids=()), Selection(site="nowhere")):
-        assert replay.replay(engine, nothing) == ([], []) == (replay.outlook(engine, nothing), [])
+        assert (
+            replay.replay(engine, nothing)
+            == ([], [])
+            == (replay.preview_replay(engine, nothing), [])
+        )
     assert rows(engine, "SELECT count(*) FROM crawls") == [(1,)]
 
 
@@ -237,7 +241,7 @@ def test_pages_that_were_taken_up_between_the_look_and_the_replay(engine: sa.Eng
     site = store.SitePages(1, "shop", 2)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE pages SET status = 'ok'"))
-    assert replay._replay_site(engine, site, SHOP) == Replayed("shop", 0)
+    assert replay._replay_site(engine, site, SHOP) == ReplayResult("shop", 0)
     assert rows(engine, "SELECT count(*) FROM crawls") == [(1,)]
 
 
@@ -346,7 +350,7 @@ def test_a_running_crawl_takes_its_own_dead_pages_up_again(engine: sa.Engine) ->
     give_up(engine, crawl, ["https://shop.example/l"], Outcome.NOT_EXTRACTED, Kind.LISTING)
     assert_counters(engine, crawl[1])
     done, messages = replay.replay(engine, SHOP)
-    assert (done, len(messages)) == ([Replayed("shop", 4, crawl[1])], 1)
+    assert (done, len(messages)) == ([ReplayResult("shop", 4, crawl[1])], 1)
     assert rows(
         engine, "SELECT product_total, product_done, discovery_done, dead, invalid FROM crawls"
     ) == [(3, 0, 0, 0, 0)]
@@ -363,7 +367,7 @@ def test_a_running_crawl_takes_an_earlier_ones_up(engine: sa.Engine) -> None:
     give_up(engine, second, urls(1))
     add(engine, [new_page(second, "https://shop.example/new")])
     done, _ = replay.replay(engine, SHOP)
-    assert done == [Replayed("shop", 3, second[1])]
+    assert done == [ReplayResult("shop", 3, second[1])]
     assert statuses(engine) == {"due": 4}
     assert_counters(engine, second[1])
     assert rows(engine, f"SELECT dead FROM crawls WHERE id = {first[1]}") == [(3,)]
@@ -382,8 +386,8 @@ def test_a_crawl_that_keeps_an_older_definition_is_said_so(engine: sa.Engine) ->
     with engine.begin() as connection:
         sites.sync(connection, [a_site(queue="residential")])
     assert (
-        replay.outlook(engine, SHOP)
-        == [Replayed("shop", 1, crawl[1], outdated=True)]
+        replay.preview_replay(engine, SHOP)
+        == [ReplayResult("shop", 1, crawl[1], outdated=True)]
         == replay.replay(engine, SHOP)[0]
     )
     assert rows(engine, "SELECT queue FROM pages") == [("datacenter",)], "as the rest of its crawl"
@@ -398,7 +402,7 @@ def test_a_paused_site_refuses_and_the_others_do_not_wait_for_it(engine: sa.Engi
     give_up(engine, crawl, urls(1, "other.example"))
     with engine.begin() as connection:
         sites.pause(connection, "shop")
-    looked = replay.outlook(engine, Selection())
+    looked = replay.preview_replay(engine, Selection())
     done, messages = replay.replay(engine, Selection())
     assert looked == done and len(messages) == 1
     assert [(one.site, one.pages) for one in done] == [("other", 1), ("shop", 0)]
@@ -426,7 +430,7 @@ def test_a_stored_definition_that_is_not_valid_any_more(engine: sa.Engine) -> No
     ended_crawl(engine, 1)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE sites SET definition = '{}'"))
-    for done in (replay.outlook(engine, SHOP), replay.replay(engine, SHOP)[0]):
+    for done in (replay.preview_replay(engine, SHOP), replay.replay(engine, SHOP)[0]):
         assert done[0].pages == 0 and "not valid any more" in str(done[0].refused)
     assert rows(engine, "SELECT count(*) FROM crawls") == [(1,)]
 
@@ -441,7 +445,7 @@ def test_many_pages_go_into_one_crawl_in_batches(
     monkeypatch.setattr(replay, "BATCH", 10)
     first = ended_crawl(engine, 35)
     replayed = (first[0], first[1] + 1)
-    take, ends = replay._take, []
+    take, ends = replay._replay_batch, []
 
     def watched(*args: object) -> object:
         if args[-1] is not None:
@@ -456,7 +460,7 @@ def test_many_pages_go_into_one_crawl_in_batches(
 
     monkeypatch.setattr(replay, "_take", watched)
     done, _ = replay.replay(engine, SHOP)
-    assert (done, len(ends)) == ([Replayed("shop", 35, replayed[1], opened=True)], 3)
+    assert (done, len(ends)) == ([ReplayResult("shop", 35, replayed[1], opened=True)], 3)
     assert_counters(engine, replayed[1])
     settle_all(engine, replayed)
     end(engine, replayed)
@@ -490,7 +494,7 @@ def test_a_page_that_dies_again_at_once_is_replayed_once(
 ) -> None:
     monkeypatch.setattr(replay, "BATCH", 5)
     first = ended_crawl(engine, 12)
-    take = replay._take
+    take = replay._replay_batch
 
     def dies(*args: object) -> object:
         taken = take(*args)  # type: ignore[arg-type]
@@ -513,7 +517,7 @@ def test_two_replays_at_once(
     give_up(engine, crawl, urls(200))
     if not running:
         end(engine, crawl)
-    done: list[Replayed] = []
+    done: list[ReplayResult] = []
 
     def replayer(own: sa.Engine) -> Callable[[], None]:
         return lambda: done.extend(replay.replay(own, SHOP)[0])
@@ -569,10 +573,10 @@ def test_a_replay_while_workers_find_the_same_pages(engine: sa.Engine, other: sa
 
 def test_dropped_pages_are_found_again_by_the_next_crawl(engine: sa.Engine) -> None:
     crawl = ended_crawl(engine, 3)
-    assert replay.to_drop(engine, SHOP) == [Dropped("shop", 3)]
+    assert replay.preview_drop(engine, SHOP) == [DropResult("shop", 3)]
     assert statuses(engine) == {"dead": 3}
-    assert replay.drop(engine, SHOP) == [Dropped("shop", 3)]
-    assert replay.drop(engine, SHOP) == [] == replay.to_drop(engine, SHOP)
+    assert replay.drop(engine, SHOP) == [DropResult("shop", 3)]
+    assert replay.drop(engine, SHOP) == [] == replay.preview_drop(engine, SHOP)
     assert statuses(engine) == {"dropped": 3}
     assert_counters(engine, crawl[1])
     assert replay.replay(engine, SHOP) == ([], [])
@@ -587,9 +591,9 @@ def test_drop_counts_for_the_crawl_that_a_page_belongs_to(engine: sa.Engine) -> 
     give_up(engine, second, urls(1))
     give_up(engine, second, ["https://shop.example/l"], Outcome.NOT_EXTRACTED, Kind.LISTING)
     add(engine, [new_page(second, "https://shop.example/open")])
-    assert replay.drop(engine, Selection(status="invalid")) == [Dropped("shop", 1)]
+    assert replay.drop(engine, Selection(status="invalid")) == [DropResult("shop", 1)]
     assert_counters(engine, second[1])
-    assert replay.drop(engine, SHOP) == [Dropped("shop", 3)]
+    assert replay.drop(engine, SHOP) == [DropResult("shop", 3)]
     query = "SELECT dead, invalid, dropped, status FROM crawls ORDER BY id"
     assert rows(engine, query) == [(1, 0, 2, "failed"), (0, 0, 2, "running")]
     assert_counters(engine, second[1])
@@ -602,8 +606,8 @@ def test_two_drops_and_a_replay_at_once(
     monkeypatch.setattr(replay, "BATCH", 20)
     crawl = open_crawl(engine, a_site())
     give_up(engine, crawl, urls(200))
-    replayed: list[Replayed] = []
-    dropped: list[Dropped] = []
+    replayed: list[ReplayResult] = []
+    dropped: list[DropResult] = []
     at_once([
         lambda: replayed.extend(replay.replay(engine, SHOP)[0]),
         lambda: dropped.extend(replay.drop(other, SHOP)),

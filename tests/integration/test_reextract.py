@@ -17,8 +17,8 @@ from scraper.errors import BusyError
 from scraper.extract import compile_site
 from scraper.frontier import sites
 from scraper.reextract import run as step
-from scraper.reextract.differences import Change
-from scraper.reextract.run import Outlook, Reextraction, Written
+from scraper.reextract.differences import FieldChange
+from scraper.reextract.run import Preview, Reextraction, WriteResult
 from scraper.settings import Settings
 from scraper.settle import crawl_quality
 from scraper.settle.products import NewProduct, content_hash
@@ -123,21 +123,21 @@ def shop(engine: sa.Engine, environment: Settings, tmp_path: Path) -> Shop:
 
 def reextract(
     shop: Shop, site: Site, *, write: bool = True, show: int = 100, limit: int | None = None
-) -> tuple[Outlook, Written | None]:
+) -> tuple[Preview, WriteResult | None]:
     with Reextraction(shop.engine, shop.settings, site) as extraction:
-        outlook = extraction.read(
+        preview = extraction.read(
             shop.crawl[0], show=show, limit=limit, tick=lambda done, total: None
         )
         if not write:
-            return outlook, None
+            return preview, None
         with shop.engine.begin() as connection:
             sites.sync(connection, [site])
-        return outlook, extraction.write(shop.crawl[0], lambda done, total: None)
+        return preview, extraction.write(shop.crawl[0], lambda done, total: None)
 
 
 def test_the_same_definition_changes_nothing(shop: Shop) -> None:
-    outlook, written = reextract(shop, shop.site)
-    assert (outlook.pages, outlook.same, outlook.to_write, outlook.reasons) == (PAGES, PAGES, 0, [])
+    preview, written = reextract(shop, shop.site)
+    assert (preview.pages, preview.same, preview.to_write, preview.reasons) == (PAGES, PAGES, 0, [])
     assert written is not None and (written.new, written.changed) == (0, 0)
 
 
@@ -146,14 +146,16 @@ def test_what_would_change_is_what_then_changes(
 ) -> None:
     monkeypatch.setattr(step, "BATCH", 7)
     site, before = definition(price="s", brand="u"), shop.data()
-    outlook, _ = reextract(shop, site, write=False)
+    preview, _ = reextract(shop, site, write=False)
     assert shop.data() == before and rows(shop.engine, "SELECT count(*) FROM crawls") == [(1,)]
-    for one in outlook.shown:
+    for one in preview.shown:
         number = int(one.external_id)
-        expected = {"price": Change(f"{number}.50", f"{number}.90")}
-        assert one.fields == expected | ({"brand": Change(None, "ACME")} if number % 3 == 0 else {})
-    assert (outlook.changed, outlook.new, outlook.same, len(outlook.shown)) == (PAGES, 0, 0, PAGES)
-    sums = outlook.sums.fields
+        expected = {"price": FieldChange(f"{number}.50", f"{number}.90")}
+        assert one.fields == expected | (
+            {"brand": FieldChange(None, "ACME")} if number % 3 == 0 else {}
+        )
+    assert (preview.changed, preview.new, preview.same, len(preview.shown)) == (PAGES, 0, 0, PAGES)
+    sums = preview.sums.fields
     assert (sums["brand"].gained, sums["brand"].before, sums["brand"].after) == (10, 0, 10)
     assert (sums["price"].changed, sums["title"].before, sums["title"].after) == (
         PAGES,
@@ -190,8 +192,8 @@ def test_what_would_change_is_what_then_changes(
 def test_products_that_are_left_alone(shop: Shop, change: str, why: str) -> None:
     shop.execute(f"UPDATE products SET {change} WHERE external_id IN ('1', '2')")
     known = rows(shop.engine, "SELECT * FROM products WHERE external_id IN ('1', '2') ORDER BY id")
-    outlook, written = reextract(shop, definition(price="s"))
-    assert outlook.left == {why: 2} and written is not None and written.changed == PAGES - 2
+    preview, written = reextract(shop, definition(price="s"))
+    assert preview.left == {why: 2} and written is not None and written.changed == PAGES - 2
     assert (
         rows(shop.engine, "SELECT * FROM products WHERE external_id IN ('1', '2') ORDER BY id")
         == known
@@ -231,10 +233,10 @@ def test_what_a_browser_captured_is_read_anew_too(shop: Shop) -> None:
     site = a_site(
         archive=True, product=product, queue="browser", browser={"responses": {"api": "/api/"}}
     )
-    outlook, written = reextract(shop, site)
+    preview, written = reextract(shop, site)
     assert (
-        outlook.pages == PAGES
-        and outlook.unreadable == 0
+        preview.pages == PAGES
+        and preview.unreadable == 0
         and written is not None
         and written.changed == PAGES // 2
     )
@@ -245,8 +247,8 @@ def test_what_a_browser_captured_is_read_anew_too(shop: Shop) -> None:
 
 def test_another_id_makes_new_products_and_says_which_vanish(shop: Shop) -> None:
     site = a_site(archive=True, product=PRODUCT | {"id": {"css": "h1"}})
-    outlook, written = reextract(shop, site)
-    assert (outlook.new, outlook.vanished, outlook.same) == (PAGES, PAGES, 0)
+    preview, written = reextract(shop, site)
+    assert (preview.new, preview.vanished, preview.same) == (PAGES, PAGES, 0)
     assert written is not None and (written.new, written.changed) == (PAGES, 0)
     assert rows(
         shop.engine,
@@ -257,16 +259,16 @@ def test_another_id_makes_new_products_and_says_which_vanish(shop: Shop) -> None
 def test_an_id_that_all_pages_share_gives_one_product(shop: Shop) -> None:
     site = a_site(archive=True, product=PRODUCT | {"id": {"css": "b", "regex": "()"}})
     site = a_site(archive=True, product=PRODUCT | {"id": {"url": "(shop)"}})
-    outlook, written = reextract(shop, site)
-    assert (outlook.new, outlook.left) == (1, {"given by several pages": PAGES - 1})
+    preview, written = reextract(shop, site)
+    assert (preview.new, preview.left) == (1, {"given by several pages": PAGES - 1})
     assert written is not None and written.new == 1
 
 
 def test_a_selector_that_breaks_is_told_as_a_crawl_would_tell_it(shop: Shop) -> None:
-    outlook, _ = reextract(shop, definition(price="em"), write=False)
-    (reason,) = outlook.reasons
+    preview, _ = reextract(shop, definition(price="em"), write=False)
+    (reason,) = preview.reasons
     assert (reason.field, reason.what) == ("price", "fill")
-    assert outlook.sums.fields["price"].lost == PAGES
+    assert preview.sums.fields["price"].lost == PAGES
     required, _ = reextract(shop, definition(price={"css": "em", "required": True}), write=False)
     assert (required.not_extracted, required.to_write, required.vanished) == (PAGES, 0, PAGES)
     assert required.problems[0][1].startswith("price")
@@ -302,9 +304,9 @@ def test_one_that_is_broken_off_says_so_and_is_done_by_the_next(
     ) == [("stopped", 20)]
     with shop.engine.connect() as connection:
         assert crawl_quality.unjudged(connection) == []
-    outlook, written = reextract(shop, site)
+    preview, written = reextract(shop, site)
     assert (
-        (outlook.same, outlook.changed) == (20, 10)
+        (preview.same, preview.changed) == (20, 10)
         and written is not None
         and written.changed == 10
     )
@@ -324,12 +326,12 @@ def test_records_that_cannot_be_read_are_told_and_the_others_read(
     (file,) = [path for path in (tmp_path / "kept").rglob("*") if path.is_file()]
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
-    outlook, _ = reextract(shop, definition(price="s"), write=False)
-    assert 0 < outlook.unreadable < PAGES and outlook.changed == PAGES - outlook.unreadable
-    assert "cannot be used" in outlook.problems[0][1]
+    preview, _ = reextract(shop, definition(price="s"), write=False)
+    assert 0 < preview.unreadable < PAGES and preview.changed == PAGES - preview.unreadable
+    assert "cannot be used" in preview.problems[0][1]
     file.unlink()
-    outlook, _ = reextract(shop, definition(price="s"), write=False)
-    assert outlook.unreadable == PAGES and "No such file" in outlook.problems[0][1]
+    preview, _ = reextract(shop, definition(price="s"), write=False)
+    assert preview.unreadable == PAGES and "No such file" in preview.problems[0][1]
 
 
 def test_the_newest_answer_counts_and_a_limit_is_kept(shop: Shop) -> None:
@@ -341,8 +343,8 @@ def test_the_newest_answer_counts_and_a_limit_is_kept(shop: Shop) -> None:
     shop.crawl = shop.crawl[0], rows(shop.engine, "SELECT max(id) FROM crawls")[0][0]  # type: ignore[assignment]
     shop.fetch()
     assert rows(shop.engine, "SELECT count(*) FROM archived_pages") == [(2 * PAGES,)]
-    outlook, _ = reextract(shop, definition(price="s"), write=False)
-    assert outlook.pages == outlook.changed == PAGES and outlook.left == {}
+    preview, _ = reextract(shop, definition(price="s"), write=False)
+    assert preview.pages == preview.changed == PAGES and preview.left == {}
     assert reextract(shop, definition(price="s"), write=False, limit=5)[0].pages == 5
 
 

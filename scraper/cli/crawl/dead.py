@@ -28,7 +28,7 @@ from scraper.cli.common.tables import minute, plain, print_table
 from scraper.cli.crawl.wait import wait_all
 from scraper.dead_letters import replay as dead_letters
 from scraper.dead_letters import store
-from scraper.dead_letters.replay import Replayed
+from scraper.dead_letters.replay import ReplayResult
 from scraper.dead_letters.store import Selection
 from scraper.domain import Blame, Outcome, Status
 from scraper.sites.grammar.scalars import seconds
@@ -154,7 +154,7 @@ def dead_replay(
     settings, engine = load_settings(), open_engine()
     selection = _select(engine, words, everything, filters)
     if dry_run:
-        replayed = dead_letters.outlook(engine, selection)
+        replayed = dead_letters.preview_replay(engine, selection)
     else:
         replayed = actions.replay(engine, settings, selection)
     _warn_of_missing(selection, sum(site.pages for site in replayed))
@@ -178,7 +178,7 @@ def dead_drop(
     """Give dead and invalid pages up until a crawl finds them again. Products stay as they are."""
     engine = open_engine()
     selection = _select(engine, words, everything, filters)
-    drop = dead_letters.to_drop if dry_run else dead_letters.drop
+    drop = dead_letters.preview_drop if dry_run else dead_letters.drop
     dropped = drop(engine, selection)
     _warn_of_missing(selection, sum(site.pages for site in dropped))
     if as_json:
@@ -212,7 +212,7 @@ def _warn_of_missing(selection: Selection, pages: int) -> None:
         )
 
 
-def _print_replayed(replayed: Sequence[Replayed], *, dry_run: bool) -> None:
+def _print_replayed(replayed: Sequence[ReplayResult], *, dry_run: bool) -> None:
     """A line a site; on stderr, what a reader should know beside it."""
     rows = [[site.site, f"{site.pages:,}", _crawl(site)] for site in replayed if site.pages]
     if rows:
@@ -228,7 +228,7 @@ def _print_replayed(replayed: Sequence[Replayed], *, dry_run: bool) -> None:
         click.echo("nothing was changed", err=True)
 
 
-def _crawl(site: Replayed) -> str:
+def _crawl(site: ReplayResult) -> str:
     if site.crawl_id is None:
         return "a new one"
     return f"{site.crawl_id}, {'opened for this' if site.opened else 'running already'}"

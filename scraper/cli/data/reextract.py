@@ -29,8 +29,8 @@ from scraper.cli.common.shared import (
 from scraper.cli.common.tables import cell, minute, plain, print_table
 from scraper.errors import ScraperError, SuspectError
 from scraper.frontier import sites
-from scraper.reextract.differences import Change, FieldSums
-from scraper.reextract.run import Outlook, Reextraction, Tick, Written
+from scraper.reextract.differences import FieldChange, FieldSums
+from scraper.reextract.run import Preview, Reextraction, Tick, WriteResult
 from scraper.sites.definition import Site
 
 since_option = click.option(
@@ -79,24 +79,24 @@ def reextract(
     try:
         with Reextraction(engine, settings, in_file or stored) as extraction:
             with progress_bar("reading") as tick:
-                outlook = extraction.read(site_id, since=since, limit=limit, show=show, tick=tick)
-            _require_pages(site, outlook)
+                preview = extraction.read(site_id, since=since, limit=limit, show=show, tick=tick)
+            _require_pages(site, preview)
             if not as_json:
-                _print_outlook(site, outlook)
-            refused = bool(outlook.reasons) and not accept
+                _print_preview(site, preview)
+            refused = bool(preview.reasons) and not accept
             written = None
-            if not diff and not refused and outlook.to_write > 0 and _confirm(outlook, yes=yes):
+            if not diff and not refused and preview.to_write > 0 and _confirm(preview, yes=yes):
                 if in_file:
                     _take_over(engine, in_file)
                 with progress_bar("writing") as tick:
                     written = extraction.write(site_id, tick)
             # The JSON comes before anything is refused.
             if as_json:
-                print_json(_as_json(site, outlook, written))
+                print_json(_as_json(site, preview, written))
             else:
                 _print_written(written)
             if refused and not diff:
-                raise _refusal(outlook)
+                raise _refusal(preview)
     except KeyboardInterrupt:
         click.echo(
             "\nbroken off; what was written stays, and the same command does the rest", err=True
@@ -104,18 +104,18 @@ def reextract(
         sys.exit(130)
 
 
-def _require_pages(name: str, outlook: Outlook) -> None:
-    if not outlook.pages:
+def _require_pages(name: str, preview: Preview) -> None:
+    if not preview.pages:
         raise ScraperError(
             f"no archived pages of products of {name}: `archive: true` in its definition keeps "
             "them from the next crawl on; `scraper archive list` shows what there is"
         )
 
 
-def _confirm(outlook: Outlook, *, yes: bool) -> bool:
+def _confirm(preview: Preview, *, yes: bool) -> bool:
     if yes or not sys.stdin.isatty():
         return True
-    question = f"write {outlook.changed:,} changed and {outlook.new:,} new products?"
+    question = f"write {preview.changed:,} changed and {preview.new:,} new products?"
     return click.confirm(question, err=True)
 
 
@@ -125,8 +125,8 @@ def _take_over(engine: sa.Engine, site: Site) -> None:
         sites.sync(connection, [site])
 
 
-def _refusal(outlook: Outlook) -> SuspectError:
-    reasons = "\n".join(f"  {reason.field}: {reason.text}" for reason in outlook.reasons)
+def _refusal(preview: Preview) -> SuspectError:
+    reasons = "\n".join(f"  {reason.field}: {reason.text}" for reason in preview.reasons)
     return SuspectError(
         f"not written, for a crawl with this outcome would be suspect:\n{reasons}\n"
         "mend the definition; or, if this is what you want, add --accept"
@@ -156,25 +156,25 @@ def progress_bar(label: str) -> Iterator[Tick]:
             bar.__exit__(None, None, None)
 
 
-def _as_json(name: str, outlook: Outlook, written: Written | None) -> dict[str, Any]:
+def _as_json(name: str, preview: Preview, written: WriteResult | None) -> dict[str, Any]:
     return {
         "site": name,
-        "pages": outlook.pages,
-        "oldest": outlook.oldest.isoformat() if outlook.oldest else None,
-        "newest": outlook.newest.isoformat() if outlook.newest else None,
-        "unreadable": outlook.unreadable,
-        "not_extracted": outlook.not_extracted,
-        "problems": [{"url": url, "problem": problem} for url, problem in outlook.problems],
+        "pages": preview.pages,
+        "oldest": preview.oldest.isoformat() if preview.oldest else None,
+        "newest": preview.newest.isoformat() if preview.newest else None,
+        "unreadable": preview.unreadable,
+        "not_extracted": preview.not_extracted,
+        "problems": [{"url": url, "problem": problem} for url, problem in preview.problems],
         "products": {
-            "same": outlook.same,
-            "changed": outlook.changed,
-            "new": outlook.new,
-            "vanished": outlook.vanished,
-            "left_alone": dict(outlook.left),
+            "same": preview.same,
+            "changed": preview.changed,
+            "new": preview.new,
+            "vanished": preview.vanished,
+            "left_alone": dict(preview.left),
         },
-        "vanished_examples": outlook.vanished_examples,
+        "vanished_examples": preview.vanished_examples,
         "fields": {
-            field: _field_json(outlook, sums) for field, sums in sorted(outlook.sums.fields.items())
+            field: _field_json(preview, sums) for field, sums in sorted(preview.sums.fields.items())
         },
         "changes": [
             {
@@ -183,17 +183,17 @@ def _as_json(name: str, outlook: Outlook, written: Written | None) -> dict[str, 
                 "new": product.new,
                 "fields": {field: _change_json(change) for field, change in product.fields.items()},
             }
-            for product in outlook.shown
+            for product in preview.shown
         ],
-        "reasons": [asdict(reason) for reason in outlook.reasons],
+        "reasons": [asdict(reason) for reason in preview.reasons],
         "written": asdict(written) if written else None,
     }
 
 
-def _field_json(outlook: Outlook, sums: FieldSums) -> dict[str, Any]:
+def _field_json(preview: Preview, sums: FieldSums) -> dict[str, Any]:
     return {
-        "fill_before": sums.before / outlook.sums.known if outlook.sums.known else None,
-        "fill_after": sums.after / outlook.sums.found if outlook.sums.found else None,
+        "fill_before": sums.before / preview.sums.known if preview.sums.known else None,
+        "fill_after": sums.after / preview.sums.found if preview.sums.found else None,
         "gained": sums.gained,
         "changed": sums.changed,
         "lost": sums.lost,
@@ -203,42 +203,42 @@ def _field_json(outlook: Outlook, sums: FieldSums) -> dict[str, Any]:
     }
 
 
-def _change_json(change: Change) -> dict[str, Any]:
+def _change_json(change: FieldChange) -> dict[str, Any]:
     return {"before": change.before, "after": change.after}
 
 
-def _print_outlook(name: str, outlook: Outlook) -> None:
-    times = f", fetched {minute(outlook.oldest)} to {minute(outlook.newest)}"
-    click.echo(f"{name}: {outlook.pages:,} archived product pages{times if outlook.oldest else ''}")
-    click.echo(f"products: {outlook.same:,} same, {outlook.changed:,} changed, {outlook.new:,} new")
-    for reason, count in sorted(outlook.left.items()):
+def _print_preview(name: str, preview: Preview) -> None:
+    times = f", fetched {minute(preview.oldest)} to {minute(preview.newest)}"
+    click.echo(f"{name}: {preview.pages:,} archived product pages{times if preview.oldest else ''}")
+    click.echo(f"products: {preview.same:,} same, {preview.changed:,} changed, {preview.new:,} new")
+    for reason, count in sorted(preview.left.items()):
         click.echo(f"left alone: {count:,} {reason}")
-    if outlook.vanished:
-        ids = ", ".join(map(plain, outlook.vanished_examples))
+    if preview.vanished:
+        ids = ", ".join(map(plain, preview.vanished_examples))
         click.echo(
-            f"not found on their pages, and left as they are: {outlook.vanished:,}, such as {ids}"
+            f"not found on their pages, and left as they are: {preview.vanished:,}, such as {ids}"
         )
-    if outlook.not_extracted:
-        click.echo(f"pages not extracted: {outlook.not_extracted:,}")
-    if outlook.unreadable:
-        click.echo(f"pages not readable: {outlook.unreadable:,}")
-    for url, problem in outlook.problems:
+    if preview.not_extracted:
+        click.echo(f"pages not extracted: {preview.not_extracted:,}")
+    if preview.unreadable:
+        click.echo(f"pages not readable: {preview.unreadable:,}")
+    for url, problem in preview.problems:
         click.echo(f"  {plain(url)}: {plain(problem)}")
-    if outlook.sums.fields:
+    if preview.sums.fields:
         click.echo()
-        rows = [_cells(outlook, field, sums) for field, sums in sorted(outlook.sums.fields.items())]
+        rows = [_cells(preview, field, sums) for field, sums in sorted(preview.sums.fields.items())]
         print_table(FIELD_COLUMNS, rows)
-    if outlook.shown:
+    if preview.shown:
         click.echo()
-        print_table(["product", "field", "before", "then"], list(_changes(outlook)))
-        left = outlook.to_write - len(outlook.shown)
+        print_table(["product", "field", "before", "then"], list(_changes(preview)))
+        left = preview.to_write - len(preview.shown)
         if left:
             click.echo(f"and {left:,} products more; `--show` shows more", err=True)
-    for suspicion in outlook.reasons:
+    for suspicion in preview.reasons:
         click.echo(f"SUSPECT: {suspicion.field}: {plain(suspicion.text)}")
 
 
-def _print_written(written: Written | None) -> None:
+def _print_written(written: WriteResult | None) -> None:
     if written is None:
         click.echo("nothing was written", err=True)
         return
@@ -246,22 +246,22 @@ def _print_written(written: Written | None) -> None:
     click.echo(f"written: {counts}, as crawl {written.crawl_id}")
 
 
-def _cells(outlook: Outlook, name: str, sums: FieldSums) -> list[str]:
+def _cells(preview: Preview, name: str, sums: FieldSums) -> list[str]:
     example = ""
     if sums.examples:
         external_id, change = sums.examples[0]
         example = f"{cell(external_id)}: {_value(change.before)} -> {_value(change.after)}"
     return [
         name,
-        _share(sums.before, outlook.sums.known),
-        _share(sums.after, outlook.sums.found),
+        _share(sums.before, preview.sums.known),
+        _share(sums.after, preview.sums.found),
         *(f"{count:,}" if count else "" for count in (sums.gained, sums.changed, sums.lost)),
         example,
     ]
 
 
-def _changes(outlook: Outlook) -> Iterator[list[str]]:
-    for product in outlook.shown:
+def _changes(preview: Preview) -> Iterator[list[str]]:
+    for product in preview.shown:
         if product.new:
             yield [cell(product.external_id), "", "", "new"]
         for name, change in product.fields.items():
