@@ -28,14 +28,14 @@ from uuid import uuid4
 
 from scraper.errors import ConfigError, ObjectsError
 
-# S3 allows 1,024 bytes, the prefix included
+# S3 allows 1,024 bytes, the prefix included; this leaves room for the prefix.
 KEY_MAX = 900
-# bytes; what is larger goes up in parts
+# A larger file (bytes) goes up in parts.
 SINGLE_PUT_MAX = 32_000_000
-# S3's own bound of one request
+# S3 deletes no more keys in one request.
 DELETE_MAX = 1000
 CONNECT_S, READ_S, TRIES = 10, 60, 4
-# of files that are being written
+# The prefix marks files that are still being written.
 PART = ".part-"
 _PUT_TRIES = 5
 

@@ -15,13 +15,13 @@ from scraper.archive.warc import Answer, RecordError
 from scraper.errors import ObjectsError
 
 READERS = 8
-# of one request, unless a single record is larger
+# One request reads no more than this, unless a single record is larger.
 SPAN_BYTES = 2_000_000
-# rather read and thrown away than asked for apart
+# A smaller gap between records is read and thrown away, which costs less than a request.
 GAP_BYTES = 32_768
-# a limit may have been lowered since a page was stored
+# Stored bodies may be larger by this, since a limit may have been lowered.
 HEADROOM = 1.1
-# as much more than its body may be what a browser got for a page
+# A browser may capture this many times the bound of a body.
 CAPTURED_FACTOR = 4
 
 

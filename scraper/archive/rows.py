@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from scraper.archive.warc import Answer, Codec
 from scraper.infra.database import dumps
 
-# longer than any worker takes from announcing a segment to storing it
+# No worker takes this long from announcing a segment to storing it.
 ORPHANED_AFTER = "1 day"
 PAGES_A_PRUNE = 20_000
 SEGMENTS_A_PRUNE = 500
@@ -93,7 +93,7 @@ SELECT s.name AS site, count(*) AS pages, count(DISTINCT a.page_id) AS urls,
  GROUP BY s.name ORDER BY s.name
 """)
 
-# In the order in which they lie in their files.
+# Rows come in the order in which records lie in their files.
 RECORDS = sa.text("""
 SELECT a.*, g.place, g.key, g.codec, s.name AS site
   FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id

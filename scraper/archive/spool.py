@@ -45,17 +45,18 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-# of a batch's bodies in memory
+# A batch keeps this much of its bodies in memory, and the rest in a file.
 WAITING_BYTES = 262_144
-# that a batch waits for its segment
+# A batch waits this long for its segment.
 FINISH_S = 30.0
-# after a failure: what ends meanwhile is lost at once, rather than each batch after a timeout
+# After a failure, batches that end within this time lose their pages at once, rather than each
+# of them after a timeout.
 REST_S = 20.0
-# for PostgreSQL to come back
+# A segment waits this long for PostgreSQL to come back.
 DATABASE_S = 20.0
-# segments a process writes at once
+# A process writes this many segments at once.
 UPLOADS = 2
-# files of a process that was killed
+# An older file was left by a process that was killed.
 STALE_S = 86_400.0
 NOWHERE = (
     "a site has `archive`, but nobody says where pages are kept (mend: SCRAPER_ARCHIVE, a folder "

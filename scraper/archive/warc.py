@@ -40,15 +40,15 @@ MISSING = (
 )
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
-# zstd's own default: a frame that wants more memory is not ours
+# This is zstd's own default; a frame that needs more memory is not ours.
 ZSTD_WINDOW_LOG_MAX = 27
 HEADERS_MAX, HEADER_CHARS = 100, 4000
-# bytes of a record beside its body, at the most
+# A record has at most this many bytes beside its body.
 HEAD_MAX = 1_000_000
-# the page's own, where it was answered somewhere else
+# The header holds the page's own URL where another one answered.
 PAGE_URL = "WARC-Scraper-Page-URL"
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch  # RFC 9110, 5.1
-# Of the transfer, not of what is stored.
+# These headers describe the transfer, and not what is stored.
 _DROPPED = frozenset(
     {
         "content-encoding",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LAUNCH_S = 45.0
 HEAP_MAX_MB = 512  # of one renderer's JavaScript
-# what a page needs while it is open, at the worst, for the number of pages at once
+# An open page needs this much at the worst, which bounds the number of pages at once.
 PAGE_MB = 400
 PAGES_MAX = 8
 EXTRA = "Playwright is not installed here (mend: `pip install 'celery-scraper[browser]'`)"
@@ -48,20 +48,20 @@ ARGUMENTS = (
 # What keeps user namespaces from whoever is not root, below /proc/sys: setting, value, and what to
 # type.
 _NO_NAMESPACES = (
-    # Debian's kernels
+    # Debian's kernels have this setting.
     ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),
     ("user/max_user_namespaces", "0", "user.max_user_namespaces=10000"),
-    # Ubuntu's
+    # Ubuntu's kernels have this setting.
     (
         "kernel/apparmor_restrict_unprivileged_userns",
         "1",
         "kernel.apparmor_restrict_unprivileged_userns=0",
     ),
 )
-# the latter: of some kinds, and not of all
+# Chromium says the second where only some kinds of namespaces are allowed.
 _NO_SANDBOX = ("No usable sandbox", "Failed to move to new namespace")
 STEALTH_ARGUMENT = "--disable-blink-features=AutomationControlled"
-# which a page can see: everybody's browser has a `Notification`
+# A page can see this argument, since everybody's browser has a `Notification`.
 PLAIN_ARGUMENT = "--disable-notifications"
 # The browser runs strangers' code: it is told no address, password or key that we were given.
 _ENVIRONMENT = (
@@ -122,7 +122,7 @@ async def launch(
         args=[*ARGUMENTS, STEALTH_ARGUMENT if stealth else PLAIN_ARGUMENT],
         proxy={"server": proxy} if proxy else None,
         env=_environment(os.environ),
-        # how this process ends is decided elsewhere (`scraper.process.shutdown`)
+        # Another module decides how this process ends (`scraper.process.shutdown`).
         handle_sigint=False,
         handle_sigterm=False,
         handle_sighup=False,

@@ -41,13 +41,14 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession, Page, Request, Response, Route
 
 BUDGETED = frozenset({"document", "xhr", "fetch", "eventsource"})
-# nothing that a page is read for
+# No page is read for the sake of these resources.
 NEVER = frozenset({"ping", "manifest", "cspviolationreport"})
-# all that a page loads may unpack to so many times what may come over the wire
+# What a page loads may unpack to this many times its bound on the wire.
 UNPACKED_FACTOR = 4
-# answers, of all names together
+# The bound holds for the captured answers of all names together.
 CAPTURED_MAX = 200
-# a page that moves on again and again is ended by the count of its navigations, or by its deadline
+# A script is run again where the page has moved on meanwhile; the count of its navigations, or
+# its deadline, ends a page that moves on again and again.
 EVALUATE_TRIES = 60
 POLL_S = 0.05
 NO_FAILURES = frozenset({"net::ERR_ABORTED", "net::ERR_HTTP_RESPONSE_CODE_FAILURE"})
@@ -64,7 +65,7 @@ _DOCUMENT = """(max => {
 class _Seen:
     """What happened so far."""
 
-    # redirects of the navigation that goes on
+    # The redirects are those of the present navigation.
     hops: int = 0
     navigations: int = 0
     wire_bytes: int = 0
@@ -297,7 +298,7 @@ class PageVisit:
         if kind not in BUDGETED or self._permits.before_sub is None or not self.belongs(host):
             return True
         if kind == "document" and request.frame.parent_frame is None:
-            # held, and paid for, where each of its hops can be seen
+            # `_navigates` holds it and asks for its permits, since it sees each hop.
             return True
         try:
             await self._wait(self._permits.before_sub(request.url))

@@ -59,20 +59,20 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-# between two tries to start a browser that does not start
+# A browser that does not start is tried again after this time.
 RELAUNCH_S = 15.0
-# to make a context and a page in it; more, and the browser is ill
+# A browser that takes longer for a context and its page is ill.
 CONTEXT_S = 20.0
-# for a browser to say that it is there
+# A browser that does not answer for this long is lost.
 ANSWER_S = 10.0
 CLOSE_S = 5.0
 WATCH_S = 2.0
-# of the memory it may take: no page is waited for any more
+# A browser that takes this many times its memory is killed, without waiting for its pages.
 KILL_FACTOR = 1.5
 LOST_MAX = 10_000
-# after so many losses a page is open alone
+# A page that was lost with its browser this often is opened alone.
 LOST_SUSPECT = 2
-# and with the next one it is charged
+# A page that was lost this often is charged with an attempt.
 LOST_CHARGED = 3
 
 
@@ -486,7 +486,7 @@ async def _set_up(context: BrowserContext, name: str) -> None:
         await functions.resolve(name)(context)
     except Exception as error:
         if context.browser is not None and not context.browser.is_connected():
-            # no fault of the function's
+            # The browser is at fault here, and not the function.
             raise
         reason = f"browser.setup: {type(error).__name__}: {str(error)[:300]}"
         raise FetchError(Outcome.FUNCTION_FAILED, reason) from error

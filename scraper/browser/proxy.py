@@ -44,9 +44,9 @@ from scraper.domain import ProxySignal
 from scraper.rules.proxies import Proxy
 
 HEAD_S = 10.0
-# on one connection, before one of them has a password
+# A connection may send this many heads before one of them has a password.
 HEADS_MAX = 4
-# of one guest at once
+# The bound is for one user at once.
 CONNECTIONS_MAX = 100
 CHUNK_BYTES = 65_536
 _CLOSE = b"Connection: close"
@@ -145,7 +145,7 @@ class BrowserProxy:
             proxy_user.connections.add(task)
             await self._connect(proxy_user.grant, lines, (reader, writer))
         except (OSError, EOFError, asyncio.CancelledError, asyncio.LimitOverrunError, ValueError):
-            # a hostile page's, or a visit's end: nothing that anybody could mend
+            # A hostile page, or the end of its visit: nobody could mend it.
             return
         finally:
             if proxy_user is not None:
@@ -203,7 +203,7 @@ class BrowserProxy:
                     b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
                 )
                 await client[1].drain()
-            # plain http: no answer at all, since one would be taken for the host's
+            # A plain request gets no answer, since one would be taken for the host's.
             return
         try:
             if tunnel:
@@ -221,7 +221,7 @@ class BrowserProxy:
         """One request, one answer, and the end of both connections: nothing that comes after it is
         passed on."""
         method, target, version = lines[0].split(b" ", 2)
-        # within a tunnel, the request is the host's own
+        # Within a tunnel, the request goes to the host itself.
         own = grant.proxy is None or grant.proxy.tunnels
         if own:
             target = b"/" + target.split(b"/", 3)[3] if target.count(b"/") > 2 else b"/"
@@ -229,7 +229,7 @@ class BrowserProxy:
             line.partition(b":")[0].lower(): line.partition(b":")[2].strip() for line in lines[1:]
         }
         if b"transfer-encoding" in fields:
-            # browsers send none over HTTP/1.1
+            # Browsers send no such coding over HTTP/1.1.
             return
         kept = _end_to_end(lines[1:])
         if not own and grant.proxy is not None and (value := login(grant.proxy)):
@@ -254,7 +254,7 @@ class BrowserProxy:
             except asyncio.LimitOverrunError:
                 return grant.failed(host, httpx.RemoteProtocolError("its head does not end"))
             first, *rest = head.split(b"\r\n")
-            # RFC 9110 15.5.8: no origin server sends it
+            # Only a proxy sends a 407 (RFC 9110 15.5.8).
             if not own and first[9:12] == b"407":
                 assert grant.proxy is not None
                 text = f"proxy {grant.proxy.id}: it does not accept the login (407)"
@@ -334,7 +334,7 @@ async def _down(grant: PageGrant, upstream: Stream, client: Stream) -> None:
         grant.count(len(data))
         client[1].write(data)
         await client[1].drain()
-    # what was written before is sent first
+    # `close` sends what was written before.
     client[1].close()
     with suppress(OSError):
         await client[1].wait_closed()

@@ -21,17 +21,17 @@ from scraper.sites.browser import WAIT_FOR_IDLE, WAIT_FOR_LOAD, Click
 if TYPE_CHECKING:
     from scraper.browser.page import PageVisit
 
-# nothing on its way for so long: the page has what it wants
+# A page that asks for nothing this long has what it wants.
 QUIET_S = 0.5
-# the same, after one click
+# The quiet after one click, or one scroll, may be shorter.
 SETTLED_S = 0.2
-# a challenge may let the browser in by itself, and goes on to the page then
+# A challenge may let the browser in by itself within this time.
 REFUSAL_WAIT_S = 5.0
-# until a button is where it can be clicked; then it is told that it was
+# A button that cannot be clicked within this time gets the event sent to it.
 CLICK_S = 2.0
-# until a page that was scrolled begins to grow
+# A page that was scrolled has this long to begin to grow.
 GROWS_S = 2.0
-# scrolls without anything new: it has ended
+# The page has ended after this many scrolls without anything new.
 STILL_ROUNDS = 2
 _SIZE = """[document.getElementsByTagName('*').length,
   (document.scrollingElement || document.body || {}).scrollHeight || 0].join()"""
@@ -41,7 +41,7 @@ _SCROLL = "window.scrollTo(0, (document.scrollingElement || document.body).scrol
 async def prepare(visit: PageVisit) -> None:
     """All of it, in this order. Raises FetchError(FUNCTION_FAILED) where the script does."""
     rendering = visit.rendering
-    # half a document is none: the page's deadline ends this
+    # Half a document is none, so only the page's deadline ends this wait.
     await visit.until(lambda: _parsed(visit), math.inf)
     if visit.main is not None and visit.main.status >= 400:
         await visit.idle(QUIET_S, min(rendering.wait_s, REFUSAL_WAIT_S))
@@ -91,7 +91,7 @@ async def _click(visit: PageVisit, click: Click) -> None:
         try:
             await button.click(timeout=CLICK_S * 1000, no_wait_after=True)
         except Error:
-            # something lies over it, such as a notice about cookies
+            # Something lies over the button, such as a notice about cookies.
             if not await button.count():
                 return
             await button.dispatch_event("click", timeout=CLICK_S * 1000)

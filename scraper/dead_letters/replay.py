@@ -37,7 +37,7 @@ from scraper.sites.definition import Site
 
 BATCH = 1000
 OPEN_TRIES = 5
-# a definition's limits bound what is found; these pages were found before
+# A definition's limits bound new pages, and these were added before.
 AMPLE = 2**31 - 1
 
 # The connection beside says nothing while a batch waits for locks, which may take longer than its

@@ -75,7 +75,8 @@ RETURNING p.fingerprint, p.crawl_id, picked.before
 READ = sa.text("""
 SELECT p.id, s.name AS site, s.paused, p.crawl_id, c.status AS crawl_status, p.kind, p.url,
        p.host, p.queue, p.depth, p.status, p.last_outcome AS reason, p.http_status,
-       p.attempts, p.host_attempts, p.losses, p.error, p.discovered_at, p.fetched_at, p.settled_at, p.response_head, p.excerpt
+       p.attempts, p.host_attempts, p.losses, p.error, p.discovered_at,
+       p.fetched_at, p.settled_at, p.response_head, p.excerpt
   FROM pages p JOIN sites s ON s.id = p.site_id JOIN crawls c ON c.id = p.crawl_id
  WHERE p.id = :id
 """)

@@ -21,7 +21,7 @@ from scraper.feed import store
 _LOCK = "hashtextextended('scraper: consumer ' || :name || ' ' || :site, 0)"
 LOCK = sa.text(f"SELECT pg_try_advisory_lock({_LOCK})")
 UNLOCK = sa.text(f"SELECT pg_advisory_unlock({_LOCK})")
-# of a process that was killed: PostgreSQL ends its session a moment later
+# PostgreSQL ends the session of a process that was killed within this time.
 LET_GO_S = 1.0
 
 ADVANCE = sa.text("""
@@ -29,13 +29,13 @@ UPDATE consumers SET position = :position, read_at = now()
  WHERE name = :name AND site = :site AND position = :before
 """)
 
-# Sets it, whatever it was.
+# The position is set, whatever it was.
 PUT = sa.text("""
 INSERT INTO consumers (name, site, position) VALUES (:name, :site, :position)
 ON CONFLICT (name, site) DO UPDATE SET position = excluded.position, read_at = now()
 """)
 
-# Counted up to a bound: nobody needs to know it more exactly.
+# The count stops at a bound, since nobody needs a larger one exactly.
 LIST = sa.text("""
 SELECT c.name, c.site, c.position, c.created_at, c.read_at, f.trimmed > c.position AS expired,
        (SELECT count(*) FROM (
@@ -63,9 +63,9 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
                     )
                 time.sleep(LET_GO_S / 10)
             yield
-            # an outage: it has let go by itself
+            # After an outage the lock is released already.
             with suppress(sa.exc.DBAPIError):
-                # whoever comes right after need not wait for the session's end
+                # The next process need not wait for the end of this session.
                 connection.execute(UNLOCK, values)
         finally:
             # the lock goes with the connection, which must not go back to the pool with it

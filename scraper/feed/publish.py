@@ -31,9 +31,9 @@ from scraper.settings import Settings
 log = structlog.get_logger()
 
 BATCH = 500
-# the lock is let go after that, for the next tick
+# A tick releases the lock after this time, for the next one.
 AT_ONCE_S = 10.0
-# less than a transaction may be idle
+# A Redis that hangs must not hold a transaction longer than it may be idle.
 TIMEOUT_S = 5.0
 
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtextextended(:what, 0))")
@@ -68,7 +68,7 @@ def publish(engine: sa.Engine, settings: Settings) -> list[Message]:
     name = settings.changes_stream
     if name is None:
         return []
-    # reads only; a transaction for the lock's sake
+    # The transaction only reads; it is there for the lock.
     with engine.begin() as connection:
         if not connection.execute(ALONE, {"what": f"scraper: publish changes to {name}"}).scalar():
             return []

@@ -38,13 +38,13 @@ from scraper.infra import outages
 from scraper.infra.database import dumps
 
 ROWS = 1000  # read at once
-# between two looks where nothing comes
+# The reader looks again after this time where nothing comes.
 IDLE_S = 1.0
-# between two looks where transactions are under way: at first, at the most
+# While transactions are under way it looks again after the first, and at most the second time.
 WAITING_S = 0.005, 0.2
-# between two tries where PostgreSQL does not answer
+# While PostgreSQL does not answer it tries again after the first, and at most the second time.
 AWAY_S = 1.0, 10.0
-# a transaction that holds the feed up for so long is told of
+# A transaction that holds the feed up for this long is reported.
 BLOCKED_S = 15.0
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ class Reader:
         self.rows = rows
         self._connection: sa.Connection | None = None
         self._horizon = Horizon()
-        # nothing is left up to here, on this connection
+        # Nothing is left to read up to this position, on this connection.
         self._read_to = 0
         connection = self._opened()
         try:

@@ -47,7 +47,7 @@ from scraper.errors import CursorError, ScraperError
 
 TRIM_ROWS = 20_000  # at a time
 BEYOND = 2**62  # a position above all
-# to stop all writers for the instant in which an export's view is taken
+# An export must stop all writers for an instant: it tries this often, for this long each time.
 LOCK_TRIES, LOCK_MS = 50, 250
 NOT_ALLOWED, LOCK_NOT_AVAILABLE, DEADLOCK = "42501", "55P03", "40P01"
 
@@ -100,7 +100,7 @@ NEWEST = sa.text(
 OLDEST_IS_OLD = sa.text(
     "SELECT at < now() - make_interval(days => :days) FROM changes ORDER BY id LIMIT 1"
 )
-# From the first on, up to one that is young enough: what is kept has no gap.
+# Rows are deleted from the first up to one that is young enough, so that no gap is left.
 TRIM = sa.text("""
 WITH oldest AS (
     SELECT id, at FROM changes ORDER BY id LIMIT :rows
@@ -136,7 +136,7 @@ class Horizon:
 
     def __init__(self) -> None:
         self.decided = 0
-        # monotonic: since when it waits for the same transactions
+        # The monotonic time since when it waits for the same transactions.
         self.since = 0.0
         self._asked: int | None = None
         self._writers: set[str] = set()

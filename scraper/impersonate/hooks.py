@@ -88,7 +88,7 @@ def _pointer(function: Any) -> Any:
 
 
 _INT, _DATA_POINTER, _TEXT = ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p
-# kept for good: libcurl holds their addresses
+# The callbacks are kept for good, since libcurl holds their addresses.
 _CALLBACKS = (
     (
         CurlOpt.OPENSOCKETFUNCTION,

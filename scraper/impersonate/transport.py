@@ -58,9 +58,9 @@ from scraper.impersonate import hooks
 _ABORT, _PAUSE, _RESUME = 0xFFFFFFFF, 0x10000001, 0
 _HELD_MAX_BYTES = 2 * READ_BUFFER_BYTES
 _IDLE_HANDLES_MAX = 64
-# a request waits so long for another's connection, then opens one of its own
+# A request waits this long for another's connection, then opens one of its own.
 _OPENING_S = 1.0
-# no pushed answers, 100 streams, a window of 1 MB
+# The settings are: no pushed answers, 100 streams, a window of 1 MB.
 _NEUTRAL_SETTINGS = b"2:0;3:100;4:1048576"
 
 _TLS = frozenset({

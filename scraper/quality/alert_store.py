@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-# a minute, two, four … an hour apart: five hours or so
+# The attempts are a minute, two, four … an hour apart, about five hours in all.
 ATTEMPTS_MAX = 10
-# whoever sets up alerts is not told of last month
+# Older crawls are left out, so that new recipients get none of last month's.
 OLDEST = "1 day"
 
 CLAIM = sa.text("""

@@ -25,7 +25,7 @@ from scraper.settle import crawl_quality
 
 log = structlog.get_logger()
 
-# a tick begins no other alert after that
+# A tick begins no other alert after this time.
 AT_ONCE_S = 60.0
 SHOWN = 20
 

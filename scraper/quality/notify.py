@@ -21,7 +21,7 @@ from scraper.settings import read_secret
 
 SIZE_MAX = 100_000
 RECIPIENTS_MAX = 50
-# all recipients together, who are told at once
+# All recipients together have this long, since they are sent to at once.
 SEND_S = 30.0
 
 
@@ -102,7 +102,7 @@ def _tell(notice: Notice, to: Recipient, reached: list[Recipient]) -> None:
         service = _service(to)
         if service is None:
             return
-        # a webhook: what the message says, for programs
+        # A webhook gets what the message says as JSON, for programs.
         if hasattr(service, "payload_extras"):
             service.payload_extras.update(notice.details)
         kind = "failure" if notice.failure else "info"

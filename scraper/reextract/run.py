@@ -45,7 +45,7 @@ from scraper.settle.products import NewProduct, content_hash
 from scraper.sites.definition import Site
 
 BATCH = 500
-# values of a field that are compared with each other
+# This many values of a field are compared with each other.
 SAMPLED = 20_000
 EXAMPLES = 5
 CRAWL_UNKNOWN = 0  # until one is opened
