@@ -458,7 +458,7 @@ def test_many_pages_go_into_one_crawl_in_batches(
             ends.append(1)
         return take(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(replay, "_take", watched)
+    monkeypatch.setattr(replay, "_replay_batch", watched)
     done, _ = replay.replay(engine, SHOP)
     assert (done, len(ends)) == ([ReplayResult("shop", 35, replayed[1], opened=True)], 3)
     assert_counters(engine, replayed[1])
@@ -502,7 +502,7 @@ def test_a_page_that_dies_again_at_once_is_replayed_once(
             connection.execute(sa.text("UPDATE pages SET status = 'dead' WHERE status = 'due'"))
         return taken
 
-    monkeypatch.setattr(replay, "_take", dies)
+    monkeypatch.setattr(replay, "_replay_batch", dies)
     ((done,), _) = replay.replay(engine, SHOP)
     assert (done.pages, done.crawl_id) == (12, first[1] + 1)
 

@@ -10,7 +10,7 @@ import pytest
 from scraper.cli.common.shared import parse_time
 from scraper.coordinator.prune import keep_s
 from scraper.domain import Kind
-from scraper.reextract.differences import Change, Sums
+from scraper.reextract.differences import FieldChange, Sums
 from scraper.sites.archive import ArchiveUse
 from tests.making import a_site
 
@@ -93,9 +93,9 @@ def test_changes_of_a_product_and_their_sums() -> None:
     assert sums.compare(
         "1", {"a": 1, "b": "x", "c": None}, {"a": 2, "b": "", "c": [], "d": "new"}
     ) == {
-        "a": Change(1, 2),
-        "b": Change("x", None),
-        "d": Change(None, "new"),
+        "a": FieldChange(1, 2),
+        "b": FieldChange("x", None),
+        "d": FieldChange(None, "new"),
     }
     assert sums.compare("2", {"a": 1}, {"a": 1, "c": None}) == {}
     sums.new({"a": 5, "b": None})
@@ -105,4 +105,4 @@ def test_changes_of_a_product_and_their_sums() -> None:
     }
     assert found == {"a": (2, 3, 0, 1, 0), "b": (1, 0, 0, 0, 1), "d": (0, 1, 1, 0, 0)}
     assert (sums.known, sums.found) == (2, 3)
-    assert sums.fields["a"].examples == [("1", Change(1, 2))]
+    assert sums.fields["a"].examples == [("1", FieldChange(1, 2))]
