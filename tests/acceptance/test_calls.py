@@ -197,7 +197,7 @@ def test_an_error_is_raised_in_its_place_and_cancels_the_rest(
         next(call)
     assert raised.value.index == 1 and "tests/called.py" in raised.value.traceback
     assert list(call) == []
-    until(lambda: b"scraper:call:%s:results" % call._courier.call.encode() not in keys(calling), 10)
+    until(lambda: b"scraper:call:%s:results" % call._sender.call.encode() not in keys(calling), 10)
     assert list(Client().map(f"{MODULE}:echo", ["next"])) == ["next"]
 
 

@@ -79,7 +79,7 @@ def _crawl(
     share_ttl_s: float,
 ) -> None:
     """A worker process's part in it: pages through a real gate, throttle and fetcher."""
-    fleet_limiter.SHARE_TTL_S = share_ttl_s
+    fleet_limiter.ALLOTMENT_TTL_S = share_ttl_s
 
     async def lane(limiter: HostLimiter, fetcher: HttpFetcher, end: float) -> None:
         while time.monotonic() < end:
