@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
@@ -27,7 +27,6 @@ from scraper.domain import (
     LeasedPage,
     NextVisit,
     Outcome,
-    Settled,
     Status,
     Validators,
     Verdict,
@@ -170,11 +169,11 @@ class Crawler:
         group = []
         for page in pages:
             if self.conditional and page.known is not None and page.id % CHANGED_EVERY:
-                same = Settled(page.id, page.crawl_id, lease_id, Outcome.NOT_MODIFIED, SAME, 304)
-                group.append(PageResult(same, cost=FetchCost(QUEUE, page.host, "", 0.2)))
+                same = PageResult(page.id, page.crawl_id, lease_id, Outcome.NOT_MODIFIED, SAME, 304)
+                group.append(replace(same, cost=FetchCost(QUEUE, page.host, "", 0.2)))
                 continue
             links, product = answer(page)
-            one = Settled(page.id, page.crawl_id, lease_id, Outcome.FETCHED, OK, 200)
+            one = PageResult(page.id, page.crawl_id, lease_id, Outcome.FETCHED, OK, 200)
             hashed = product.content_hash if product else None
             cost = FetchCost(QUEUE, page.host, "", 0.2, 7000)
             visit = (
@@ -183,11 +182,11 @@ class Crawler:
                 else None
             )
             group.append(
-                PageResult(
+                replace(
                     one,
-                    list(links),
-                    [product] if product else [],
-                    hashed,
+                    links=list(links),
+                    products=[product] if product else [],
+                    content_hash=hashed,
                     cost=cost,
                     next_visit=visit,
                 )

@@ -414,23 +414,3 @@ class NextVisit:
     read_by: int | None = None
     if_changed_s: int | None = None
     if_unchanged_s: int | None = None
-
-
-@value
-class Settled:
-    """A page with its verdict, waiting for the writer. The lease id fences it.
-
-    `error` is a short sentence for people; `excerpt` the bounded start of a body that could not be
-    used, `head` the headers that came with it.
-    """
-
-    page_id: int
-    crawl_id: int
-    lease_id: UUID
-    outcome: Outcome
-    verdict: Verdict
-    http_status: int | None = None
-    error: str | None = None
-    excerpt: str | None = None
-    head: Mapping[str, str] | None = None
-    move: Move | None = None

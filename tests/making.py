@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import sqlalchemy as sa
 
-from scraper.domain import Blame, Kind, Lease, Outcome, Settled, Status, Verdict
+from scraper.domain import Blame, Kind, Lease, Outcome, Status, Verdict
 from scraper.frontier import (
     crawls,
     leases,
@@ -109,19 +111,25 @@ def claimed(
         )
 
 
-def settled(page_id: int, crawl: tuple[int, int], lease_id: UUID, verdict: Verdict = OK) -> Settled:
+def settled(
+    page_id: int,
+    crawl: tuple[int, int],
+    lease_id: UUID,
+    verdict: Verdict = OK,
+    **effects: Any,
+) -> PageResult:
     outcome = Outcome.FETCHED if verdict is OK else Outcome.TIMEOUT
-    return Settled(page_id, crawl[1], lease_id, outcome, verdict, 200)
+    return PageResult(page_id, crawl[1], lease_id, outcome, verdict, 200, **effects)
 
 
 def with_product(
-    one: Settled, crawl: tuple[int, int], external_id: str, data: dict[str, object]
+    one: PageResult, crawl: tuple[int, int], external_id: str, data: dict[str, object]
 ) -> PageResult:
     hashed = content_hash(data)
     product = NewProduct(
         crawl[0], external_id, one.page_id, crawl[1], "https://shop.example/p", data, hashed
     )
-    return PageResult(one, products=[product], content_hash=hashed)
+    return replace(one, products=[product], content_hash=hashed)
 
 
 def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[PageResult]) -> Stored:
@@ -150,17 +158,15 @@ def give_up(
         assert lease is not None
         pages = [
             PageResult(
-                Settled(
-                    page.id,
-                    crawl[1],
-                    lease.id,
-                    outcome,
-                    verdict,
-                    403,
-                    error,
-                    excerpt,
-                    head or {"a": "b"},
-                )
+                page.id,
+                crawl[1],
+                lease.id,
+                outcome,
+                verdict,
+                403,
+                error,
+                excerpt,
+                head or {"a": "b"},
             )
             for page in lease.pages
         ]

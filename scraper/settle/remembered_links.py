@@ -72,7 +72,7 @@ class RememberedLinks:
         asked: dict[tuple[BloomFilter, int], set[UUID]] = defaultdict(set)
         for page in pages:
             if page.filter is not None:
-                asked[page.filter, page.settled.crawl_id].update(
+                asked[page.filter, page.crawl_id].update(
                     link.fingerprint for link in page.links if link.kind is Kind.PRODUCT
                 )
         remembered: set[tuple[UUID, UUID]] = set()

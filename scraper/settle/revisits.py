@@ -9,7 +9,6 @@ from collections.abc import Collection, Sequence
 
 import sqlalchemy as sa
 
-from scraper.domain import Settled
 from scraper.infra.database import dumps
 from scraper.settle.products import GUARD
 
@@ -36,10 +35,11 @@ SELECT site_id, id, crawl_id, version, 'relisted' FROM seen WHERE was_delisted O
 FORGET = sa.text("UPDATE pages SET read_by = NULL WHERE id = ANY (:ids)")
 
 
-def seen(connection: sa.Connection, same: Sequence[Settled]) -> None:
-    """The products of pages that have answered 304 count as found and read."""
-    if same:
-        rows = [{"page_id": one.page_id, "crawl_id": one.crawl_id} for one in same]
+def seen(connection: sa.Connection, pages: Sequence[tuple[int, int]]) -> None:
+    """The products of pages that have answered 304 count as found and read. `pages`: each's own id
+    and its crawl's."""
+    if pages:
+        rows = [{"page_id": page_id, "crawl_id": crawl_id} for page_id, crawl_id in pages]
         connection.execute(SEEN, {"rows": dumps(rows)})
 
 

@@ -21,10 +21,11 @@ from scraper.domain import (
     Blame,
     FieldObservations,
     Kind,
+    Move,
     NextVisit,
     Outcome,
-    Settled,
     Status,
+    Verdict,
     value,
 )
 from scraper.frontier import (
@@ -109,20 +110,35 @@ NOW = sa.text("SELECT now()")
 
 @value
 class PageResult:
-    """A settled page with its effects, ready for the tables. `links` and `products` are empty
-    unless it is ok. A `partial` one counts as a link that was cut: nobody knows how many there
-    were. `news` is what it says of its host's route, `reading` what it says of its crawl's fields,
-    `effort` what it took (None: nobody measured it), `next_visit` what is kept for the next one.
-    `filter` is its site's; with a `fingerprint` the page leaves the frontier for it, once it is
-    finished. `spooled` is its answer where that is to be archived."""
+    """A page with its verdict and everything that the tables learn from it. The lease id fences it.
 
-    settled: Settled
-    links: list[NewPage] = field(default_factory=list)
-    products: list[NewProduct] = field(default_factory=list)
+    `error` is a short sentence for people; `excerpt` is the bounded start of a body that could not
+    be used, and `head` the headers that came with it. `move` says where a page goes on that is due
+    again.
+
+    `links` and `products` are empty unless the page is ok. A `partial` page counts as a link that
+    was cut: nobody knows how many there were. `signal` is for its host's tier, `observations` for
+    its crawl's fields. `cost` is None where nobody measured it. `filter` is its site's; with a
+    `fingerprint` the page leaves the frontier for it, once it is finished. `spooled` is its answer,
+    where that is archived.
+    """
+
+    page_id: int
+    crawl_id: int
+    lease_id: UUID
+    outcome: Outcome
+    verdict: Verdict
+    http_status: int | None = None
+    error: str | None = None
+    excerpt: str | None = None
+    head: Mapping[str, str] | None = None
+    move: Move | None = None
+    links: Sequence[NewPage] = ()
+    products: Sequence[NewProduct] = ()
     content_hash: UUID | None = None
     partial: bool = False
-    news: TierSignal | None = None
-    reading: FieldObservations | None = None
+    signal: TierSignal | None = None
+    observations: FieldObservations | None = None
     cost: FetchCost | None = None
     next_visit: NextVisit | None = None
     filter: BloomFilter | None = None
@@ -185,7 +201,7 @@ def settle(
 ) -> Stored:
     """Stores a group of settled pages. `limits` has an entry for each of their crawls; `worker` is
     who settled them."""
-    live = crawls.hold(connection, (page.settled.crawl_id for page in pages))
+    live = crawls.hold(connection, (page.crawl_id for page in pages))
     rows = map(
         Fenced._make,
         connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])}).all(),
@@ -195,8 +211,7 @@ def settle(
     kept = [
         (page, row)
         for page in pages
-        if page.settled.crawl_id in live
-        and (row := held.get((page.settled.page_id, page.settled.lease_id))) is not None
+        if page.crawl_id in live and (row := held.get((page.page_id, page.lease_id))) is not None
     ]
     counts = CountsByCrawl()
     for page, row in kept:
@@ -205,7 +220,9 @@ def settle(
     extracted = [product for page, _ in kept for product in page.products]
     to_store = rates.guard(connection, extracted)
     revisits.forget(connection, rates.keeping)
-    same = [page.settled for page, _ in kept if page.settled.outcome is Outcome.NOT_MODIFIED]
+    same = [
+        (page.page_id, page.crawl_id) for page, _ in kept if page.outcome is Outcome.NOT_MODIFIED
+    ]
     revisits.seen(connection, same)
     for written in products.upsert(connection, to_store):
         counts[written.crawl_id].products_new += written.inserted
@@ -217,7 +234,9 @@ def settle(
         counts[change.crawl_id].added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
-    host_tiers.apply_signals(connection, [page.news for page, _ in kept if page.news is not None])
+    host_tiers.apply_signals(
+        connection, [page.signal for page, _ in kept if page.signal is not None]
+    )
     throughput.add(connection, worker, _settlings(kept))
     rates.count(connection)
     drained = add_counts(connection, counts)
@@ -233,7 +252,7 @@ def settle(
 
 def _finished(kept: Kept) -> list[Finished]:
     return [
-        Finished(page.filter, page.settled.page_id, page.fingerprint)
+        Finished(page.filter, page.page_id, page.fingerprint)
         for page, row in kept
         if page.filter is not None
         and page.fingerprint is not None
@@ -243,62 +262,60 @@ def _finished(kept: Kept) -> list[Finished]:
 
 def _read(kept: Kept) -> Iterator[fill_rates.ReadPage]:
     for page, row in kept:
-        if page.reading is not None and row.status in fill_rates.COUNTED:
-            yield fill_rates.ReadPage(page.settled.crawl_id, page.settled.page_id, page.reading)
+        if page.observations is not None and row.status in fill_rates.COUNTED:
+            yield fill_rates.ReadPage(page.crawl_id, page.page_id, page.observations)
 
 
 def _row(page: PageResult) -> dict[str, Any]:
-    s = page.settled
-    hosts = s.outcome.blame is Blame.HOST
+    hosts = page.outcome.blame is Blame.HOST
     row = {
-        "id": s.page_id,
-        "lease": s.lease_id,
-        "crawl": s.crawl_id,
-        "status": s.verdict.status,
-        "delay": s.verdict.delay_s,
-        "charged": int(s.verdict.charged and not hosts),
-        "host_charged": int(s.verdict.charged and hosts),
-        "outcome": s.outcome,
-        "tried": s.outcome.tried,
-        "code": s.http_status,
-        "error": s.error,
-        "excerpt": s.excerpt,
+        "id": page.page_id,
+        "lease": page.lease_id,
+        "crawl": page.crawl_id,
+        "status": page.verdict.status,
+        "delay": page.verdict.delay_s,
+        "charged": int(page.verdict.charged and not hosts),
+        "host_charged": int(page.verdict.charged and hosts),
+        "outcome": page.outcome,
+        "tried": page.outcome.tried,
+        "code": page.http_status,
+        "error": page.error,
+        "excerpt": page.excerpt,
         "hash": page.content_hash,
     }
-    if s.head:
-        row["head"] = s.head
+    if page.head:
+        row["head"] = page.head
     visit = page.next_visit
     if visit is not None:
         if visit.read_by is not None:
             etag, modified = visit.validators
             row |= {"etag": etag, "modified": modified, "read_by": visit.read_by}
         row |= {"if_changed_s": visit.if_changed_s, "if_unchanged_s": visit.if_unchanged_s}
-    if s.move:
+    if page.move:
         row |= {
-            "queue": s.move.queue,
-            "level": s.move.level,
-            "blocked": s.move.blocked,
-            "probe": s.move.probe,
+            "queue": page.move.queue,
+            "level": page.move.level,
+            "blocked": page.move.blocked,
+            "probe": page.move.probe,
         }
     return row
 
 
 def _count_page(counts: CountsByCrawl, page: PageResult, row: Fenced) -> None:
-    settled = page.settled
-    mine = counts[settled.crawl_id]
+    mine = counts[page.crawl_id]
     mine.links_cut += page.partial
-    mine.settled(PageChange(settled.crawl_id, Kind(row.kind), row.status))
-    if settled.outcome.tried:
+    mine.settled(PageChange(page.crawl_id, Kind(row.kind), row.status))
+    if page.outcome.tried:
         mine.fetches += 1
-        mine.not_modified += settled.outcome is Outcome.NOT_MODIFIED
+        mine.not_modified += page.outcome is Outcome.NOT_MODIFIED
         mine.retries += row.status == Status.DUE
 
 
 def _settlings(kept: Kept) -> Iterator[tuple[int, Outcome, bool, FetchCost]]:
     for page, row in kept:
-        settled, cost = page.settled, page.cost
+        cost = page.cost
         if cost is not None:
-            yield settled.crawl_id, settled.outcome, row.status != Status.DUE, cost
+            yield page.crawl_id, page.outcome, row.status != Status.DUE, cost
 
 
 def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) -> list[Room]:

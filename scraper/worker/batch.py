@@ -42,7 +42,7 @@ class Attempt:
     # a block that nothing names: fields are missing that used to be there
     suspicion: bool = False
     # what a product page said of its fields
-    reading: FieldObservations | None = None
+    observations: FieldObservations | None = None
     # of a product page that was good
     next_visit: NextVisit | None = None
     # its answer, where that is archived

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DataError, IntegrityError, ProgrammingError
 from scraper.coordinator.discover import dispatch_message
 from scraper.coordinator.finish import finish_message
 from scraper.crawl.context import CrawlContexts
-from scraper.domain import Message, Outcome, Settled, Status, Verdict
+from scraper.domain import Message, Outcome, Status, Verdict
 from scraper.infra import outages
 from scraper.infra.database import retried
 from scraper.settle.remembered_links import RememberedLinks
@@ -66,7 +66,7 @@ class Settler:
                 return
             log.error(
                 "page rejected by the database",
-                page=pages[0].settled.page_id,
+                page=pages[0].page_id,
                 error=str(error.orig)[:500],
             )
             crashed = [_crashed(pages[0], error)]
@@ -79,7 +79,7 @@ class Settler:
             self._send(messages)
 
     def _settle(self, pages: Sequence[PageResult]) -> Stored:
-        crawl_ids = {page.settled.crawl_id for page in pages}
+        crawl_ids = {page.crawl_id for page in pages}
         limits = {crawl_id: self._contexts.limits(crawl_id) for crawl_id in crawl_ids}
         pages = self._dedup.new_links(pages)
         with self._telemetry.store(pages), self._engine.begin() as connection:
@@ -90,18 +90,14 @@ class Settler:
 
 
 def _crashed(page: PageResult, error: DataError | IntegrityError | ProgrammingError) -> PageResult:
-    s = page.settled
-    reason = f"the database rejects what was extracted: {type(error.orig).__name__}"
     return PageResult(
-        Settled(
-            s.page_id,
-            s.crawl_id,
-            s.lease_id,
-            Outcome.CRASHED,
-            Verdict(Status.DEAD, 0.0, True),
-            s.http_status,
-            reason,
-        ),
+        page.page_id,
+        page.crawl_id,
+        page.lease_id,
+        Outcome.CRASHED,
+        Verdict(Status.DEAD, 0.0, charged=True),
+        page.http_status,
+        f"the database rejects what was extracted: {type(error.orig).__name__}",
         cost=page.cost,
     )
 

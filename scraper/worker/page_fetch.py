@@ -8,7 +8,7 @@ second tries included. What an answer means is said elsewhere (`scraper.worker.p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -70,25 +70,26 @@ class PageFetcher:
         self.robots = robots
         self.logins = logins
 
-    async def fetch(
+    def fetch(
         self,
         batch: Batch,
         limiter: HostLimiter,
         page: LeasedPage,
         context: CrawlContext,
         permits: PagePermits,
-        way: Tier,
-    ) -> Fetched:
-        """The page's answer, whatever its status. `gate` is the page's host's; `trip` holds a turn
-        when this ends with an error, and knows when the last request left. Raises FetchError,
-        NoProxyError, and DeferredError where the page is to go back untried."""
-        if way.level == BROWSER and page.kind is not Kind.SITEMAP and self.browsers is not None:
-            # before the host's turn, which it would hold up
-            async with self.browsers.slot(batch.latest, page.id):
-                return await PageFetch(
-                    self, batch, limiter, page, context, permits, way, self.browsers
-                ).answer()
-        return await PageFetch(self, batch, limiter, page, context, permits, way, None).answer()
+        tier: Tier,
+    ) -> Awaitable[Fetched]:
+        """The page's answer, whatever its status. `limiter` is the page's host's; `permits` holds a
+        turn when this ends with an error, and knows when the last request left. Raises FetchError,
+        NoProxyError, and DeferredError where the page is to go back untried.
+
+        This and the two steps below only choose what is awaited, so they are no coroutines
+        themselves: each of those between the lane and the socket is resumed for every answer."""
+        browsers = None
+        if tier.level == BROWSER and page.kind is not Kind.SITEMAP:
+            browsers = self.browsers
+        page_fetch = PageFetch(self, batch, limiter, page, context, permits, tier, browsers)
+        return page_fetch.answer() if browsers is None else page_fetch.answer_in_slot(browsers)
 
     def suspect(self, page: LeasedPage, via: ProxyRoute) -> None:
         """What came through `via` lacked what the page used to have."""
@@ -102,52 +103,66 @@ class PageFetcher:
 class PageFetch:
     """One page on its way, and what it needs there. Holds nothing that another page might see."""
 
-    __slots__ = ("_all", "_batch", "_browsers", "_context", "_limiter", "_page", "_permits", "_way")
+    __slots__ = (
+        "_all",
+        "_batch",
+        "_browsers",
+        "_context",
+        "_limiter",
+        "_page",
+        "_permits",
+        "_tier",
+    )
 
     def __init__(
         self,
-        visits: PageFetcher,
+        page_fetcher: PageFetcher,
         batch: Batch,
         limiter: HostLimiter,
         page: LeasedPage,
         context: CrawlContext,
         permits: PagePermits,
-        way: Tier,
+        tier: Tier,
         browsers: Browsers | None,
     ) -> None:
-        self._all = visits
+        self._all = page_fetcher
         self._batch = batch
         self._limiter = limiter
         self._page = page
         self._context = context
         self._permits = permits
-        self._way = way
+        self._tier = tier
         self._browsers = browsers
 
-    async def answer(self) -> Fetched:
+    async def answer_in_slot(self, browsers: Browsers) -> Fetched:
+        # The slot comes before the host's turn, which waiting for it would hold up.
+        async with browsers.slot(self._batch.latest, self._page.id):
+            return await self.answer()
+
+    def answer(self) -> Awaitable[Fetched]:
         if self._context.login is None:
-            return await self._by_its_way()
-        return await self._all.logins.visit(
-            self._page, self._context, self._batch.latest, self._permits, self._as_somebody
+            return self._by_its_route()
+        return self._all.logins.visit(
+            self._page, self._context, self._batch.latest, self._permits, self._with_account
         )
 
-    async def _as_somebody(self, identity: AccountSession) -> Fetched:
-        self._permits.identity = identity
-        return await self._by_its_way()
+    def _with_account(self, account: AccountSession) -> Awaitable[Fetched]:
+        self._permits.identity = account
+        return self._by_its_route()
 
-    async def _by_its_way(self) -> Fetched:
-        need = self._context.need(self._page, self._way.level)
+    def _by_its_route(self) -> Awaitable[Fetched]:
+        need = self._context.need(self._page, self._tier.level)
         if need is None:
-            return await self._get(None)
+            return self._get(None)
         if self._permits.identity is not None:
             need = replace(need, account=self._permits.identity.seed)
-        return await self._all.rotation.fetch(
+        return self._all.rotation.fetch(
             self._page,
             need,
             self._get,
             block_of=self._context.block_of,
-            above=self._way.above is not None,
-            alone=self._way.alone,
+            above=self._tier.above is not None,
+            alone=self._tier.alone,
         )
 
     async def _get(self, via: ProxyRoute | None) -> Fetched:

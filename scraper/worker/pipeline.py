@@ -20,12 +20,10 @@ import structlog
 from scraper.archive.rows import SpooledPage
 from scraper.archive.spool import Archive
 from scraper.crawl.context import CrawlContext
-from scraper.crawl.new_pages import page_result
-from scraper.domain import Fetched, Kind, LeasedPage, Move, Outcome, Settled, Status, Verdict, value
+from scraper.domain import Fetched, Kind, LeasedPage, Outcome, Status, Verdict
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
 from scraper.extract.stages import Stages
-from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.throughput import FetchCost
 from scraper.infra import outages
 from scraper.politeness.host_limiter import HostLimiter
@@ -35,11 +33,11 @@ from scraper.rules.blocks import missing_is_block
 from scraper.rules.circuit_breaker import Breakers
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status, retry_after_s
-from scraper.settle.transaction import PageResult
 from scraper.worker.batch import Attempt, Batch
 from scraper.worker.next_visits import after_read, after_same
 from scraper.worker.observations import FieldObserver
 from scraper.worker.page_fetch import PageFetcher
+from scraper.worker.results import EXCERPT_CHARS, Decision, page_result, storable
 from scraper.worker.row_reader import PageReader
 from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import (
@@ -59,22 +57,12 @@ REST_S = 5.0
 REST_MAX_S = 1800.0
 # until pages whose crawl could not be read come back
 AWAY_S = 5.0
-EXCERPT_CHARS = 500
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
-ERROR_CHARS = 500
 _NOT_MODIFIED = 304
 _FREE = Verdict(Status.DUE, 0.0, charged=False)
-
-
-@value
-class Decision:
-    """What is done about a try: the verdict, where the page goes on, and what its host's route
-    learns."""
-
-    verdict: Verdict
-    move: Move | None = None
-    news: TierSignal | None = None
+_BACK = Decision(_FREE)
+_NOT_BEGUN = Attempt(Outcome.DEFERRED)
 
 
 class Scraper:
@@ -84,7 +72,7 @@ class Scraper:
     def __init__(
         self,
         *,
-        visits: PageFetcher,
+        page_fetcher: PageFetcher,
         tiers: TierChoice,
         limiters: HostLimiters,
         writer: Writer,
@@ -93,7 +81,7 @@ class Scraper:
         telemetry: Telemetry | None = None,
         archive: Archive | None = None,
     ) -> None:
-        self._page_fetcher = visits
+        self._page_fetcher = page_fetcher
         self._tiers = tiers
         self._limiters = limiters
         self._writer = writer
@@ -158,63 +146,30 @@ class Scraper:
         while pages:
             page = pages.popleft()
             try:
-                await self._settle(batch, limiter, page)
+                await self._settle_page(batch, limiter, page)
             finally:
                 limiter.pending -= 1
 
-    async def _settle(self, batch: Batch, limiter: HostLimiter, page: LeasedPage) -> None:
+    async def _settle_page(self, batch: Batch, limiter: HostLimiter, page: LeasedPage) -> None:
+        """An attempt at the tier that the page's host needs now, and what follows. A page in the
+        wrong queue goes to its own."""
         context, cost = batch.contexts[page.crawl_id], FetchCost(batch.lease.queue, page.host)
+        site = ""
         if isinstance(context, Attempt):
-            tried, judged = (
-                context,
-                Decision(await self._verdict(context, limiter, page, RetryPolicy())),
-            )
+            attempt = context
+            decision = Decision(await self._verdict(attempt, limiter, page, RetryPolicy()))
         else:
-            tried, judged = await self._tried(batch, limiter, page, context, cost)
-        settled = Settled(
-            page_id=page.id,
-            crawl_id=page.crawl_id,
-            lease_id=batch.lease.id,
-            outcome=tried.outcome,
-            verdict=judged.verdict,
-            http_status=tried.http_status,
-            error=_storable(tried.error, ERROR_CHARS),
-            excerpt=_storable(tried.excerpt, EXCERPT_CHARS),
-            head=tried.head,
-            move=judged.move,
-        )
-        if (
-            tried.outcome is Outcome.FETCHED
-            and tried.extracted is not None
-            and not isinstance(context, Attempt)
-        ):
-            url = tried.final_url or page.url
-            levels = self._tiers.level
-            stored = page_result(
-                settled,
-                page,
-                tried.extracted,
-                url,
-                context,
-                levels,
-                judged.news,
-                tried.reading,
-                cost,
-                tried.next_visit,
-            )
-            if tried.spooled is not None:
-                stored = replace(stored, spooled=tried.spooled)
-        else:
-            stored = PageResult(
-                settled,
-                news=judged.news,
-                reading=tried.reading,
-                cost=cost,
-                next_visit=tried.next_visit,
-            )
-        site = "" if isinstance(context, Attempt) else context.site.name
-        self._telemetry.settled(batch, page, site, tried, judged.verdict)
-        self._writer.put(stored, batch.pending)
+            attempt, decision, site = _NOT_BEGUN, _BACK, context.site.name
+            if not batch.over(page):
+                tier = await self._tiers.way(page, batch.lease.queue, context)
+                if tier.move is not None:
+                    decision = Decision(_FREE, tier.move)
+                else:
+                    attempt = await self._attempt(batch, limiter, page, context, tier, cost)
+                    decision = await self._decide(batch, limiter, page, context, tier, attempt)
+        result = page_result(batch, page, attempt, decision, cost, self._tiers.level)
+        self._telemetry.settled(batch, page, site, attempt, decision.verdict)
+        self._writer.put(result, batch.pending)
         batch.unsettled -= 1
         self._unsettled -= 1
         batch.moved_at = asyncio.get_running_loop().time()
@@ -233,46 +188,38 @@ class Scraper:
                 error=f"its crawl's definition cannot be used: {type(error).__name__}",
             )
 
-    async def _tried(
+    async def _decide(
         self,
         batch: Batch,
         limiter: HostLimiter,
         page: LeasedPage,
         context: CrawlContext,
-        cost: FetchCost,
-    ) -> tuple[Attempt, Decision]:
-        """A try by the way that the page's host needs now, and what follows. A page in the wrong
-        queue goes to its own."""
-        if batch.over(page):
-            return Attempt(Outcome.DEFERRED), Decision(_FREE)
-        queue = batch.lease.queue
-        way = await self._tiers.way(page, queue, context)
-        if way.move is not None:
-            return Attempt(Outcome.DEFERRED), Decision(_FREE, way.move)
-        tried = await self._try(batch, limiter, page, context, way, cost)
-        news = None
-        if tried.outcome is Outcome.BLOCKED:
+        tier: Tier,
+        attempt: Attempt,
+    ) -> Decision:
+        signal, queue = None, batch.lease.queue
+        if attempt.outcome is Outcome.BLOCKED:
             proxied = context.needs[page.kind] is not None
             free = self._tiers.after_block(
-                page, way, queue, proxied=proxied, suspicion=tried.suspicion
+                page, tier, queue, proxied=proxied, suspicion=attempt.suspicion
             )
-            if not tried.suspicion and (free is None or free[1].queue != queue):
-                news = blocked_signal(page, way, tried.sign)
+            if not attempt.suspicion and (free is None or free[1].queue != queue):
+                signal = blocked_signal(page, tier, attempt.sign)
             if free is not None:
-                return tried, Decision(*free, news)
-        elif tried.outcome in (Outcome.FETCHED, Outcome.NOT_MODIFIED):
-            news = good_signal(page, way)
-        elif (
-            tried.outcome is Outcome.LOGGED_OUT and tried.delay_s is not None
-        ):  # the login has run out: no page's fault
-            return tried, Decision(Verdict(Status.DUE, tried.delay_s, charged=False))
-        return tried, Decision(await self._verdict(tried, limiter, page, context.retry), None, news)
+                return Decision(*free, signal)
+        elif attempt.outcome in (Outcome.FETCHED, Outcome.NOT_MODIFIED):
+            signal = good_signal(page, tier)
+        elif attempt.outcome is Outcome.LOGGED_OUT and attempt.delay_s is not None:
+            # The login has run out, which is no page's fault.
+            return Decision(Verdict(Status.DUE, attempt.delay_s, charged=False))
+        verdict = await self._verdict(attempt, limiter, page, context.retry)
+        return Decision(verdict, None, signal)
 
     async def _verdict(
-        self, tried: Attempt, limiter: HostLimiter, page: LeasedPage, retry: RetryPolicy
+        self, attempt: Attempt, limiter: HostLimiter, page: LeasedPage, retry: RetryPolicy
     ) -> Verdict:
-        outcome, now = tried.outcome, asyncio.get_running_loop().time()
-        await self._heed_host(tried, limiter)
+        outcome, now = attempt.outcome, asyncio.get_running_loop().time()
+        await self._heed_host(attempt, limiter)
         down = self._breakers.saw(
             page.host, page.id, outcome, now, failed_before=page.host_attempts > 0
         )
@@ -281,29 +228,29 @@ class Scraper:
                 down.rest_s, "it blocks" if outcome is Outcome.BLOCKED else "it does not answer"
             )
         attempts = page.attempts_of(outcome.blame)
-        return judge(outcome, attempts, retry, self._rng, retry_after_s=tried.delay_s, down=down)
+        return judge(outcome, attempts, retry, self._rng, retry_after_s=attempt.delay_s, down=down)
 
-    async def _heed_host(self, tried: Attempt, limiter: HostLimiter) -> None:
+    async def _heed_host(self, attempt: Attempt, limiter: HostLimiter) -> None:
         """What an answer says of the pace of the host that gave it, which is another one after a
         redirect."""
-        says = limiter.signals.saw(tried.outcome, tried.http_status)
+        says = limiter.signals.saw(attempt.outcome, attempt.http_status)
         if not says:
             limiter.good += says is False
             return
-        at = self._limiters.of(host_of(tried.final_url)) if tried.final_url else limiter
-        rest_s, why = 0.0, str(tried.http_status or tried.outcome)
-        if tried.outcome is Outcome.THROTTLED:
-            rest_s = min(tried.delay_s or REST_S, REST_MAX_S)
-            why += f", Retry-After {tried.delay_s:g} s" if tried.delay_s else ""
-        await at.slow(rest_s, why, tried.began)
+        at = self._limiters.of(host_of(attempt.final_url)) if attempt.final_url else limiter
+        rest_s, why = 0.0, str(attempt.http_status or attempt.outcome)
+        if attempt.outcome is Outcome.THROTTLED:
+            rest_s = min(attempt.delay_s or REST_S, REST_MAX_S)
+            why += f", Retry-After {attempt.delay_s:g} s" if attempt.delay_s else ""
+        await at.slow(rest_s, why, attempt.began)
 
-    async def _try(
+    async def _attempt(
         self,
         batch: Batch,
         limiter: HostLimiter,
         page: LeasedPage,
         context: CrawlContext,
-        way: Tier,
+        tier: Tier,
         cost: FetchCost,
     ) -> Attempt:
         if self._breakers.hopeless(page.host, asyncio.get_running_loop().time()):
@@ -315,20 +262,24 @@ class Scraper:
         try:
             with self._telemetry.fetch(batch, page, permits):
                 fetched = await self._page_fetcher.fetch(
-                    batch, limiter, page, context, permits, way
+                    batch, limiter, page, context, permits, tier
                 )
             cost.seconds, cost.bytes = (
                 asyncio.get_running_loop().time() - permits.began,
                 len(fetched.body),
             )
-            tried = await self._page_reader(len(fetched.body), page, fetched, context, way, permits)
+            attempt = await self._page_reader(
+                len(fetched.body), page, fetched, context, tier, permits
+            )
             if page.blocked and permits.via is not None:
                 await self._page_fetcher.resolve(
-                    page, permits.via, there=tried.outcome is Outcome.FETCHED
+                    page, permits.via, there=attempt.outcome is Outcome.FETCHED
                 )
-            if context.site.archive is not None and tried.outcome is Outcome.FETCHED:
-                tried = replace(tried, spooled=await self._put_aside(batch, page, fetched, context))
-            return tried
+            if context.site.archive is not None and attempt.outcome is Outcome.FETCHED:
+                attempt = replace(
+                    attempt, spooled=await self._put_aside(batch, page, fetched, context)
+                )
+            return attempt
         except NoProxyError as none:
             return Attempt(
                 Outcome.NO_PROXY,
@@ -386,23 +337,23 @@ class Scraper:
         page: LeasedPage,
         fetched: Fetched,
         context: CrawlContext,
-        way: Tier,
+        tier: Tier,
         permits: PagePermits,
     ) -> Stages[Attempt]:
         with self._telemetry.extract(page):
-            return (yield from self._made_of(page, fetched, context, way, permits))
+            return (yield from self._made_of(page, fetched, context, tier, permits))
 
     def _made_of(
         self,
         page: LeasedPage,
         fetched: Fetched,
         context: CrawlContext,
-        way: Tier,
+        tier: Tier,
         permits: PagePermits,
     ) -> Stages[Attempt]:
         block = context.block_of(fetched)
         # else an ordinary refusal
-        if block is not None and (block.by != "status" or way.above is not None):
+        if block is not None and (block.by != "status" or tier.above is not None):
             blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=permits.began)
             return replace(blocked, sign=block.sign)
         wish_s = retry_after_s(fetched.headers, context.now())
@@ -422,21 +373,23 @@ class Scraper:
             page.kind, fetched, page_url=page.url, depth=page.depth
         )
         yield
-        reading = (
+        observations = (
             self._field_observer.of(page, fetched, extracted, context)
             if page.kind is Kind.PRODUCT
             else None
         )
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
-            other_way = permits.via is not None or way.above is not None
+            other_way = permits.via is not None or tier.above is not None
             block = missing_is_block(
                 good_before=page.good_before,
                 suspected_before=page.blocked > 0,
-                other_way=other_way and not way.probe,
+                other_way=other_way and not tier.probe,
             )
             if block is None:
-                return replace(_useless(Outcome.NOT_EXTRACTED, fetched, error), reading=reading)
+                return replace(
+                    _useless(Outcome.NOT_EXTRACTED, fetched, error), observations=observations
+                )
             if permits.via is not None:
                 self._page_fetcher.suspect(page, permits.via)
             suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
@@ -447,7 +400,7 @@ class Scraper:
             fetched.status,
             fetched.url,
             extracted,
-            reading=reading,
+            observations=observations,
             next_visit=visit,
         )
 
@@ -468,15 +421,8 @@ def _head(fetched: Fetched) -> dict[str, str]:
     """The answer's headers, bounded. (Cookies, which are somebody's identity, are not among
     `Fetched.headers`.)"""
     fields = islice(fetched.headers.items(), HEAD_FIELDS)
-    return {name[:HEAD_CHARS]: _storable(value, HEAD_CHARS) or "" for name, value in fields}
+    return {name[:HEAD_CHARS]: storable(value, HEAD_CHARS) or "" for name, value in fields}
 
 
 def _excerpt(fetched: Fetched) -> str | None:
     return fetched.body[: EXCERPT_CHARS * 2].decode("utf-8", "replace") or None
-
-
-def _storable(text: str | None, limit: int) -> str | None:
-    """PostgreSQL takes neither NUL nor lone surrogates."""
-    if text is None:
-        return None
-    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")[:limit]

@@ -310,7 +310,7 @@ class Worker:
             ProxyRotation(self._proxies),
             RobotsCache(self._fetcher, RobotsTexts(self._redis)),
         )
-        visits = PageFetcher(
+        page_fetcher = PageFetcher(
             fetcher=self._fetcher,
             rotation=rotation,
             limiters=self._limiters,
@@ -331,7 +331,7 @@ class Worker:
         self._archive = Archive(self.engine, self.settings)
         self._tiers = TierChoice(self._begin_probe, random.Random())
         self._scraper = Scraper(
-            visits=visits,
+            page_fetcher=page_fetcher,
             tiers=self._tiers,
             limiters=self._limiters,
             writer=self._writer,

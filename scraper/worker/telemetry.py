@@ -122,7 +122,7 @@ class Telemetry:
     def store(self, pages: Sequence[PageResult]) -> Iterator[None]:
         """Around the transaction that stores a group, in the writer's thread."""
         began = time.monotonic()
-        leases = {page.settled.lease_id for page in pages}
+        leases = {page.lease_id for page in pages}
         with self._tracing.store(len(pages), leases) if self._tracing else NOTHING:
             yield
         if self._meters:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import random
 import threading
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
 from scraper.coordinator.dispatch import dispatch
-from scraper.domain import Blame, Outcome, Settled, Status, Verdict
+from scraper.domain import Blame, Outcome, Status, Verdict
 from scraper.frontier import crawls
 from scraper.http.request import headers_dict
 from scraper.rules.circuit_breaker import HostDown
@@ -55,7 +56,7 @@ def tried(engine: sa.Engine, crawl: tuple[int, int], outcome: Outcome, verdict: 
     lease = claimed(engine, batch)
     assert lease is not None
     (page,) = lease.pages
-    store(engine, crawl, [PageResult(Settled(page.id, crawl[1], batch.id, outcome, verdict))])
+    store(engine, crawl, [PageResult(page.id, crawl[1], batch.id, outcome, verdict)])
 
 
 def accounts(engine: sa.Engine) -> tuple[object, ...]:
@@ -142,7 +143,7 @@ def test_the_accounts_do_not_add_up(engine: sa.Engine, crawl: tuple[int, int]) -
         (page,) = lease.pages
         assert page.attempts_of(outcome.blame) == accounts(engine)[outcome is Outcome.TIMEOUT]
         verdict = judge(outcome, page.attempts_of(outcome.blame), policy, rng)
-        store(engine, crawl, [PageResult(Settled(page.id, crawl[1], batch.id, outcome, verdict))])
+        store(engine, crawl, [PageResult(page.id, crawl[1], batch.id, outcome, verdict)])
         ends.append(verdict.status)
         if verdict.status.final:
             break
@@ -162,10 +163,10 @@ def test_the_next_crawl_opens_new_accounts(engine: sa.Engine, crawl: tuple[int, 
     lease = claimed(engine, batch)
     assert lease is not None
     dead = Verdict(Status.DEAD, 0.0, charged=True)
-    last = Settled(
+    last = PageResult(
         lease.pages[0].id, crawl[1], batch.id, Outcome.REFUSED, dead, 403, "no", "<h1>no", head
     )
-    store(engine, crawl, [PageResult(last)])
+    store(engine, crawl, [last])
     query = "SELECT attempts, host_attempts, error, excerpt, response_head FROM pages"
     assert rows(engine, query) == [(2, 2, "no", "<h1>no", head)]
     with engine.begin() as connection:
@@ -187,7 +188,7 @@ def test_a_good_answer_leaves_nothing_of_a_bad_one(
         lease = claimed(engine, batch)
         assert lease is not None
         one = settled(lease.pages[0].id, crawl, batch.id, verdict)
-        store(engine, crawl, [PageResult(Settled(*_fields(one), head=head))])  # type: ignore[arg-type]
+        store(engine, crawl, [replace(one, error="x", excerpt="y", head=head)])
         assert rows(engine, "SELECT response_head FROM pages") == [(head,)]
 
 
@@ -241,24 +242,11 @@ def test_a_deferral_leaves_what_is_known_of_the_last_real_try(
         (batch,) = lease_all(engine, "shop.example")
         lease = claimed(engine, batch)
         assert lease is not None
-        one = Settled(lease.pages[0].id, crawl[1], batch.id, outcome, verdict, *details)
-        store(engine, crawl, [PageResult(one)])
+        one = PageResult(lease.pages[0].id, crawl[1], batch.id, outcome, verdict, *details)
+        store(engine, crawl, [one])
         assert rows(engine, LAST_TRY) == [known]
     assert accounts(engine) == (1, 3)
     assert rows(engine, "SELECT fetches, retries FROM crawls") == [(4, 3)]
-
-
-def _fields(one: Settled) -> tuple[object, ...]:
-    return (
-        one.page_id,
-        one.crawl_id,
-        one.lease_id,
-        one.outcome,
-        one.verdict,
-        one.http_status,
-        "x",
-        "y",
-    )
 
 
 # --- heads

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from scraper.coordinator.prune import prune
 from scraper.domain import Fetched, Kind, LeasedPage
 from scraper.frontier import sites
 from scraper.settings import Settings
-from scraper.settle.transaction import CrawlLimits, PageResult, settle
+from scraper.settle.transaction import CrawlLimits, settle
 from scraper.sites.archive import ArchiveUse
 from scraper.sites.definition import Site
 from scraper.worker.commit import confirm_archived
@@ -78,9 +79,7 @@ class Shop:
         one = with_product(
             settled(page.id, self.crawl, lease.id), self.crawl, str(page.id), {"title": title}
         )
-        one = PageResult(
-            one.settled, products=one.products, content_hash=one.content_hash, spooled=spooled
-        )
+        one = replace(one, spooled=spooled)
         with self.engine.begin() as connection:
             stored = settle(connection, [one], {self.crawl[1]: LIMITS})
         confirm_archived(stored)

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.coordinator import reap
-from scraper.domain import Outcome, Settled, Status, Verdict
+from scraper.domain import Outcome, Status, Verdict
 from scraper.errors import CursorError, NotFoundError, ScraperError
 from scraper.feed import reader as changes
 from scraper.feed import store as store
@@ -130,7 +130,7 @@ def test_listed_again_by_a_page_that_gave_nothing_new(shop: Shop) -> None:
     settle(
         shop.engine,
         shop.crawl,
-        [PageResult(Settled(page_id, shop.crawl[1], lease_id, Outcome.NOT_MODIFIED, verdict))],
+        [PageResult(page_id, shop.crawl[1], lease_id, Outcome.NOT_MODIFIED, verdict)],
     )
     shop.end()
     assert told(shop.engine)[-1] == ("relisted", "7", 1)

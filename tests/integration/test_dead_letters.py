@@ -23,7 +23,6 @@ from scraper.frontier import crawls, sites
 from scraper.infra.database import make_engine
 from scraper.rules.verdict import RetryPolicy, judge
 from scraper.settings import Settings
-from scraper.settle.transaction import PageResult
 from tests.acceptance.commands import counted
 from tests.making import (
     a_site,
@@ -78,7 +77,7 @@ def settle_all(engine: sa.Engine, crawl: Crawl, host: str = "shop.example") -> i
         lease = claimed(engine, batch)
         assert lease is not None
         done += keep(
-            engine, crawl, [PageResult(settled(page.id, crawl, lease.id)) for page in lease.pages]
+            engine, crawl, [settled(page.id, crawl, lease.id) for page in lease.pages]
         ).held
     return done
 
@@ -290,9 +289,7 @@ def test_a_listing_is_replayed_as_a_listing(engine: sa.Engine) -> None:
         lease = claimed(engine, batch)
         assert lease is not None and batch.kind is Kind.LISTING
         links = [new_page(replayed, url) for url in urls(3)]
-        pages = [
-            PageResult(settled(page.id, replayed, lease.id), links=links) for page in lease.pages
-        ]
+        pages = [settled(page.id, replayed, lease.id, links=links) for page in lease.pages]
         keep(engine, replayed, pages)
     assert statuses(engine) == {"ok": 2, "due": 3}
     assert settle_all(engine, replayed) == 3

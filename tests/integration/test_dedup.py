@@ -4,6 +4,7 @@ are handed over here."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +22,6 @@ from scraper.frontier import sites
 from scraper.rules.urls import fingerprint
 from scraper.settings import Settings
 from scraper.settle import remembered_links as step
-from scraper.settle.transaction import PageResult
 from scraper.sites import loader
 from tests.aging import age_filters
 from tests.integration.test_worker import Broker
@@ -336,9 +336,7 @@ def settle_all(engine: sa.Engine, crawl: tuple[int, int], pages: int = 100) -> l
         lease = claimed(engine, batch)
         assert lease is not None
         group = [
-            PageResult(
-                settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url)
-            )
+            settled(page.id, crawl, lease.id, filter=one, fingerprint=fingerprint(page.url))
             for page in lease.pages
         ]
         finished += store(engine, crawl, group).finished
@@ -370,7 +368,7 @@ def test_a_crash_before_the_verdict_is_committed_remembers_nothing(
         connection.execute(sa.text("DELETE FROM leases"))
     one = a_filter(engine, crawl)
     group = [
-        PageResult(settled(page.id, crawl, lease.id), filter=one, fingerprint=fingerprint(page.url))
+        settled(page.id, crawl, lease.id, filter=one, fingerprint=fingerprint(page.url))
         for page in lease.pages
     ]
     assert store(engine, crawl, group).finished == []
@@ -424,12 +422,12 @@ def test_links_that_are_remembered_are_left_out_and_others_kept(
     links.append(new_page(crawl, old[0] + "?list", Kind.LISTING))
     filters.add(one, [links[-1].fingerprint])
     worker = step.RememberedLinks(environment)
-    page = PageResult(settled(1, crawl, UUID(int=1)), links=links, filter=one)
+    page = settled(1, crawl, UUID(int=1), links=links, filter=one)
     (asked,) = worker.new_links([page])
     assert [link.url for link in asked.links] == [*new, old[0] + "?list"], (
         "listings are read in every crawl"
     )
-    exact = PageResult(settled(1, crawl, UUID(int=1)), links=links)
+    exact = settled(1, crawl, UUID(int=1), links=links)
     assert worker.new_links([exact]) == [exact]
     worker.close()
 
@@ -458,8 +456,8 @@ def test_a_page_that_shares_an_id_takes_over_only_when_it_is_due(
             settled(lease.pages[0].id, crawl, lease.id, OK), crawl, "7", {"title": title}
         )
         product = page.products[0]
-        page = PageResult(
-            page.settled,
+        page = replace(
+            page,
             products=[
                 type(product)(
                     product.site_id,

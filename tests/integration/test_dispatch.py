@@ -25,7 +25,7 @@ from scraper.coordinator.dispatch import (
 from scraper.coordinator.finish import finish, finish_message
 from scraper.coordinator.plan import open_now
 from scraper.coordinator.reap import reap
-from scraper.domain import Kind, Message, Outcome, Settled, Status, Verdict
+from scraper.domain import Kind, Message, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, sites
 from scraper.frontier.control import poll
 from scraper.frontier.due import LOSSES_MAX
@@ -167,7 +167,7 @@ def test_a_slow_host_is_topped_up_in_batches_not_in_single_pages(engine: sa.Engi
         lease = leases.claim(connection, lease_id, "test", 60)
     assert lease is not None
     for number, page in enumerate(lease.pages, 1):
-        store(engine, crawl, [PageResult(settled(page.id, crawl, lease_id))])
+        store(engine, crawl, [settled(page.id, crawl, lease_id)])
         sent = send(engine)
         assert len(sent) == (1 if number == 6 else 0)
         assert leased(engine)["slow.example"] <= 12
@@ -561,8 +561,8 @@ def settle_all(
         verdict = verdicts[page.url]
         outcome = Outcome.FETCHED if verdict is OK else Outcome.SERVER_ERROR
         error = None if verdict is OK else "the server answered 500"
-        one = Settled(page.id, crawl[1], batch.id, outcome, verdict, error=error)
-        store(engine, crawl, [PageResult(one)])
+        one = PageResult(page.id, crawl[1], batch.id, outcome, verdict, error=error)
+        store(engine, crawl, [one])
 
 
 def ended(engine: sa.Engine, crawl: tuple[int, int]) -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from scraper.coordinator.dispatch import dispatch
 from scraper.coordinator.finish import finish, finish_message
 from scraper.coordinator.plan import plan
 from scraper.coordinator.reap import reap
-from scraper.domain import CrawlStatus, Kind, Outcome, Settled, Status, Verdict
+from scraper.domain import CrawlStatus, Kind, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, sites
 from scraper.frontier.control import poll
 from scraper.frontier.crawls import DELISTED_AFTER, REPLAY
@@ -106,7 +106,7 @@ def test_a_lease_with_another_crawls_pages_lives_on_with_those(
     lease = claimed(engine, lease_id)
     assert lease is not None
     assert {page.host for page in lease.pages} == {"other.example"}
-    store(engine, other, [PageResult(settled(page.id, other, lease_id)) for page in lease.pages])
+    store(engine, other, [settled(page.id, other, lease_id) for page in lease.pages])
     assert rows(engine, "SELECT FROM leases") == []
     assert rows(engine, f"SELECT ok, dropped FROM crawls WHERE id = {other[1]}") == [(5, 0)]
 
@@ -143,7 +143,7 @@ def test_a_crawl_that_is_stopped_while_its_workers_settle_counts_every_page_once
         (batch,) = lease_all(engine, "shop.example", 10)
         lease = claimed(engine, batch)
         assert lease is not None
-        pages = [PageResult(settled(page.id, crawl, batch.id)) for page in lease.pages]
+        pages = [settled(page.id, crawl, batch.id) for page in lease.pages]
         works.append(
             lambda pages=pages: (
                 [retried(partial(store, engine, crawl, [p])) for p in pages] and None
@@ -265,7 +265,7 @@ def test_the_note_says_how_the_last_try_ended(engine: sa.Engine, crawl: tuple[in
     store(
         engine,
         crawl,
-        [PageResult(settled(page.id, crawl, lease_id, AGAIN)) for page in lease.pages],
+        [settled(page.id, crawl, lease_id, AGAIN) for page in lease.pages],
     )
     sql(engine, "UPDATE pages SET not_before = now() + interval '1 day'")
     looked(engine, LOOKS + 1)
@@ -292,11 +292,11 @@ def a_page_is_tried(engine: sa.Engine, crawl: tuple[int, int]) -> None:
     store(
         engine,
         crawl,
-        [PageResult(settled(first.id, crawl, lease_id, Verdict(Status.DUE, 0.0, charged=False)))],
+        [settled(first.id, crawl, lease_id, Verdict(Status.DUE, 0.0, charged=False))],
     )
     back = Verdict(Status.DUE, 0.0, charged=False)
-    late = [Settled(page.id, crawl[1], lease_id, Outcome.DEFERRED, back) for page in others]
-    store(engine, crawl, [PageResult(page) for page in late])
+    late = [PageResult(page.id, crawl[1], lease_id, Outcome.DEFERRED, back) for page in others]
+    store(engine, crawl, list(late))
 
 
 def a_page_is_added(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -333,10 +333,10 @@ def a_page_is_handed_back(
         lease = claimed(engine, lease_id)
         assert lease is not None
         late = [
-            Settled(page.id, crawl[1], lease_id, outcome, back)
+            PageResult(page.id, crawl[1], lease_id, outcome, back)
             for page, outcome in zip(lease.pages, cycle(outcomes), strict=False)
         ]
-        store(engine, crawl, [PageResult(page) for page in late])
+        store(engine, crawl, list(late))
 
 
 def only_proxies_are_met(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -403,7 +403,7 @@ def test_a_crawl_that_stands_still_with_nothing_open_is_finished_not_failed(
     (lease_id,) = dispatched(engine)
     lease = claimed(engine, lease_id)
     assert lease is not None
-    store(engine, crawl, [PageResult(settled(lease.pages[0].id, crawl, lease_id))])
+    store(engine, crawl, [settled(lease.pages[0].id, crawl, lease_id)])
     minute(engine)
     assert reap(engine, SETTINGS) == [finish_message(crawl[1])]
     finish(engine, crawl[1])
@@ -585,7 +585,7 @@ def test_a_replay_delists_nothing(engine: sa.Engine, trigger: str) -> None:
         store(
             engine,
             again,
-            [PageResult(settled(page.id, again, lease_id, OK)) for page in lease.pages],
+            [settled(page.id, again, lease_id, OK) for page in lease.pages],
         )
         finish(engine, again[1])
     ((status, delisted),) = rows(
@@ -606,6 +606,6 @@ def test_a_listing_that_was_replayed_in_vain_fails_its_crawl_alone(engine: sa.En
     lease = claimed(engine, lease_id)
     assert lease is not None
     dead = Verdict(Status.DEAD, 0.0, charged=True)
-    store(engine, crawl, [PageResult(settled(lease.pages[0].id, crawl, lease_id, dead))])
+    store(engine, crawl, [settled(lease.pages[0].id, crawl, lease_id, dead)])
     finish(engine, crawl[1])
     assert rows(engine, "SELECT status, products_delisted FROM crawls") == [("failed", 0)]

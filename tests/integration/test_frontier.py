@@ -17,7 +17,7 @@ from scraper.frontier.due import (
     due_hosts,
     due_pages,
 )
-from scraper.settle.transaction import FENCE, PageResult
+from scraper.settle.transaction import FENCE
 from tests.making import (
     AGAIN,
     OK,
@@ -117,9 +117,7 @@ def test_a_page_that_another_crawl_has_taken_up_is_not_settled_for_that_one(
     assert store(engine, second, [late]).held == 0
     assert rows(engine, "SELECT FROM products") == [] and standing(engine) == {"due": 1}
     (again,) = lease_all(engine, "shop.example")
-    assert store(engine, second, [PageResult(settled(page.id, second, again.id))]).drained == [
-        second[1]
-    ]
+    assert store(engine, second, [settled(page.id, second, again.id)]).drained == [second[1]]
 
 
 @pytest.mark.usefixtures("own_database")
@@ -277,7 +275,7 @@ def test_a_retry_waits_in_the_frontier(engine: sa.Engine, crawl: tuple[int, int]
     add(engine, [new_page(crawl, urls(1)[0])])
     (batch,) = lease_all(engine, "shop.example")
     (page,) = claimed(engine, batch).pages
-    store(engine, crawl, [PageResult(settled(page.id, crawl, batch.id, AGAIN))])
+    store(engine, crawl, [settled(page.id, crawl, batch.id, AGAIN)])
     assert rows(
         engine,
         "SELECT status, attempts, host_attempts, not_before > now() + interval '25 s' FROM pages",
@@ -302,7 +300,7 @@ def test_the_next_crawl_takes_pages_up_again_but_fresh_products_not(engine: sa.E
     add(engine, [new_page(first, url) for url in urls(2)])
     (batch,) = lease_all(engine, "shop.example", 1)
     (page,) = claimed(engine, batch).pages
-    store(engine, first, [PageResult(settled(page.id, first, batch.id))])
+    store(engine, first, [settled(page.id, first, batch.id)])
     with engine.begin() as connection:
         assert crawls.stop(connection, first[1], "test")
     second = open_crawl(engine, a_site())
@@ -319,7 +317,7 @@ def test_refetch_asks_fresh_products_too(engine: sa.Engine) -> None:
     add(engine, [new_page(first, urls(1)[0])])
     (batch,) = lease_all(engine, "shop.example")
     (page,) = claimed(engine, batch).pages
-    store(engine, first, [PageResult(settled(page.id, first, batch.id))])
+    store(engine, first, [settled(page.id, first, batch.id)])
     with engine.begin() as connection:
         crawls.stop(connection, first[1], "test")
     second = open_crawl(engine, a_site(), refetch=True)
@@ -357,7 +355,7 @@ def test_two_listings_that_link_to_each_other_do_not_lock_up(
 
         def write() -> None:
             for page in pages:
-                store(engine, crawl, [PageResult(settled(page.id, crawl, batch.id), links=found)])
+                store(engine, crawl, [settled(page.id, crawl, batch.id, links=found)])
 
         return write
 
@@ -375,7 +373,7 @@ def test_counters_equal_the_pages_table(engine: sa.Engine, crawl: tuple[int, int
     store(
         engine,
         crawl,
-        [PageResult(settled(p.id, crawl, batch.id, verdicts[i % 5])) for i, p in enumerate(pages)],
+        [settled(p.id, crawl, batch.id, verdicts[i % 5]) for i, p in enumerate(pages)],
     )
     ((total, done, *counted),) = rows(
         engine,

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 from scraper.errors import ServerUnavailableError
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
-from scraper.settle.transaction import PageResult
 from tests.making import (
     a_site,
     add,
@@ -97,7 +96,7 @@ def some_data(engine: sa.Engine) -> None:
         first = settled(lease.pages[0].id, crawl, batch.id)
         store(engine, crawl, [with_product(first, crawl, "7", {"title": title})])
         if title == "A":
-            store(engine, crawl, [PageResult(settled(lease.pages[1].id, crawl, batch.id))])
+            store(engine, crawl, [settled(lease.pages[1].id, crawl, batch.id)])
             with engine.begin() as connection:
                 connection.execute(sa.text("UPDATE crawls SET status = 'completed'"))
 

@@ -17,7 +17,6 @@ from scraper.frontier import sites
 from scraper.frontier.control import poll
 from scraper.frontier.progress import read_progress
 from scraper.settings import Settings
-from scraper.settle.transaction import PageResult
 from tests.making import (
     OK,
     a_site,
@@ -161,7 +160,7 @@ def test_a_lease_of_two_sites_loses_neither(engine: sa.Engine) -> None:
     with engine.begin() as connection:
         assert poll(connection, [first[1], second[1]]).running == {second[1]}
     done = [page for page in lease.pages if page.crawl_id == second[1]]
-    store(engine, second, [PageResult(settled(page.id, second, lease_id)) for page in done])
+    store(engine, second, [settled(page.id, second, lease_id) for page in done])
     expire(engine, lease_id)
     reap(engine, SETTINGS)
     assert dispatched(engine) == []
@@ -178,9 +177,7 @@ def test_what_is_under_way_is_stored(engine: sa.Engine) -> None:
     assert lease is not None
     pause(engine)
     more = [new_page(crawl, url) for url in urls(3)]
-    stored = store(
-        engine, crawl, [PageResult(settled(lease.pages[0].id, crawl, lease_id, OK), links=more)]
-    )
+    stored = store(engine, crawl, [settled(lease.pages[0].id, crawl, lease_id, OK, links=more)])
     assert (stored.held, stored.added) == (1, 3)
     assert dispatched(engine) == []
 

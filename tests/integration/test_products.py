@@ -13,7 +13,7 @@ from scraper.coordinator import finish
 from scraper.domain import CrawlStatus, Status, Verdict
 from scraper.frontier import crawls, leases
 from scraper.settle import products
-from scraper.settle.transaction import PageResult, Stored
+from scraper.settle.transaction import Stored
 from tests.making import (
     a_site,
     add,
@@ -135,9 +135,7 @@ def test_a_product_that_moved_is_taken_over(shop: Shop) -> None:
 def test_a_product_whose_page_is_gone_is_taken_over_at_once(shop: Shop) -> None:
     shop.once(title="old address")
     pages = shop.begin(A, B)
-    store(
-        shop.engine, shop.crawl, [PageResult(settled(pages[A][0], shop.crawl, pages[A][1], GONE))]
-    )
+    store(shop.engine, shop.crawl, [settled(pages[A][0], shop.crawl, pages[A][1], GONE)])
     shop.give(pages[B], "7", title="new address")
     assert rows(shop.engine, "SELECT data ->> 'title', version FROM products") == [
         ("new address", 2)
@@ -176,7 +174,7 @@ def test_a_crawl_that_missed_a_listing_delists_nothing(shop: Shop) -> None:
         (batch,) = lease_all(shop.engine, "shop.example")
         (page,) = claimed(shop.engine, batch).pages  # type: ignore[union-attr]
         dead = settled(page.id, shop.crawl, batch.id, Verdict(Status.DEAD, 0.0, True))
-        store(shop.engine, shop.crawl, [PageResult(dead)])
+        store(shop.engine, shop.crawl, [dead])
         shop.end()
     assert rows(shop.engine, "SELECT missed_crawls, delisted_at FROM products") == [(0, None)]
     assert rows(shop.engine, "SELECT DISTINCT status FROM crawls WHERE id > 1") == [
@@ -192,7 +190,7 @@ def test_a_failed_page_overwrites_nothing(shop: Shop) -> None:
         store(
             shop.engine,
             shop.crawl,
-            [PageResult(settled(*_fence(shop, pages[A]), Verdict(status, 0.0, True)))],
+            [settled(*_fence(shop, pages[A]), Verdict(status, 0.0, True))],
         )
         shop.end()
     assert rows(shop.engine, "SELECT data ->> 'title', version FROM products") == [("good", 1)]

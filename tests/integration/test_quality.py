@@ -4,6 +4,7 @@ product; what is judged when a crawl ends, and what a person may say to it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +18,6 @@ from scraper.domain import (
     Example,
     FieldObservations,
     Outcome,
-    Settled,
     Status,
     Verdict,
 )
@@ -86,21 +86,21 @@ class Crawl:
         page, lease_id = leased
         if data is None:
             verdict, outcome = Verdict(Status.INVALID, 0.0, True), Outcome.NOT_EXTRACTED
-            settled = Settled(
+            settled = PageResult(
                 page.id, self.id, lease_id, outcome, verdict, 200, "name: nothing matched css 'h1'"
             )
-            return PageResult(settled, reading=FieldObservations(1, ("price", "brand")))
+            return replace(settled, observations=FieldObservations(1, ("price", "brand")))
         found = tuple(name for name in ("name", "price", "brand", "tag") if name in data)
         missing = [name for name in ("name", "price", "brand") if name not in found]
         shown = f"<h1>n{number}</h1> <b class=cost>{number}.90</b>"
         examples = tuple(
             Example(name, page.url, f"nothing matched .{name}", shown) for name in missing
         )
-        settled = Settled(page.id, self.id, lease_id, Outcome.FETCHED, making.OK, 200)
+        settled = PageResult(page.id, self.id, lease_id, Outcome.FETCHED, making.OK, 200)
         hashed = content_hash(data)
         product = NewProduct(self.ids[0], str(number), page.id, self.id, page.url, data, hashed)
         reading = FieldObservations(1, found, tuple(mistyped), examples)
-        return PageResult(settled, products=[product], content_hash=hashed, reading=reading)
+        return replace(settled, products=[product], content_hash=hashed, observations=reading)
 
     def settle(
         self, data: Callable[[int], Data | None], pages: int = 1000, mistyped: Sequence[str] = ()
@@ -198,10 +198,10 @@ def test_a_lost_lease_and_a_message_that_comes_twice_count_nothing(engine: sa.En
 def test_a_page_that_is_tried_again_is_counted_when_it_is_done(engine: sa.Engine) -> None:
     crawl = Crawl(engine, shop(), range(1))
     _, (page, lease_id) = crawl.lease()[0]
-    again = Settled(
+    again = PageResult(
         page.id, crawl.id, lease_id, Outcome.NOT_EXTRACTED, Verdict(Status.DUE, 0.0, True), 200
     )
-    making.store(engine, crawl.ids, [PageResult(again, reading=FieldObservations(1, ()))])
+    making.store(engine, crawl.ids, [replace(again, observations=FieldObservations(1, ()))])
     assert crawl.fields == {}
     crawl.settle(good)
     assert crawl.end().fields["name"].records == 1

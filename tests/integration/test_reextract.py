@@ -4,6 +4,7 @@ what never is."""
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,8 @@ class Shop:
             hashed,
         )
         reading = FieldObservations(1, extracted.found, extracted.mistyped)
-        return PageResult(
-            one, products=[new], content_hash=hashed, reading=reading, spooled=spooled
+        return replace(
+            one, products=[new], content_hash=hashed, observations=reading, spooled=spooled
         )
 
     def execute(self, query: str, **values: Any) -> None:

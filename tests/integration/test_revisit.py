@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.coordinator import plan
-from scraper.domain import NextVisit, Outcome, Settled, Status, Validators, Verdict
+from scraper.domain import NextVisit, Outcome, Status, Validators, Verdict
 from scraper.frontier import sites
 from scraper.quality import report as reports
 from scraper.settings import Settings
@@ -448,11 +448,7 @@ def partly(engine: sa.Engine, numbers: range, data: Callable[[int], Data | None]
             store(
                 engine,
                 crawl.ids,
-                [
-                    PageResult(
-                        Settled(page.id, crawl.id, lease_id, Outcome.NOT_MODIFIED, verdict, 304)
-                    )
-                ],
+                [PageResult(page.id, crawl.id, lease_id, Outcome.NOT_MODIFIED, verdict, 304)],
             )
     return crawl.end()
 

@@ -3,12 +3,13 @@ at once."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from scraper.domain import Kind, Outcome, Settled, Status, Verdict
+from scraper.domain import Kind, Outcome, Status, Verdict
 from scraper.frontier import leases
 from scraper.settle.transaction import PageResult
 from tests.making import (
@@ -62,8 +63,8 @@ def one(
     outcome: Outcome,
     verdict: Verdict,
     code: int,
-) -> Settled:
-    return Settled(twice[0], crawl[1], lease_id, outcome, verdict, code)
+) -> PageResult:
+    return PageResult(twice[0], crawl[1], lease_id, outcome, verdict, code)
 
 
 @pytest.fixture(params=["the lost one first", "the living one first"])
@@ -79,7 +80,7 @@ def test_it_is_counted_once_and_the_living_ones_data_is_stored(
         one(twice, crawl, lost, Outcome.FETCHED, OK, 203), crawl, "7", {"title": "stale"}
     )
     links = [new_page(crawl, "https://shop.example/found-by-the-lost-one", Kind.LISTING)]
-    stale = PageResult(stale.settled, links, stale.products, stale.content_hash, partial=True)
+    stale = replace(stale, links=links, partial=True)
     good = with_product(
         one(twice, crawl, living, Outcome.FETCHED, OK, 200), crawl, "7", {"title": "good"}
     )
@@ -130,7 +131,7 @@ def test_what_the_lost_one_fetched_is_nothing(
     stale = with_product(
         one(twice, crawl, twice[1], Outcome.FETCHED, OK, 200), crawl, "7", {"title": "stale"}
     )
-    living = PageResult(one(twice, crawl, twice[2], outcome, verdict, code))
+    living = one(twice, crawl, twice[2], outcome, verdict, code)
     assert store(engine, crawl, [stale, living][::in_order]).held == 1
     assert rows(engine, PAGE) == [page]
     assert rows(engine, COUNTS) == [counts]
@@ -150,7 +151,7 @@ def test_what_became_of_it_under_the_lost_lease_is_not_counted(
     verdict: Verdict,
     code: int,
 ) -> None:
-    lost = PageResult(one(twice, crawl, twice[1], outcome, verdict, code))
+    lost = one(twice, crawl, twice[1], outcome, verdict, code)
     good = with_product(
         one(twice, crawl, twice[2], Outcome.FETCHED, OK, 200), crawl, "7", {"title": "good"}
     )

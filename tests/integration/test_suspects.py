@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from scraper.coordinator.dispatch import BATCHES_AHEAD, dispatch
 from scraper.coordinator.finish import finish
 from scraper.coordinator.reap import reap
-from scraper.domain import Kind, Message, Outcome, Settled, Status, Verdict
+from scraper.domain import Kind, Message, Outcome, Status, Verdict
 from scraper.frontier import sites
 from scraper.frontier.due import (
     LOSSES_MAX,
@@ -213,7 +213,7 @@ class Fleet:
             SELECT id, site_id, crawl_id FROM pages JOIN leased_pages ON page_id = id WHERE lease_id = '{lease_id}'""",
         )
         assert of, "nobody takes a living worker's pages"
-        pages = [PageResult(settled(page, (site, crawl), lease_id)) for page, site, crawl in of]  # type: ignore[arg-type]
+        pages = [settled(page, (site, crawl), lease_id) for page, site, crawl in of]  # type: ignore[arg-type]
         with self.engine.begin() as connection:
             settle(connection, pages, {crawl: LIMITS for _, _, crawl in of})  # type: ignore[misc]
 
@@ -417,7 +417,7 @@ def test_suspects_go_out_few_at_a_time(
         assert claimed(engine, lease_id) is not None
     assert dispatched(engine) == [], "what is being worked on counts as much as what waits"
     done = rows(engine, f"SELECT page_id FROM leased_pages WHERE lease_id = '{sent[0]}'")
-    store(engine, crawl, [PageResult(settled(id_, crawl, sent[0])) for (id_,) in done])  # type: ignore[arg-type]
+    store(engine, crawl, [settled(id_, crawl, sent[0]) for (id_,) in done])  # type: ignore[arg-type]
     assert len(dispatched(engine)) == 1, "one ends, one follows"
     assert len(leases_by_losses(engine)) == leases
 
@@ -562,7 +562,7 @@ def test_only_a_page_that_was_tried_is_cleared(
     store(
         engine,
         crawl,
-        [PageResult(Settled(lease.pages[0].id, crawl[1], lease_id, outcome, verdict))],
+        [PageResult(lease.pages[0].id, crawl[1], lease_id, outcome, verdict)],
     )
     assert rows(engine, "SELECT losses FROM pages") == [(left,)]
 
@@ -580,10 +580,7 @@ def test_a_suspect_that_is_handed_back_again_and_again_goes_on(
         store(
             engine,
             crawl,
-            [
-                PageResult(Settled(p.id, crawl[1], lease_id, Outcome.DEFERRED, back))
-                for p in lease.pages
-            ],
+            [PageResult(p.id, crawl[1], lease_id, Outcome.DEFERRED, back) for p in lease.pages],
         )
     assert rows(engine, "SELECT DISTINCT status, losses, attempts FROM pages") == [("due", 4, 0)]
     assert rows(engine, "SELECT FROM leases") == []

@@ -3,13 +3,14 @@ is read from them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
 
-from scraper.domain import CrawlStatus, LeasedPage, Outcome, Settled, Status, Verdict
+from scraper.domain import CrawlStatus, LeasedPage, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, throughput
 from scraper.frontier.progress import read_progress
 from scraper.frontier.throughput import FetchCost
@@ -63,11 +64,11 @@ def one(
     verdict: Verdict = OK,
     **cost: object,
 ) -> PageResult:
-    settled = Settled(
+    settled = PageResult(
         page.id, crawl[1], lease_id, outcome, verdict, 200, error=None if verdict is OK else "no"
     )
     spent = {"queue": "datacenter", "host": page.host, "seconds": 0.5, "bytes": 1000} | cost
-    return PageResult(settled, cost=FetchCost(**spent))  # type: ignore[arg-type]
+    return replace(settled, cost=FetchCost(**spent))  # type: ignore[arg-type]
 
 
 def store(

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from scraper.domain import Outcome, Settled, Status, Verdict
+from scraper.domain import Outcome, Status, Verdict
 from scraper.settle.transaction import PageResult
 from scraper.worker import writer as writer_module
 from scraper.worker.writer import (
@@ -33,7 +33,7 @@ GENEROUS_S = 20.0
 
 
 def page(number: int, lease_id: UUID = LEASE) -> PageResult:
-    return PageResult(Settled(number, 1, lease_id, Outcome.FETCHED, Verdict(Status.OK, 0.0, True)))
+    return PageResult(number, 1, lease_id, Outcome.FETCHED, Verdict(Status.OK, 0.0, True))
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ class Database:
 
     def store(self, pages: Sequence[PageResult]) -> None:
         self.threads.add(threading.current_thread().name)
-        ids = [page.settled.page_id for page in pages]
+        ids = [page.page_id for page in pages]
         self.tries.append(ids)
         assert self.open.wait(GENEROUS_S)
         if self.fails:

@@ -1,0 +1,112 @@
+"""From an attempt and what is decided about it to the page's result: its verdict, and the rows for
+what it gave."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from scraper.crawl.context import CrawlContext
+from scraper.crawl.new_pages import Levels, new_pages
+from scraper.domain import Extracted, Kind, LeasedPage, Move, Verdict, value
+from scraper.frontier.host_tiers import TierSignal
+from scraper.frontier.throughput import FetchCost
+from scraper.rules.urls import fingerprint
+from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.transaction import PageResult
+from scraper.worker.batch import Attempt, Batch
+
+EXCERPT_CHARS = 500
+ERROR_CHARS = 500
+
+
+@value
+class Decision:
+    """What is done about an attempt: the verdict, where the page goes on, and what is learned of
+    its host's tier."""
+
+    verdict: Verdict
+    move: Move | None = None
+    signal: TierSignal | None = None
+
+
+def page_result(
+    batch: Batch,
+    page: LeasedPage,
+    attempt: Attempt,
+    decision: Decision,
+    cost: FetchCost,
+    levels: Levels,
+) -> PageResult:
+    """The page with its verdict and everything it adds. Its content hash covers its products, so
+    listings have none."""
+    extracted, context = attempt.extracted, batch.contexts[page.crawl_id]
+    if extracted is None or isinstance(context, Attempt):
+        return PageResult(
+            page.id,
+            page.crawl_id,
+            batch.lease.id,
+            attempt.outcome,
+            decision.verdict,
+            attempt.http_status,
+            storable(attempt.error, ERROR_CHARS),
+            storable(attempt.excerpt, EXCERPT_CHARS),
+            attempt.head,
+            decision.move,
+            signal=decision.signal,
+            observations=attempt.observations,
+            cost=cost,
+            next_visit=attempt.next_visit,
+        )
+    is_product = page.kind is Kind.PRODUCT
+    products = _new_products(page, extracted, attempt.final_url or page.url, context)
+    return PageResult(
+        page.id,
+        page.crawl_id,
+        batch.lease.id,
+        attempt.outcome,
+        decision.verdict,
+        attempt.http_status,
+        links=new_pages(extracted.links, context, page.depth + 1, levels),
+        products=products,
+        content_hash=_content_hash_of(products, is_product),
+        partial=extracted.partial,
+        signal=decision.signal,
+        observations=attempt.observations,
+        cost=cost,
+        next_visit=attempt.next_visit,
+        filter=context.filter,
+        fingerprint=fingerprint(page.url) if is_product and context.filter is not None else None,
+        spooled=attempt.spooled,
+    )
+
+
+def _new_products(
+    page: LeasedPage, extracted: Extracted, url: str, context: CrawlContext
+) -> list[NewProduct]:
+    return [
+        NewProduct(
+            site_id=context.site_id,
+            external_id=product.external_id,
+            page_id=page.id,
+            crawl_id=page.crawl_id,
+            url=url,
+            data=product.data,
+            content_hash=content_hash(product.data),
+        )
+        for product in extracted.products
+    ]
+
+
+def _content_hash_of(products: list[NewProduct], is_product: bool) -> UUID | None:
+    if len(products) == 1:
+        return products[0].content_hash
+    if products and is_product:
+        return content_hash({product.external_id: product.content_hash for product in products})
+    return None
+
+
+def storable(text: str | None, chars: int) -> str | None:
+    """PostgreSQL takes neither NUL nor lone surrogates."""
+    if text is None:
+        return None
+    return text.replace("\x00", "").encode("utf-8", "replace").decode("utf-8")[:chars]
