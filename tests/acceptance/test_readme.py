@@ -119,6 +119,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     found.leave()
 
 
+@pytest.mark.everyday
 def test_the_five_minutes_and_the_queries(reader: Reader) -> None:
     printed = []
     for mark, language, text in FIVE_MINUTES:
