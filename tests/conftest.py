@@ -24,6 +24,7 @@ import hypothesis
 import pytest
 import redis
 import sqlalchemy as sa
+import structlog
 from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
@@ -41,6 +42,11 @@ HOME = "SCRAPER_TEST_HOME"
 for profile, number in {"dev": examples(), "ci": EXAMPLES}.items():
     hypothesis.settings.register_profile(profile, max_examples=number, deadline=None)
 hypothesis.settings.load_profile("ci" if CI else "dev")
+
+# Where a test leaves structlog as it comes, it would draw every traceback with all local variables:
+# seconds, for a group of pages.
+plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
 
 # Marks that a test has by what it asks for.
 MARKS = {
