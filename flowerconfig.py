@@ -1,7 +1,7 @@
-"""Flower's settings: `celery -A scraper flower` reads this file, from whichever folder it is started.
+"""Flower's settings: `celery -A scraper flower` reads this file, from whichever folder.
 
-The login and the address are `scraper.infra.flower_guard`'s. A `flowerconfig.py` of the folder's own
-is read last, and wins.
+The login and the address are `scraper.infra.flower_guard`'s. A `flowerconfig.py` of the folder's
+own is read last, and wins.
 """
 
 from pathlib import Path

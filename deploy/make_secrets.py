@@ -23,8 +23,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 PASSWORDS = (
-    "postgres_password", "redis_password", "rabbitmq_password", "flower_password", "grafana_password", "secret_key",
-)  # fmt: skip
+    "postgres_password",
+    "redis_password",
+    "rabbitmq_password",
+    "flower_password",
+    "grafana_password",
+    "secret_key",
+)
 USER = "scraper"
 
 

@@ -336,8 +336,8 @@ class HostRouteRow(Base):
 class LeaseRow(Base):
     """A timed exclusive claim on pages. Gone once its last page is settled or it has expired.
 
-    It names its pages, and they do not name it: a lease costs one row, and nothing in the frontier's
-    indexes.
+    It names its pages, and they do not name it: a lease costs one row, and nothing in the
+    frontier's indexes.
     """
 
     __tablename__ = "leases"

@@ -1,7 +1,7 @@
 """The accounts of sites on disk (`SCRAPER_ACCOUNTS`), read again when the file has changed. The one
 place that sees it.
 
-    books:                                    # a site's name, or what its definition names as `accounts:`
+    books:                       # a site's name, or what its definition names as `accounts:`
       - {username: ann@example.com, password: "s3cret"}
       - {name: second, username: bob@example.com, password: "pa55"}
     prices-api:
@@ -114,7 +114,8 @@ def read(path: Path) -> dict[str, list[Account]]:
             account, problem = _account(entry, number)
             if account is None or any(account.name == other.name for other in found):
                 problems.append(
-                    f"{path}:{at}: {problem or 'its name is taken (mend: give each account its own)'}"
+                    f"{path}:{at}: "
+                    f"{problem or 'its name is taken (mend: give each account its own)'}"
                 )
             else:
                 found.append(account)

@@ -152,7 +152,8 @@ async def log_in(
     except KeyError as error:
         raise LoginTrouble(
             Trouble.MISFIT,
-            f"the account has no {error} (mend: add it to the secrets file, or change the definition)",
+            f"the account has no {error} (mend: add it to the secrets file, or change the "
+            "definition)",
         ) from None
 
 
@@ -311,7 +312,8 @@ def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
             return one.described
     raise LoginTrouble(
         Trouble.REJECTED,
-        f"nothing of `success` is in the answer (status {answer.status}), so it is taken for a refusal",
+        f"nothing of `success` is in the answer (status {answer.status}), so it is taken for a "
+        "refusal",
     )
 
 

@@ -30,7 +30,8 @@ class Seal:
             from cryptography.fernet import Fernet, InvalidToken, MultiFernet
         except ImportError:
             raise ConfigError(
-                "`login:` needs cryptography, which is not installed (mend: `pip install 'celery-scraper[login]'`)"
+                "`login:` needs cryptography, which is not installed (mend: `pip install "
+                "'celery-scraper[login]'`)"
             ) from None
         self._invalid = InvalidToken
         self._keys = [hashlib.sha256(b"scraper sealing " + key.encode()).digest() for key in keys]
@@ -66,7 +67,8 @@ def make_seal(settings: Settings) -> Seal:
     keys = [key.strip() for key in settings.secret_key.split(",") if key.strip()]
     if not keys or any(len(key) < KEY_MIN_CHARS for key in keys):
         raise ConfigError(
-            f"environment variable SCRAPER_SECRET_KEY: a key has {KEY_MIN_CHARS} characters at the least (mend: make one "
+            f"environment variable SCRAPER_SECRET_KEY: a key has {KEY_MIN_CHARS} characters at "
+            "the least (mend: make one "
             "with `openssl rand -hex 32`)"
         )
     return Seal(keys)

@@ -384,9 +384,12 @@ class Logins:
         except LoginTrouble as trouble:
             standing = await self._store.fail(site, account.name, token, trouble.kind, str(trouble))
             told.warning(
-                "login failed", kind=trouble.kind, reason=str(trouble), quarantined=standing.quarantined,
+                "login failed",
+                kind=trouble.kind,
+                reason=str(trouble),
+                quarantined=standing.quarantined,
                 again_in_s=round(standing.rest_s),
-            )  # fmt: skip
+            )
             self._rests(known, standing)
             return
         except BaseException:
@@ -436,7 +439,8 @@ class Logins:
         return True
 
     async def _compare(self, known: _Known, identity: AccountSession) -> None:
-        """What Redis has of it, beside ours: a later login, others' cookies, or nothing any more."""
+        """What Redis has of it, beside ours: a later login, others' cookies, or nothing any
+        more."""
         standing = await self._store.read(identity.site, identity.account)
         if known.identity is not identity:
             return  # meanwhile

@@ -45,7 +45,8 @@ class LoginVault:
             if (site, account.name) not in self._unreadable:
                 self._unreadable.add((site, account.name))
                 log.error(
-                    "a login in Redis was sealed with another key, and counts as none (mend: the same SCRAPER_SECRET_KEY "
+                    "a login in Redis was sealed with another key, and counts as none (mend: the "
+                    "same SCRAPER_SECRET_KEY "
                     "for all workers)", site=site, account=account.name,
                 )  # fmt: skip
             return None

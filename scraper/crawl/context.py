@@ -46,7 +46,8 @@ CONTEXTS_MAX = 2000
 
 @dataclass(frozen=True, slots=True)
 class CrawlContext:
-    """Immutable for the crawl's life: a definition changed meanwhile counts from the next crawl on."""
+    """Immutable for the crawl's life: a definition changed meanwhile counts from the next crawl
+    on."""
 
     crawl_id: int
     site_id: int

@@ -30,7 +30,8 @@ _NONE: tuple[Any, ...] = ()
 
 
 class TooLong(Exception):
-    """The page makes this look-up long, or its elements lie within each other: XPath is to answer."""
+    """The page makes this look-up long, or its elements lie within each other: XPath is to
+    answer."""
 
 
 class CssIndex:

@@ -21,8 +21,10 @@ _BASE = etree.XPath("//base/@href", smart_strings=False)
 _JSONLD = etree.XPath("//script[contains(@type, 'ld+json')]")
 _WRAPPERS = ("<!--", "-->", "//<![CDATA[", "//]]>", "<![CDATA[", "]]>", "/*", "*/", ";")
 _BLOCKS = frozenset({
-    "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset", "figcaption", "figure",
-    "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "option", "p",
+    "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset",
+    "figcaption", "figure",
+    "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol",
+    "option", "p",
     "pre", "section", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
 })  # fmt: skip
 _HIDDEN = frozenset({"script", "style", "template", "noscript"})

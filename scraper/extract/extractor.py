@@ -100,9 +100,14 @@ class Extractor:
 
     def _page(self, page: Fetched, page_url: str, depth: int) -> Page:
         return Page(
-            page.url, page.body, status=page.status, headers=page.headers, page_url=page_url, depth=depth,
+            page.url,
+            page.body,
+            status=page.status,
+            headers=page.headers,
+            page_url=page_url,
+            depth=depth,
             rules=self.site.url_rules,
-        )  # fmt: skip
+        )
 
 
 def compile_site(site: Site) -> Extractor:

@@ -14,9 +14,12 @@ from scraper.sites.grammar.selectors import JsonPath
 # schema.org's subtypes of Product, and the creative works that shops sell with `offers` of their
 # own.
 _PRODUCTS = frozenset({
-    "Product", "ProductGroup", "ProductModel", "ProductCollection", "IndividualProduct", "SomeProducts", "Vehicle", "Car",
-    "Motorcycle", "MotorizedBicycle", "BusOrCoach", "Drug", "DietarySupplement", "Book", "Audiobook", "Movie", "Game",
-    "VideoGame", "MusicAlbum", "MusicRelease", "SoftwareApplication", "MobileApplication", "WebApplication",
+    "Product", "ProductGroup", "ProductModel", "ProductCollection", "IndividualProduct",
+    "SomeProducts", "Vehicle", "Car",
+    "Motorcycle", "MotorizedBicycle", "BusOrCoach", "Drug", "DietarySupplement", "Book",
+    "Audiobook", "Movie", "Game",
+    "VideoGame", "MusicAlbum", "MusicRelease", "SoftwareApplication", "MobileApplication",
+    "WebApplication",
 })  # fmt: skip
 
 

@@ -14,7 +14,8 @@ from scraper.extract.values import DIGITS_MAX, Mistyped
 TEXT_MAX = 500
 # symbol, whole part, decimal mark, fraction, symbol
 _SIMPLE = re.compile(
-    r"([£€$¥₹])? ?(\d{1,15}|\d{1,3}(?:,\d{3}){1,4}(?=\.)|\d{1,3}(?:\.\d{3}){1,4}(?=,))([.,])(\d{2})(?: ?([£€$¥₹]))?",
+    r"([£€$¥₹])? ?(\d{1,15}|\d{1,3}(?:,\d{3}){1,4}(?=\.)|\d{1,3}(?:\.\d{3}){1,4}(?=,))"
+    r"([.,])(\d{2})(?: ?([£€$¥₹]))?",
     re.ASCII,
 ).fullmatch
 
@@ -24,23 +25,33 @@ def _codes(text: str) -> frozenset[str]:
 
 
 _CODES = _codes("""
-    AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF
-    CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG
-    HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA
-    MKD MMK MNT MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD
-    RUB RWF SAR SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX
-    USD UYU UZS VES VND VUV WST XAF XCD XOF XPF YER ZAR ZMW ZWG HRK
+    AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP
+    BYN BZD CAD CDF CHF CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP
+    GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR
+    KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT MOP MRU MUR MVR MWK
+    MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR
+    SBD SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS
+    UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XOF XPF YER ZAR ZMW ZWG HRK
 """)
 _SYMBOLS = {
-    "£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY", "￥": "JPY", "zł": "PLN", "Zł": "PLN", "ZŁ": "PLN", "kr": "SEK",
-    "kr.": "DKK", "Kr": "SEK", "Kč": "CZK", "₽": "RUB", "руб": "RUB", "руб.": "RUB", "р.": "RUB", "₴": "UAH",
-    "грн": "UAH", "грн.": "UAH", "₹": "INR", "₨": "INR", "Rs": "INR", "Rs.": "INR", "₩": "KRW", "₺": "TRY", "₪": "ILS",
-    "฿": "THB", "₫": "VND", "₱": "PHP", "₦": "NGN", "₾": "GEL", "₼": "AZN", "₸": "KZT", "₡": "CRC", "₲": "PYG",
-    "₮": "MNT", "₭": "LAK", "৳": "BDT", "៛": "KHR", "֏": "AMD", "Rp": "IDR", "lei": "RON", "Lei": "RON", "лв": "BGN",
-    "лв.": "BGN", "Ft": "HUF", "дин.": "RSD", "RM": "MYR", "euro": "EUR", "eur": "EUR", "Eur": "EUR", "Euro": "EUR",
-    "Fr": "CHF", "Fr.": "CHF", "SFr.": "CHF", "US$": "USD", "AU$": "AUD", "A$": "AUD", "CA$": "CAD", "C$": "CAD",
-    "NZ$": "NZD", "HK$": "HKD", "S$": "SGD", "NT$": "TWD", "MX$": "MXN", "R$": "BRL", "AR$": "ARS", "CL$": "CLP",
-    "CO$": "COP", "J$": "JMD", "N$": "NAD", "RD$": "DOP", "TT$": "TTD", "BZ$": "BZD", "CN¥": "CNY", "GH₵": "GHS",
+    "£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY", "￥": "JPY", "zł": "PLN", "Zł": "PLN",
+    "ZŁ": "PLN", "kr": "SEK",
+    "kr.": "DKK", "Kr": "SEK", "Kč": "CZK", "₽": "RUB", "руб": "RUB", "руб.": "RUB", "р.": "RUB",
+    "₴": "UAH",
+    "грн": "UAH", "грн.": "UAH", "₹": "INR", "₨": "INR", "Rs": "INR", "Rs.": "INR", "₩": "KRW",
+    "₺": "TRY", "₪": "ILS",
+    "฿": "THB", "₫": "VND", "₱": "PHP", "₦": "NGN", "₾": "GEL", "₼": "AZN", "₸": "KZT", "₡": "CRC",
+    "₲": "PYG",
+    "₮": "MNT", "₭": "LAK", "৳": "BDT", "៛": "KHR", "֏": "AMD", "Rp": "IDR", "lei": "RON",
+    "Lei": "RON", "лв": "BGN",
+    "лв.": "BGN", "Ft": "HUF", "дин.": "RSD", "RM": "MYR", "euro": "EUR", "eur": "EUR",
+    "Eur": "EUR", "Euro": "EUR",
+    "Fr": "CHF", "Fr.": "CHF", "SFr.": "CHF", "US$": "USD", "AU$": "AUD", "A$": "AUD", "CA$": "CAD",
+    "C$": "CAD",
+    "NZ$": "NZD", "HK$": "HKD", "S$": "SGD", "NT$": "TWD", "MX$": "MXN", "R$": "BRL", "AR$": "ARS",
+    "CL$": "CLP",
+    "CO$": "COP", "J$": "JMD", "N$": "NAD", "RD$": "DOP", "TT$": "TTD", "BZ$": "BZD", "CN¥": "CNY",
+    "GH₵": "GHS",
     "CHF": "CHF", "ريال": "SAR", "درهم": "AED", "جنيه": "EGP",
 }  # fmt: skip
 # What a symbol may also mean: the definition's own currency decides among these.

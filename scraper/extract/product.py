@@ -60,7 +60,8 @@ class ProductReader:
         self._rules = rules
 
     def read(self, document: Document) -> Stages[Extracted]:
-        """Its stages are the tree and each field, so that several pages can be read side by side."""
+        """Its stages are the tree and each field, so that several pages can be read side by
+        side."""
         if self._of_tree:
             document.parse()
             yield

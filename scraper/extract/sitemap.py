@@ -136,9 +136,16 @@ def _robots_lines(body: bytes) -> Iterator[Entry]:
 
 def _xml(body: bytes, problems: list[str]) -> Iterator[Entry] | None:
     events = etree.iterparse(
-        BytesIO(body), events=("start", "end"), recover=True, resolve_entities=False, no_network=True, load_dtd=False,
-        dtd_validation=False, attribute_defaults=False, huge_tree=False,
-    )  # fmt: skip
+        BytesIO(body),
+        events=("start", "end"),
+        recover=True,
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        attribute_defaults=False,
+        huge_tree=False,
+    )
     try:
         _, root = next(iter(events))
     except (StopIteration, etree.XMLSyntaxError):

@@ -24,10 +24,18 @@ _NUMBER = re.compile(
     r"(?:[.,]\d+)?"
 )
 _GROUPS = re.compile(r"[ '\u2019]")
-_TRUE = frozenset({"true", "yes", "y", "1", "on", "instock", "in stock", "available", "onlineonly", "limitedavailability",
-                   "instoreonly", "preorder", "presale", "ja", "oui", "si", "sí"})  # fmt: skip
-_FALSE = frozenset({"false", "no", "n", "0", "off", "outofstock", "out of stock", "sold out", "soldout", "unavailable",
-                    "not available", "discontinued", "backorder", "nein", "non"})  # fmt: skip
+_TRUE = frozenset(
+    {
+        *("true", "yes", "y", "1", "on", "instock", "in stock", "available", "onlineonly"),
+        *("limitedavailability", "instoreonly", "preorder", "presale", "ja", "oui", "si", "sí"),
+    }
+)
+_FALSE = frozenset(
+    {
+        *("false", "no", "n", "0", "off", "outofstock", "out of stock", "sold out", "soldout"),
+        *("unavailable", "not available", "discontinued", "backorder", "nein", "non"),
+    }
+)
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}").fullmatch
 
 

@@ -189,7 +189,8 @@ def running_ids(connection: sa.Connection, site: str | None = None) -> list[int]
     """The crawls that have not ended, of a site or of all."""
     query = sa.text("""
         SELECT c.id FROM crawls c JOIN sites s ON s.id = c.site_id
-         WHERE c.status IN ('planned', 'running') AND (CAST(:site AS text) IS NULL OR s.name = :site)
+         WHERE c.status IN ('planned', 'running')
+           AND (CAST(:site AS text) IS NULL OR s.name = :site)
          ORDER BY c.id""")
     return list(connection.execute(query, {"site": site}).scalars())
 

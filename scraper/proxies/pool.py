@@ -128,7 +128,8 @@ class ProxyPool:
         now: float,
         without: Collection[str],
     ) -> ProxyRoute:
-        """That of an account: its own for as long as that is free, whose cookies are the caller's."""
+        """That of an account: its own for as long as that is free, whose cookies are the
+        caller's."""
         key = account, need.pool, need.region, host
         before = self._accounts.get(key)
         if before is None or before[0] is not chooser or before[1].id in without:

@@ -180,7 +180,8 @@ def _holds(body: bytes, sign: Sign) -> bool:
 
 
 def _many_links(body: bytes) -> bool:
-    """More than `LINKS_MAX`. Most pages show it early, so that a long one need not be read whole."""
+    """More than `LINKS_MAX`. Most pages show it early, so that a long one need not be read
+    whole."""
     early = body.count(b"<a ", 0, _EARLY)
     return early > LINKS_MAX or early + body.count(b"<a ", _EARLY) > LINKS_MAX
 
@@ -217,11 +218,26 @@ _PATHS = {
     "/showcaptcha": Block("yandex-captcha", "Yandex SmartCaptcha", "headers"),
 }
 _GENERIC = Block("redirect-captcha", "an unknown captcha", "headers")
-_CAPTCHA_PATHS = frozenset({"/captcha", "/recaptcha", "/robot-check", "/bot-check", "/are-you-human", "/verify-human",
-                            "/captcha.html", "/captcha.php"})  # fmt: skip
+_CAPTCHA_PATHS = frozenset(
+    {
+        *(
+            "/captcha",
+            "/recaptcha",
+            "/robot-check",
+            "/bot-check",
+            "/are-you-human",
+            "/verify-human",
+        ),
+        *("/captcha.html", "/captcha.php"),
+    }
+)
 _CHALLENGE_PATHS = frozenset({"/challenge", "/checkpoint", "/blocked", "/security-check"})
-_BACK = frozenset({"return_to", "returnto", "return_url", "returnurl", "return", "redirect", "redirect_url", "redirecturl",
-                   "redirect_uri", "url", "next", "continue", "back", "backurl", "ru"})  # fmt: skip
+_BACK = frozenset(
+    {
+        *("return_to", "returnto", "return_url", "returnurl", "return", "redirect", "redirect_url"),
+        *("redirecturl", "redirect_uri", "url", "next", "continue", "back", "backurl", "ru"),
+    }
+)
 
 
 def detect_redirect(location: str) -> Block | None:

@@ -29,12 +29,17 @@ _CHROME_ACCEPT = (
     "application/signed-exchange;v=b3;q=0.7"
 )
 _LANGUAGES = {
-    "at": "de-AT,de;q=0.9,en;q=0.8", "be": "nl-BE,nl;q=0.9,fr;q=0.8,en;q=0.7", "br": "pt-BR,pt;q=0.9,en;q=0.8",
-    "ca": "en-CA,en;q=0.9,fr;q=0.8", "ch": "de-CH,de;q=0.9,fr;q=0.8,en;q=0.7", "cz": "cs-CZ,cs;q=0.9,en;q=0.8",
-    "de": "de-DE,de;q=0.9,en;q=0.8", "dk": "da-DK,da;q=0.9,en;q=0.8", "es": "es-ES,es;q=0.9,en;q=0.8",
+    "at": "de-AT,de;q=0.9,en;q=0.8", "be": "nl-BE,nl;q=0.9,fr;q=0.8,en;q=0.7",
+    "br": "pt-BR,pt;q=0.9,en;q=0.8",
+    "ca": "en-CA,en;q=0.9,fr;q=0.8", "ch": "de-CH,de;q=0.9,fr;q=0.8,en;q=0.7",
+    "cz": "cs-CZ,cs;q=0.9,en;q=0.8",
+    "de": "de-DE,de;q=0.9,en;q=0.8", "dk": "da-DK,da;q=0.9,en;q=0.8",
+    "es": "es-ES,es;q=0.9,en;q=0.8",
     "eu": "en-GB,en;q=0.9", "fi": "fi-FI,fi;q=0.9,en;q=0.8", "fr": "fr-FR,fr;q=0.9,en;q=0.8",
-    "gb": "en-GB,en;q=0.9", "ie": "en-IE,en;q=0.9", "it": "it-IT,it;q=0.9,en;q=0.8", "jp": "ja-JP,ja;q=0.9,en;q=0.8",
-    "nl": "nl-NL,nl;q=0.9,en;q=0.8", "no": "nb-NO,nb;q=0.9,en;q=0.8", "pl": "pl-PL,pl;q=0.9,en;q=0.8",
+    "gb": "en-GB,en;q=0.9", "ie": "en-IE,en;q=0.9", "it": "it-IT,it;q=0.9,en;q=0.8",
+    "jp": "ja-JP,ja;q=0.9,en;q=0.8",
+    "nl": "nl-NL,nl;q=0.9,en;q=0.8", "no": "nb-NO,nb;q=0.9,en;q=0.8",
+    "pl": "pl-PL,pl;q=0.9,en;q=0.8",
     "pt": "pt-PT,pt;q=0.9,en;q=0.8", "se": "sv-SE,sv;q=0.9,en;q=0.8", "uk": "en-GB,en;q=0.9",
     "us": "en-US,en;q=0.9",
 }  # fmt: skip
@@ -50,6 +55,12 @@ class Browser:
     platform: str | None = None
 
 
+SEC_FETCH = (
+    ("Sec-Fetch-Dest", "document"),
+    ("Sec-Fetch-Mode", "navigate"),
+    ("Sec-Fetch-Site", "none"),
+    ("Sec-Fetch-User", "?1"),
+)
 _GREASE_CHARS = (" ", "(", ":", "-", ".", "/", ")", ";", "=", "?", "_")
 _GREASE_VERSIONS = ("8", "99", "24")
 _ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
@@ -75,7 +86,8 @@ def brands(version: int, name: str) -> str:
 
 
 def _chromium(system: str, platform: str, version: int, name: str = "Google Chrome") -> Browser:
-    agent = f"Mozilla/5.0 ({system}) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{version}.0.0.0 Safari/537.36"
+    engine = "AppleWebKit/537.36 (KHTML, like Gecko)"
+    agent = f"Mozilla/5.0 ({system}) {engine} Chrome/{version}.0.0.0 Safari/537.36"
     agent = f"{agent} Edg/{version}.0.0.0" if name == "Microsoft Edge" else agent
     return Browser(agent, brands(version, name), platform)
 
@@ -132,8 +144,7 @@ def headers(seed: str, region: str | None, accept_encoding: str, *, secure: bool
     browser.
     """
     browser = BROWSERS[_drawn(seed, len(BROWSERS))]
-    fetch = [("Sec-Fetch-Dest", "document"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Site", "none"),
-             ("Sec-Fetch-User", "?1")] if secure else []  # fmt: skip
+    fetch = list(SEC_FETCH) if secure else []
     if browser.brands is None:
         return (
             ("User-Agent", browser.user_agent),

@@ -53,7 +53,8 @@ class Budget:
 
 
 class Back(NamedTuple):
-    """The last `slots` of a reservation, which nobody has used: `end` is what it said its end was."""
+    """The last `slots` of a reservation, which nobody has used: `end` is what it said its end
+    was."""
 
     end: int
     slots: int

@@ -26,8 +26,12 @@ TYPE_CHARS = 200
 _BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))
 _NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
-_NOT_TEXT_CODECS = frozenset({"hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode",
-                              "raw-unicode-escape", "unicode-escape", "idna", "undefined"})  # fmt: skip
+_NOT_TEXT_CODECS = frozenset(
+    {
+        *("hex", "base64", "bz2", "zlib", "rot13", "quopri", "uu", "unicode_escape", "punycode"),
+        *("raw-unicode-escape", "unicode-escape", "idna", "undefined"),
+    }
+)
 
 
 class Decoded(NamedTuple):

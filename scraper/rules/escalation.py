@@ -73,11 +73,12 @@ class HostRoute:
     """What is remembered of a host.
 
     level          the cheapest one that is known to work; `changed_at` when that was found out
-    blocked_pages  ids of different pages that were given up there since the last good answer, fewer than `HOST_PAGES`
-                   unless it is the top
+    blocked_pages  ids of different pages that were given up there since the last good answer, fewer
+                   than `HOST_PAGES` unless it is the top
     probe_at       when one page is to be tried at the level below; None at the bottom
-    probe_every_s  how long the last wait for a first probe was; `probes_ok` good ones in a row since
-    fell_at, fell_every_s   when it last came down, and how long the first wait will be if it goes up again within `FLAP_S`
+    probe_every_s  how long the last wait for a first probe was; `probes_ok` good ones since
+    fell_at        when it last came down; `fell_every_s` how long the first wait will be if it goes
+                   up again within `FLAP_S`
     why            the sign for which it last went up, or a probe failed
     """
 

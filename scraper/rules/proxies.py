@@ -56,7 +56,8 @@ class Proxy:
 
     @property
     def tunnels(self) -> bool:
-        """True where even plain http goes through a tunnel, so that every answer is the host's own."""
+        """True where even plain http goes through a tunnel, so that every answer is the host's
+        own."""
         return self.scheme.startswith("socks")
 
 

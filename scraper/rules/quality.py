@@ -239,7 +239,8 @@ def judge_products(now: int, history: Sequence[int], tolerances: Tolerances) -> 
 
 
 def usual_number(history: Sequence[int]) -> float | None:
-    """The median number of good products of recent crawls, the newest first; None: there are none."""
+    """The median number of good products of recent crawls, the newest first; None: there are
+    none."""
     return median(history[:RECENT_CRAWLS]) if history else None
 
 

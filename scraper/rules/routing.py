@@ -64,7 +64,8 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a page goes: a capability in a region, and how far ahead, as the frontier's sort key."""
+    """Where a page goes: a capability in a region, and how far ahead, as the frontier's sort
+    key."""
 
     capability: str
     region: str
@@ -126,7 +127,8 @@ def message_priority(highest: int, *, zero_is_first: bool) -> int:
 
 
 def level_of_message(priority: int | None, *, zero_is_first: bool) -> int:
-    """The way back from `message_priority`. A message without one is nobody's page: it goes first."""
+    """The way back from `message_priority`. A message without one is nobody's page: it goes
+    first."""
     if priority is None:
         return PRIORITY_LEVELS - 1
     number = max(0, min(PRIORITY_LEVELS - 1, priority))

@@ -4,7 +4,7 @@ Pure.
     browser:
       wait_for: .product              # a CSS selector, or: networkidle (the default), load
       click: {css: button.more, max: 30}
-      scroll: 20                      # to the end, so many times at the most, as long as the page grows
+      scroll: 20                      # to the end, at most so often, as long as it grows
       responses: {api: "/api/products"}
 
 What is waited for and does not come is no failure: what is there by then is read, and judged like
@@ -167,7 +167,8 @@ def problems(
         if source.response is not None and source.response not in captured:
             problem_list.append((
                 f"{key}.response",
-                f"no response is called {source.response!r} (mend: `browser: {{responses: {{{source.response}: …}}}}` with a "
+                f"no response is called {source.response!r} (mend: `browser: "
+                f"{{responses: {{{source.response}: …}}}}` with a "
                 "regular expression on its URL)",
             ))  # fmt: skip
     return problem_list

@@ -14,7 +14,8 @@ CAPACITY_MAX = 10_000_000
 
 
 class Dedup(Model):
-    """By each page's row in the frontier, for good; or, once pages are finished, by a Bloom filter."""
+    """By each page's row in the frontier, for good; or, once pages are finished, by a Bloom
+    filter."""
 
     by: Literal["exact", "bloom"] = Field(
         description="exact: pages stay in the frontier; bloom: finished ones leave it"

@@ -49,9 +49,21 @@ from scraper.sites.revisit import BELIEVED, Bounded, Conditional, Revisit
 MATCH_TIMEOUT_S = 0.1
 # Keys that change nothing of what is sent for a product page or read from it: where it is found,
 # when and how often.
-_NOT_READING = ("title", "enabled", "start", "sitemap", "hosts", "listing", "priority", "schedule", "timezone", "rate",
-                "concurrency", "burst", "revisit", "conditional", "archive", "dedup", "robots", "limits",
-                "quality")  # fmt: skip
+_NOT_READING = (
+    *(
+        "title",
+        "enabled",
+        "start",
+        "sitemap",
+        "hosts",
+        "listing",
+        "priority",
+        "schedule",
+        "timezone",
+    ),
+    *("rate", "concurrency", "burst", "revisit", "conditional", "archive", "dedup", "robots"),
+    *("limits", "quality"),
+)
 NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
 StartUrl = Annotated[str, AfterValidator(scalars.check_start_url)]

@@ -378,7 +378,8 @@ def at_path(data: Any, path: str) -> Any:
 
 
 def header_of(template: str, values: Mapping[str, str]) -> tuple[str, str]:
-    """(name, value). Raises `KeyError` as `render`, and `ValueError` for what no header may hold."""
+    """(name, value). Raises `KeyError` as `render`, and `ValueError` for what no header may
+    hold."""
     name, _, value = template.partition(":")
     rendered = render(value.strip(), values)
     scalars.check_header_value(name, rendered)

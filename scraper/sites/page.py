@@ -5,11 +5,13 @@ from scraper.domain import Kind, Link from scraper.sites.page import Page
 
 def product(page: Page):
     data = page.json()
-    yield {"id": data["sku"], "title": data["name"], "price": Decimal(data["price"]), "price_currency": "EUR"}
+    price = Decimal(data["price"])
+    yield {"id": data["sku"], "title": data["name"], "price": price, "price_currency": "EUR"}
 
 def listing(page: Page):
     for card in page.selector.css("article"):
-        yield page.follow(card.css("a::attr(href)").get())          # a string is a product page's URL
+        # A string is a product page's URL.
+        yield page.follow(card.css("a::attr(href)").get())
     yield Link(page.follow("?page=2"), Kind.LISTING)
 """
 

@@ -35,12 +35,18 @@ _MENDS = {
 }
 # names that other crawlers and people use for a key
 _SAME_AS = {
-    "selector": "css", "pagination": "pages", "next_page": "next", "url": "start", "start_url": "start",
-    "start_urls": "start", "urls": "start", "cron": "schedule", "tz": "timezone", "priority_number": "priority",
-    "items": "products", "categories": "listings", "allowed_domains": "hosts", "domains": "hosts", "split_by": "split",
-    "delay": "rate", "re": "regex", "attribute": "attr", "optional": "required", "multiple": "many", "kind": "type",
-    "obey_robots": "robots", "useragent": "user_agent", "json_ld": "jsonld", "fallback": "any", "alternatives": "any",
-    "class": "pool", "proxies": "proxy", "session": "sticky", "prio": "priority", "pattern": "match", "path": "match",
+    "selector": "css", "pagination": "pages", "next_page": "next", "url": "start",
+    "start_url": "start",
+    "start_urls": "start", "urls": "start", "cron": "schedule", "tz": "timezone",
+    "priority_number": "priority",
+    "items": "products", "categories": "listings", "allowed_domains": "hosts", "domains": "hosts",
+    "split_by": "split",
+    "delay": "rate", "re": "regex", "attribute": "attr", "optional": "required", "multiple": "many",
+    "kind": "type",
+    "obey_robots": "robots", "useragent": "user_agent", "json_ld": "jsonld", "fallback": "any",
+    "alternatives": "any",
+    "class": "pool", "proxies": "proxy", "session": "sticky", "prio": "priority",
+    "pattern": "match", "path": "match",
     "route": "routes", "routing": "routes", "capability": "queue", "country": "region",
 }  # fmt: skip
 
@@ -111,12 +117,18 @@ def _message(fault: Any, path: Path) -> str:
             return str(context.get("error", fault["msg"]))
         case "string_pattern_mismatch":
             if path[-1] == "[key]":
-                return "no field name (mend: small letters, digits and _, starting with a letter, as in `list_price`)"
+                return (
+                    "no field name (mend: small letters, digits and _, starting with a letter, as "
+                    "in `list_price`)"
+                )
             return (
                 f"not written as it must be (mend: {_MENDS.get(key, context.get('pattern', ''))})"
             )
         case "literal_error":
-            return f"must be {context.get('expected')} (mend: {_MENDS.get(key, 'choose one of these')})"
+            return (
+                f"must be {context.get('expected')} (mend: "
+                f"{_MENDS.get(key, 'choose one of these')})"
+            )
         case "bool_parsing" | "bool_type":
             return "must be true or false (mend: write `true` or `false`)"
         case "int_parsing" | "int_type" | "int_from_float":
@@ -155,15 +167,20 @@ def _unknown_key(path: Path) -> str:
         (f"{place}.{key}" for place, model in _PLACES.items() if key in model.model_fields), None
     )
     if elsewhere is not None:
-        return f"unknown key here (mend: did you mean `{elsewhere.lstrip('.')}`? check the indentation)"
+        return (
+            f"unknown key here (mend: did you mean `{elsewhere.lstrip('.')}`? check the "
+            "indentation)"
+        )
     return f"unknown key (mend: one of {', '.join(keys)})"
 
 
 _PLACES: dict[str, type[BaseModel]] = {
-    "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages, "product": definition.ProductPage,
+    "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages,
+    "product": definition.ProductPage,
     "sitemap": definition.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
     "routes": definition.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.Bounded,
-    "login": login.Login, "login.form": login.Form, "login.token": login.Token, "login.success": login.Success,
+    "login": login.Login, "login.form": login.Form, "login.token": login.Token,
+    "login.success": login.Success,
     "login.logged_out": login.Sign,
 }  # fmt: skip
 

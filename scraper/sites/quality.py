@@ -50,7 +50,8 @@ class Quality(Model):
 
 
 def tolerances_of(definition: Mapping[str, Any]) -> Tolerances:
-    """Of a definition as it is stored, without the rest of it: validating that takes milliseconds."""
+    """Of a definition as it is stored, without the rest of it: validating that takes
+    milliseconds."""
     fields = definition["product"].get("fields", {})
     floors = {
         name: scalars.share(spec["floor"])

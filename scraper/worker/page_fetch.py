@@ -166,7 +166,8 @@ class PageFetch:
         )
 
     async def _get(self, via: ProxyRoute | None) -> Fetched:
-        """One try, all of it through `via`. A redirect to a known challenge is FetchError(BLOCKED)."""
+        """One try, all of it through `via`. A redirect to a known challenge is
+        FetchError(BLOCKED)."""
         page, context, permits = self._page, self._context, self._permits
         permits.via = via
         try:
@@ -230,7 +231,8 @@ class PageFetch:
 
     @asynccontextmanager
     async def _hop_turn(self, limiter: HostLimiter, latest: float) -> AsyncIterator[None]:
-        """A slot within the turn that is held already, or one of the host that a redirect leads to."""
+        """A slot within the turn that is held already, or one of the host that a redirect leads
+        to."""
         if self._permits.limiter is limiter:
             await limiter.take_slot(latest, self._page.priority)
             self._still_ours()
@@ -295,7 +297,8 @@ class PageFetch:
         if rules is None:
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,
-                f"robots.txt of {host_of(url)} cannot be read; until it can, nothing of the host is fetched",
+                f"robots.txt of {host_of(url)} cannot be read; until it can, nothing of the host "
+                "is fetched",
                 url=url,
                 retry_after_s=ROBOTS_PATIENCE_S,
             )

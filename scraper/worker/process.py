@@ -151,7 +151,8 @@ class Worker:
             ).result()
 
     def call(self, message: str) -> None:
-        """Runs a user's function for a group of inputs; returns when the last result has been sent."""
+        """Runs a user's function for a group of inputs; returns when the last result has been
+        sent."""
         with self._places.shared():
             group, asked = Group.of(message), time.monotonic()
             try:

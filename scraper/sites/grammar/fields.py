@@ -33,9 +33,14 @@ class Model(BaseModel):
 def wrong(*problems: tuple[str, str]) -> PydanticCustomError:
     """Problems of several keys together, each as (key, sentence). The loader gives each its own
     line."""
-    return PydanticCustomError("together", "{summary}", {
-        "summary": "; ".join(f"{key}: {text}" if key else text for key, text in problems), "problems": list(problems),
-    })  # fmt: skip
+    return PydanticCustomError(
+        "together",
+        "{summary}",
+        {
+            "summary": "; ".join(f"{key}: {text}" if key else text for key, text in problems),
+            "problems": list(problems),
+        },
+    )
 
 
 def checked(check: Callable[[str], object], text: str) -> str:
@@ -252,7 +257,8 @@ class FieldSpec(Reading):
 
 _READ_OPTIONS = ("map", "currency", "decimal", "format", "dayfirst", "when", "split")
 _OPTION_OF: dict[str, tuple[FieldType, ...]] = {
-    "currency": ("price",), "decimal": ("decimal", "price", "int"), "format": ("date",), "dayfirst": ("date",),
+    "currency": ("price",), "decimal": ("decimal", "price", "int"), "format": ("date",),
+    "dayfirst": ("date",),
     "when": ("bool",), "split": ("list",),
 }  # fmt: skip
 
@@ -404,7 +410,8 @@ class Pages(Model):
             problems.append(
                 (
                     "url",
-                    f"{self.url!r} needs {{page}} once (mend: put it where the number goes: `?page={{page}}`)",
+                    f"{self.url!r} needs {{page}} once (mend: put it where the number goes: "
+                    f"`?page={{page}}`)",
                 )
             )
         if sum(key is not None for key in (self.css, self.xpath, self.jsonld)) > 1:

@@ -28,9 +28,11 @@ PRIORITIES = {"low": 2, "normal": 5, "high": 8}
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch
 # The client computes these, or they would break the framing of the request or the connection's
 # reuse.
-_OWN_HEADERS = {"host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer",
-                "proxy-authorization", "proxy-connection", "expect", "accept-encoding", "if-none-match",
-                "if-modified-since", "range"}  # fmt: skip
+_OWN_HEADERS = {
+    *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te"),
+    *("trailer", "proxy-authorization", "proxy-connection", "expect", "accept-encoding"),
+    *("if-none-match", "if-modified-since", "range"),
+}
 
 
 def seconds(text: str) -> float:
@@ -144,7 +146,10 @@ def check_timezone(text: str) -> str:
 
 
 def _no_zone(text: str) -> str:
-    return f"{text!r} is no time zone (mend: a name of the IANA database, as in `Europe/Berlin` or `UTC`)"
+    return (
+        f"{text!r} is no time zone (mend: a name of the IANA database, as in `Europe/Berlin` or "
+        "`UTC`)"
+    )
 
 
 def check_start_url(text: str) -> str:
@@ -163,7 +168,8 @@ def check_start_url(text: str) -> str:
 
 
 def check_host(text: str) -> str:
-    """A host as it is written in `hosts`: a name, with a port only where that port alone is meant."""
+    """A host as it is written in `hosts`: a name, with a port only where that port alone is
+    meant."""
     cleaned = urls.clean(f"http://{text}/") if not set("/?#@*") & set(text) else None
     if cleaned is None:
         raise ValueError(

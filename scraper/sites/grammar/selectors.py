@@ -236,4 +236,7 @@ def _css_mend(css: str) -> str:
         return "(mend: the only pseudo-elements are `::text` and `::attr(name)`)"
     if css.lstrip().startswith(("/", "(")) or "//" in css:
         return "(mend: this looks like XPath: write `xpath:` in place of `css:`)"
-    return "(mend: try it in a browser's console with document.querySelectorAll; quote it in YAML if it starts with # or [)"
+    return (
+        "(mend: try it in a browser's console with document.querySelectorAll; quote it in YAML if "
+        "it starts with # or [)"
+    )

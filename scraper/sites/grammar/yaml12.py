@@ -19,7 +19,8 @@ NODES_MAX = 50_000
 
 
 class Parsed(NamedTuple):
-    """`lines`: where each key or list entry stands, counted from 1. `problems`: (line, sentence)."""
+    """`lines`: where each key or list entry stands, counted from 1. `problems`: (line,
+    sentence)."""
 
     data: Any
     lines: dict[Path, int]
@@ -144,7 +145,10 @@ def _mend(problem: str) -> str:
     if "cannot start any token" in problem:
         return "quote a value that starts with @, `, % or |"
     if "expected <block end>" in problem or "block mapping" in problem:
-        return "check the indentation: keys of one mapping start in one column; quote a value that starts with [ or {"
+        return (
+            "check the indentation: keys of one mapping start in one column; quote a value that "
+            "starts with [ or {"
+        )
     if "quoted scalar" in problem or "end of stream" in problem or "stream end" in problem:
         return "close the quote or bracket"
     return "check the indentation and the quotes"
