@@ -108,17 +108,17 @@ def read(path: Path) -> dict[str, list[Account]]:
         if not isinstance(entries, list) or not 0 < len(entries) <= ACCOUNTS_MAX:
             problems.append(f"{path}:{line}: must be a list of 1 to {ACCOUNTS_MAX} accounts")
             continue
-        found = groups[group] = []
+        listed = groups[group] = []
         for number, entry in enumerate(entries, 1):
             at = parsed.lines.get((group, number - 1), line)
             account, problem = _account(entry, number)
-            if account is None or any(account.name == other.name for other in found):
+            if account is None or any(account.name == other.name for other in listed):
                 problems.append(
                     f"{path}:{at}: "
                     f"{problem or 'its name is taken (mend: give each account its own)'}"
                 )
             else:
-                found.append(account)
+                listed.append(account)
     if problems:
         raise ConfigError("\n".join(problems))
     return groups

@@ -226,15 +226,15 @@ async def _by_token(
     if answer.status >= 300:
         raise LoginTrouble(Trouble.MISFIT, f"the answer was {answer.status}")
     try:
-        told = answer.json()
+        document = answer.json()
     except ValueError:
         raise LoginTrouble(Trouble.MISFIT, "the answer is not JSON") from None
-    found = at_path(told, token.path)
-    if not isinstance(found, str | int) or found == "" or isinstance(found, bool):
+    token_value = at_path(document, token.path)
+    if not isinstance(token_value, str | int) or token_value == "" or isinstance(token_value, bool):
         raise LoginTrouble(Trouble.REJECTED, f"the answer has no token at {token.path}")
     saw = _shown(login, answer, identity) if login.success else f"a token at {token.path}"
-    name, value = _header(token.header, {**values, "token": str(found)})
-    lasts = at_path(told, token.expires_path) if token.expires_path else None
+    name, value = _header(token.header, {**values, "token": str(token_value)})
+    lasts = at_path(document, token.expires_path) if token.expires_path else None
     try:
         lasts_s = float(lasts) if lasts is not None else login.expires_s
     except (TypeError, ValueError):
@@ -250,7 +250,7 @@ async def _by_function(
     """It returns nothing, or a mapping with cookies (name -> value, for the login's first host),
     headers, and `expires` (seconds). `PermissionError` says that the account was rejected."""
     try:
-        told = await function(client, account)
+        answer = await function(client, account)
     except (LoginTrouble, FetchError):
         raise
     except PermissionError as error:
@@ -265,15 +265,17 @@ async def _by_function(
         raise LoginTrouble(
             Trouble.MISFIT, f"{login.function} raised {type(error).__name__}: {text}"
         ) from None
-    told = {} if told is None else told
+    answer = {} if answer is None else answer
     try:
-        headers = {str(name): str(value) for name, value in dict(told.get("headers") or {}).items()}
+        headers = {
+            str(name): str(value) for name, value in dict(answer.get("headers") or {}).items()
+        }
         for name, value in headers.items():
             check_header(name, value)
-        for name, value in dict(told.get("cookies") or {}).items():
+        for name, value in dict(answer.get("cookies") or {}).items():
             for host in identity.hosts:
                 identity.jar.add(host.partition(":")[0], str(name), str(value))
-        lasts_s = None if told.get("expires") is None else float(told["expires"])
+        lasts_s = None if answer.get("expires") is None else float(answer["expires"])
     except (AttributeError, TypeError, ValueError):
         raise LoginTrouble(
             Trouble.MISFIT,
@@ -299,17 +301,17 @@ def _answered(page: Page, what: str) -> None:
 
 def _shown(login: Login, answer: Page, identity: AccountSession) -> str:
     """What of `success` the answer shows. Raises LoginTrouble(REJECTED)."""
-    for one in login.success:
-        if one.cookie is not None and one.cookie not in identity.jar.names():
+    for success in login.success:
+        if success.cookie is not None and success.cookie not in identity.jar.names():
             continue
-        if one.answer is not None:
+        if success.answer is not None:
             try:
-                if at_path(answer.json(), one.answer) in (None, False, ""):
+                if at_path(answer.json(), success.answer) in (None, False, ""):
                     continue
             except ValueError:
                 continue
-        if one.marker().found(answer.status, answer.headers, answer.body, answer.url):
-            return one.described
+        if success.marker().found(answer.status, answer.headers, answer.body, answer.url):
+            return success.described
     raise LoginTrouble(
         Trouble.REJECTED,
         f"nothing of `success` is in the answer (status {answer.status}), so it is taken for a "
@@ -332,10 +334,10 @@ def _form_in(page: Page, selector: str | None) -> etree._Element | None:
         return None
     root = page.selector.root
     if selector is None:
-        found = root.xpath("//form[.//input[translate(@type, 'PASWORD', 'pasword') = 'password']]")
+        forms = root.xpath("//form[.//input[translate(@type, 'PASWORD', 'pasword') = 'password']]")
     else:
-        found = compile_css(selector)(root)
-    return found[0] if found else None
+        forms = compile_css(selector)(root)
+    return forms[0] if forms else None
 
 
 def _fields_of(form: etree._Element) -> list[tuple[str, str]]:

@@ -68,7 +68,7 @@ Get = Callable[[AccountSession], Awaitable[Fetched]]
 
 
 @dataclass(slots=True)
-class _Known:
+class _AccountState:
     """What this process knows of an account. Times are the loop's."""
 
     account: Account
@@ -129,7 +129,7 @@ class Logins:
         self._file = file
         self._store = store
         self._rng = rng
-        self._known: dict[tuple[str, str, str], _Known] = {}  # by site, group, account
+        self._states: dict[tuple[str, str, str], _AccountState] = {}  # by site, group, account
         self._looked = False
 
     async def visit(
@@ -138,8 +138,8 @@ class Logins:
         """The page as an account sees it, by `get`, which goes by `trip`. Raises what `get` raises,
         `NoLoginError` where the page is to wait, FetchError(LOGIN_FAILED) where it need not, and
         FetchError(LOGGED_OUT): with `retry_after_s` where the page is to come back for free."""
-        known = await self._one(page, context, latest)
-        identity = known.identity
+        state = await self._pick_account(page, context, latest)
+        identity = state.identity
         assert identity is not None
         try:
             fetched = await get(identity)
@@ -147,16 +147,16 @@ class Logins:
             if error.outcome is not Outcome.LOGGED_OUT:
                 raise
             raise await self._out(
-                known, identity, page, permits, str(error), error.url, error.status
+                state, identity, page, permits, str(error), error.url, error.status
             ) from None
         sign = context.logged_out(fetched)
         if sign is not None:
             why = f"the answer looks logged out ({sign})"
-            raise await self._out(known, identity, page, permits, why, fetched.url, fetched.status)
+            raise await self._out(state, identity, page, permits, why, fetched.url, fetched.status)
         if fetched.status < 400:
-            known.good_began = max(known.good_began, permits.began)
-            if known.doubt_at is not None and permits.began >= known.doubt_at:
-                known.doubt_at = None
+            state.good_began = max(state.good_began, permits.began)
+            if state.doubt_at is not None and permits.began >= state.doubt_at:
+                state.doubt_at = None
             if not identity.proven:
                 identity.proven = True
                 with suppress(DeferredError):
@@ -175,31 +175,31 @@ class Logins:
     async def close(self, seconds: float = 2.0) -> None:
         """Writes changed cookies, and gives up logins under way, so that others need not wait for
         their locks to end."""
-        tasks = [known.task for known in self._known.values() if known.task is not None]
+        tasks = [state.task for state in self._states.values() if state.task is not None]
         for task in tasks:
             task.cancel()
         with suppress(TimeoutError, DeferredError):
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*tasks, return_exceptions=True)
-                for known in self._known.values():
-                    await self._save(known, 0.0)
+                for state in self._states.values():
+                    await self._save(state, 0.0)
 
     async def keep(self) -> None:
         """Once: takes over a changed file, reads what others did, writes what changed here."""
-        if not self._known:
+        if not self._states:
             return
         self._look()
         now = asyncio.get_running_loop().time()
-        for key, known in list(self._known.items()):
-            if known.task is None and now - known.used_at > UNUSED_S:
-                await self._save(known, 0.0)
-                self._known.pop(key, None)
+        for key, state in list(self._states.items()):
+            if state.task is None and now - state.used_at > UNUSED_S:
+                await self._save(state, 0.0)
+                self._states.pop(key, None)
         # Redis is away: what is known stays in use
         with suppress(DeferredError):
-            for known in list(self._known.values()):
-                identity = known.identity
-                if identity is not None and not known.over and known.task is None:
-                    await self._compare(known, identity)
+            for state in list(self._states.values()):
+                identity = state.identity
+                if identity is not None and not state.over and state.task is None:
+                    await self._compare(state, identity)
 
     async def check(self, context: CrawlContext, account: Account) -> LoginAttempt:
         """Logs the account in now, whatever it did before, and keeps the login where it works."""
@@ -217,7 +217,7 @@ class Logins:
                 kind=begun.said,
             )
         try:
-            made = await self._attempts.make(context, account)
+            result = await self._attempts.make(context, account)
         except LoginTrouble as trouble:
             await self._store.fail(site, name, token, trouble.kind, str(trouble))
             return LoginAttempt(name, worked=False, saw=str(trouble), kind=trouble.kind)
@@ -233,49 +233,53 @@ class Logins:
             await self._store.fail(site, name, token, None, "")
             raise
         stored = await self._store.store(
-            site, name, token, self._vault.sealed(made.identity), made.grant.lasts_s, marks[0]
+            site, name, token, self._vault.sealed(result.identity), result.grant.lasts_s, marks[0]
         )
         return LoginAttempt(
             name,
             worked=True,
-            saw=made.grant.saw,
-            cookies=tuple(sorted(made.identity.jar.names())),
-            headers=tuple(sorted(made.identity.headers)),
-            lasts_s=made.grant.lasts_s,
+            saw=result.grant.saw,
+            cookies=tuple(sorted(result.identity.jar.names())),
+            headers=tuple(sorted(result.identity.headers)),
+            lasts_s=result.grant.lasts_s,
             stored=stored.said == "stored",
         )
 
     # Whom a page is asked for by.
 
-    async def _one(self, page: LeasedPage, context: CrawlContext, latest: float) -> _Known:
+    async def _pick_account(
+        self, page: LeasedPage, context: CrawlContext, latest: float
+    ) -> _AccountState:
         loop = asyncio.get_running_loop()
-        turned = self._turned(page, context)
+        candidates = self._accounts_of(page, context)
         while True:
             now = loop.time()
-            first = turned[0]
+            first = candidates[0]
             if first.usable(now):
                 first.used_at = now
                 return first
-            for known in turned:
-                known.used_at = now
-                if not known.usable(now) and known.task is None and now >= known.ask_at:
-                    self._begin(known, context)
-            fit = next((known for known in turned if known.usable(now)), None)
+            for state in candidates:
+                state.used_at = now
+                if not state.usable(now) and state.task is None and now >= state.ask_at:
+                    self._begin(state, context)
+            fit = next((state for state in candidates if state.usable(now)), None)
             if fit is not None:
                 return fit
-            tasks = [known.task for known in turned if known.task is not None]
+            tasks = [state.task for state in candidates if state.task is not None]
             if not tasks or now >= latest:
                 break
             await asyncio.wait(tasks, timeout=latest - now, return_when=asyncio.FIRST_COMPLETED)
-        if all(known.quarantined for known in turned):
-            told = "; ".join(f"account {known.account.name}: {known.why}" for known in turned[:3])
-            raise FetchError(Outcome.LOGIN_FAILED, f"nobody can log in ({told})", url=page.url)
-        ask_at = min(known.ask_at for known in turned)
+        if all(state.quarantined for state in candidates):
+            reasons = "; ".join(
+                f"account {state.account.name}: {state.why}" for state in candidates[:3]
+            )
+            raise FetchError(Outcome.LOGIN_FAILED, f"nobody can log in ({reasons})", url=page.url)
+        ask_at = min(state.ask_at for state in candidates)
         wait_s = max(ask_at - now, AGAIN_S) * self._rng.uniform(1.0, 1.5)
-        told = next((known.why for known in turned if known.why), "somebody is logging in")
-        raise NoLoginError(f"not logged in: {told}", wait_s)
+        reason = next((state.why for state in candidates if state.why), "somebody is logging in")
+        raise NoLoginError(f"not logged in: {reason}", wait_s)
 
-    def _turned(self, page: LeasedPage, context: CrawlContext) -> list[_Known]:
+    def _accounts_of(self, page: LeasedPage, context: CrawlContext) -> list[_AccountState]:
         """The accounts, that which is the page's own first. Raises `NoLoginError`."""
         assert context.login is not None
         site = context.site.name
@@ -289,24 +293,24 @@ class Logins:
                 raise NoLoginError("this worker has no SCRAPER_ACCOUNTS", WAIT_S)
             raise NoLoginError(f"{group!r} has no account in the file of this worker", WAIT_S)
         start = page.id % len(accounts)
-        found = []
+        states = []
         for account in accounts if not start else accounts[start:] + accounts[:start]:
-            known = self._known.get((site, group, account.name))
-            if known is None:
-                known = self._known[site, group, account.name] = _Known(
+            state = self._states.get((site, group, account.name))
+            if state is None:
+                state = self._states[site, group, account.name] = _AccountState(
                     account, self._marks(account)
                 )
-            found.append(known)
-        return found
+            states.append(state)
+        return states
 
     def _look(self) -> None:
         version = self._file.version
         self._file.refresh()
         if self._file.version != version:
-            for (site, group, name), known in list(self._known.items()):
-                now_listed = {one.name: one for one in self._file.groups.get(group, [])}
-                if now_listed.get(name) != known.account and known.task is None:
-                    del self._known[site, group, name]
+            for (site, group, name), state in list(self._states.items()):
+                now_listed = {account.name: account for account in self._file.groups.get(group, [])}
+                if now_listed.get(name) != state.account and state.task is None:
+                    del self._states[site, group, name]
 
     def _marks(self, account: Account) -> list[str]:
         try:
@@ -316,133 +320,135 @@ class Logins:
 
     # One login for all.
 
-    def _begin(self, known: _Known, context: CrawlContext) -> None:
+    def _begin(self, state: _AccountState, context: CrawlContext) -> None:
         """In a task of its own: the page that asked first may have to go before it is done."""
-        known.task = asyncio.get_running_loop().create_task(self._acquire(known, context))
+        state.task = asyncio.get_running_loop().create_task(self._acquire(state, context))
 
-    async def _acquire(self, known: _Known, context: CrawlContext) -> None:
+    async def _acquire(self, state: _AccountState, context: CrawlContext) -> None:
         loop = asyncio.get_running_loop()
         try:
-            known.quarantined = False
-            await self._acquired(known, context)
+            state.quarantined = False
+            await self._acquired(state, context)
         except DeferredError as deferred:
-            known.ask_at, known.why = (
+            state.ask_at, state.why = (
                 loop.time() + deferred.delay_s,
                 "what its host or Redis has to say must be waited for",
             )
         except Exception as error:
             # ours: it must not take the pages with it
-            log.exception("login crashed", site=context.site.name, account=known.account.name)
-            known.ask_at, known.why = (
+            log.exception("login crashed", site=context.site.name, account=state.account.name)
+            state.ask_at, state.why = (
                 loop.time() + ASKED_EVERY_S,
                 f"our own fault: {type(error).__name__}",
             )
         finally:
-            known.task = None
+            state.task = None
 
-    async def _acquired(self, known: _Known, context: CrawlContext) -> None:
+    async def _acquired(self, state: _AccountState, context: CrawlContext) -> None:
         assert context.login is not None
-        site, account, loop = context.site.name, known.account, asyncio.get_running_loop()
-        if known.identity is not None:
-            known.seen = max(known.seen, known.identity.generation)
+        site, account, loop = context.site.name, state.account, asyncio.get_running_loop()
+        if state.identity is not None:
+            state.seen = max(state.seen, state.identity.generation)
         token = secrets.token_hex(8)
         login = context.login.login
         begun = await self._store.begin(
             site,
             account.name,
             token,
-            seen=known.seen,
+            seen=state.seen,
             lock_s=LOCK_S,
             every_s=login.every_s,
-            marks=known.marks,
+            marks=state.marks,
         )
         match begun.said:
             case "known":
-                self._take(known, site, begun, context)
+                self._take(state, site, begun, context)
             case "resting":
-                self._rests(known, begun)
+                self._rests(state, begun)
             case "soon":
                 wait_s = max(0.0, login.every_s - (begun.tried_ago_s or 0.0))
-                known.ask_at, known.why = (
+                state.ask_at, state.why = (
                     loop.time() + wait_s,
                     f"it logs in once in {login.every} at the most",
                 )
             case "busy":
-                known.ask_at, known.why = (
+                state.ask_at, state.why = (
                     loop.time() + min(AGAIN_S, begun.locked_s),
                     "another worker logs in",
                 )
             case _:
-                await self._perform(known, context, token)
+                await self._perform(state, context, token)
 
-    async def _perform(self, known: _Known, context: CrawlContext, token: str) -> None:
+    async def _perform(self, state: _AccountState, context: CrawlContext, token: str) -> None:
         """The lock is ours."""
-        site, account, loop = context.site.name, known.account, asyncio.get_running_loop()
-        told = log.bind(site=site, account=account.name)
+        site, account, loop = context.site.name, state.account, asyncio.get_running_loop()
+        account_log = log.bind(site=site, account=account.name)
         try:
-            made = await self._attempts.make(context, account)
+            result = await self._attempts.make(context, account)
         except LoginTrouble as trouble:
             standing = await self._store.fail(site, account.name, token, trouble.kind, str(trouble))
-            told.warning(
+            account_log.warning(
                 "login failed",
                 kind=trouble.kind,
                 reason=str(trouble),
                 quarantined=standing.quarantined,
                 again_in_s=round(standing.rest_s),
             )
-            self._rests(known, standing)
+            self._rests(state, standing)
             return
         except BaseException:
             with suppress(DeferredError):
                 await self._store.fail(site, account.name, token, None, "")
             raise
-        sealed = self._vault.sealed(made.identity)
+        sealed = self._vault.sealed(result.identity)
         standing = await self._store.store(
-            site, account.name, token, sealed, made.grant.lasts_s, known.marks[0]
+            site, account.name, token, sealed, result.grant.lasts_s, state.marks[0]
         )
         if standing.said != "stored":
-            known.ask_at, known.why = loop.time() + AGAIN_S, "another worker took over"
+            state.ask_at, state.why = loop.time() + AGAIN_S, "another worker took over"
             return
-        told.info("logged in", saw=made.grant.saw)
-        made.identity.generation = standing.generation
-        self._use(known, made.identity, standing)
+        account_log.info("logged in", saw=result.grant.saw)
+        result.identity.generation = standing.generation
+        self._use(state, result.identity, standing)
 
     # What is known.
 
-    def _use(self, known: _Known, identity: AccountSession, standing: Standing) -> None:
+    def _use(self, state: _AccountState, identity: AccountSession, standing: Standing) -> None:
         now = asyncio.get_running_loop().time()
-        known.identity, known.over, known.why, known.quarantined = identity, False, "", False
-        known.revision, known.expires_us, known.until = (
+        state.identity, state.over, state.why, state.quarantined = identity, False, "", False
+        state.revision, state.expires_us, state.until = (
             standing.revision,
             standing.expires_us,
             math.inf,
         )
-        known.good_began, known.doubt_at, known.ask_at = -math.inf, None, 0.0
+        state.good_began, state.doubt_at, state.ask_at = -math.inf, None, 0.0
         identity.proven = standing.proven
         if standing.expires_in_s is not None:
-            known.until = now + standing.expires_in_s * (1 - EARLY)
+            state.until = now + standing.expires_in_s * (1 - EARLY)
 
-    def _rests(self, known: _Known, standing: Standing) -> None:
-        known.quarantined = standing.quarantined
-        known.why = f"{standing.kind}: {standing.why}" if standing.kind else "it rests"
-        known.ask_at = asyncio.get_running_loop().time() + min(
+    def _rests(self, state: _AccountState, standing: Standing) -> None:
+        state.quarantined = standing.quarantined
+        state.why = f"{standing.kind}: {standing.why}" if standing.kind else "it rests"
+        state.ask_at = asyncio.get_running_loop().time() + min(
             max(standing.rest_s, AGAIN_S), ASKED_EVERY_S
         )
 
-    def _take(self, known: _Known, site: str, standing: Standing, context: CrawlContext) -> bool:
+    def _take(
+        self, state: _AccountState, site: str, standing: Standing, context: CrawlContext
+    ) -> bool:
         """Another's login, if we can open it: True. It counts as over where it has run out."""
-        identity = self._vault.opened(site, known.account, standing, context)
+        identity = self._vault.opened(site, state.account, standing, context)
         if identity is None:
-            known.seen = max(known.seen, standing.generation)
+            state.seen = max(state.seen, standing.generation)
             return False
-        self._use(known, identity, standing)
+        self._use(state, identity, standing)
         return True
 
-    async def _compare(self, known: _Known, identity: AccountSession) -> None:
+    async def _compare(self, state: _AccountState, identity: AccountSession) -> None:
         """What Redis has of it, beside ours: a later login, others' cookies, or nothing any
         more."""
         standing = await self._store.read(identity.site, identity.account)
-        if known.identity is not identity:
+        if state.identity is not identity:
             return  # meanwhile
         if standing.generation == 0:
             restored = await self._store.restore(
@@ -450,47 +456,47 @@ class Logins:
                 identity.account,
                 identity.generation,
                 self._vault.sealed(identity),
-                known.expires_us,
-                known.marks[0],
+                state.expires_us,
+                state.marks[0],
                 proven=identity.proven,
             )
             if restored.said == "forgotten":
-                known.identity, known.seen, known.ask_at = None, 0, 0.0
-            known.revision = 0
+                state.identity, state.seen, state.ask_at = None, 0, 0.0
+            state.revision = 0
             return
         if standing.generation > identity.generation:
             # else ours is good for as long as it lasts
             if self._vault.opens(standing):
-                known.over, known.ask_at = True, 0.0
+                state.over, state.ask_at = True, 0.0
             return
         if standing.generation == identity.generation:
-            if standing.revision != known.revision and self._vault.merge(identity, standing):
-                known.revision = standing.revision
-            await self._save(known, SAVED_EVERY_S)
+            if standing.revision != state.revision and self._vault.merge(identity, standing):
+                state.revision = standing.revision
+            await self._save(state, SAVED_EVERY_S)
 
-    async def _save(self, known: _Known, every_s: float) -> None:
-        identity, now = known.identity, asyncio.get_running_loop().time()
+    async def _save(self, state: _AccountState, every_s: float) -> None:
+        identity, now = state.identity, asyncio.get_running_loop().time()
         if (
             identity is None
-            or known.over
+            or state.over
             or not identity.jar.changed
-            or now - known.saved_at < every_s
+            or now - state.saved_at < every_s
         ):
             return
         sealed = self._vault.sealed(identity)
         if len(sealed) > SEALED_MAX:
             return
-        known.saved_at = now
+        state.saved_at = now
         saved = await self._store.save(
-            identity.site, identity.account, identity.generation, known.revision, sealed
+            identity.site, identity.account, identity.generation, state.revision, sealed
         )
         if saved.said == "saved":
             identity.jar.saved()
-            known.revision = saved.revision
+            state.revision = saved.revision
 
     async def _out(
         self,
-        known: _Known,
+        state: _AccountState,
         identity: AccountSession,
         page: LeasedPage,
         permits: PagePermits,
@@ -503,12 +509,12 @@ class Logins:
         every login."""
         now = asyncio.get_running_loop().time()
         certain = (
-            known.identity is identity
-            and known.doubt_at is not None
-            and permits.began >= known.doubt_at
+            state.identity is identity
+            and state.doubt_at is not None
+            and permits.began >= state.doubt_at
         )
-        if known.identity is identity and known.doubt_at is None:
-            known.doubt_at = now
+        if state.identity is identity and state.doubt_at is None:
+            state.doubt_at = now
         try:
             times, ago_s, standing = await self._store.out(
                 identity.site,
@@ -522,13 +528,13 @@ class Logins:
             return FetchError(
                 Outcome.LOGGED_OUT, why, url=url, status=status, retry_after_s=deferred.delay_s
             )
-        mine = known.identity is identity and not known.over
+        mine = state.identity is identity and not state.over
         if mine and certain and times <= FREE_TIMES:
             log.info("logged out", site=identity.site, account=identity.account, reason=why)
-            known.over = True
+            state.over = True
             if standing.rest_s > 0 and standing.generation == identity.generation:
-                self._rests(known, standing)
-        alone = mine and not certain and ago_s is not None and now - ago_s < known.good_began
+                self._rests(state, standing)
+        alone = mine and not certain and ago_s is not None and now - ago_s < state.good_began
         pays = alone or times > FREE_TIMES
         again_s = None if pays else AGAIN_S * self._rng.uniform(0.5, 1.5)
         return FetchError(Outcome.LOGGED_OUT, why, url=url, status=status, retry_after_s=again_s)

@@ -405,31 +405,31 @@ def read_all(client: redis.Redis) -> dict[tuple[str, str], Standing]:
     )
     with client.pipeline(transaction=False) as pipe:
         pipe.time()
-        for one in accounts:
-            pipe.hmget(key_of(*one), *fields)
-        (seconds, microseconds), *found = pipe.execute()
+        for account in accounts:
+            pipe.hmget(key_of(*account), *fields)
+        (seconds, microseconds), *values = pipe.execute()
     now = seconds * 1_000_000 + microseconds
     return {
-        one: _standing(
+        account: _standing(
             (
                 "read",
                 now,
                 [each for pair in zip(fields, row, strict=True) if pair[1] for each in pair],
             )
         )
-        for one, row in zip(accounts, found, strict=True)
+        for account, row in zip(accounts, values, strict=True)
     }
 
 
 def known_accounts(client: redis.Redis) -> list[tuple[str, str]]:
     """(site, account) of all that Redis knows something of."""
-    found = []
+    keys = []
     for key in client.scan_iter(match=f"{PREFIX}*", count=1000):
         site, _, account = key.decode().removeprefix(PREFIX).partition(":")
         # a site's name has none, nor has an account's
         if ":" not in account:
-            found.append((site, account))
-    return sorted(found)
+            keys.append((site, account))
+    return sorted(keys)
 
 
 def forget(client: redis.Redis, site: str, account: str) -> bool:

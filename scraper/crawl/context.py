@@ -157,8 +157,8 @@ class CrawlContexts:
     def _make(self, crawl_id: int) -> CrawlContext:
         with self._engine.begin() as connection:
             site_id, site = crawls.definition(connection, crawl_id)
-            one = filters.filter_of(connection, crawl_id, site_id, site)
-        return replace(make_context(crawl_id, site_id, site, self._settings), filter=one)
+            bloom = filters.filter_of(connection, crawl_id, site_id, site)
+        return replace(make_context(crawl_id, site_id, site, self._settings), filter=bloom)
 
 
 def budget_of(site: Site) -> Budget:

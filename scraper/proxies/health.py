@@ -154,11 +154,12 @@ class ProxyHealth:
         """By host, by proxy. `free_at` is on the clock that `now` is of."""
         names = list(hosts)
         try:
-            at, *found = await self._read(keys=[key_of(host) for host in names])
+            at, *answers = await self._read(keys=[key_of(host) for host in names])
         except RedisError as error:
             raise DeferredError(AWAY_S) from error
         return {
-            host: _healths(raw, now - int(at) / 1e6) for host, raw in zip(names, found, strict=True)
+            host: _healths(raw, now - int(at) / 1e6)
+            for host, raw in zip(names, answers, strict=True)
         }
 
     async def strike(self, host: str, proxy_id: str, why: str, least_s: float = 0.0) -> float:
@@ -192,9 +193,9 @@ def read_all(client: redis.Redis) -> dict[str, dict[str, Health]]:
     keys = sorted(client.scan_iter(match=f"{PREFIX}*", count=1000))
     if not keys:
         return {}
-    at, *found = client.register_script(READ)(keys=keys)
+    at, *answers = client.register_script(READ)(keys=keys)
     names = [key.decode().removeprefix(PREFIX) for key in keys]
-    return {host: _healths(raw, -int(at) / 1e6) for host, raw in zip(names, found, strict=True)}
+    return {host: _healths(raw, -int(at) / 1e6) for host, raw in zip(names, answers, strict=True)}
 
 
 def _healths(raw: list[Any], shift_s: float) -> dict[str, Health]:

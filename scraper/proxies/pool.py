@@ -60,7 +60,7 @@ class _Identity:
 
 
 @dataclass(slots=True)
-class _Known:
+class _HostState:
     """What is known of one host."""
 
     at_host: dict[str, Health]
@@ -75,7 +75,7 @@ class ProxyPool:
         self._file = file
         self._health = health
         self._rng = rng
-        self._known: dict[str, _Known] = {}
+        self._hosts: dict[str, _HostState] = {}
         self._whole: dict[str, Health] = {}
         self._choosers: dict[tuple[str, str | None, str], tuple[float, Chooser]] = {}
         self._identities: dict[tuple[int, str, str | None], _Identity] = {}
@@ -85,7 +85,7 @@ class ProxyPool:
         )
         self._doubts: defaultdict[str, dict[str, tuple[int, float]]] = defaultdict(dict)
         self._good: dict[tuple[str, str], float] = {}
-        self._said: dict[tuple[str, str | None, str], float] = {}
+        self._warned_at: dict[tuple[str, str | None, str], float] = {}
         self._reading = asyncio.Lock()
         self._in_use = False
 
@@ -93,12 +93,12 @@ class ProxyPool:
         """A proxy for one page of `host`, none of `without` (ids). Raises `NoProxyError` where none
         is free, and `DeferredError` where Redis is away."""
         self._use()
-        known = await self._fresh(host)
+        state = await self._fresh(host)
         now = monotonic()
-        known.used_at = now
-        chooser = self._chooser(need, host, known, now)
+        state.used_at = now
+        chooser = self._chooser(need, host, state, now)
         if need.account is not None:
-            return self._steady(need, need.account, host, known, chooser, now, without)
+            return self._steady(need, need.account, host, state, chooser, now, without)
         avoided = {*without, *self._suspects(host, now)}
         key = need.site_id, need.pool, need.region
         before = self._identities.get(key)
@@ -111,7 +111,7 @@ class ProxyPool:
             avoided.add(before.via.proxy.id)
         proxy = chooser.draw(self._rng, avoided) or chooser.draw(self._rng, without)
         if proxy is None:
-            raise self._none(need, host, known, now, without)
+            raise self._none(need, host, state, now, without)
         if not need.sticky:
             return ProxyRoute(proxy)
         via = ProxyRoute(proxy, CookieJar())
@@ -123,7 +123,7 @@ class ProxyPool:
         need: Need,
         account: str,
         host: str,
-        known: _Known,
+        state: _HostState,
         chooser: Chooser,
         now: float,
         without: Collection[str],
@@ -133,9 +133,9 @@ class ProxyPool:
         key = account, need.pool, need.region, host
         before = self._accounts.get(key)
         if before is None or before[0] is not chooser or before[1].id in without:
-            proxy = steady(account, [one for one in chooser.free if one.id not in without])
+            proxy = steady(account, [option for option in chooser.free if option.id not in without])
             if proxy is None:
-                raise self._none(need, host, known, now, without)
+                raise self._none(need, host, state, now, without)
             if len(self._accounts) >= ACCOUNTS_MAX:
                 self._accounts.clear()
             before = self._accounts[key] = chooser, proxy
@@ -191,18 +191,18 @@ class ProxyPool:
         healths = (
             self._whole
             if host == EVERYWHERE
-            else self._known[host].at_host
-            if host in self._known
+            else self._hosts[host].at_host
+            if host in self._hosts
             else None
         )
         if healths is not None:
-            known = healths.get(proxy_id, Health())
+            before = healths.get(proxy_id, Health())
             healths[proxy_id] = Health(
-                known.requests,
-                known.answered,
-                known.failed + 1,
-                known.success,
-                known.latency_s,
+                before.requests,
+                before.answered,
+                before.failed + 1,
+                before.success,
+                before.latency_s,
                 now + rests_s,
                 1,
                 why,
@@ -234,19 +234,19 @@ class ProxyPool:
         self._look()
         now = monotonic()
         for host in [
-            host for host, known in self._known.items() if now - known.used_at > HOST_KEPT_S
+            host for host, state in self._hosts.items() if now - state.used_at > HOST_KEPT_S
         ]:
-            del self._known[host]
-        for known in [key for key in self._good if key[0] not in self._known]:
-            del self._good[known]
-        for host in [host for host in self._doubts if host not in self._known]:
+            del self._hosts[host]
+        for pair in [pair for pair in self._good if pair[0] not in self._hosts]:
+            del self._good[pair]
+        for host in [host for host in self._doubts if host not in self._hosts]:
             del self._doubts[host]
-        for key in [key for key, one in self._identities.items() if one.until <= now]:
+        for key in [key for key, lent in self._identities.items() if lent.until <= now]:
             del self._identities[key]
         try:
             await self.flush()
-            if self._known:
-                await self._read(list(self._known))
+            if self._hosts:
+                await self._read(list(self._hosts))
         except DeferredError:
             # what was seen is told later; what is known grows stale, and nothing is lent then
             return
@@ -279,38 +279,39 @@ class ProxyPool:
         if self._file.version != version:
             self._choosers.clear()
             listed = {proxy.id: proxy for proxy in self._file.proxies}
-            for key, one in list(self._identities.items()):
-                if listed.get(one.via.proxy.id) != one.via.proxy:
+            for key, lent in list(self._identities.items()):
+                if listed.get(lent.via.proxy.id) != lent.via.proxy:
                     del self._identities[key]
 
-    async def _fresh(self, host: str) -> _Known:
-        known = self._known.get(host)
-        if known is None or monotonic() - known.read_at > STALE_S:
+    async def _fresh(self, host: str) -> _HostState:
+        state = self._hosts.get(host)
+        if state is None or monotonic() - state.read_at > STALE_S:
             async with self._reading:
-                known = self._known.get(host)
-                if known is None or monotonic() - known.read_at > STALE_S:
+                state = self._hosts.get(host)
+                if state is None or monotonic() - state.read_at > STALE_S:
                     await self._read([host])
-                    known = self._known[host]
-        return known
+                    state = self._hosts[host]
+        return state
 
     async def _read(self, hosts: list[str]) -> None:
         now = monotonic()
-        found = await self._health.read([EVERYWHERE, *hosts], now)
-        self._whole = found.pop(EVERYWHERE)
-        for host, at_host in found.items():
-            known = self._known.get(host)
-            self._known[host] = _Known(at_host, now, known.used_at if known else now)
+        healths = await self._health.read([EVERYWHERE, *hosts], now)
+        self._whole = healths.pop(EVERYWHERE)
+        for host, at_host in healths.items():
+            state = self._hosts.get(host)
+            self._hosts[host] = _HostState(at_host, now, state.used_at if state else now)
         self._choosers.clear()
 
-    def _chooser(self, need: Need, host: str, known: _Known, now: float) -> Chooser:
+    def _chooser(self, need: Need, host: str, state: _HostState, now: float) -> Chooser:
         key = need.pool, need.region, host
-        made = self._choosers.get(key)
-        if made is None or now - made[0] > 1.0:  # quarantines end meanwhile
-            made = self._choosers[key] = (
+        # Quarantines end meanwhile, so that a chooser serves for a second.
+        cached = self._choosers.get(key)
+        if cached is None or now - cached[0] > 1.0:
+            cached = self._choosers[key] = (
                 now,
-                Chooser(self._fitting(need), known.at_host, self._whole, now),
+                Chooser(self._fitting(need), state.at_host, self._whole, now),
             )
-        return made[1]
+        return cached[1]
 
     def _fitting(self, need: Need) -> list[Proxy]:
         return [
@@ -324,27 +325,28 @@ class ProxyPool:
         if not doubts:
             return []
         return [
-            one
-            for one, (count, at) in doubts.items()
+            proxy_id
+            for proxy_id, (count, at) in doubts.items()
             if count >= DOUBTS_MAX and now - at < AVOIDED_S
         ]
 
     def _lasts(
-        self, one: _Identity, need: Need, host: str, without: Collection[str], now: float
+        self, identity: _Identity, need: Need, host: str, without: Collection[str], now: float
     ) -> bool:
-        proxy = one.via.proxy
-        free = free_at(proxy, self._known[host].at_host, self._whole) <= now
-        return need.sticky and one.left > 0 and now < one.until and free and proxy.id not in without
+        proxy = identity.via.proxy
+        free = free_at(proxy, self._hosts[host].at_host, self._whole) <= now
+        lasts = identity.left > 0 and now < identity.until
+        return need.sticky and lasts and free and proxy.id not in without
 
     def _end(self, via: ProxyRoute) -> None:
         """An identity whose proxy failed is over: a visitor does not change their address in the
         middle of a visit."""
-        for key, one in list(self._identities.items()):
-            if one.via is via:
+        for key, lent in list(self._identities.items()):
+            if lent.via is via:
                 del self._identities[key]
 
     def _none(
-        self, need: Need, host: str, known: _Known, now: float, without: Collection[str]
+        self, need: Need, host: str, state: _HostState, now: float, without: Collection[str]
     ) -> NoProxyError:
         fitting = self._fitting(need)
         which = f"no {need.pool} proxy" + (f" in {need.region}" if need.region else "")
@@ -352,20 +354,20 @@ class ProxyPool:
             return NoProxyError(f"{which}: this worker has no PROXY_LIST", WAIT_MAX_S)
         if not fitting:
             return NoProxyError(f"{which} is on the list", WAIT_MAX_S)
-        if without and any(free_at(proxy, known.at_host, self._whole) <= now for proxy in fitting):
+        if without and any(free_at(proxy, state.at_host, self._whole) <= now for proxy in fitting):
             return NoProxyError(f"no further {need.pool} proxy is free for {host}", WAIT_MIN_S)
-        wait_s = min(free_at(proxy, known.at_host, self._whole) for proxy in fitting) - now
+        wait_s = min(free_at(proxy, state.at_host, self._whole) for proxy in fitting) - now
         reasons: defaultdict[str, int] = defaultdict(int)
         for proxy in fitting:
             at_host, whole = (
-                known.at_host.get(proxy.id, Health()),
+                state.at_host.get(proxy.id, Health()),
                 self._whole.get(proxy.id, Health()),
             )
             reasons[(at_host if at_host.free_at > whole.free_at else whole).why] += 1
-        told = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
-        reason = f"{which} is free for {host}: all {len(fitting)} are in quarantine ({told})"
-        if now - self._said.get((need.pool, need.region, host), -SAID_EVERY_S) >= SAID_EVERY_S:
-            self._said[need.pool, need.region, host] = now
+        counts = ", ".join(f"{count} {why}" for why, count in sorted(reasons.items()))
+        reason = f"{which} is free for {host}: all {len(fitting)} are in quarantine ({counts})"
+        if now - self._warned_at.get((need.pool, need.region, host), -SAID_EVERY_S) >= SAID_EVERY_S:
+            self._warned_at[need.pool, need.region, host] = now
             log.warning(
                 "no proxy left, pages wait",
                 pool=need.pool,
@@ -376,13 +378,13 @@ class ProxyPool:
         return NoProxyError(
             reason,
             min(max(wait_s, WAIT_MIN_S), WAIT_MAX_S),
-            blocked=self._banned(fitting, known, now),
+            blocked=self._banned(fitting, state, now),
         )
 
-    def _banned(self, fitting: list[Proxy], known: _Known, now: float) -> bool:
+    def _banned(self, fitting: list[Proxy], state: _HostState, now: float) -> bool:
         """Whether the host has blocked every proxy that serves anybody."""
         alive = [proxy for proxy in fitting if self._whole.get(proxy.id, Health()).free_at <= now]
         return bool(alive) and all(
-            known.at_host.get(proxy.id, Health()).why == ProxySignal.BLOCKED.value
+            state.at_host.get(proxy.id, Health()).why == ProxySignal.BLOCKED.value
             for proxy in alive
         )

@@ -77,7 +77,7 @@ class _Visit:
     tried: set[str]
     above: bool
     alone: bool
-    told: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
     last: Fetched | FetchError | None = None
     # the last answer was a block
     blocked: bool = False
@@ -116,7 +116,7 @@ class ProxyRotation:
             try:
                 via = await self._lend(page, need, visit)
             except NoProxyError as none:
-                if not visit.told:
+                if not visit.reasons:
                     if above and none.blocked:
                         raise FetchError(
                             Outcome.BLOCKED, none.reason, url=page.url, sign=PROXIES_BANNED
@@ -130,7 +130,7 @@ class ProxyRotation:
             try:
                 met = fetched = await get(via)
             except DeferredError as deferred:
-                if not visit.told:
+                if not visit.reasons:
                     raise
                 raise self._faulty(page, visit, deferred.delay_s) from None
             except FetchError as error:
@@ -144,7 +144,7 @@ class ProxyRotation:
                 met = error
                 visit.last = error if error.outcome is not Outcome.PROXY_FAILED else visit.last
                 visit.blocked = signal is ProxySignal.BLOCKED
-                visit.told.append(_said(via, str(error)))
+                visit.reasons.append(_describe(via, str(error)))
             else:
                 block = block_of(fetched)
                 signal = answer_signal(
@@ -160,8 +160,8 @@ class ProxyRotation:
                 self._pool.asked(via, page.host, fetched.redirects + 1)
                 visit.last = fetched
                 visit.blocked = block is not None
-                visit.told.append(
-                    _said(via, str(block) if block else f"the answer was {fetched.status}")
+                visit.reasons.append(
+                    _describe(via, str(block) if block else f"the answer was {fetched.status}")
                 )
             await self._note(page, via, signal, doubts)
             if final(met):
@@ -172,7 +172,7 @@ class ProxyRotation:
             enough = AGREE if (above or alone) and visit.blocked else self._enough(page.host)
             if len(doubts) >= enough and visit.last is not None:
                 return await self._agreed(page, visit, visit.last, doubts)
-            if len(visit.told) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
+            if len(visit.reasons) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
                 raise self._faulty(page, visit)
 
     def suspect(self, page: LeasedPage, via: ProxyRoute) -> None:
@@ -197,7 +197,7 @@ class ProxyRotation:
         try:
             return await self._pool.lend(need, page.host, visit.tried)
         except NoProxyError:
-            if visit.told or not visit.tried:
+            if visit.reasons or not visit.tried:
                 raise
             # all that are free were in doubt before: one last look
             return await self._pool.lend(need, page.host)
@@ -251,25 +251,26 @@ class ProxyRotation:
         against them where it is not believed.
         """
         late = self._faults.get(page.id, 0) >= VISITS_BLOCKED
-        told = list(doubts.values())
+        doubted = list(doubts.values())
         if visit.blocked:
             believed = visit.alone or any(
-                self._pool.good(one.via, page.host, 0.0 if late else one.at) for one in told
+                self._pool.good(doubt.via, page.host, 0.0 if late else doubt.at)
+                for doubt in doubted
             )
         else:
             believed = not self._alive(page.host) or any(
-                self._pool.good(one.via, page.host, 0.0) for one in told
+                self._pool.good(doubt.via, page.host, 0.0) for doubt in doubted
             )
         if believed or (visit.blocked and visit.above):
             self._doubts.pop(page.id, None)
             self._faults.pop(page.id, None)
             if not believed:
-                for doubt in told:
+                for doubt in doubted:
                     await self._pool.strike(doubt.via, page.host, ProxySignal.BLOCKED.value)
             if isinstance(last, FetchError):
                 raise last
             return last
-        for doubt in told:
+        for doubt in doubted:
             if late and doubt.signal is ProxySignal.BLOCKED:
                 await self._pool.strike(doubt.via, page.host, doubt.signal.value)
             else:
@@ -283,13 +284,13 @@ class ProxyRotation:
         _keep(self._faults, page.id, count + 1)
         return FetchError(
             Outcome.PROXY_FAILED,
-            "; ".join(visit.told),
+            "; ".join(visit.reasons),
             url=page.url,
             retry_after_s=max(least_s, wait_s(count)),
         )
 
 
-def _said(via: ProxyRoute, text: str) -> str:
+def _describe(via: ProxyRoute, text: str) -> str:
     return text if text.startswith("proxy ") else f"proxy {via.proxy.id}: {text}"
 
 

@@ -185,7 +185,7 @@ def test_with_every_proxy_banned_the_pages_wait_and_say_why(
         with redis.Redis.from_url(broker.settings.valkey_url) as client:
             # the quarantine's end, without waiting for it
             client.delete(*client.scan_iter(match="scraper:proxies:*"))
-        broker.worker._loop.call_soon_threadsafe(broker.worker._proxies._known.clear)
+        broker.worker._loop.call_soon_threadsafe(broker.worker._proxies._hosts.clear)
         broker.run()
         complete(engine, 10)
 
