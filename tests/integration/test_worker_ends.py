@@ -985,3 +985,38 @@ def test_over_says_when_nothing_may_be_begun() -> None:
             assert batch.over(page) == expected
 
     asyncio.run(work())
+
+
+# --- how far it is from a page's lane to its socket
+
+
+def awaiting(worker: Worker) -> list[str]:
+    """The coroutines that wait for each other, from a page's lane down to what it waits for."""
+
+    async def look() -> list[list[str]]:
+        chains = []
+        for task in asyncio.all_tasks():
+            chain, awaited = [], task.get_coro()
+            while awaited is not None:
+                code = getattr(awaited, "cr_code", None) or getattr(awaited, "ag_code", None)
+                if code is not None:
+                    chain.append(code.co_qualname)
+                awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+            chains.append(chain)
+        return [chain for chain in chains if any("_lane" in name for name in chain)]
+
+    (chain,) = asyncio.run_coroutine_threadsafe(look(), worker._loop).result(GENEROUS_S)
+    return chain
+
+
+def test_few_coroutines_lie_between_a_page_and_its_socket(bench: Bench) -> None:
+    """Each costs every page, and whoever reads a traceback: ours, and those of the HTTP client."""
+    bench.site(concurrency=1)
+    bench.pages(1, bench.behind(Answer(b"late")), "/late")
+    worker = bench.worker()
+    bench.begin(worker)
+    until(lambda: bench.asked()["/late/0"])
+    chain = awaiting(worker)
+    assert 5 <= len(chain) <= 10, chain
+    bench.door.set()
+    bench.ended()
