@@ -403,16 +403,16 @@ def failure_of(error: BaseException) -> Failure:
             break
     if outcome is Outcome.FETCHED:
         outcome = Outcome.FUNCTION_FAILED
-    message = (
-        "".join(traceback.format_exception(error, limit=-8)) if isinstance(error, Exception) else ""
-    )
+    trace = ""
+    if isinstance(error, Exception):
+        trace = "".join(traceback.format_exception(error, limit=-8))
     message = str(error) or type(error).__name__
     return Failure(
         type(error).__name__,
         message[:MESSAGE_CHARS],
         outcome.blame.value,
         outcome.value,
-        message[-TRACEBACK_CHARS:],
+        trace[-TRACEBACK_CHARS:],
     )
 
 

@@ -47,11 +47,11 @@ SLOW_PAGES, CRAWL_DELAY_S = 5, 0.4
 OPEN = """
 import sys
 from scraper import settings
-from scraper.commands import crawling
+from scraper.actions import crawls
 from scraper.infra.database import make_engine
 s = settings.load()
 for name in sys.argv[1:]:
-    crawling.open_site(make_engine(s.postgres_url), s, name, refetch=False)
+    crawls.open_site(make_engine(s.postgres_url), s, name, refetch=False)
 """
 FUNCTIONS = """
 def links(page):

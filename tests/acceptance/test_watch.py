@@ -134,7 +134,7 @@ def test_status_says_how_things_stand(
         and "nobody" in plain
         and "\x1b" not in plain
     )
-    assert run.json("status", "nobody")["crawls"] == []
+    assert "no site named 'nobody'" in run.scraper("status", "nobody", code=2).stderr
 
 
 def test_status_sees_workers_and_says_when_the_broker_is_away(

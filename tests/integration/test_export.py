@@ -203,7 +203,7 @@ def test_what_cannot_be_written_leaves_nothing(
     before = tmp_path / "shop.csv"
     before.write_text("yesterday's")
 
-    def broken(*_: object) -> int:
+    def broken(*_: object, **__: object) -> int:
         raise ScraperError("no more")
 
     with pytest.raises(ObjectsError, match="NoSuchBucket"):
@@ -265,9 +265,9 @@ def test_an_export_and_what_follows_its_cursor_are_the_truth(
     not in the file."""
     write = exporting.write_jsonl
 
-    def slowly(*given: Any) -> int:
+    def slowly(*given: Any, **more: Any) -> int:
         shop.once("good", A, **{**GOOD, "stock": 99})
-        return write(*given)
+        return write(*given, **more)
 
     monkeypatch.setattr(exporting, "write_jsonl", slowly)
     done = exported(engine, tmp_path / "out", "jsonl")
