@@ -6,10 +6,14 @@ place that sees it.
       - {name: second, username: bob@example.com, password: "pa55"}
     prices-api:
       - {token: "abc"}
+    shared:                      # for several sites: the hosts that its accounts may go to
+      hosts: [shop.example, shop.example.org]
+      accounts:
+        - {username: cleo@example.com, password: "hunter2"}
 
-An account goes by its `name` (default: its place, `1`, `2` …) wherever it is shown: nothing else of
-it leaves this process but in requests to its site. A file that has become wrong keeps the last one
-that was right in use.
+A group without `hosts` is for the site of its name alone. An account goes by its `name` (default:
+its place, `1`, `2` …) wherever it is shown: nothing else of it leaves this process but in requests
+to its site. A file that has become wrong keeps the last one that was right in use.
 """
 
 from __future__ import annotations
@@ -24,8 +28,9 @@ import yaml
 
 from scraper.errors import ConfigError
 from scraper.infra.watched_file import WatchedFile
+from scraper.rules.urls import belongs
 from scraper.settings import read_secret
-from scraper.sites.grammar import yaml12
+from scraper.sites.grammar import scalars, yaml12
 
 SIZE_MAX = 2_000_000
 ACCOUNTS_MAX = 1000  # a group
@@ -42,6 +47,7 @@ class Account:
 
     name: str
     values: dict[str, str] = field(repr=False)
+    hosts: frozenset[str] | None = None
 
     @property
     def username(self) -> str:
@@ -61,6 +67,23 @@ class Account:
             if len(value) >= _SHORT:
                 text = text.replace(value, "***")
         return text
+
+    def misdirected(self, site: str, group: str, host: str) -> str | None:
+        """Why the account of `group` may not be sent to `host` for `site`, with the mend; None
+        where it may. `hosts` are matched as a site's own are."""
+        if self.hosts is None:
+            if group == site:
+                return None
+            return (
+                f"the accounts of {group!r} belong to the site of that name alone "
+                "(mend: give the group `hosts:` in the file of accounts)"
+            )
+        if belongs(host, self.hosts):
+            return None
+        return (
+            f"the accounts of {group!r} may not go to {host} "
+            "(mend: add it to the group's `hosts:` in the file of accounts)"
+        )
 
     def whole(self) -> bytes:
         return json.dumps([self.name, self.values], sort_keys=True).encode()
@@ -101,17 +124,28 @@ def read(path: Path) -> dict[str, list[Account]]:
     groups: dict[str, list[Account]] = {}
     for group, entries in data.items():
         line = parsed.lines.get((group,), 1)
+        place: tuple[str, ...] = (group,)
+        hosts = None
         if not _GROUP.fullmatch(group):
             problems.append(f"{path}:{line}: no name of a site (mend: letters, digits, - _ and .)")
             continue
+        if isinstance(entries, dict) and isinstance(entries.get("accounts"), dict | list):
+            hosts = _hosts(entries)
+            if hosts is None:
+                problems.append(
+                    f"{path}:{line}: must have `accounts` and a list of `hosts`, nothing else "
+                    "(mend: hosts: [shop.example])"
+                )
+                continue
+            place, entries = (group, "accounts"), entries["accounts"]
         entries = [entries] if isinstance(entries, dict) else entries
         if not isinstance(entries, list) or not 0 < len(entries) <= ACCOUNTS_MAX:
             problems.append(f"{path}:{line}: must be a list of 1 to {ACCOUNTS_MAX} accounts")
             continue
         listed = groups[group] = []
         for number, entry in enumerate(entries, 1):
-            at = parsed.lines.get((group, number - 1), line)
-            account, problem = _account(entry, number)
+            at = parsed.lines.get((*place, number - 1), line)
+            account, problem = _account(entry, number, hosts)
             if account is None or any(account.name == other.name for other in listed):
                 problems.append(
                     f"{path}:{at}: "
@@ -124,7 +158,18 @@ def read(path: Path) -> dict[str, list[Account]]:
     return groups
 
 
-def _account(entry: Any, number: int) -> tuple[Account | None, str]:
+def _hosts(group: dict[str, Any]) -> frozenset[str] | None:
+    """The hosts of a group; None where they are no list of hosts, or not all that is said."""
+    hosts = group.get("hosts")
+    if set(group) != {"hosts", "accounts"} or not isinstance(hosts, list) or not hosts:
+        return None
+    try:
+        return frozenset(scalars.check_host(host) for host in hosts)
+    except (TypeError, ValueError, AttributeError):
+        return None
+
+
+def _account(entry: Any, number: int, hosts: frozenset[str] | None) -> tuple[Account | None, str]:
     if not isinstance(entry, dict):
         return None, 'must be a mapping (mend: {username: "…", password: "…"})'
     values: dict[str, str] = {}
@@ -141,4 +186,4 @@ def _account(entry: Any, number: int) -> tuple[Account | None, str]:
         return None, "`name` must be made of letters, digits, - _ and ."
     if not values:
         return None, "has nothing to log in with (mend: username and password, or token)"
-    return Account(name, values), ""
+    return Account(name, values, hosts), ""

@@ -104,7 +104,8 @@ class LoginClient:
         if self._policy.allowed is not None and not self._policy.allowed(host):
             raise LoginTrouble(
                 Trouble.MISFIT,
-                f"it leads to {host}, which is not a host of the site (mend: `hosts:`)",
+                f"it leads to {host}, which is not a host of the site, or not of the "
+                "account's group (mend: `hosts:` in the definition, or in the file of accounts)",
             )
         if self._identity.jar.secure_only and not url.startswith("https:"):
             raise LoginTrouble(Trouble.MISFIT, f"it leads from https to http, at {host}")

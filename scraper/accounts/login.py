@@ -9,6 +9,7 @@ Whether it is to be made at all, and what becomes of it, is said elsewhere
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from scraper.accounts.file import Account
@@ -30,8 +31,9 @@ from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.proxies.health import EVERYWHERE
 from scraper.proxies.pool import ProxyPool
-from scraper.rules.urls import host_of
+from scraper.rules.urls import belongs, host_of
 from scraper.sites import functions
+from scraper.sites.login import login_url
 
 # a login in all, its turns included
 LOGIN_S = 60.0
@@ -60,9 +62,16 @@ class LoginAttempts:
     async def make(self, context: CrawlContext, account: Account) -> Made:
         """The login itself. Raises `LoginTrouble` and `DeferredError`."""
         assert context.login is not None
+        misdirected = _misdirected(context, account, host_of(first_url(context)))
+        if misdirected is not None:
+            raise LoginTrouble(Trouble.MISFIT, misdirected)
         identity = somebody(context, account)
         need = context.needs[Kind.PRODUCT]
-        policy = replace(context.policy, proxied=need is not None)
+        policy = replace(
+            context.policy,
+            proxied=need is not None,
+            allowed=confined(context.policy.allowed, account),
+        )
         loop, permits, limiters = asyncio.get_running_loop(), PagePermits(URGENCY), []
         via: ProxyRoute | None = None
         first = first_url(context)
@@ -115,11 +124,26 @@ class LoginAttempts:
                     self._pool.failed(via, host)
 
 
+def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callable[[str], bool]:
+    """Where the requests of a login may lead, redirects among them: to hosts of the site that the
+    account's group names, too."""
+
+    def both(host: str) -> bool:
+        ours = account.hosts is None or belongs(host, account.hosts)
+        return ours and (allowed is None or allowed(host))
+
+    return both
+
+
+def _misdirected(context: CrawlContext, account: Account, host: str) -> str | None:
+    assert context.login is not None
+    site = context.site.name
+    return account.misdirected(site, context.login.login.accounts or site, host)
+
+
 def first_url(context: CrawlContext) -> str:
     """Where the login begins, or would: what it names, else the site's start."""
-    site = context.site
-    assert context.login is not None
-    return context.login.login.url or [*site.start, *(site.sitemap.urls if site.sitemap else ())][0]
+    return login_url(context.site)
 
 
 def somebody(context: CrawlContext, account: Account) -> AccountSession:
@@ -133,4 +157,6 @@ def somebody(context: CrawlContext, account: Account) -> AccountSession:
             host_of(url) for url in (*site.start, *(site.sitemap.urls if site.sitemap else ()))
         }
     jar = AccountJar(secure_only=first.startswith("https:"))
+    if account.hosts is not None:
+        hosts = {host for host in hosts if belongs(host, account.hosts)}
     return AccountSession(site.name, account.name, 0, jar, {}, frozenset(hosts))

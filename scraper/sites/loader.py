@@ -67,13 +67,13 @@ def load_text(text: str, path: Path | str) -> Site:
 
 def definition_files(folder: Path | str) -> list[Path]:
     """The definitions of a folder, by file name; none where there is no such folder."""
-    return _files([folder]) if Path(folder).is_dir() else []
+    return files_of([folder]) if Path(folder).is_dir() else []
 
 
 def load_dir(folder: Path | str) -> list[Site]:
     """Every *.yaml of a folder, by name. Raises `DefinitionError` with the problems of all files
     together."""
-    sites, problems = _load(_files([folder]))
+    sites, problems = _load(files_of([folder]))
     if problems:
         raise DefinitionError(problems)
     return sorted((site for _, site in sites), key=lambda site: site.name)
@@ -83,7 +83,7 @@ def check(paths: Iterable[Path | str]) -> list[str]:
     """The problems of files and folders together, names used twice included; empty where all is
     well."""
     try:
-        files = _files(paths)
+        files = files_of(paths)
     except DefinitionError as error:
         return error.problems
     return _load(files)[1]
@@ -93,7 +93,7 @@ def check_functions(paths: Iterable[Path | str]) -> list[str]:
     """Imports the Python functions that valid definitions name; a line for each that cannot be
     imported."""
     problems = []
-    for path in _files(paths):
+    for path in files_of(paths):
         try:
             site = load_file(path)
         except DefinitionError:
@@ -102,6 +102,11 @@ def check_functions(paths: Iterable[Path | str]) -> list[str]:
         for key, message in functions.check_functions(site):
             problems.append(f"{path}:{lines.get(tuple(key.split('.')), 1)}: {key}: {message}")
     return problems
+
+
+def line_of(path: Path, key: str) -> int:
+    """The line on which a key of the definition stands; 1 where it does not."""
+    return yaml12.parse(_read(path)).lines.get(tuple(key.split(".")), 1)
 
 
 def warnings(site: Site) -> list[str]:
@@ -159,7 +164,8 @@ def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
     return sites, problems
 
 
-def _files(paths: Iterable[Path | str]) -> list[Path]:
+def files_of(paths: Iterable[Path | str]) -> list[Path]:
+    """The definitions that are meant: files, and those in folders."""
     files: dict[Path, None] = {}
     for given in map(Path, paths):
         if given.is_dir():

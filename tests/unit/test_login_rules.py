@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import stat
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.accounts.file import AccountFile, read
+from scraper.accounts.file import Account, AccountFile, read
+from scraper.accounts.form import LoginTrouble
+from scraper.accounts.login import LoginAttempts, confined, somebody
 from scraper.accounts.sealing import make_seal
+from scraper.cli.main import main
 from scraper.errors import ConfigError, DefinitionError
 from scraper.http.account_session import AccountSession
 from scraper.http.cookies import AccountJar
@@ -347,3 +354,80 @@ def test_an_account_has_one_proxy_while_it_is_there() -> None:
     rest = [one for one in proxies if one is not first]
     assert steady("shop/1", rest) not in (None, first) and steady("shop/1", []) is None
     assert len({steady(f"shop/{n}", proxies) for n in range(40)}) > 15
+
+
+SHARED = """
+other: [{username: ann, password: secret-of-ann}]
+shared: {hosts: [shop.example], accounts: [{username: bob, password: secret-of-bob}]}
+elsewhere: {hosts: [not-it.example, shop.example:8443], accounts: {token: secret-token}}
+"""
+
+
+def groups_of(tmp_path: Path, text: str = SHARED) -> dict[str, list[Account]]:
+    path = tmp_path / "accounts.yaml"
+    path.write_text(text)
+    path.chmod(0o600)
+    return read(path)
+
+
+@pytest.mark.parametrize(("group", "reason"), [("other", "alone"), ("elsewhere", "may not go to")])
+def test_the_account_of_another_site_is_not_sent(tmp_path: Path, group: str, reason: str) -> None:
+    account = groups_of(tmp_path)[group][0]
+    definition = site(f"{FORM}, accounts: {group}")
+    assert definition.login is not None
+    context: Any = SimpleNamespace(site=definition, login=signs_of(definition.login))
+    nothing: Any = None  # Not even a client is made.
+    with pytest.raises(LoginTrouble, match=reason) as trouble:
+        asyncio.run(LoginAttempts(nothing, nothing, nothing).make(context, account))
+    assert "secret" not in str(trouble.value)
+
+
+def test_a_group_with_hosts_goes_to_them_and_what_is_below_them_alone(tmp_path: Path) -> None:
+    account = groups_of(tmp_path)["shared"][0]
+    allowed = confined(None, account)
+    assert allowed("shop.example")
+    assert allowed("login.shop.example")
+    assert not allowed("shop.example.evil.example")
+    assert not allowed("notshop.example")
+    assert not confined(lambda host: False, account)("shop.example")
+    assert account.misdirected("any", "shared", "shop.example") is None
+    assert account.misdirected("shared", "shared", "evil.example") is not None
+
+
+def test_a_token_goes_to_hosts_of_its_group_alone(tmp_path: Path) -> None:
+    account = groups_of(tmp_path)["shared"][0]
+    text = 'token: {header: "X: {username}"}, accounts: shared, hosts: [cdn.example]'
+    definition = site(text, "hosts: [cdn.example]\n")
+    assert definition.login is not None
+    context: Any = SimpleNamespace(site=definition, login=signs_of(definition.login))
+    assert somebody(context, account).hosts == {"shop.example"}
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        "{accounts: [{token: abc}]}",
+        "{hosts: [], accounts: [{token: abc}]}",
+        "{hosts: shop.example, accounts: [{token: abc}]}",
+        '{hosts: ["https://shop.example/"], accounts: [{token: abc}]}',
+        "{hosts: [3], accounts: [{token: abc}]}",
+        "{hosts: [shop.example], accounts: [{token: abc}], host: x}",
+    ],
+)
+def test_a_group_whose_hosts_are_wrong_is_refused(tmp_path: Path, group: str) -> None:
+    with pytest.raises(ConfigError, match="a list of `hosts`"):
+        groups_of(tmp_path, f"shared: {group}\n")
+
+
+def test_sites_check_names_a_definition_that_asks_for_the_account_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups_of(tmp_path)
+    definition = tmp_path / "shop.yaml"
+    definition.write_text(f"{SITE}login: {{{FORM}, accounts: other}}\n")
+    monkeypatch.setenv("SCRAPER_ACCOUNTS", str(tmp_path / "accounts.yaml"))
+    outcome = CliRunner().invoke(main, ["sites", "check", str(definition)])
+    assert outcome.exit_code != 0
+    assert "belong to the site of that name alone" in str(outcome.exception) + outcome.output
+    definition.write_text(f"{SITE}login: {{{FORM}, accounts: shared}}\n")
+    assert CliRunner().invoke(main, ["sites", "check", str(definition)]).exit_code == 0

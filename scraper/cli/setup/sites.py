@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from scraper.accounts.file import read as read_accounts
 from scraper.actions import overrides
 from scraper.cli.common.shared import (
     complete_site,
@@ -15,7 +16,9 @@ from scraper.cli.common.shared import (
     print_json,
 )
 from scraper.errors import DefinitionError, NotFoundError, did_you_mean
+from scraper.rules.urls import host_of
 from scraper.sites import loader, schema
+from scraper.sites.login import login_url
 
 
 @click.group()
@@ -35,7 +38,7 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
         raise NotFoundError(
             f"no definitions in {load_settings().sites_dir}/ (write one, or set SCRAPER_SITES)"
         )
-    problems = [*loader.check(paths), *loader.check_functions(paths)]
+    problems = [*loader.check(paths), *loader.check_functions(paths), *_misdirected(paths)]
     if as_json:
         print_json(problems)
         raise SystemExit(DefinitionError.exit_code if problems else 0)
@@ -45,6 +48,27 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
         for warning in loader.warnings(loader.load_file(path)):
             click.echo(f"{path}: warning: {warning}", err=True)
     click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
+
+
+def _misdirected(paths: list[Path]) -> list[str]:
+    """One problem a site whose login would send accounts where they may not go, as far as the file
+    of accounts is here."""
+    accounts = load_settings().accounts
+    groups = read_accounts(accounts) if accounts is not None else {}
+    problems = []
+    for path in loader.files_of(paths):
+        try:
+            site = loader.load_file(path)
+        except DefinitionError:
+            continue  # `loader.check` says why.
+        if site.login is None:
+            continue
+        group = site.login.accounts or site.name
+        for account in groups.get(group, [])[:1]:
+            reason = account.misdirected(site.name, group, host_of(login_url(site)))
+            if reason is not None:
+                problems.append(f"{path}:{loader.line_of(path, 'login')}: login.accounts: {reason}")
+    return problems
 
 
 def _definition_file(folder: Path, word: str) -> Path:
