@@ -68,9 +68,13 @@ class Account:
                 text = text.replace(value, "***")
         return text
 
+    def may_go_to(self, host: str) -> bool:
+        """True where the group names no hosts, or `host` is one of them or below it."""
+        return self.hosts is None or belongs(host, self.hosts)
+
     def misdirected(self, site: str, group: str, host: str) -> str | None:
         """Why the account of `group` may not be sent to `host` for `site`, with the mend; None
-        where it may. `hosts` are matched as a site's own are."""
+        where it may."""
         if self.hosts is None:
             if group == site:
                 return None
@@ -78,7 +82,7 @@ class Account:
                 f"the accounts of {group!r} belong to the site of that name alone "
                 "(mend: give the group `hosts:` in the file of accounts)"
             )
-        if belongs(host, self.hosts):
+        if self.may_go_to(host):
             return None
         return (
             f"the accounts of {group!r} may not go to {host} "

@@ -31,9 +31,8 @@ from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.proxies.health import EVERYWHERE
 from scraper.proxies.pool import ProxyPool
-from scraper.rules.urls import belongs, host_of
+from scraper.rules.urls import host_of
 from scraper.sites import functions
-from scraper.sites.login import login_url
 
 # a login in all, its turns included
 LOGIN_S = 60.0
@@ -62,7 +61,9 @@ class LoginAttempts:
     async def make(self, context: CrawlContext, account: Account) -> Made:
         """The login itself. Raises `LoginTrouble` and `DeferredError`."""
         assert context.login is not None
-        misdirected = _misdirected(context, account, host_of(first_url(context)))
+        site = context.site
+        first = site.login_url
+        misdirected = account.misdirected(site.name, site.account_group, host_of(first))
         if misdirected is not None:
             raise LoginTrouble(Trouble.MISFIT, misdirected)
         identity = somebody(context, account)
@@ -74,7 +75,6 @@ class LoginAttempts:
         )
         loop, permits, limiters = asyncio.get_running_loop(), PagePermits(URGENCY), []
         via: ProxyRoute | None = None
-        first = first_url(context)
         function = None
         if context.login.login.function is not None:
             try:
@@ -129,34 +129,23 @@ def confined(allowed: Callable[[str], bool] | None, account: Account) -> Callabl
     account's group names, too."""
 
     def both(host: str) -> bool:
-        ours = account.hosts is None or belongs(host, account.hosts)
-        return ours and (allowed is None or allowed(host))
+        return account.may_go_to(host) and (allowed is None or allowed(host))
 
     return both
-
-
-def _misdirected(context: CrawlContext, account: Account, host: str) -> str | None:
-    assert context.login is not None
-    site = context.site.name
-    return account.misdirected(site, context.login.login.accounts or site, host)
-
-
-def first_url(context: CrawlContext) -> str:
-    """Where the login begins, or would: what it names, else the site's start."""
-    return login_url(context.site)
 
 
 def somebody(context: CrawlContext, account: Account) -> AccountSession:
     """The account, with nothing yet."""
     assert context.login is not None
     login, site = context.login.login, context.site
-    first = first_url(context)
+    first = site.login_url
     hosts = {host_of(first), *login.hosts}
     if login.url is None:
         hosts |= {
             host_of(url) for url in (*site.start, *(site.sitemap.urls if site.sitemap else ()))
         }
     jar = AccountJar(secure_only=first.startswith("https:"))
-    if account.hosts is not None:
-        hosts = {host for host in hosts if belongs(host, account.hosts)}
-    return AccountSession(site.name, account.name, 0, jar, {}, frozenset(hosts))
+    permitted = frozenset(
+        host for host in hosts if not account.misdirected(site.name, site.account_group, host)
+    )
+    return AccountSession(site.name, account.name, 0, jar, {}, permitted)

@@ -283,7 +283,7 @@ class Logins:
         """The accounts, that which is the page's own first. Raises `NoLoginError`."""
         assert context.login is not None
         site = context.site.name
-        group = context.login.login.accounts or site
+        group = context.site.account_group
         if not self._looked:
             self._looked = True
             self._file.refresh()

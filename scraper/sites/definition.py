@@ -550,6 +550,18 @@ class Site(Model):
         return own or self.proxy
 
     @property
+    def login_url(self) -> str:
+        """Where the login begins, or would: what it names, else the site's start."""
+        assert self.login is not None
+        return self.login.url or [*self.start, *(self.sitemap.urls if self.sitemap else ())][0]
+
+    @property
+    def account_group(self) -> str:
+        """The group of the secrets file whose accounts log in."""
+        assert self.login is not None
+        return self.login.accounts or self.name
+
+    @property
     def priority_number(self) -> int:
         return scalars.priority_number(self.priority)
 

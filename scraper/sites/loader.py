@@ -6,7 +6,7 @@ The only module of `scraper.sites` that reads files. It imports no user's code (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -67,13 +67,13 @@ def load_text(text: str, path: Path | str) -> Site:
 
 def definition_files(folder: Path | str) -> list[Path]:
     """The definitions of a folder, by file name; none where there is no such folder."""
-    return files_of([folder]) if Path(folder).is_dir() else []
+    return _files([folder]) if Path(folder).is_dir() else []
 
 
 def load_dir(folder: Path | str) -> list[Site]:
     """Every *.yaml of a folder, by name. Raises `DefinitionError` with the problems of all files
     together."""
-    sites, problems = _load(files_of([folder]))
+    sites, problems = _load(_files([folder]))
     if problems:
         raise DefinitionError(problems)
     return sorted((site for _, site in sites), key=lambda site: site.name)
@@ -83,7 +83,7 @@ def check(paths: Iterable[Path | str]) -> list[str]:
     """The problems of files and folders together, names used twice included; empty where all is
     well."""
     try:
-        files = files_of(paths)
+        files = _files(paths)
     except DefinitionError as error:
         return error.problems
     return _load(files)[1]
@@ -92,21 +92,23 @@ def check(paths: Iterable[Path | str]) -> list[str]:
 def check_functions(paths: Iterable[Path | str]) -> list[str]:
     """Imports the Python functions that valid definitions name; a line for each that cannot be
     imported."""
+    return check_sites(paths, functions.check_functions)
+
+
+def check_sites(
+    paths: Iterable[Path | str], check: Callable[[Site], list[tuple[str, str]]]
+) -> list[str]:
+    """A line for each problem, (key, sentence), that `check` has with a valid definition."""
     problems = []
-    for path in files_of(paths):
+    for path in _files(paths):
         try:
             site = load_file(path)
         except DefinitionError:
             continue  # check() tells
         lines = yaml12.parse(_read(path)).lines
-        for key, message in functions.check_functions(site):
+        for key, message in check(site):
             problems.append(f"{path}:{lines.get(tuple(key.split('.')), 1)}: {key}: {message}")
     return problems
-
-
-def line_of(path: Path, key: str) -> int:
-    """The line on which a key of the definition stands; 1 where it does not."""
-    return yaml12.parse(_read(path)).lines.get(tuple(key.split(".")), 1)
 
 
 def warnings(site: Site) -> list[str]:
@@ -164,8 +166,7 @@ def _load(files: Sequence[Path]) -> tuple[list[tuple[Path, Site]], list[str]]:
     return sites, problems
 
 
-def files_of(paths: Iterable[Path | str]) -> list[Path]:
-    """The definitions that are meant: files, and those in folders."""
+def _files(paths: Iterable[Path | str]) -> list[Path]:
     files: dict[Path, None] = {}
     for given in map(Path, paths):
         if given.is_dir():

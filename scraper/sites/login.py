@@ -272,11 +272,6 @@ class Login(Model):
         return self.token.url if self.token is not None else None
 
 
-def login_url(site: Any) -> str:
-    """Where a site's login begins, or would: what it names, else the site's start."""
-    return str(site.login.url or [*site.start, *(site.sitemap.urls if site.sitemap else ())][0])
-
-
 def problems_of(
     login: Login, hosts: frozenset[str], belongs: Any, pools: set[str]
 ) -> list[tuple[str, str]]:

@@ -394,6 +394,16 @@ def test_a_group_with_hosts_goes_to_them_and_what_is_below_them_alone(tmp_path: 
     assert account.misdirected("shared", "shared", "evil.example") is not None
 
 
+def test_a_login_that_was_kept_gives_no_header_to_a_site_that_its_group_left(
+    tmp_path: Path,
+) -> None:
+    account = groups_of(tmp_path)["other"][0]
+    definition = site('token: {header: "X: {username}"}, accounts: other')
+    assert definition.login is not None
+    context: Any = SimpleNamespace(site=definition, login=signs_of(definition.login))
+    assert somebody(context, account).hosts == frozenset()
+
+
 def test_a_token_goes_to_hosts_of_its_group_alone(tmp_path: Path) -> None:
     account = groups_of(tmp_path)["shared"][0]
     text = 'token: {header: "X: {username}"}, accounts: shared, hosts: [cdn.example]'

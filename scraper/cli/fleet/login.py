@@ -123,7 +123,7 @@ def _list(settings: Settings, name: str | None) -> list[dict[str, Any]]:
         (site.name, account.name)
         for site in _definitions(settings)
         if site.login is not None
-        for account in in_file.get(site.login.accounts or site.name, [])
+        for account in in_file.get(site.account_group, [])
     ]
     with open_redis(settings) as client:
         accounts = [
@@ -218,8 +218,7 @@ def _chosen(settings: Settings, site: Site, account: str | None) -> list[Account
         raise ConfigError(
             "there is no file of accounts: set SCRAPER_ACCOUNTS (docs/operations.md shows one)"
         )
-    assert site.login is not None
-    group = site.login.accounts or site.name
+    group = site.account_group
     listed = file.read(settings.accounts).get(group, [])
     chosen = [entry for entry in listed if account in (None, entry.name)]
     if not chosen:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import click
 
+from scraper.accounts.file import Account
 from scraper.accounts.file import read as read_accounts
 from scraper.actions import overrides
 from scraper.cli.common.shared import (
@@ -18,7 +21,7 @@ from scraper.cli.common.shared import (
 from scraper.errors import DefinitionError, NotFoundError, did_you_mean
 from scraper.rules.urls import host_of
 from scraper.sites import loader, schema
-from scraper.sites.login import login_url
+from scraper.sites.definition import Site
 
 
 @click.group()
@@ -38,7 +41,13 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
         raise NotFoundError(
             f"no definitions in {load_settings().sites_dir}/ (write one, or set SCRAPER_SITES)"
         )
-    problems = [*loader.check(paths), *loader.check_functions(paths), *_misdirected(paths)]
+    accounts = load_settings().accounts
+    groups = read_accounts(accounts) if accounts is not None else {}
+    problems = [
+        *loader.check(paths),
+        *loader.check_functions(paths),
+        *loader.check_sites(paths, partial(_misdirected, groups)),
+    ]
     if as_json:
         print_json(problems)
         raise SystemExit(DefinitionError.exit_code if problems else 0)
@@ -50,25 +59,15 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
 
 
-def _misdirected(paths: list[Path]) -> list[str]:
-    """One problem a site whose login would send accounts where they may not go, as far as the file
-    of accounts is here."""
-    accounts = load_settings().accounts
-    groups = read_accounts(accounts) if accounts is not None else {}
-    problems = []
-    for path in loader.files_of(paths):
-        try:
-            site = loader.load_file(path)
-        except DefinitionError:
-            continue  # `loader.check` says why.
-        if site.login is None:
-            continue
-        group = site.login.accounts or site.name
-        for account in groups.get(group, [])[:1]:
-            reason = account.misdirected(site.name, group, host_of(login_url(site)))
-            if reason is not None:
-                problems.append(f"{path}:{loader.line_of(path, 'login')}: login.accounts: {reason}")
-    return problems
+def _misdirected(groups: Mapping[str, list[Account]], site: Site) -> list[tuple[str, str]]:
+    """(key, sentence) where a login would send accounts of `groups` to where they may not go."""
+    if site.login is None:
+        return []
+    group, host = site.account_group, host_of(site.login_url)
+    # All accounts of a group have its hosts.
+    reasons = [one.misdirected(site.name, group, host) for one in groups.get(group, [])[:1]]
+    key = "login.accounts" if site.login.accounts else "login"
+    return [(key, reason) for reason in reasons if reason is not None]
 
 
 def _definition_file(folder: Path, word: str) -> Path:
