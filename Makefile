@@ -17,8 +17,8 @@ PEERS := benchmarks/peers/.venv
 PEERS_STAMP := $(PEERS)/.ready-$(shell (pwd; cat Makefile benchmarks/peers/requirements.txt) | cksum | cut -d ' ' -f 1)
 COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes --universal --python-version 3.11 \
 	$(if $(UPGRADE),--upgrade)
-IN_IMAGES := --extra embedded --extra archive --extra s3 --extra login
-EVERY_EXTRA := $(IN_IMAGES) --extra parquet --extra browser --extra impersonate --extra tracing
+IN_IMAGES := --extra embedded --extra s3
+EVERY_EXTRA := --extra all
 UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 

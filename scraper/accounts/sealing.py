@@ -15,6 +15,8 @@ import os
 import secrets
 from contextlib import suppress
 
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+
 from scraper.errors import ConfigError
 from scraper.settings import Settings
 
@@ -26,14 +28,6 @@ class Seal:
     """Fernet (AES-128-CBC with HMAC-SHA256, by `cryptography`) over keys of any spelling."""
 
     def __init__(self, keys: list[str]) -> None:
-        try:
-            from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-        except ImportError:
-            raise ConfigError(
-                "`login:` needs cryptography, which is not installed (mend: `pip install "
-                "'celery-scraper[login]'`)"
-            ) from None
-        self._invalid = InvalidToken
         self._keys = [hashlib.sha256(b"scraper sealing " + key.encode()).digest() for key in keys]
         self._ids = [hashlib.sha256(b"id " + key).hexdigest()[:12] for key in self._keys]
         self._fernet = MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in self._keys])
@@ -45,7 +39,7 @@ class Seal:
         """None where none of our keys opens it."""
         try:
             return self._fernet.decrypt(sealed)
-        except self._invalid:
+        except InvalidToken:
             return None
 
     def marks(self, text: bytes) -> list[str]:

@@ -202,7 +202,6 @@ class Archive:
         try:
             if where is None:
                 raise ConfigError(NOWHERE)
-            warc.require(self._settings.archive_codec)
             self._objects = objects.place(where, "SCRAPER_ARCHIVE")
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._sweep()

@@ -27,17 +27,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from http.client import responses
 from io import BytesIO
-from types import ModuleType
 from typing import Any, Literal
 from urllib.parse import quote
 
-from scraper.errors import ConfigError
+from backports import zstd
+from warcio.archiveiterator import ArchiveIterator
+from warcio.exceptions import ArchiveLoadFailed
+from warcio.statusandheaders import StatusAndHeaders
+from warcio.warcwriter import WARCWriter
 
 Codec = Literal["gzip", "zstd"]
 SUFFIXES: Mapping[Codec, str] = {"gzip": ".warc.gz", "zstd": ".warc.zst"}
-MISSING = (
-    "archives need an extra that is not installed (mend: pip install 'celery-scraper[archive]')"
-)
 GZIP_LEVEL = 6
 ZSTD_LEVEL = 3
 # This is zstd's own default; a frame that needs more memory is not ours.
@@ -80,13 +80,6 @@ class Answer:
     captured: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
 
 
-def require(codec: Codec = "gzip") -> None:
-    """Raises `ConfigError` where what archives need is not installed."""
-    _warcio()
-    if codec == "zstd":
-        _zstd()
-
-
 def warcinfo(name: str, codec: Codec) -> bytes:
     """The first record of the segment with that file name."""
     writer, buffer = _writer()
@@ -103,8 +96,6 @@ def warcinfo(name: str, codec: Codec) -> bytes:
 
 def response(answer: Answer, codec: Codec) -> bytes:
     """The record of one answer."""
-    from warcio.statusandheaders import StatusAndHeaders
-
     size = len(answer.body)
     phrase = responses.get(answer.status, "Unknown")
     head = [*_kept(answer.headers), ("content-length", str(size))]
@@ -153,10 +144,6 @@ def captured(answer: Answer, packed: bytes, codec: Codec) -> bytes:
 def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[bytes, ...]]:
     """What is in such a record, which is unpacked to no more than `max_bytes`. Raises
     `RecordError`."""
-    _warcio()
-    from warcio.archiveiterator import ArchiveIterator
-    from warcio.exceptions import ArchiveLoadFailed
-
     plain = _unpack(data, codec, max_bytes + HEAD_MAX)
     try:
         record = next(iter(ArchiveIterator(BytesIO(plain), check_digests="raise")), None)
@@ -176,10 +163,6 @@ def read_captured(data: bytes, codec: Codec, max_bytes: int) -> dict[str, tuple[
 def read(data: bytes, codec: Codec, body_max_bytes: int) -> Answer:
     """The answer in one record, which is unpacked to no more than its body may have. Its digests
     are compared. Raises `RecordError`."""
-    _warcio()
-    from warcio.archiveiterator import ArchiveIterator
-    from warcio.exceptions import ArchiveLoadFailed
-
     plain = _unpack(data, codec, body_max_bytes + HEAD_MAX)
     try:
         record = next(iter(ArchiveIterator(BytesIO(plain), check_digests="raise")), None)
@@ -230,26 +213,7 @@ def _line(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text).strip()
 
 
-def _warcio() -> None:
-    try:
-        import warcio  # noqa: F401 - only those who archive need it
-    except ImportError:
-        raise ConfigError(MISSING) from None
-
-
-def _zstd() -> ModuleType:
-    try:
-        from backports import zstd
-    except ImportError:
-        raise ConfigError(MISSING) from None
-    module: ModuleType = zstd
-    return module
-
-
 def _writer() -> tuple[Any, BytesIO]:
-    _warcio()
-    from warcio.warcwriter import WARCWriter
-
     buffer = BytesIO()
     return WARCWriter(buffer, gzip=False, warc_version="1.1"), buffer
 
@@ -257,7 +221,6 @@ def _writer() -> tuple[Any, BytesIO]:
 def _pack(plain: bytes, codec: Codec) -> bytes:
     if codec == "gzip":
         return zlib.compress(plain, GZIP_LEVEL, wbits=31)
-    zstd: Any = _zstd()
     parameter = zstd.CompressionParameter
     packed: bytes = zstd.compress(
         plain, options={parameter.compression_level: ZSTD_LEVEL, parameter.checksum_flag: 1}
@@ -271,7 +234,6 @@ def _unpack(data: bytes, codec: Codec, max_bytes: int) -> bytes:
         inflate: Any = zlib.decompressobj(wbits=31)
         failed: type[Exception] = zlib.error
     else:
-        zstd: Any = _zstd()
         inflate = zstd.ZstdDecompressor(
             options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG_MAX}
         )

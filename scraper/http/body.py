@@ -101,7 +101,7 @@ def unpacker_for(coding: str, max_bytes: int) -> AnyUnpacker | None:
     ]
     if not names:
         return None
-    if len(names) == 1 and names[0] in codings.INSTALLED:
+    if len(names) == 1 and names[0] in ("br", "zstd"):
         return (
             codings.BrotliUnpacker(max_bytes)
             if names[0] == "br"

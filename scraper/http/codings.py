@@ -1,13 +1,14 @@
-"""br and zstd, where the `impersonate` extra is installed: browsers ask for them over https, and so
-must who looks like one.
+"""br and zstd: browsers ask for them over https, and so must who looks like one.
 
-Bounded as gzip is in `scraper.http.body`. Without the extra neither is asked for, and neither is
-understood.
+Bounded as gzip is in `scraper.http.body`.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import brotli
+from backports import zstd
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
@@ -16,23 +17,13 @@ from scraper.errors import FetchError
 _WINDOW_LOG_MAX = 23
 _FRAMES_MAX = 4096
 
-_brotli: Any = None
-_zstd: Any = None
-try:
-    import brotli as _brotli  # type: ignore[no-redef]
-    from backports import zstd as _zstd
-except ImportError:
-    pass
-INSTALLED = frozenset(
-    name for name, module in (("br", _brotli), ("zstd", _zstd)) if module is not None
-)
-_ALWAYS = frozenset({"gzip", "deflate"})
+_UNPACKED = frozenset({"gzip", "deflate", "br", "zstd"})
 
 
 def understood(accept_encoding: str) -> str:
     """A browser's Accept-Encoding without what cannot be unpacked here."""
     names = [name.strip() for name in accept_encoding.split(",")]
-    return ", ".join(name for name in names if name in _ALWAYS or name in INSTALLED)
+    return ", ".join(name for name in names if name in _UNPACKED)
 
 
 class BrotliUnpacker:
@@ -41,7 +32,7 @@ class BrotliUnpacker:
 
     def __init__(self, max_bytes: int) -> None:
         self._budget = max_bytes + 1
-        self._inflate = _brotli.Decompressor()
+        self._inflate = brotli.Decompressor()
         self._begun = False
 
     def feed(self, data: bytes) -> bytes:
@@ -50,7 +41,7 @@ class BrotliUnpacker:
         while self._budget > 0 and not self._inflate.is_finished():
             try:
                 piece = self._inflate.process(data, output_buffer_limit=self._budget)
-            except _brotli.error as error:
+            except brotli.error as error:
                 raise FetchError(
                     Outcome.MALFORMED, f"the packed body does not unpack ({error})"
                 ) from error
@@ -81,7 +72,7 @@ class ZstdUnpacker:
                 self._start()
             try:
                 piece = self._inflate.decompress(data, self._budget)
-            except _zstd.ZstdError as error:
+            except zstd.ZstdError as error:
                 raise FetchError(
                     Outcome.MALFORMED, f"the packed body does not unpack ({error})"
                 ) from error
@@ -104,6 +95,6 @@ class ZstdUnpacker:
             raise FetchError(
                 Outcome.MALFORMED, f"the packed body has more than {_FRAMES_MAX} frames"
             )
-        self._inflate = _zstd.ZstdDecompressor(
-            options={_zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX}
+        self._inflate = zstd.ZstdDecompressor(
+            options={zstd.DecompressionParameter.window_log_max: _WINDOW_LOG_MAX}
         )

@@ -26,7 +26,6 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.http.redirects import STATUSES, host_of
 from scraper.http.request import headers_dict
 from scraper.http.transports import Transports
-from scraper.impersonate.profiles import MissingExtraError
 
 # With a stream given, httpx does not build the headers twice; the transport adds Host.
 EMPTY = httpx.ByteStream(b"")
@@ -148,13 +147,8 @@ class Exchanger:
         """The transport for a request, and the headers that its policy says."""
         if via is None and policy.proxied:
             raise RuntimeError("a request that is to go through a proxy would leave without one")
-        try:
-            transport = self._transports.of(policy, seed, proxied=via is not None)
-            return transport, policy.headers_from(seed, secure=url.startswith("https:"))
-        except MissingExtraError as error:
-            raise FetchError(
-                Outcome.CRASHED, f"this worker cannot fetch it: {error}", url=url
-            ) from None
+        transport = self._transports.of(policy, seed, proxied=via is not None)
+        return transport, policy.headers_from(seed, secure=url.startswith("https:"))
 
 
 def late(policy: FetchPolicy, url: str) -> FetchError:

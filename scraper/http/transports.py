@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractResolver
 
 from scraper.connect.proxied_transport import ProxiedTransport
 from scraper.connect.transport import AiohttpTransport, tls_context
-from scraper.impersonate.profiles import MissingExtraError, target_of
+from scraper.impersonate.profiles import target_of
 from scraper.rules.browsers import impersonated
 
 
@@ -42,8 +42,7 @@ class Transports:
         self._transports: dict[Hashable, httpx.AsyncBaseTransport] = {}
 
     def of(self, handshake: Handshake, seed: str, *, proxied: bool) -> httpx.AsyncBaseTransport:
-        """`seed` (a proxy's id) tells identities apart. Raises `MissingExtraError` where the site
-        needs what is not installed here."""
+        """`seed` (a proxy's id) tells identities apart."""
         if handshake.impersonate is None and not handshake.http2:
             return self._aiohttps(handshake.allow_private, proxied=proxied)
         target = (
@@ -83,11 +82,9 @@ class Transports:
     def _curl(
         self, target: str | None, allow_private: bool, *, proxied: bool
     ) -> httpx.AsyncBaseTransport:
-        try:
-            from scraper.impersonate.proxied_transport import CurlProxiedTransport
-            from scraper.impersonate.transport import CurlTransport
-        except ImportError:
-            raise MissingExtraError("`http2: true`") from None
+        from scraper.impersonate.proxied_transport import CurlProxiedTransport
+        from scraper.impersonate.transport import CurlTransport
+
         options: dict[str, Any] = {
             "target": target,
             "plain": self._aiohttp(allow_private, proxied=proxied),

@@ -3,8 +3,7 @@ each.
 
 Nothing is listed by hand: a profile's headers are what curl_cffi itself sends with it, asked once
 over a socket pair, so that a newer curl_cffi brings handshake, User-Agent and client hints
-together. Imports curl_cffi when asked, since it is an extra; without it `MissingExtraError` says
-what to type.
+together. Imports curl_cffi when asked, since most workers never need it.
 """
 
 from __future__ import annotations
@@ -12,29 +11,17 @@ from __future__ import annotations
 import socket
 from functools import lru_cache
 
-from scraper.errors import ScraperError
+from scraper.errors import ConfigError
 from scraper.rules import browsers
 
 _QUESTION_MS = 2000
 
 
-class MissingExtraError(ScraperError):
-    """This process lacks the `impersonate` extra that the site needs."""
-
-    def __init__(self, feature: str) -> None:
-        super().__init__(
-            f"{feature} needs curl_cffi, which is not installed here (mend: `pip install "
-            "'celery-scraper[impersonate]'`)"
-        )
-
-
 def target_of(browser: str) -> str:
     """curl_cffi's newest profile of a browser: `target_of("chrome") == "chrome150"` with curl_cffi
     0.16."""
-    try:
-        from curl_cffi.requests.impersonate import REAL_TARGET_MAP
-    except ImportError:
-        raise MissingExtraError(f"`impersonate: {browser}`") from None
+    from curl_cffi.requests.impersonate import REAL_TARGET_MAP
+
     return str(REAL_TARGET_MAP[browser])
 
 
@@ -61,7 +48,7 @@ def _asked(target: str) -> tuple[tuple[str, str], ...]:
         detach = hooks.attach(curl, _Ready(theirs))
         try:
             if curl.impersonate(target, default_headers=True) != 0:
-                raise MissingExtraError(f"a curl_cffi that knows {target}")
+                raise ConfigError(f"this curl_cffi does not know {target}")
             curl.setopt(CurlOpt.URL, b"http://profile.invalid/")
             curl.setopt(CurlOpt.PROXY, b"")
             curl.setopt(CurlOpt.RESOLVE, [b"profile.invalid:80:127.0.0.1"])

@@ -393,12 +393,9 @@ class Site(Model):
     )
     impersonate: Literal["chrome", "firefox", "safari", "any"] | None = Field(
         None,
-        description="the browser whose TLS, HTTP/2 and headers are sent; needs the "
-        "`impersonate` extra",
+        description="the browser whose TLS, HTTP/2 and headers are sent",
     )
-    http2: bool = Field(
-        False, description="HTTP/2 where the host speaks it; needs the `impersonate` extra"
-    )
+    http2: bool = Field(False, description="HTTP/2 where the host speaks it")
     cookies: Literal["page", "keep"] = Field(
         "page",
         description="keep: from page to page, by each worker process for itself; page: for "

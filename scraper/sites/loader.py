@@ -14,7 +14,7 @@ import yaml
 from pydantic import ValidationError
 
 from scraper.errors import DefinitionError
-from scraper.sites import extras, functions
+from scraper.sites import functions
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars, yaml12
 from scraper.sites.problems import explain
@@ -55,11 +55,6 @@ def load_text(text: str, path: Path | str) -> Site:
         site = Site.model_validate(data)
     except ValidationError as error:
         problems += explain(error, data, parsed.lines)
-    if site is not None:
-        problems += [
-            (parsed.lines.get((key,), 1), f"{key}: {message}")
-            for key, message in extras.missing(site)
-        ]
     if problems or site is None:
         raise DefinitionError([f"{path}:{line}: {message}" for line, message in sorted(problems)])
     return site

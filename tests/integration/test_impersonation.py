@@ -4,7 +4,6 @@ host that misbehaves."""
 from __future__ import annotations
 
 import asyncio
-import builtins
 import socket
 import ssl
 import tracemalloc
@@ -535,38 +534,6 @@ def test_cookies_are_kept_where_the_site_asks_and_stay_within_it(tls: ssl.SSLCon
         ]
 
     visiting(tls, test)
-
-
-# Without the extra.
-
-
-def test_without_the_extra_such_a_site_says_what_to_install_and_others_go_on(
-    tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = builtins.__import__
-
-    def without(name: str, *rest: Any, **more: Any) -> Any:
-        if name.startswith(("curl_cffi", "scraper.impersonate.transport")):
-            raise ImportError(name)
-        return real(name, *rest, **more)
-
-    async def run() -> None:
-        async with HostileServer() as server:
-            fetcher = HttpFetcher()
-            try:
-                monkeypatch.setattr(builtins, "__import__", without)
-                for policy in (HTTP2, CHROME):
-                    with pytest.raises(
-                        FetchError, match=r"pip install 'celery-scraper\[impersonate\]'"
-                    ) as caught:
-                        await fetcher.fetch(server.url("/ok"), policy)
-                    assert caught.value.outcome is Outcome.CRASHED
-                assert (await fetcher.fetch(server.url("/ok"), POLICY)).status == 200
-            finally:
-                monkeypatch.setattr(builtins, "__import__", real)
-                await fetcher.aclose()
-
-    asyncio.run(run())
 
 
 def test_two_proxies_and_one_host_are_two_visitors(tls: ssl.SSLContext) -> None:

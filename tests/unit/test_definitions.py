@@ -538,19 +538,6 @@ def test_what_does_not_go_together_is_said(more: str, says: str) -> None:
     assert says in problem and "mend" in problem
 
 
-def test_without_the_extra_a_site_that_needs_it_is_refused_with_its_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("scraper.sites.extras.find_spec", lambda _: None)
-    assert only_problem(MINIMAL + "http2: true\n").startswith(
-        "sites/books.yaml:4: http2: needs curl_cffi"
-    )
-    assert "`pip install 'celery-scraper[impersonate]'`" in only_problem(
-        MINIMAL + "impersonate: chrome\n"
-    )
-    assert load(MINIMAL).http2 is False
-
-
 @pytest.mark.parametrize("pattern", [r"Only (\d+) left", "In stock", r"/p/(\d+)-", "[ab]+c", "a|b"])
 def test_a_pattern_that_repeats_one_thing_is_searched_without_a_clock(pattern: str) -> None:
     text = "a" * selectors.QUICK_CHARS

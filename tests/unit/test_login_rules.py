@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import stat
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -280,16 +279,6 @@ def test_a_key_that_is_none_is_told_without_showing_it(key: str) -> None:
         "SCRAPER_SECRET_KEY" in str(error.value)
         and key not in str(error.value).split(":", 1)[1].split("(mend")[0]
     )
-
-
-def test_without_cryptography_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cryptography.fernet", None)
-    with pytest.raises(ConfigError, match=r"scraper\[login\]"):
-        make_seal(Settings(secret_key="k" * 32))
-
-
-# --- an account's cookies and proxy
-# ----------------------------------------------------------------------------------
 
 
 def jar(*lines: bytes, secure_only: bool = False) -> AccountJar:

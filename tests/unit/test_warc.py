@@ -6,7 +6,6 @@ import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import Any
 
 import pytest
 from backports import zstd
@@ -145,15 +144,3 @@ def test_headers_are_bounded() -> None:
     found = warc.read(warc.response(replace(ANSWER, headers=headers), "gzip"), "gzip", 1000)
     assert len(found.headers) == warc.HEADERS_MAX + 1
     assert max(len(value) for value in found.headers.values()) == warc.HEADER_CHARS
-
-
-@pytest.mark.parametrize("missing", ["warcio", "backports"])
-def test_without_the_extra_the_error_names_it(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from scraper.errors import ConfigError
-
-    modules: Any = __import__("sys").modules
-    monkeypatch.setitem(modules, missing, None)
-    with pytest.raises(ConfigError, match=r"scraper\[archive\]"):
-        warc.require("zstd")
