@@ -115,6 +115,10 @@ class FromProject(PydanticBaseSettingsSource):
         return {name: value for value, name, _ in values if value is not None}
 
 
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple((text or "").replace(",", " ").split())
+
+
 def _project_values() -> dict[str, Any]:
     try:
         return tomllib.loads(Path(PROJECT_FILE).read_text(encoding="utf-8"))
@@ -187,6 +191,9 @@ class Settings(BaseSettings):
     )
     functions: str | None = Field(
         None, description="the modules whose async functions may be called on workers"
+    )
+    site_functions: str | None = Field(
+        None, description="the modules whose functions site definitions may name"
     )
     client_init: str | None = Field(
         None, description="MODULE:FUNCTION that makes the workers' own client for them"
@@ -371,10 +378,10 @@ class Settings(BaseSettings):
             "rediss:// or unix://"
         )
 
-    @field_validator("functions")
+    @field_validator("functions", "site_functions")
     @classmethod
     def _names_modules(cls, value: str | None) -> str | None:
-        for name in (value or "").replace(",", " ").split():
+        for name in _words(value):
             if not _MODULE(name):
                 raise ValueError(
                     f"{name!r} is not a module's name; "
@@ -393,7 +400,12 @@ class Settings(BaseSettings):
     @property
     def function_modules(self) -> tuple[str, ...]:
         """The allow-list of calls."""
-        return tuple((self.functions or "").replace(",", " ").split())
+        return _words(self.functions)
+
+    @property
+    def site_function_modules(self) -> tuple[str, ...]:
+        """The allow-list of site definitions."""
+        return _words(self.site_functions)
 
     @property
     def in_project(self) -> bool:

@@ -9,7 +9,7 @@ Whether it is to be made at all, and what becomes of it, is said elsewhere
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from scraper.accounts.file import Account
@@ -51,9 +51,16 @@ class Made:
 
 
 class LoginAttempts:
-    """One a process, on its loop."""
+    """One a process, on its loop. `allowed`: the modules whose functions may log in."""
 
-    def __init__(self, fetcher: HttpFetcher, pool: ProxyPool, limiters: HostLimiters) -> None:
+    def __init__(
+        self,
+        fetcher: HttpFetcher,
+        pool: ProxyPool,
+        limiters: HostLimiters,
+        allowed: Collection[str],
+    ) -> None:
+        self._allowed = allowed
         self._fetcher = fetcher
         self._pool = pool
         self._limiters = limiters
@@ -78,7 +85,7 @@ class LoginAttempts:
         function = None
         if context.login.login.function is not None:
             try:
-                function = functions.resolve(context.login.login.function)
+                function = functions.resolve(context.login.login.function, self._allowed)
             except ImportError as error:
                 raise LoginTrouble(Trouble.MISFIT, str(error)) from None
 

@@ -124,7 +124,7 @@ class Logins:
         settings: Settings,
         rng: random.Random,
     ) -> None:
-        self._attempts = LoginAttempts(fetcher, pool, limiters)
+        self._attempts = LoginAttempts(fetcher, pool, limiters, settings.site_function_modules)
         self._vault = LoginVault(settings)
         self._file = file
         self._store = store

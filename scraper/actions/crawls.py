@@ -73,7 +73,7 @@ def definitions_in_files(settings: Settings, names: Set[str]) -> list[Site]:
         if len(definitions) == len(names):
             return list(definitions.values())
         try:
-            site = loader.load_file(path)
+            site = loader.load_file(path, settings.site_function_modules)
         except DefinitionError as error:
             if path.stem in names:
                 raise

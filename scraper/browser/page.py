@@ -121,7 +121,7 @@ class PageVisit:
 
     def grant(self) -> PageGrant:
         return PageGrant(
-            allow_private=self.policy.allow_private,
+            private=self.policy.private,
             proxy=self._via.proxy if self._via else None,
             connect_timeout_s=self.policy.connect_timeout_s,
             count=self._came_in,

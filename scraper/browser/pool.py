@@ -28,7 +28,7 @@ import asyncio
 import os
 import signal
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
@@ -421,7 +421,9 @@ class Browsers:
             raise
         if visit.rendering.setup is not None:
             try:
-                await _set_up(browser_context, visit.rendering.setup)
+                await _set_up(
+                    browser_context, visit.rendering.setup, self._settings.site_function_modules
+                )
             except BaseException:
                 self._proxy.dismiss(proxy_user)
                 self._later(_quietly(browser_context.close()))
@@ -480,10 +482,10 @@ class Browsers:
         return DeferredError(float(count))
 
 
-async def _set_up(context: BrowserContext, name: str) -> None:
+async def _set_up(context: BrowserContext, name: str, allowed: Collection[str]) -> None:
     """Hands a new context to the site's own function."""
     try:
-        await functions.resolve(name)(context)
+        await functions.resolve(name, allowed)(context)
     except Exception as error:
         if context.browser is not None and not context.browser.is_connected():
             # The browser is at fault here, and not the function.

@@ -30,7 +30,7 @@ import httpx
 from aiohttp.abc import AbstractResolver
 
 from scraper.connect import guard
-from scraper.connect.guard import ForbiddenAddressError
+from scraper.connect.guard import ForbiddenAddressError, Networks, PrivateAccess
 from scraper.connect.proxied_transport import late
 from scraper.connect.resolver import Names
 from scraper.connect.transport import tls_context
@@ -60,7 +60,7 @@ class PageGrant:
     """What one visit may do: `count` hears of all bytes that come in, `failed` of connections that
     could not be opened."""
 
-    allow_private: bool
+    private: PrivateAccess
     proxy: Proxy | None
     connect_timeout_s: float
     count: Callable[[int], None]
@@ -89,11 +89,9 @@ class BrowserProxy:
     def __init__(
         self, *, resolver: AbstractResolver | None = None, dns_ttl_s: float = 30.0
     ) -> None:
-        resolver = resolver or aiohttp.ThreadedResolver()
-        self._names = {
-            private: Names(resolver, allow_private=private, ttl_s=dns_ttl_s)
-            for private in (False, True)
-        }
+        self._resolver = resolver or aiohttp.ThreadedResolver()
+        self._dns_ttl_s = dns_ttl_s
+        self._names: dict[Networks, Names] = {}
         self._users: dict[str, ProxyUser] = {}
         self._server: asyncio.Server | None = None
         self._tls: ssl.SSLContext | None = None
@@ -270,9 +268,14 @@ class BrowserProxy:
         dial = None if grant.proxy is None else Dial(grant.proxy)
         try:
             async with asyncio.timeout(grant.connect_timeout_s):
-                addresses = await self._names[grant.allow_private].addresses(host)
+                private = grant.private.networks_of(host, port)
+                names = self._names.get(private)
+                if names is None:
+                    names = Names(self._resolver, private, ttl_s=self._dns_ttl_s)
+                    self._names[private] = names
+                addresses = await names.addresses(host)
                 if dial is None:
-                    return await self._direct(addresses, port, allow_private=grant.allow_private)
+                    return await self._direct(addresses, port, private)
                 dial.address = addresses[0]
                 return await self._through(dial, host, port, tunnel=tunnel)
         except ProxyHopError as error:
@@ -288,11 +291,11 @@ class BrowserProxy:
             raise httpx.ConnectError(str(error)) from error
 
     @staticmethod
-    async def _direct(addresses: list[str], port: int, *, allow_private: bool) -> Stream:
+    async def _direct(addresses: list[str], port: int, private: Networks) -> Stream:
         """To the first address that answers: an address that was judged, never a name."""
         error: OSError | None = None
         for address in addresses:
-            if (reason := guard.forbidden(address, allow_private)) is not None:
+            if (reason := guard.forbidden(address, private)) is not None:
                 raise ForbiddenAddressError(address, reason)
             try:
                 return await asyncio.open_connection(address, port)

@@ -11,6 +11,7 @@ from itertools import count
 import sqlalchemy as sa
 
 from scraper.calls.group import Options
+from scraper.connect.guard import PrivateAccess
 from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind
 from scraper.errors import FunctionRefusedError
@@ -111,7 +112,7 @@ class CallContexts:
         policy = FetchPolicy(
             user_agent=settings.user_agent,
             headers={},
-            allow_private=False,
+            private=PrivateAccess(),
             allowed=None,
             body_max_bytes=settings.body_max_bytes,
             wire_max_bytes=settings.wire_max_bytes,

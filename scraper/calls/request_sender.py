@@ -45,9 +45,9 @@ class RequestSender(Exchanger):
         9.2.2)."""
         check(request)
         url, jar = str(request.url), via.jar if via else None
-        transport, headers = self._way_out(
-            policy, via, via.proxy.id if via else this_machine(), url
-        )
+        seed = via.proxy.id if via else this_machine()
+        transport = self._way_out(policy, via, seed, request.url)
+        headers = policy.headers_from(seed, secure=request.url.scheme == "https")
         pairs = merged(list(headers), _own_headers(request))
         if jar is not None:
             pairs = with_cookies(pairs, jar, request.url)

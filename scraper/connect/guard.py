@@ -9,11 +9,23 @@ every address (literals too) before a socket exists. Refuses to judge host names
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    ip_address,
+    ip_network,
+)
 
 from aiohttp import AddrInfoType, SocketFactoryType
 from aiohttp.abc import AbstractResolver, ResolveResult
+
+Networks = tuple[IPv4Network | IPv6Network, ...]
+NOWHERE: Networks = ()
+ANYWHERE: Networks = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 # Where clouds serve credentials to whoever asks: refused even under `allow_private`.
 METADATA = tuple(
@@ -72,12 +84,34 @@ class ForbiddenAddressError(OSError):
         self.host = host
 
 
+@dataclass(frozen=True, slots=True)
+class PrivateAccess:
+    """Which addresses that are not public a site's requests may go to: whatever addresses its own
+    `hosts` have, and those in `networks`, whoever has them.
+
+    `hosts` are (name, port), a port of None being every port; names below one are meant, too.
+    """
+
+    hosts: frozenset[tuple[str, int | None]] = frozenset()
+    networks: Networks = NOWHERE
+
+    def networks_of(self, host: str, port: int) -> Networks:
+        """The networks that a request to this host may reach, beside the public ones. `host` is in
+        ASCII, a literal address without brackets."""
+        host = host.lower()
+        for name, own_port in self.hosts:
+            if own_port in (None, port) and (host == name or host.endswith("." + name)):
+                return ANYWHERE
+        return self.networks
+
+
 @lru_cache(maxsize=4096)
-def forbidden(address: str, allow_private: bool) -> str | None:
-    """Why this address may not be connected to, or None where it may.
+def forbidden(address: str, private: Networks) -> str | None:
+    """Why this address may not be connected to, or None where it may. `private` are the networks
+    that are open though they are not public.
 
     Fails closed: what is not an IP address in its canonical spelling is refused.
-    `forbidden("::ffff:10.0.0.1", False) == "private"`
+    `forbidden("::ffff:10.0.0.1", NOWHERE) == "private"`
     """
     try:
         ip = ip_address(address)
@@ -87,7 +121,9 @@ def forbidden(address: str, allow_private: bool) -> str | None:
     meant = [ip, inner, *_locally_translated(ip)]
     if any(address in network for network in METADATA for address in meant):
         return "a cloud's metadata service"
-    return None if allow_private else _not_public(inner)
+    if any(inner in network or ip in network for network in private):
+        return None
+    return _not_public(inner)
 
 
 def _unwrapped(ip: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
@@ -130,9 +166,9 @@ class GuardedResolver(AbstractResolver):
     judged anew.
     """
 
-    def __init__(self, resolver: AbstractResolver, *, allow_private: bool) -> None:
+    def __init__(self, resolver: AbstractResolver, private: Networks) -> None:
         self._resolver = resolver
-        self._allow_private = allow_private
+        self._private = private
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
@@ -142,30 +178,26 @@ class GuardedResolver(AbstractResolver):
         except UnicodeError as error:
             # an empty or overlong label: getaddrinfo's IDNA codec raises it
             raise OSError(f"not a valid host name ({error})") from error
-        allowed = [
-            answer for answer in answers if forbidden(answer["host"], self._allow_private) is None
-        ]
+        allowed = [answer for answer in answers if forbidden(answer["host"], self._private) is None]
         if allowed:
             return allowed
         if not answers:
             raise OSError("the name has no address")
         address = answers[0]["host"]
-        raise ForbiddenAddressError(
-            address, forbidden(address, self._allow_private) or "refused", host
-        )
+        raise ForbiddenAddressError(address, forbidden(address, self._private) or "refused", host)
 
     async def close(self) -> None:
         await self._resolver.close()
 
 
-def socket_factory(*, allow_private: bool) -> SocketFactoryType:
+def socket_factory(private: Networks) -> SocketFactoryType:
     """Makes the sockets of a connector: the last gate, passed by literal addresses too."""
-    return partial(_guarded_socket, allow_private)
+    return partial(_guarded_socket, private)
 
 
-def _guarded_socket(allow_private: bool, addr_info: AddrInfoType) -> socket.socket:
+def _guarded_socket(private: Networks, addr_info: AddrInfoType) -> socket.socket:
     family, kind, proto, _, address = addr_info
-    reason = forbidden(str(address[0]), allow_private)
+    reason = forbidden(str(address[0]), private)
     if reason is not None:
         raise ForbiddenAddressError(str(address[0]), reason)
     return socket.socket(family, kind, proto)

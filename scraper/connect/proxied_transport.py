@@ -26,6 +26,7 @@ from aiohttp.abc import AbstractResolver
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.tracing import Trace
 
+from scraper.connect.guard import Networks
 from scraper.connect.resolver import Names
 from scraper.connect.transport import AiohttpTransport, Connector, Fields
 from scraper.connect.tunnel import (
@@ -51,17 +52,15 @@ class ProxiedTransport(AiohttpTransport):
     def __init__(
         self,
         *,
-        allow_private: bool,
+        private: Networks,
         tls: ssl.SSLContext,
         max_connections: int,
         resolver: AbstractResolver | None = None,
         dns_ttl_s: int = 30,
     ) -> None:
-        self._names = Names(
-            resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s
-        )
+        self._names = Names(resolver or aiohttp.ThreadedResolver(), private, ttl_s=dns_ttl_s)
         super().__init__(
-            allow_private=allow_private,
+            private=private,
             tls=tls,
             max_connections=max_connections,
             resolver=resolver,

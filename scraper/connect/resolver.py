@@ -14,7 +14,7 @@ import httpx
 from aiohttp.abc import AbstractResolver
 
 from scraper.connect import guard
-from scraper.connect.guard import ForbiddenAddressError, GuardedResolver
+from scraper.connect.guard import ForbiddenAddressError, GuardedResolver, Networks
 
 NAMES_MAX = 5000
 # of one name: more only make a host that is down take longer to notice
@@ -24,9 +24,9 @@ ADDRESSES_MAX = 8
 class Names:
     """One a transport, on its loop. Forgets everything when it knows `NAMES_MAX` names."""
 
-    def __init__(self, resolver: AbstractResolver, *, allow_private: bool, ttl_s: float) -> None:
-        self._resolver = GuardedResolver(resolver, allow_private=allow_private)
-        self._allow_private = allow_private
+    def __init__(self, resolver: AbstractResolver, private: Networks, *, ttl_s: float) -> None:
+        self._resolver = GuardedResolver(resolver, private)
+        self._private = private
         self._ttl_s = ttl_s
         self._cached: dict[str, tuple[float, asyncio.Task[list[str]]]] = {}
 
@@ -39,7 +39,7 @@ class Names:
         address."""
         literal = host.strip("[]")
         if ":" in literal or literal.replace(".", "").isdigit():
-            reason = guard.forbidden(literal, self._allow_private)
+            reason = guard.forbidden(literal, self._private)
             # 127.1 and its like: what they resolve to
             if reason == "not an IP address":
                 return await self._look_up(literal)

@@ -29,7 +29,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import RawResponseMessage
 from aiohttp.streams import EofStream, StreamReader
 
-from scraper.connect.guard import GuardedResolver, socket_factory
+from scraper.connect.guard import GuardedResolver, Networks, socket_factory
 
 KEEPALIVE_S = 30.0
 # The limit of a line or a field: aiohttp's 8190 is below what Content-Security-Policy takes in
@@ -63,17 +63,15 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
     def __init__(
         self,
         *,
-        allow_private: bool,
+        private: Networks,
         tls: ssl.SSLContext,
         max_connections: int,
         resolver: AbstractResolver | None = None,
         dns_ttl_s: int = 30,
     ) -> None:
         options: dict[str, Any] = {
-            "resolver": GuardedResolver(
-                resolver or aiohttp.ThreadedResolver(), allow_private=allow_private
-            ),
-            "socket_factory": socket_factory(allow_private=allow_private),
+            "resolver": GuardedResolver(resolver or aiohttp.ThreadedResolver(), private),
+            "socket_factory": socket_factory(private),
             "ttl_dns_cache": dns_ttl_s,
             "limit": max_connections,
             "keepalive_timeout": KEEPALIVE_S,
@@ -330,3 +328,7 @@ def _as_httpx(error: Exception) -> Exception:
             return httpx.ReadError(text)
         case _:
             return error
+
+
+def port_of(url: httpx.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)

@@ -52,7 +52,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
     for file in files:
         file_log = log.bind(file=str(file))
         try:
-            site = loader.load_file(file)
+            site = loader.load_file(file, settings.site_function_modules)
         except DefinitionError as error:
             broken += _names(file)
             wrong = "site definition is wrong; its last valid version stays"

@@ -10,10 +10,12 @@ from datetime import UTC, datetime
 from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import version
+from ipaddress import ip_network
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
+from scraper.connect.guard import Networks, PrivateAccess
 from scraper.dedup import filters
 from scraper.dedup.bloom import BloomFilter
 from scraper.domain import NO_VALIDATORS, Fetched, Kind, LeasedPage, Validators
@@ -171,8 +173,9 @@ class Reader:
     file, and this version of ours. Another one may find another product on a page that has not
     changed."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, allowed: tuple[str, ...]) -> None:
         self._site = site
+        self._allowed = allowed
 
     @cached_property
     def number(self) -> int | None:
@@ -180,7 +183,7 @@ class Reader:
         function's module."""
         parts = [OUR_VERSION, self._site.reading]
         if self._site.product.function is not None:
-            source = source_of(self._site.product.function)
+            source = source_of(self._site.product.function, self._allowed)
             if source is None:
                 return None
             parts.append(source)
@@ -188,16 +191,21 @@ class Reader:
         return int.from_bytes(digest, "big", signed=True)
 
 
+def _networks(site: Site) -> Networks:
+    listed = site.allow_private
+    return () if isinstance(listed, bool) else tuple(map(ip_network, listed))
+
+
 def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) -> CrawlContext:
     """Compiles a crawl's context. Costs some milliseconds; keep it. Crawls by the same definition
     share one `Site`, which is most of a context: 5 KB in place of 16."""
-    extractor = compile_site(site)
+    extractor = compile_site(site, settings.site_function_modules)
     site = extractor.site
     hosts = site.allowed_hosts
     policy = FetchPolicy(
         user_agent=site.user_agent or settings.user_agent,
         headers=site.headers,
-        allow_private=site.allow_private,
+        private=PrivateAccess(site.private_hosts, _networks(site)),
         allowed=lambda host: belongs(host, hosts),
         body_max_bytes=site.limits.body or settings.body_max_bytes,
         wire_max_bytes=site.limits.body or settings.wire_max_bytes,
@@ -231,7 +239,7 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
         limits=CrawlLimits(site.limits.listings, site.limits.products),
         budget=budget_of(site),
-        reader=Reader(site),
+        reader=Reader(site, settings.site_function_modules),
         ways={} if site.routes else {kind: route(site.wishes, kind, "") for kind in Kind},
     )
 

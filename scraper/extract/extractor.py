@@ -7,6 +7,7 @@ gives problems, never an exception.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import lru_cache
 from typing import assert_never
 
@@ -26,7 +27,7 @@ SITES_KEPT = 256
 class Extractor:
     """A site's selectors, compiled. Safe to use from several threads; holds nothing of a page."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, allowed: Collection[str]) -> None:
         self.site = site
         link_filter = LinkFilter(site)
         listing = site.listing
@@ -38,11 +39,13 @@ class Extractor:
             else None
         )
         self._listing_function = (
-            FunctionReader(listing.function, link_filter) if listing and listing.function else None
+            FunctionReader(listing.function, allowed, link_filter)
+            if listing and listing.function
+            else None
         )
         function = site.product.function
         self._product_function = (
-            FunctionReader(function, link_filter) if function is not None else None
+            FunctionReader(function, allowed, link_filter) if function is not None else None
         )
         self._product = ProductReader(site.product, site.url_rules)
 
@@ -110,9 +113,10 @@ class Extractor:
         )
 
 
-def compile_site(site: Site) -> Extractor:
-    """The site's extractor; the last 256 definitions' are kept, by content hash."""
-    return _compiled(_Key(site))
+def compile_site(site: Site, allowed: tuple[str, ...] = ()) -> Extractor:
+    """The site's extractor; the last 256 definitions' are kept, by content hash. `allowed`: the
+    modules whose functions it may import."""
+    return _compiled(_Key(site), allowed)
 
 
 class _Key:
@@ -129,5 +133,5 @@ class _Key:
 
 
 @lru_cache(maxsize=SITES_KEPT)
-def _compiled(key: _Key) -> Extractor:
-    return Extractor(key.site)
+def _compiled(key: _Key, allowed: tuple[str, ...]) -> Extractor:
+    return Extractor(key.site, allowed)

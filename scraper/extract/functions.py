@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import date
 from decimal import Decimal
 from functools import cached_property
@@ -33,15 +33,16 @@ class FunctionFailed(Exception):
 
 
 class FunctionReader:
-    """A function of a site, imported when it is first called."""
+    """A function of a site, imported when it is first called, if its module is `allowed`."""
 
-    def __init__(self, name: str, link_filter: LinkFilter) -> None:
+    def __init__(self, name: str, allowed: Collection[str], link_filter: LinkFilter) -> None:
         self._name = name
+        self._allowed = allowed
         self._limiter = link_filter
 
     @cached_property
     def _function(self) -> functions.PageFunction:
-        return functions.resolve(self._name)
+        return functions.resolve(self._name, self._allowed)
 
     def read(self, page: Page) -> Extracted:
         """Raises `FunctionFailed`."""

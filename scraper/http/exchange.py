@@ -15,7 +15,7 @@ import httpx
 from aiohttp.abc import AbstractResolver
 
 from scraper.connect.faults import fault
-from scraper.connect.transport import StaleConnectionError
+from scraper.connect.transport import StaleConnectionError, port_of
 from scraper.domain import Outcome
 from scraper.errors import FetchError
 from scraper.http.body import read_body
@@ -116,8 +116,8 @@ async def _drain(stream: httpx.AsyncByteStream) -> None:
 
 
 class Exchanger:
-    """Connections for exchanges: guarded ones, ones for sites with `allow_private`, and apart from
-    both those through proxies. No connection is shared with another exchanger.
+    """Connections for exchanges: those that reach public addresses alone, those that reach others,
+    too, and apart from both those through proxies. No connection is shared with another exchanger.
 
     Belongs to one event loop. At most `max_connections` exchanges are in flight; a wait for that
     counts against no timeout. `resolver` replaces the system's (its answers pass the guard all the
@@ -142,13 +142,15 @@ class Exchanger:
         await self._transports.aclose()
 
     def _way_out(
-        self, policy: FetchPolicy, via: ProxyRoute | None, seed: str, url: str
-    ) -> tuple[httpx.AsyncBaseTransport, tuple[tuple[str, str], ...]]:
-        """The transport for a request, and the headers that its policy says."""
+        self, policy: FetchPolicy, via: ProxyRoute | None, seed: str, url: httpx.URL
+    ) -> httpx.AsyncBaseTransport:
+        """The transport for a request to this URL, which may be a redirect's."""
         if via is None and policy.proxied:
             raise RuntimeError("a request that is to go through a proxy would leave without one")
-        transport = self._transports.of(policy, seed, proxied=via is not None)
-        return transport, policy.headers_from(seed, secure=url.startswith("https:"))
+        private = policy.private.networks
+        if policy.private.hosts:
+            private = policy.private.networks_of(url.raw_host.decode("ascii"), port_of(url))
+        return self._transports.of(policy, private, seed, proxied=via is not None)
 
 
 def late(policy: FetchPolicy, url: str) -> FetchError:

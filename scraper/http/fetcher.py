@@ -92,7 +92,6 @@ class HttpFetcher(Exchanger):
             seed, jar = via.proxy.id, via.jar
         else:
             seed, jar = this_machine(), self._jars.of(policy.cookies)
-        transport, headers = self._way_out(policy, via, seed, url)
         # `async with` would make two coroutines more.
         await self._slots.acquire()
         try:
@@ -100,7 +99,9 @@ class HttpFetcher(Exchanger):
                 url=url,
                 hop=_parsed(url),
                 policy=policy,
-                headers=request_headers(headers, extra_headers),
+                headers=request_headers(
+                    policy.headers_from(seed, secure=url.startswith("https:")), extra_headers
+                ),
                 conditions=conditions(validators),
                 jar=jar,
                 body=body,
@@ -113,7 +114,9 @@ class HttpFetcher(Exchanger):
                     while True:
                         try:
                             answer = await exchange(
-                                transport, page.request(), policy, jar, page.url, follows=True
+                                self._way_out(policy, via, seed, page.hop),
+                                *(page.request(), policy, jar, page.url),
+                                follows=True,
                             )
                             if not answer.redirects:
                                 return page.fetched(answer)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scraper.connect.guard import PrivateAccess
 from scraper.http import codings
 from scraper.http.body import ACCEPT_ENCODING
 from scraper.http.request import Pairs, merged
@@ -20,7 +21,8 @@ ACCEPT_LANGUAGE = "en;q=0.9,*;q=0.5"
 class FetchPolicy:
     """How one site's pages are fetched. Built once a site; `dataclasses.replace` makes variants.
 
-    `headers` go out beside and instead of our own. `allowed` takes host[:port] in lower case and
+    `headers` go out beside and instead of our own. `private` says which addresses that are
+    not public may be reached. `allowed` takes host[:port] in lower case and
     says whether a redirect may lead there (None: anywhere). `truncate` cuts a body at
     `body_max_bytes` instead of failing. A `proxied` site's pages are never asked for without a
     proxy. `user_agent` may be `browser`, with languages of the `region`. `impersonate` names a
@@ -30,7 +32,7 @@ class FetchPolicy:
 
     user_agent: str
     headers: Mapping[str, str]
-    allow_private: bool
+    private: PrivateAccess
     allowed: Callable[[str], bool] | None
     body_max_bytes: int
     wire_max_bytes: int

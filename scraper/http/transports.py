@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import httpx
 from aiohttp.abc import AbstractResolver
 
+from scraper.connect.guard import Networks
 from scraper.connect.proxied_transport import ProxiedTransport
 from scraper.connect.transport import AiohttpTransport, tls_context
 from scraper.impersonate.profiles import target_of
@@ -21,17 +22,15 @@ class Handshake(Protocol):
     """What of a policy decides which transport its pages go through."""
 
     @property
-    def allow_private(self) -> bool: ...
-    @property
     def impersonate(self) -> str | None: ...
     @property
     def http2(self) -> bool: ...
 
 
 class Transports:
-    """Made as they are needed, on the running loop. Those of guarded sites, of sites with
-    `allow_private`, of proxies and of each browser's handshake are apart: no connection is lent
-    from one to another."""
+    """Made as they are needed, on the running loop. Those that reach public addresses alone, those
+    that reach others too, of proxies and of each browser's handshake are apart: no connection is
+    lent from one to another."""
 
     def __init__(
         self, *, max_connections: int, resolver: AbstractResolver | None, dns_ttl_s: int
@@ -41,16 +40,19 @@ class Transports:
         self._dns_ttl_s = dns_ttl_s
         self._transports: dict[Hashable, httpx.AsyncBaseTransport] = {}
 
-    def of(self, handshake: Handshake, seed: str, *, proxied: bool) -> httpx.AsyncBaseTransport:
-        """`seed` (a proxy's id) tells identities apart."""
+    def of(
+        self, handshake: Handshake, private: Networks, seed: str, *, proxied: bool
+    ) -> httpx.AsyncBaseTransport:
+        """`private` are the networks that it reaches beside the public ones; `seed` (a proxy's id)
+        tells identities apart."""
         if handshake.impersonate is None and not handshake.http2:
-            return self._aiohttps(handshake.allow_private, proxied=proxied)
+            return self._aiohttps(private, proxied=proxied)
         target = (
             target_of(impersonated(handshake.impersonate, seed)) if handshake.impersonate else None
         )
-        key = "curl", target, handshake.allow_private, proxied
+        key = "curl", target, private, proxied
         return self._transports.get(key) or self._keep(
-            key, lambda: self._curl(target, handshake.allow_private, proxied=proxied)
+            key, lambda: self._curl(target, private, proxied=proxied)
         )
 
     async def aclose(self) -> None:
@@ -64,15 +66,15 @@ class Transports:
     ) -> httpx.AsyncBaseTransport:
         return self._transports.setdefault(key, make())
 
-    def _aiohttps(self, allow_private: bool, *, proxied: bool) -> httpx.AsyncBaseTransport:
-        key = "aiohttp", allow_private, proxied
+    def _aiohttps(self, private: Networks, *, proxied: bool) -> httpx.AsyncBaseTransport:
+        key = "aiohttp", private, proxied
         return self._transports.get(key) or self._keep(
-            key, lambda: self._aiohttp(allow_private, proxied=proxied)
+            key, lambda: self._aiohttp(private, proxied=proxied)
         )
 
-    def _aiohttp(self, allow_private: bool, *, proxied: bool) -> AiohttpTransport:
+    def _aiohttp(self, private: Networks, *, proxied: bool) -> AiohttpTransport:
         return (ProxiedTransport if proxied else AiohttpTransport)(
-            allow_private=allow_private,
+            private=private,
             tls=self._tls,
             max_connections=self._max_connections,
             resolver=self._resolver,
@@ -80,15 +82,15 @@ class Transports:
         )
 
     def _curl(
-        self, target: str | None, allow_private: bool, *, proxied: bool
+        self, target: str | None, private: Networks, *, proxied: bool
     ) -> httpx.AsyncBaseTransport:
         from scraper.impersonate.proxied_transport import CurlProxiedTransport
         from scraper.impersonate.transport import CurlTransport
 
         options: dict[str, Any] = {
             "target": target,
-            "plain": self._aiohttp(allow_private, proxied=proxied),
-            "allow_private": allow_private,
+            "plain": self._aiohttp(private, proxied=proxied),
+            "private": private,
             "max_connections": self._max_connections,
             "resolver": self._resolver,
             "dns_ttl_s": self._dns_ttl_s,

@@ -21,10 +21,12 @@ import httpx
 from aiohttp.abc import AbstractResolver
 from curl_cffi import Curl, CurlOpt
 
+from scraper.connect.guard import Networks
 from scraper.connect.proxied_transport import late
+from scraper.connect.transport import port_of
 from scraper.connect.tunnel import Dial, ProxyHopError, through
 from scraper.impersonate import hooks
-from scraper.impersonate.transport import CurlTransport, Exchange, port_of
+from scraper.impersonate.transport import CurlTransport, Exchange
 from scraper.rules.proxies import Proxy
 
 
@@ -40,7 +42,7 @@ class CurlProxiedTransport(CurlTransport):
         *,
         target: str | None,
         plain: httpx.AsyncBaseTransport,
-        allow_private: bool,
+        private: Networks,
         max_connections: int,
         tls: ssl.SSLContext,
         resolver: AbstractResolver | None = None,
@@ -49,7 +51,7 @@ class CurlProxiedTransport(CurlTransport):
         super().__init__(
             target=target,
             plain=plain,
-            allow_private=allow_private,
+            private=private,
             max_connections=max_connections,
             resolver=resolver,
             dns_ttl_s=dns_ttl_s,
@@ -60,7 +62,7 @@ class CurlProxiedTransport(CurlTransport):
     async def _prepared(self, request: httpx.Request) -> tuple[Exchange, list[bytes]]:
         proxy: Proxy = request.extensions["proxy"]
         dial = Dial(proxy, await self._names.address(request.url.host))
-        exchange = _ProxiedExchange(self, self._allow_private, dial, request.url, self._tls)
+        exchange = _ProxiedExchange(self, self._private, dial, request.url, self._tls)
         return exchange, [f"{exchange.label}:{port_of(request.url)}:127.0.0.1".encode("ascii")]
 
     def _blamed(self, exchange: Exchange, error: Exception) -> Exception:
@@ -85,12 +87,12 @@ class _ProxiedExchange(Exchange):
     def __init__(
         self,
         transport: CurlProxiedTransport,
-        allow_private: bool,
+        private: Networks,
         dial: Dial,
         url: httpx.URL,
         tls: ssl.SSLContext,
     ) -> None:
-        super().__init__(transport, allow_private)
+        super().__init__(transport, private)
         self._owner = transport
         self._url = url
         self._tls = tls

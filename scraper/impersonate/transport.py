@@ -43,7 +43,7 @@ from curl_cffi import (
 )
 
 from scraper.connect import guard
-from scraper.connect.guard import ForbiddenAddressError
+from scraper.connect.guard import ForbiddenAddressError, Networks
 from scraper.connect.resolver import Names
 from scraper.connect.transport import (
     HEADER_MAX_BYTES,
@@ -51,6 +51,7 @@ from scraper.connect.transport import (
     KEEPALIVE_S,
     READ_BUFFER_BYTES,
     StaleConnectionError,
+    port_of,
 )
 from scraper.impersonate import hooks
 
@@ -91,17 +92,15 @@ class CurlTransport(httpx.AsyncBaseTransport):
         *,
         target: str | None,
         plain: httpx.AsyncBaseTransport,
-        allow_private: bool,
+        private: Networks,
         max_connections: int,
         resolver: AbstractResolver | None = None,
         dns_ttl_s: int = 30,
     ) -> None:
         self._target = target
         self._plain = plain
-        self._allow_private = allow_private
-        self._names = Names(
-            resolver or aiohttp.ThreadedResolver(), allow_private=allow_private, ttl_s=dns_ttl_s
-        )
+        self._private = private
+        self._names = Names(resolver or aiohttp.ThreadedResolver(), private, ttl_s=dns_ttl_s)
         self._loop = asyncio.get_running_loop()
         self._multi: Any = _Multi()
         self._multi.setopt(CurlMOpt.MAXCONNECTS, max_connections)  # type: ignore[no-untyped-call]
@@ -151,7 +150,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
             if _literal(host)
             else [_pin(request.url.raw_host.decode(), port_of(request.url), addresses)]
         )
-        return Exchange(self, self._allow_private), pins
+        return Exchange(self, self._private), pins
 
     async def _after_the_opener(self, key: Hashable) -> None:
         """Where somebody is opening a connection to the host, waits until it stands: then HTTP/2
@@ -267,9 +266,9 @@ class Exchange:
     label = ""
     connected_or_over: Callable[[], None] | None = None
 
-    def __init__(self, transport: CurlTransport, allow_private: bool) -> None:
+    def __init__(self, transport: CurlTransport, private: Networks) -> None:
         self._transport = transport
-        self._allow_private = allow_private
+        self._private = private
         self._loop = asyncio.get_running_loop()
         self._curl: Curl | None = None
         self._detach: Callable[[], None] | None = None
@@ -445,7 +444,7 @@ class Exchange:
             on_connected()
 
     def _allowed(self, address: str) -> bool:
-        reason = guard.forbidden(address, self._allow_private)
+        reason = guard.forbidden(address, self._private)
         if reason is not None:
             self._refused = ForbiddenAddressError(address, reason)
         return reason is None
@@ -543,10 +542,6 @@ def header_lines(raw: list[tuple[bytes, bytes]]) -> list[bytes]:
         # else libcurl adds its own
         lines.append(b"Accept:")
     return lines
-
-
-def port_of(url: httpx.URL) -> int:
-    return url.port or 443
 
 
 def _literal(host: str) -> bool:

@@ -104,7 +104,7 @@ class Reextraction:
     def __init__(self, engine: sa.Engine, settings: Settings, site: Site) -> None:
         self._engine = engine
         self._site = site
-        self._extractor = compile_site(site)
+        self._extractor = compile_site(site, settings.site_function_modules)
         self._body_max = site.limits.body or settings.body_max_bytes
         folder = settings.home_dir / "tmp"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

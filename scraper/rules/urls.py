@@ -80,7 +80,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:").match
 _WEB_SCHEME = re.compile(r"https?:", re.IGNORECASE).match
 _STRAY_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 _DOT_SEGMENT = re.compile(r"/(?:\.|%2e){1,2}(?=/|$)", re.IGNORECASE)
-_DEFAULT_PORTS = {"http": 80, "https": 443}
+DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def host_of(url: str) -> str:
     except ValueError:
         return ""
     host = f"[{host}]" if ":" in host else host.rstrip(".")
-    return host if port is None or port == _DEFAULT_PORTS.get(parts.scheme) else f"{host}:{port}"
+    return host if port is None or port == DEFAULT_PORTS.get(parts.scheme) else f"{host}:{port}"
 
 
 def belongs(host: str, hosts: Iterable[str]) -> bool:
@@ -204,6 +204,16 @@ def belongs(host: str, hosts: Iterable[str]) -> bool:
         elif name == allowed or name.endswith("." + allowed):
             return True
     return False
+
+
+def name_and_port(host: str) -> tuple[str, int | None]:
+    """What `host_of` gives, in parts, a literal address without its brackets.
+
+    >>> name_and_port("[::1]:8080"), name_and_port("shop.example")
+    (('::1', 8080), ('shop.example', None))
+    """
+    name = _without_port(host)
+    return name.strip("[]"), int(host[len(name) + 1 :]) if name != host else None
 
 
 def _without_port(host: str) -> str:
@@ -290,7 +300,7 @@ def _netloc(scheme: str, host: str, port: int | None) -> str | None:
             return None
     if port == 0:
         return None
-    return host if port is None or port == _DEFAULT_PORTS[scheme] else f"{host}:{port}"
+    return host if port is None or port == DEFAULT_PORTS[scheme] else f"{host}:{port}"
 
 
 def _resolve_dots(path: str) -> str:

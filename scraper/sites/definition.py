@@ -14,7 +14,13 @@ from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from scraper.domain import Kind
 from scraper.rules import urls
@@ -47,6 +53,7 @@ from scraper.sites.quality import Quality, judges_nothing
 from scraper.sites.revisit import BELIEVED, Bounded, Conditional, Revisit
 
 MATCH_TIMEOUT_S = 0.1
+NETWORKS_MAX = 50
 # Keys that change nothing of what is sent for a product page or read from it: where it is found,
 # when and how often.
 _NOT_READING = (
@@ -94,7 +101,22 @@ def _as_sitemap(value: Any) -> Any:
     return value
 
 
+def _as_private(value: Any) -> bool | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    listed = _as_list(value)
+    if not isinstance(listed, list | tuple) or not listed or len(listed) > NETWORKS_MAX:
+        raise ValueError(
+            f"neither true, false nor 1 to {NETWORKS_MAX} networks "
+            "(mend: `true` opens the site's own hosts, `[10.1.0.0/16]` a network)"
+        )
+    return tuple(scalars.check_network(str(network)) for network in listed)
+
+
 _STRINGS = BeforeValidator(_as_list, json_schema_input_type=str | list[str])
+PrivateNetworks = Annotated[
+    bool | tuple[str, ...], BeforeValidator(_as_private, json_schema_input_type=bool | list[str])
+]
 UrlList = Annotated[tuple[StartUrl, ...], _STRINGS, Field(max_length=10_000)]
 
 
@@ -379,8 +401,10 @@ class Site(Model):
     robots: Annotated[
         bool, BeforeValidator(_obeys, json_schema_input_type=bool | Literal["obey", "ignore"])
     ] = Field(True, description="obey robots.txt")
-    allow_private: bool = Field(
-        False, description="allow private and loopback addresses: tests and intranets"
+    allow_private: PrivateNetworks = Field(
+        False,
+        description="true: the site's own hosts may have private addresses; or the networks that "
+        "any host may be in",
     )
     user_agent: str | None = Field(
         None,
@@ -607,6 +631,21 @@ class Site(Model):
             urls.host_of(url) for url in (*self.start, *(self.sitemap.urls if self.sitemap else ()))
         ]
         return frozenset((*map(_without_www, given), *self.hosts))
+
+    @property
+    def private_hosts(self) -> frozenset[tuple[str, int | None]]:
+        """(name, port) of the hosts that may have private addresses, a port of None being every
+        port. An address where the site starts is meant with its own port, or with those of http
+        and https."""
+        if self.allow_private is not True:
+            return frozenset()
+        given = {
+            (name, port)
+            for url in (*self.start, *(self.sitemap.urls if self.sitemap else ()))
+            for name, own in [urls.name_and_port(_without_www(urls.host_of(url)))]
+            for port in ([own] if own else urls.DEFAULT_PORTS.values())
+        }
+        return frozenset((*given, *map(urls.name_and_port, self.hosts)))
 
     def owns(self, url: str) -> bool:
         """True for a URL on one of the site's hosts."""

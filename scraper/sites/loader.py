@@ -6,8 +6,9 @@ The only module of `scraper.sites` that reads files. It imports no user's code (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -23,14 +24,15 @@ FILE_MAX_BYTES = 1_000_000
 SUFFIXES = (".yaml", ".yml")
 
 
-def load_file(path: Path | str) -> Site:
+def load_file(path: Path | str, allowed: Collection[str] | None = None) -> Site:
     """The site a file defines. Raises `DefinitionError` with a line a problem: `file:line: key:
-    message (mend: …)`."""
+    message (mend: …)`. `allowed`: the modules whose functions it may name; None leaves that to
+    whoever imports them."""
     path = Path(path)
-    return load_text(_read(path), path)
+    return load_text(_read(path), path, allowed)
 
 
-def load_text(text: str, path: Path | str) -> Site:
+def load_text(text: str, path: Path | str, allowed: Collection[str] | None = None) -> Site:
     """The site that YAML text defines; `path` names it in messages, and the site where the text
     does not."""
     path = Path(path)
@@ -55,6 +57,12 @@ def load_text(text: str, path: Path | str) -> Site:
         site = Site.model_validate(data)
     except ValidationError as error:
         problems += explain(error, data, parsed.lines)
+    if site is not None and site.enabled and allowed is not None:
+        problems += [
+            (parsed.lines.get(tuple(key.split(".")), 1), f"{key}: {reason}")
+            for key, name in functions.named(site).items()
+            if (reason := functions.refusal(name, allowed)) is not None
+        ]
     if problems or site is None:
         raise DefinitionError([f"{path}:{line}: {message}" for line, message in sorted(problems)])
     return site
@@ -84,10 +92,10 @@ def check(paths: Iterable[Path | str]) -> list[str]:
     return _load(files)[1]
 
 
-def check_functions(paths: Iterable[Path | str]) -> list[str]:
-    """Imports the Python functions that valid definitions name; a line for each that cannot be
-    imported."""
-    return check_sites(paths, functions.check_functions)
+def check_functions(paths: Iterable[Path | str], allowed: Collection[str]) -> list[str]:
+    """Imports the Python functions that valid definitions name, of the modules that are `allowed`;
+    a line for each that cannot be imported."""
+    return check_sites(paths, partial(functions.check_functions, allowed=allowed))
 
 
 def check_sites(
@@ -124,9 +132,10 @@ def warnings(site: Site) -> list[str]:
             "product with empty fields; set "
             "`required: true` on the fields every product has"
         )
-    if site.allow_private:
+    if isinstance(site.allow_private, tuple):
         sentences.append(
-            "allow_private is true: links of this site may reach addresses inside your network"
+            f"allow_private: links of this site may reach {', '.join(site.allow_private)}, "
+            "whichever host they name"
         )
     if not site.robots:
         sentences.append("robots is false: robots.txt is ignored")

@@ -21,6 +21,7 @@ from multiprocessing.synchronize import Barrier
 import pytest
 import redis.asyncio as aredis
 
+from scraper.connect.guard import ANYWHERE, PrivateAccess
 from scraper.errors import DeferredError
 from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
@@ -37,7 +38,9 @@ USED = 0.95
 USED_BY_TURNS = 0.9
 # between a slot and the note of it: a process is interrupted there, and clocks differ by a few ms
 BUSY_S = 0.08
-POLICY = FetchPolicy("test", {}, True, None, 10_000, 10_000, 3, 5, 5, 10)
+POLICY = FetchPolicy(
+    "test", {}, PrivateAccess(networks=ANYWHERE), None, 10_000, 10_000, 3, 5, 5, 10
+)
 Visit = tuple[float, float, float]
 SPAWN = multiprocessing.get_context("spawn")
 

@@ -565,6 +565,7 @@ def crawled(
     folder = environment.sites_dir
     run.env |= {
         "PYTHONPATH": str(tmp_path),
+        "SCRAPER_SITE_FUNCTIONS": "odd_functions",
         "SCRAPER_PAGE_TIMEOUT_S": "2.5",
         "SCRAPER_READ_TIMEOUT_S": "2",
         "SCRAPER_BODY_MAX_BYTES": str(BODY_MAX),

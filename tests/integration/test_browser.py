@@ -15,12 +15,14 @@ from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
 
 from scraper.browser.permits import BrowserPermits
 from scraper.browser.pool import Browsers
+from scraper.connect.guard import PrivateAccess
 from scraper.domain import Fetched, Outcome
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
@@ -163,9 +165,14 @@ def test_every_hop_and_every_xhr_of_the_sites_waits_for_its_turn(shop: JsShop) -
     using(case)
 
 
-def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop) -> None:
+@pytest.mark.parametrize("own_host", [False, True], ids=["guarded", "allow_private"])
+def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop, own_host: bool) -> None:
     """By address, by a name that leads there, by a name that is rebound, by frame, image, WebSocket
-    and WebRTC."""
+    and WebRTC; from a site that may have a private address itself, too."""
+    policy = GUARDED
+    if own_host:
+        port_of_shop = urlsplit(shop.url("/")).port
+        policy = replace(GUARDED, private=PrivateAccess(frozenset({("127.0.0.1", port_of_shop)})))
     inside = socket.create_server(("127.0.0.1", 0))
     came: list[Any] = []
 
@@ -199,9 +206,12 @@ def test_what_a_page_asks_of_the_inside_never_arrives(shop: JsShop) -> None:
 
     async def case(b: Browsers) -> None:
         # each look-up is one of its own
-        b._proxy._names[False]._ttl_s = 0.0
+        b._proxy._dns_ttl_s = 0.0
+        if own_host:
+            shop.serve("/evil", f"<body>{evil}</body>".encode())
+            assert (await b.fetch(shop.url("/evil"), policy, Rendering(wait="2s"))).status == 200
         async with b.page(
-            GUARDED, Rendering(block=("font",)), permits=BrowserPermits(paid=False)
+            policy, Rendering(block=("font",)), permits=BrowserPermits(paid=False)
         ) as page:
             await page.set_content(f"<body>{evil}</body>")
             await asyncio.sleep(2)
@@ -444,21 +454,24 @@ def test_a_function_of_the_sites_own_prepares_each_context(
         "    raise LookupError('no such plug-in')\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    allowed = {"settings": {"site_functions": "plugged"}}
 
     async def case(b: Browsers) -> None:
         plugged = await b.fetch(
             shop.url("/me"), POLICY, Rendering(wait="2s", setup="plugged:setup")
         )
         assert b"77 plugged" in plugged.body
-        for name, told in (("broken", "no such plug-in"), ("absent", "has no function 'absent'")):
+        for name, told in (
+            ("plugged:broken", "no such plug-in"),
+            ("plugged:absent", "has no function 'absent'"),
+            ("os:system", "'os' may not be imported"),
+        ):
             with pytest.raises(FetchError, match=told) as failed:
-                await b.fetch(
-                    shop.url("/me"), POLICY, Rendering(wait="2s", setup=f"plugged:{name}")
-                )
+                await b.fetch(shop.url("/me"), POLICY, Rendering(wait="2s", setup=name))
             assert failed.value.outcome is Outcome.FUNCTION_FAILED
         assert b"plugged" not in (await b.fetch(shop.url("/me"), POLICY, QUICK)).body
 
-    using(case)
+    using(case, **allowed)
 
 
 @pytest.mark.usefixtures("installed_chromium")

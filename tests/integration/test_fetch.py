@@ -28,10 +28,11 @@ from scraper.politeness.robots import (
 )
 from tests.hostile_server import HostileServer, answer, redirect, self_signed
 
+OPEN = guard.PrivateAccess(networks=guard.ANYWHERE)
 POLICY = FetchPolicy(
     user_agent="Mozilla/5.0 (compatible; testbot/1.0)",
     headers={},
-    allow_private=True,
+    private=OPEN,
     allowed=None,
     body_max_bytes=1_000_000,
     wire_max_bytes=500_000,
@@ -40,7 +41,7 @@ POLICY = FetchPolicy(
     read_timeout_s=5,
     page_timeout_s=10,
 )
-GUARDED = replace(POLICY, allow_private=False)
+GUARDED = replace(POLICY, private=guard.PrivateAccess())
 
 
 class FakeResolver(AbstractResolver):
@@ -654,6 +655,42 @@ def test_allow_private_connections_are_not_lent_to_guarded_sites() -> None:
         assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
 
     with_server(test)
+
+
+@pytest.mark.parametrize("place", ["page", "redirect", "robots.txt"])
+def test_private_addresses_of_the_own_host_open_no_other_port_and_no_other_name(place: str) -> None:
+    """`shop.example` has a private address, as strangers' names have, and another listener of the
+    same machine."""
+
+    async def test(server: HostileServer, fetcher: HttpFetcher) -> None:
+        async with HostileServer() as inside:
+            own = guard.PrivateAccess(frozenset({("shop.example", server.port)}))
+            policy = replace(POLICY, private=own)
+            shop = server.url("/ok", "shop.example")
+            assert (await fetcher.fetch(shop, policy)).status == 200
+            for target in (
+                inside.url("/x", "shop.example"),
+                inside.url("/x"),
+                server.url("/x"),
+                server.url("/x", "stranger.example"),
+                server.url("/x", "notshop.example"),
+            ):
+                server.extra = {
+                    "/r": redirect(target.encode()),
+                    "/robots.txt": redirect(target.encode()),
+                }
+                asked = server.url("/r", "shop.example") if place == "redirect" else target
+                work: Awaitable[Any] = (
+                    fetch_robots(fetcher, shop, policy)
+                    if place == "robots.txt"
+                    else fetcher.fetch(asked, policy)
+                )
+                with pytest.raises(FetchError, match="among its `hosts`") as caught:
+                    await work
+                assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
+            assert inside.connections == 0 and server.connections == 1
+
+    with_server(test, resolver=FakeResolver(["127.0.0.1"]))
 
 
 def test_a_redirect_off_the_site_is_refused_before_it_is_asked() -> None:

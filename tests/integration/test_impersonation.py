@@ -19,6 +19,7 @@ from backports import zstd
 from curl_cffi.requests import AsyncSession
 
 from scraper.connect import guard
+from scraper.connect.guard import PrivateAccess
 from scraper.domain import Fetched, Outcome
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
@@ -423,7 +424,7 @@ def test_an_address_is_judged_again_where_it_is_connected_to(
                 FetchError, match=r"leads to 127\.0\.0\.1, which is loopback"
             ) as caught:
                 await fetcher.fetch(
-                    server.url("/ok", "shop.example"), replace(policy, allow_private=False)
+                    server.url("/ok", "shop.example"), replace(policy, private=PrivateAccess())
                 )
             assert caught.value.outcome is Outcome.FORBIDDEN_ADDRESS
         assert server.connections == 0 and server.hellos == []
@@ -457,7 +458,7 @@ def test_a_kept_connection_is_judged_before_each_request(tls: ssl.SSLContext) ->
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "::1"])
 def test_the_guard_holds_for_a_tls_host_behind_a_proxy(address: str, tls: ssl.SSLContext) -> None:
     proxy = TestProxy(1)
-    guarded = replace(CHROME, allow_private=False, proxied=True)
+    guarded = replace(CHROME, private=PrivateAccess(), proxied=True)
 
     async def test(_: H2Server, fetcher: HttpFetcher) -> None:
         via = ProxyRoute(proxies.parse(f"{proxy.url} class=datacenter", "list")[0])

@@ -46,6 +46,7 @@ def start(
         path.write_text(accounts if accounts is not None else shop.accounts())
         path.chmod(0o600)
         monkeypatch.setenv("SCRAPER_ACCOUNTS", str(path))
+        monkeypatch.setenv("SCRAPER_SITE_FUNCTIONS", "tests.login_functions")
         for name, value in env.items():
             monkeypatch.setenv(name, value)
         settings_module.load.cache_clear()

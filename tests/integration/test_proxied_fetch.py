@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from scraper.connect.guard import PrivateAccess
 from scraper.domain import Fetched, Outcome, ProxySignal, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar
@@ -182,7 +183,7 @@ def test_the_guard_holds_through_a_proxy(address: str) -> None:
     """The target's name is looked up and judged here, before the proxy hears of it. The proxy
     itself may be local."""
     proxy = TestProxy(1)
-    guarded = replace(PROXIED, allow_private=False)
+    guarded = replace(PROXIED, private=PrivateAccess())
     with Field(proxy) as field:
         error = failure(
             f"http://shop.example:{field.port}/p/1",
@@ -205,7 +206,7 @@ def test_the_guard_holds_through_a_proxy(address: str) -> None:
 
 def test_a_redirect_to_the_inside_is_refused_through_a_proxy() -> None:
     proxy = TestProxy(1)
-    guarded = replace(PROXIED, allow_private=False)
+    guarded = replace(PROXIED, private=PrivateAccess())
     with Field(proxy) as field:
 
         async def test(fetcher: HttpFetcher) -> None:

@@ -11,7 +11,7 @@ START = "start: https://shop.example/catalogue/page-1.html\n"
 
 
 def site(text: str) -> Extractor:
-    return compile_site(load_text(text, "shop.yaml"))
+    return compile_site(load_text(text, "shop.yaml"), ("shop_under_test", "nowhere_at_all"))
 
 
 def fetched(body: str | bytes, url: str = URL, **headers: str) -> Fetched:

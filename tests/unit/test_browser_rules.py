@@ -10,6 +10,7 @@ import pytest
 
 from scraper.browser import chromium
 from scraper.browser.faults import navigation_fault
+from scraper.connect.guard import PrivateAccess
 from scraper.connect.tunnel import ProxyHopError, ProxySignal
 from scraper.coordinator.dispatch import BROWSER_BATCH_PAGES, batch_pages_of
 from scraper.domain import Fetched, Kind, Outcome
@@ -21,7 +22,7 @@ from scraper.settings import Settings
 from scraper.sites.definition import Site
 
 LIMITS = FetchPolicy(
-    user_agent="x", headers={}, allow_private=False, allowed=None, body_max_bytes=1, wire_max_bytes=1, redirects_max=1,
+    user_agent="x", headers={}, private=PrivateAccess(), allowed=None, body_max_bytes=1, wire_max_bytes=1, redirects_max=1,
     connect_timeout_s=1, read_timeout_s=1, page_timeout_s=1,
 )  # fmt: skip
 

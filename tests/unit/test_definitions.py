@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from pydantic import ValidationError
 from scraper.domain import Kind
 from scraper.errors import DefinitionError
 from scraper.rules.quality import Tolerances
-from scraper.sites import loader
+from scraper.sites import functions, loader
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars, selectors
 from scraper.sites.quality import tolerances_of
@@ -23,6 +25,33 @@ from scraper.sites.schema import json_schema, write_schema
 
 ROOT = Path(__file__).parents[2]
 MINIMAL = "start: https://shop.example/\nlisting: {products: a.card}\nproduct: {fields: {title: {css: h1, required: true}}}\n"
+
+
+@pytest.mark.parametrize("allowed", [[], ["shop"], ["evil.inner", "evi"]])
+def test_a_module_that_is_not_allowed_is_never_imported(
+    allowed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        MINIMAL
+        + "browser: {setup: 'evil:x'}\nqueue: browser\nlogin: {function: 'evil:x', logged_out: {css: 'form#login'}}\n"
+    )
+    problems = loader.check_functions([file], allowed)
+    assert [problem.partition(" 'evil' may not be imported: ")[0] for problem in problems] == [
+        *(f"{file}:6: login.function:", f"{file}:4: browser.setup:"),
+    ]
+    assert "SCRAPER_SITE_FUNCTIONS=" in problems[0]
+    with pytest.raises(DefinitionError, match="may not be imported"):
+        loader.load_file(file, allowed)
+    for use in (functions.resolve, functions.source_of.__wrapped__):
+        with suppress(ImportError):
+            assert use("evil:x", allowed) is None
+    file.write_text(file.read_text() + "enabled: false\n")
+    assert loader.check_functions([file], allowed) == []
+    assert loader.load_file(file, allowed).enabled is False
+    assert not (tmp_path / "ran").exists() and "evil" not in sys.modules
 
 
 def load(text: str, path: str = "sites/books.yaml") -> Site:
@@ -68,7 +97,7 @@ def test_the_examples_are_valid_and_have_no_schedule(
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     assert loader.check([file]) == []
-    assert loader.check_functions([file]) == []
+    assert loader.check_functions([file], ["sites.function_shop"]) == []
     assert loader.load_file(file).schedule is None
 
 
@@ -355,17 +384,20 @@ def test_two_files_cannot_share_a_name(tmp_path: Path) -> None:
 def test_functions_are_imported_only_when_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "shopmod.py").write_text("def listing(page):\n    return []\n")
+    (tmp_path / "shopmod.py").write_text(
+        "from os import system\ndef listing(page):\n    return []\n"
+    )
     monkeypatch.syspath_prepend(str(tmp_path))
     file = tmp_path / "a.yaml"
     for name, expected in (
         ("shopmod:listing", None),
         ("shopmod:listin", "did you mean 'listing'?"),
         ("nowhere_at_all:x", "cannot import 'nowhere_at_all'"),
+        ("shopmod:system", "not defined in 'shopmod' but imported there"),
     ):
         file.write_text(MINIMAL.replace("{products: a.card}", f"\n  function: {name}"))
         assert loader.check([file]) == []
-        found = loader.check_functions([file])
+        found = loader.check_functions([file], ["shopmod", "nowhere_at_all"])
         assert (
             (found == [])
             if expected is None
@@ -393,6 +425,29 @@ def test_hosts_are_those_of_start_and_sitemap_and_more() -> None:
     assert not site.owns("http://127.0.0.1:8001/")
 
 
+def test_private_addresses_are_for_own_hosts_or_for_networks() -> None:
+    site = load(
+        MINIMAL.replace("start:", "hosts: [Intern.example, 'cdn.example:8443']\nstart:")
+        + "allow_private: true\n"
+    )
+    assert site.private_hosts == {
+        *(("shop.example", 80), ("shop.example", 443)),
+        *(("intern.example", None), ("cdn.example", 8443)),
+    }
+    assert load(MINIMAL).private_hosts == frozenset()
+    listed = load(MINIMAL + "allow_private: 10.1.2.3\n")
+    assert (listed.allow_private, listed.private_hosts) == (("10.1.2.3/32",), frozenset())
+    assert Site.model_validate(listed.model_dump(mode="json")) == listed
+
+
+@pytest.mark.parametrize(
+    "written", ["[10.0.0.0/33]", "[]", "3", "{a: 1}", "[intern]", "10.1.0.1/16", "yes"]
+)
+def test_what_is_no_network_is_said_with_its_line(written: str) -> None:
+    problem = only_problem(MINIMAL + f"allow_private: {written}\n")
+    assert problem.startswith("sites/books.yaml:4: allow_private: ") and "mend" in problem
+
+
 def warned(extra: str) -> str:
     return " | ".join(loader.warnings(load(MINIMAL + extra)))
 
@@ -404,7 +459,8 @@ def test_warnings() -> None:
     assert "schedule" not in warned('schedule: "0 6 * * *"\nrevisit: 12h\n')
     assert "schedule" not in warned('schedule: "0 6 * * *"\nrevisit: {min: 12h, max: 14d}\n')
     assert "revisit is 2d to 14d" in warned('schedule: "0 6 * * *"\nrevisit: {min: 2d, max: 14d}\n')
-    assert "allow_private" in warned("allow_private: true\n")
+    assert "allow_private" not in warned("allow_private: true\n")
+    assert "may reach 10.0.0.0/8, fd00::/8" in warned("allow_private: [10.0.0.0/8, 'fd00::/8']\n")
     assert "robots.txt is ignored" in warned("robots: false\n")
     assert "no field is `required`" in " ".join(loader.warnings(load(with_product("title: h1"))))
 

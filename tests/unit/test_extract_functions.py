@@ -36,6 +36,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     ) -> Extracted:
         # extractors are kept by content, and so are their functions
         name = f"f{next(NUMBERS)}"
+        function.__module__ = "shop_under_test"
         setattr(module, name, function)
         if kind is Kind.PRODUCT:
             text = f"{START}listing: {{products: a}}\nproduct: {{function: 'shop_under_test:{name}'}}\n"
@@ -185,7 +186,7 @@ def test_the_page_given_to_functions() -> None:
 
 def test_the_example_function(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
-    extractor = compile_site(load_file(ROOT / "sites/function-shop.yaml"))
+    extractor = compile_site(load_file(ROOT / "sites/function-shop.yaml"), ("sites.function_shop",))
     body = '<script id="state">{"name": "Shirt", "variants": [{"sku": "S1", "size": "M", "cents": 1999}]}</script>'
     found = extractor.extract(
         Kind.PRODUCT,

@@ -367,7 +367,7 @@ def test_the_account_of_another_site_is_not_sent(tmp_path: Path, group: str, rea
     context: Any = SimpleNamespace(site=definition, login=signs_of(definition.login))
     nothing: Any = None  # Not even a client is made.
     with pytest.raises(LoginTrouble, match=reason) as trouble:
-        asyncio.run(LoginAttempts(nothing, nothing, nothing).make(context, account))
+        asyncio.run(LoginAttempts(nothing, nothing, nothing, ()).make(context, account))
     assert "secret" not in str(trouble.value)
 
 

@@ -206,8 +206,11 @@ def test_when_validators_are_sent() -> None:
 # What reads a page.
 
 
+READERS = ("reads_one", "reads_two", "no_such_module")
+
+
 def number(**more: object) -> int | None:
-    return Reader(a_site(**more)).number
+    return Reader(a_site(**more), READERS).number
 
 
 def test_the_same_definition_is_the_same_reader_and_fits_a_bigint() -> None:
@@ -238,7 +241,7 @@ def test_a_changed_function_is_another_reader(
     site = a_site(product={"function": "reads_one:product"})
     (tmp_path / "reads_one.py").write_text("def product(page):\n    yield {'b': 2}\n")
     context.source_of.cache_clear()
-    assert Reader(site).number != one
+    assert Reader(site, READERS).number != one
 
 
 def test_what_cannot_be_named_is_never_asked_with_validators() -> None:

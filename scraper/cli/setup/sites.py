@@ -35,17 +35,15 @@ def sites() -> None:
 def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     """Validate definitions: every error of every file, with line, key and mend. Checks sites/
     unless files, or sites by their names, are given."""
-    folder = load_settings().sites_dir
+    settings = load_settings()
+    folder = settings.sites_dir
     paths = [_definition_file(folder, word) for word in files] or loader.definition_files(folder)
     if not paths:
-        raise NotFoundError(
-            f"no definitions in {load_settings().sites_dir}/ (write one, or set SCRAPER_SITES)"
-        )
-    accounts = load_settings().accounts
-    groups = read_accounts(accounts) if accounts is not None else {}
+        raise NotFoundError(f"no definitions in {folder}/ (write one, or set SCRAPER_SITES)")
+    groups = read_accounts(settings.accounts) if settings.accounts is not None else {}
     problems = [
         *loader.check(paths),
-        *loader.check_functions(paths),
+        *loader.check_functions(paths, settings.site_function_modules),
         *loader.check_sites(paths, partial(_misdirected, groups)),
     ]
     if as_json:

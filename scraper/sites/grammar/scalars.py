@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from ipaddress import ip_network
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -165,6 +166,14 @@ def check_start_url(text: str) -> str:
     raise ValueError(
         f"{text!r} is no absolute URL (mend: start it with https://, as in `https://shop.example/`)"
     )
+
+
+def check_network(text: str) -> str:
+    """A network or one address, in its usual spelling: `10.1.0.0/16`, `10.1.2.3/32`."""
+    try:
+        return str(ip_network(text))
+    except ValueError as error:
+        raise ValueError(f"{error} (mend: a network such as 10.1.0.0/16, or one address)") from None
 
 
 def check_host(text: str) -> str:
