@@ -18,6 +18,7 @@ from scraper.runtime.send import send
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
+from scraper.views.named_sites import nearest, no_site
 
 
 def open_site(engine: sa.Engine, settings: Settings, name: str, *, refetch: bool) -> Opened:
@@ -91,19 +92,5 @@ def stored_site(connection: sa.Connection, name: str) -> tuple[int, Site]:
     """A site's id and its definition in the database. Raises `NotFoundError`."""
     stored = sites.find(connection, name)
     if stored is None:
-        raise no_site(name, _nearest(connection, name))
+        raise no_site(name, nearest(connection, name))
     return stored
-
-
-def require_site(connection: sa.Connection, name: str | None) -> None:
-    """Raises `NotFoundError` where a site is named that is not in the database."""
-    if name is not None and sites.look(connection, name) is None:
-        raise no_site(name, _nearest(connection, name))
-
-
-def _nearest(connection: sa.Connection, name: str) -> str:
-    return f"`scraper crawl {name}` brings it there" + did_you_mean(name, sites.names(connection))
-
-
-def no_site(name: str, hint: str = "`scraper status` shows those crawled") -> NotFoundError:
-    return NotFoundError(f"there is no site named {name!r} in the database; {hint}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from scraper.actions.crawls import no_site, require_site
 from scraper.errors import NotRunningError
 from scraper.frontier import crawls, sites
 from scraper.infra.database import retried
 from scraper.views import progress
+from scraper.views.named_sites import no_site, require_site
 
 
 def stop(engine: sa.Engine, crawl_id: int, note: str = "stopped by hand") -> None:

@@ -19,6 +19,7 @@ from scraper.infra import servers
 from scraper.rules.urls import clean, fingerprint
 from scraper.runtime.send import send
 from scraper.settings import Settings
+from scraper.views.named_sites import require_site
 
 
 def select(
@@ -26,7 +27,7 @@ def select(
 ) -> Selection:
     """The filters with a site's name checked, and pages' ids or URLs looked up. Raises
     `NotFoundError` for what there is not."""
-    crawls.require_site(connection, site)
+    require_site(connection, site)
     ids = tuple(page_id(connection, page) for page in pages)
     return Selection(site=site, ids=ids or None, **filters)
 

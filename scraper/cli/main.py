@@ -56,7 +56,7 @@ COMMANDS = {
     ),
     "down": ("setup.servers", "Stop the embedded servers. Their data stays."),
     "export": (
-        "data.products",
+        "data.export",
         "Write the products of SITE as CSV, JSON lines or Parquet, streamed, ordered by id.",
     ),
     "history": ("data.products", "Show what a product of SITE has been, version by version."),

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from scraper.infra.database import dumps, rows_as
-from scraper.sites.definition import Site
+
+if TYPE_CHECKING:
+    from scraper.sites.definition import Site
 
 # A changed schedule starts anew: slots of the new cron that lie before the change are not made up.
 SYNC = sa.text("""
@@ -114,6 +116,9 @@ def _set_paused(connection: sa.Connection, name: str, *, paused: bool) -> bool |
 
 
 def find(connection: sa.Connection, name: str) -> tuple[int, Site] | None:
+    # Most commands that name a site do not need its definition.
+    from scraper.sites.definition import Site
+
     query = sa.text("SELECT id, definition FROM sites WHERE name = :name")
     row = connection.execute(query, {"name": name}).first()
     return (row.id, Site.model_validate(row.definition)) if row else None

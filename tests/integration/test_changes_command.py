@@ -18,17 +18,14 @@ from scraper.settings import Settings
 from tests.integration.test_products import Shop
 from tests.making import rows
 
-changes, products = (
-    import_module("scraper.cli.data.changes"),
-    import_module("scraper.cli.data.products"),
-)
+COMMANDS = [import_module(f"scraper.cli.data.{name}") for name in ("changes", "export", "products")]
 Run = Callable[..., Result]
 
 
 @pytest.fixture
 def run(environment: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
     # a process that ends lets its connections go; this one does not end
-    for module in (changes, products):
+    for module in COMMANDS:
         monkeypatch.setattr(module, "open_engine", lambda: engine)
 
     def command(*words: str, code: int = 0) -> Result:
@@ -113,7 +110,7 @@ def test_lines_that_were_not_written_are_not_noted(
         raise BrokenPipeError
 
     with monkeypatch.context() as patch:
-        patch.setattr(changes, "_write_batch", broken)
+        patch.setattr(COMMANDS[0], "_write_batch", broken)
         run("changes", "--consumer", "one")
     assert len(records(run("changes", "--consumer", "one"))) == 5
 

@@ -63,7 +63,7 @@ def shop(engine: sa.Engine) -> Shop:
 def exported(
     engine: sa.Engine, path: Path, form: exporting.Form = "parquet", **more: Any
 ) -> exporting.Exported:
-    return exporting.export(engine, "shop", form, str(path), **{"delisted": False, **more})
+    return exporting.write_export(engine, "shop", form, str(path), **{"delisted": False, **more})
 
 
 def test_types_follow_from_the_definition(engine: sa.Engine, shop: Shop, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_without_its_extra(
 
 def test_parquet_wants_a_file(engine: sa.Engine, shop: Shop) -> None:
     with pytest.raises(ConfigError, match="--output"):
-        exporting.export(engine, "shop", "parquet", None, delisted=False)
+        exporting.write_export(engine, "shop", "parquet", None, delisted=False)
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
@@ -173,7 +173,7 @@ def test_to_s3(
 ) -> None:
     local = tmp_path / "here"
     exported(engine, local, form)
-    done = exporting.export(engine, "shop", form, f"{bucket}/daily/shop.{form}", delisted=False)
+    done = exporting.write_export(engine, "shop", form, f"{bucket}/daily/shop.{form}", delisted=False)
     body = (
         boto3.client("s3")
         .get_object(Bucket=bucket.removeprefix("s3://"), Key=f"daily/shop.{form}")["Body"]
@@ -191,7 +191,7 @@ def test_to_s3_in_parts(
 ) -> None:
     many(engine, 30_000)
     monkeypatch.setattr(objects, "SINGLE_PUT_MAX", 1_000_000)
-    exporting.export(engine, "shop", "jsonl", f"{bucket}/shop.jsonl", delisted=False)
+    exporting.write_export(engine, "shop", "jsonl", f"{bucket}/shop.jsonl", delisted=False)
     found = boto3.client("s3").get_object(Bucket=bucket.removeprefix("s3://"), Key="shop.jsonl")
     assert "-" in found["ETag"], "an upload in parts"
     assert len(found["Body"].read().splitlines()) == 30_002
@@ -207,13 +207,13 @@ def test_what_cannot_be_written_leaves_nothing(
         raise ScraperError("no more")
 
     with pytest.raises(ObjectsError, match="NoSuchBucket"):
-        exporting.export(engine, "shop", "csv", f"{bucket}-other/shop.csv", delisted=False)
+        exporting.write_export(engine, "shop", "csv", f"{bucket}-other/shop.csv", delisted=False)
     with pytest.raises(ScraperError, match="cannot write"):
         exported(engine, tmp_path / "no-such-folder" / "a.csv", "csv")
     monkeypatch.setattr(exporting, "write_csv", broken)
     for where in (str(before), f"{bucket}/shop.csv"):
         with pytest.raises(ScraperError, match="no more"):
-            exporting.export(engine, "shop", "csv", where, delisted=False)
+            exporting.write_export(engine, "shop", "csv", where, delisted=False)
     assert before.read_text() == "yesterday's" and list(tmp_path.iterdir()) == [before]
     assert "Contents" not in boto3.client("s3").list_objects_v2(Bucket=bucket.removeprefix("s3://"))
 

@@ -30,11 +30,15 @@ HEAVY = {
     "alembic",
 }
 
+# A command that only shows rows needs the database and a table.
+NOT_TO_SHOW = {"celery", "kombu", "redis", "lxml", "parsel", "alembic", "scraper.sites.definition"}
+
 
 @pytest.mark.parametrize(
     ("module", "without"),
     [
         pytest.param("scraper.cli.main", HEAVY | FETCHING, id="scraper --help"),
+        pytest.param("scraper.cli.data.products", NOT_TO_SHOW | FETCHING, id="scraper products"),
         pytest.param("scraper.tasks", FETCHING, id="celery -A scraper"),
     ],
 )

@@ -8,10 +8,9 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
-import redis
 import sqlalchemy as sa
 from click.decorators import FC
 
@@ -21,7 +20,9 @@ from scraper.infra import migrations, redaction, servers
 from scraper.infra.database import dumps, make_engine
 from scraper.settings import Settings
 from scraper.sites.grammar.scalars import seconds
-from scraper.sites.loader import definition_files
+
+if TYPE_CHECKING:
+    import redis
 
 T = TypeVar("T")
 
@@ -67,6 +68,9 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
 def complete_site(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """The names of sites that begin so, for a shell's completion: by their files, without a
     server."""
+    # Most commands load no definition.
+    from scraper.sites.loader import definition_files
+
     names = [path.stem for path in definition_files(load_settings().sites_dir)]
     return [name for name in names if name.startswith(incomplete)]
 
@@ -98,6 +102,9 @@ def open_engine() -> sa.Engine:
 @contextmanager
 def open_redis(settings: Settings) -> Iterator[redis.Redis]:
     """A client of Redis, which is known to answer. Raises `ServerUnavailableError`."""
+    # Most commands ask PostgreSQL alone.
+    import redis
+
     servers.require_redis(settings)
     try:
         with redis.Redis.from_url(

@@ -8,7 +8,6 @@ import sys
 import click
 from rich.console import Console
 
-from scraper.actions.crawls import require_site
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
@@ -19,6 +18,7 @@ from scraper.cli.common.shared import (
 from scraper.cli.common.tables import print_table
 from scraper.cli.crawl.screen import make_parts, make_screen
 from scraper.views import status as views
+from scraper.views.named_sites import require_site
 from scraper.views.status import FleetStatus
 
 NEWEST = 20

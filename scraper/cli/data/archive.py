@@ -11,7 +11,6 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper.actions.crawls import require_site
 from scraper.archive import rows as store
 from scraper.archive.reader import read_all
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
@@ -20,6 +19,7 @@ from scraper.cli.data.reextract import progress_bar, since_option
 from scraper.coordinator import prune as pruning
 from scraper.coordinator.prune import Pruned
 from scraper.errors import ScraperError
+from scraper.views.named_sites import require_site
 
 PROBLEMS_MAX = 20
 # Records that are looked up in one transaction; reading them takes longer than one should.

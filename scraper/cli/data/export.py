@@ -1,4 +1,4 @@
-"""Products as files: CSV, JSON lines or Parquet, streamed.
+"""`scraper export`: products as files: CSV, JSON lines or Parquet, streamed.
 
 Since a cursor: the products that have a change after it, as they are now, the delisted ones among
 them. What is written comes from one moment, and the result has the feed's position at that moment:
@@ -12,18 +12,20 @@ from __future__ import annotations
 
 import csv
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import IO, Any, Literal
 
+import click
 import sqlalchemy as sa
 
 from scraper.actions.crawls import stored_site
-from scraper.cli.common.shared import harmless
+from scraper.cli.common.shared import complete_site, harmless, open_engine, print_json
 from scraper.cli.common.tables import plain
 from scraper.cli.data import output, parquet, rows
+from scraper.cli.data.changes import parse_since
 from scraper.cli.data.rows import Table
 from scraper.errors import ConfigError
 from scraper.feed import consumers, reader
@@ -60,6 +62,73 @@ class Exported:
     exact: bool
 
 
+@click.command()
+@click.argument("site", shell_complete=complete_site)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["csv", "jsonl", "parquet"]),
+    help="Default: what the ending of --output says, else jsonl.",
+)
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE|s3://…",
+    help="A file, or a key in a bucket, instead of the terminal.",
+)
+@click.option(
+    "--delisted", is_flag=True, help="Delisted products too; with --since they always are."
+)
+@click.option(
+    "--since",
+    metavar="CURSOR|TIME",
+    help="Only what has changed after it (`last`: after what --consumer had last).",
+)
+@click.option(
+    "--consumer",
+    metavar="NAME",
+    help="Note under this name where `scraper changes --consumer` goes on.",
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="With --output: one JSON object of what was written."
+)
+def export(
+    site: str,
+    form: Form | None,
+    output: str | None,
+    delisted: bool,
+    since: str | None,
+    consumer: str | None,
+    as_json: bool,
+) -> None:
+    """Write the products of SITE as CSV, JSON lines or Parquet, streamed, ordered by id.
+
+    They are as they were at one moment; the cursor that is told leads to all that changed after it
+    (`scraper changes`).
+    """
+    if as_json and output is None:
+        raise click.UsageError("--json tells what was written to a file; --output is missing")
+    start = "last" if since == "last" else None if since is None else parse_since(since)
+    exported = write_export(
+        open_engine(),
+        site,
+        form or form_of(output),
+        output,
+        delisted=delisted,
+        since=start,
+        consumer=consumer,
+    )
+    if as_json:
+        print_json(asdict(exported))
+        return
+    where = f" written to {output}" if output else ""
+    click.echo(f"{exported.products:,} products{where}", err=True)
+    if exported.cursor is not None:
+        early = "" if exported.exact else "; some of what it brings is in here already"
+        command = f"scraper changes {site} --since {exported.cursor}"
+        click.echo(f"cursor {exported.cursor}: go on with `{command}`{early}", err=True)
+
+
 def form_of(where: str | None) -> Form:
     """The form that a file's ending means; JSON lines on a terminal, and for a name without an
     ending."""
@@ -74,7 +143,7 @@ def form_of(where: str | None) -> Form:
     return ENDINGS[ending]
 
 
-def export(
+def write_export(
     engine: sa.Engine,
     site: str,
     form: Form,
@@ -96,7 +165,8 @@ def export(
         after = _after(engine, site, since, consumer)
         with output.open_destination(where) as file, feed.view(engine) as view:
             _, definition = stored_site(view.connection, site)
-            table = rows.read(view.connection, site, definition, delisted=delisted, since=after)
+            types = {name: spec.type for name, spec in definition.product.fields.items()}
+            table = rows.read(view.connection, site, types, delisted=delisted, since=after)
             metadata = {
                 "site": site,
                 "cursor": view.cursor,

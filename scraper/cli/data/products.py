@@ -1,10 +1,9 @@
-"""`scraper products`, `history` and `export`: what crawls have extracted."""
+"""`scraper products` and `history`: what crawls have extracted."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from decimal import Decimal
 from itertools import islice
 from typing import Any
@@ -12,15 +11,12 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper.actions.crawls import stored_site
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import cell, print_table
-from scraper.cli.data import export as exports
-from scraper.cli.data.changes import parse_since
-from scraper.cli.data.export import Form
 from scraper.cli.data.rows import LAST_COLUMNS, read
 from scraper.errors import NotFoundError
 from scraper.settle import products as store
+from scraper.views.named_sites import field_types, require_site
 
 COLUMNS_MAX = 7
 HIDDEN = {"url", *LAST_COLUMNS}
@@ -51,8 +47,8 @@ def read_products(
     connection: sa.Connection, site: str, limit: int, *, delisted: bool = False
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """The columns and first products of a site."""
-    _, definition = stored_site(connection, site)
-    table = read(connection, site, definition, delisted=delisted)
+    types = field_types(connection, site)
+    table = read(connection, site, types, delisted=delisted)
     return table.columns, list(islice(table.rows, limit))
 
 
@@ -68,7 +64,7 @@ def print_products(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> No
 def history(site: str, product_id: str, as_json: bool) -> None:
     """Show what a product of SITE has been, version by version."""
     with open_engine().connect() as connection:
-        stored_site(connection, site)
+        require_site(connection, site)
         versions = [_version(row) for row in store.history(connection, site, product_id)]
     if not versions:
         raise NotFoundError(
@@ -102,70 +98,3 @@ def _print_history(versions: Sequence[dict[str, Any]]) -> None:
         rows.append([str(version["version"]), *times, text])
         before = data
     print_table(["version", "from", "to", "what changed"], rows)
-
-
-@click.command()
-@click.argument("site", shell_complete=complete_site)
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["csv", "jsonl", "parquet"]),
-    help="Default: what the ending of --output says, else jsonl.",
-)
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE|s3://…",
-    help="A file, or a key in a bucket, instead of the terminal.",
-)
-@click.option(
-    "--delisted", is_flag=True, help="Delisted products too; with --since they always are."
-)
-@click.option(
-    "--since",
-    metavar="CURSOR|TIME",
-    help="Only what has changed after it (`last`: after what --consumer had last).",
-)
-@click.option(
-    "--consumer",
-    metavar="NAME",
-    help="Note under this name where `scraper changes --consumer` goes on.",
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="With --output: one JSON object of what was written."
-)
-def export(
-    site: str,
-    form: Form | None,
-    output: str | None,
-    delisted: bool,
-    since: str | None,
-    consumer: str | None,
-    as_json: bool,
-) -> None:
-    """Write the products of SITE as CSV, JSON lines or Parquet, streamed, ordered by id.
-
-    They are as they were at one moment; the cursor that is told leads to all that changed after it
-    (`scraper changes`).
-    """
-    if as_json and output is None:
-        raise click.UsageError("--json tells what was written to a file; --output is missing")
-    start = "last" if since == "last" else None if since is None else parse_since(since)
-    exported = exports.export(
-        open_engine(),
-        site,
-        form or exports.form_of(output),
-        output,
-        delisted=delisted,
-        since=start,
-        consumer=consumer,
-    )
-    if as_json:
-        print_json(asdict(exported))
-        return
-    where = f" written to {output}" if output else ""
-    click.echo(f"{exported.products:,} products{where}", err=True)
-    if exported.cursor is not None:
-        early = "" if exported.exact else "; some of what it brings is in here already"
-        command = f"scraper changes {site} --since {exported.cursor}"
-        click.echo(f"cursor {exported.cursor}: go on with `{command}`{early}", err=True)

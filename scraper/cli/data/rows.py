@@ -7,7 +7,7 @@ Numbers keep every digit.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -15,7 +15,6 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.settle import products
-from scraper.sites.definition import Site
 
 LAST_COLUMNS = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
 
@@ -38,16 +37,14 @@ class Table:
 def read(
     connection: sa.Connection,
     site: str,
-    definition: Site,
+    types: Mapping[str, str],
     *,
     delisted: bool,
     since: int | None = None,
 ) -> Table:
-    """Opens the stream. The definition gives its fields their order."""
+    """Opens the stream. `types` are those of the definition's fields, in its order."""
     stored = set(connection.execute(KEYS, {"site": site}).scalars())
-    named = [
-        key for name, spec in definition.product.fields.items() for key in keys_of(name, spec.type)
-    ]
+    named = [key for name, type_ in types.items() for key in keys_of(name, type_)]
     others = sorted(stored - set(named))
     columns = list(dict.fromkeys(["id", "url", *named, *others, *LAST_COLUMNS]))
     stream = products.export(connection, site, delisted=delisted, since=since)

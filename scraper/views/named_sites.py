@@ -1,0 +1,35 @@
+"""The sites that somebody names: whether they are in the database, and what is stored of their
+definitions."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from scraper.errors import NotFoundError, did_you_mean
+from scraper.frontier import sites
+
+FIELDS = sa.text("""
+SELECT f.key AS name, f.value ->> 'type' AS type
+  FROM sites s, json_each(s.definition -> 'product' -> 'fields') AS f WHERE s.name = :name
+""")
+
+
+def require_site(connection: sa.Connection, name: str | None) -> None:
+    """Raises `NotFoundError` where a site is named that is not in the database."""
+    if name is not None and sites.look(connection, name) is None:
+        raise no_site(name, nearest(connection, name))
+
+
+def field_types(connection: sa.Connection, name: str) -> dict[str, str]:
+    """The types of a site's fields, in the definition's order. Raises `NotFoundError`."""
+    require_site(connection, name)
+    return {row.name: row.type for row in connection.execute(FIELDS, {"name": name})}
+
+
+def nearest(connection: sa.Connection, name: str) -> str:
+    """What to type for a site that is not in the database."""
+    return f"`scraper crawl {name}` brings it there" + did_you_mean(name, sites.names(connection))
+
+
+def no_site(name: str, hint: str = "`scraper status` shows those crawled") -> NotFoundError:
+    return NotFoundError(f"there is no site named {name!r} in the database; {hint}")
