@@ -19,6 +19,10 @@ COMPILE = $(UV) pip compile --quiet --no-header --no-annotate --generate-hashes 
 	$(if $(UPGRADE),--upgrade)
 IN_IMAGES := --extra embedded --extra s3
 EVERY_EXTRA := --extra all
+# Installers trust what the machine trusts, a company's own certificates among them. (pip does so by itself from 24.2 on.)
+export UV_SYSTEM_CERTS := 1
+OLD_PIP := import pip, ssl; old = tuple(map(int, pip.__version__.split(".")[:2])) < (24, 2); \
+	print(old and ssl.get_default_verify_paths().cafile or "")
 UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
@@ -44,8 +48,9 @@ setup: ## make .venv and install everything, from hash-locked files (again: does
 		"$$python" -m venv --clear .venv || { rm -rf .venv; \
 			echo "$$python cannot make a .venv (Debian: apt install python3-venv)" >&2; exit 1; }; }
 	@rm -f .venv/.ready-*; touch $(HALF_MADE)
-	@command -v uv >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-		-r requirements/uv.txt
+	@command -v uv >/dev/null || { \
+		test -n "$$PIP_CERT" || PIP_CERT=$$($(BIN)/python -c '$(OLD_PIP)'); test -z "$$PIP_CERT" || export PIP_CERT; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt; }
 	@echo "Installing the locked requirements"
 	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .

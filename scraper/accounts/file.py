@@ -133,7 +133,10 @@ def read(path: Path) -> dict[str, list[Account]]:
         if not _GROUP.fullmatch(group):
             problems.append(f"{path}:{line}: no name of a site (mend: letters, digits, - _ and .)")
             continue
-        if isinstance(entries, dict) and isinstance(entries.get("accounts"), dict | list):
+        # One account may stand without a list, and has texts alone.
+        if isinstance(entries, dict) and any(
+            isinstance(entries.get(key), dict | list) for key in ("hosts", "accounts")
+        ):
             hosts = _hosts(entries)
             if hosts is None:
                 problems.append(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
+import sys
 from collections.abc import Sequence
 
 from scraper.demo.catalogue import Catalogue
@@ -18,13 +20,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         # it holds nothing worth closing: end at once
         signal.signal(number, signal.SIG_DFL)
-    asyncio.run(
-        _forever(
-            Shop(Catalogue(args.products, args.seed), options, args.public_url),
-            args.port,
-            args.host,
+    shop = Shop(Catalogue(args.products, args.seed), options, args.public_url)
+    try:
+        asyncio.run(_forever(shop, args.port, args.host))
+    except OSError as error:
+        # asyncio's own text is about a bind, and the cause's says what is wrong.
+        sys.exit(
+            f"the sample shop cannot listen at {args.host}:{args.port}: "
+            f"{os.strerror(error.errno or 0)} (mend: another --port, 0 for a free one, or --host)"
         )
-    )
 
 
 def _parser() -> argparse.ArgumentParser:

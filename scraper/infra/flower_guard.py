@@ -4,8 +4,12 @@ somebody says otherwise in so many words.
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import flower.options  # noqa: F401 - defines the options that are read below
 from flower import urls
+from flower.app import Flower
 from tornado.httputil import HTTPHeaders
 from tornado.options import options
 from tornado.web import OutputTransform
@@ -40,3 +44,18 @@ def install(settings: Settings) -> None:
 
     options.add_parse_callback(close)
     urls.settings["transforms"] = [Unframed]
+    Flower.start_http_server = _listen
+
+
+_start_http_server = Flower.start_http_server
+
+
+def _listen(app: Flower) -> Any:
+    try:
+        return _start_http_server(app)
+    except OSError as error:
+        place = options.unix_socket or f"{options.address}:{options.port}"
+        sys.exit(
+            f"scraper: Flower cannot listen at {place}: {error.strerror} "
+            "(mend: end what listens there, or --port, --address)"
+        )

@@ -8,7 +8,9 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from decimal import Decimal
@@ -399,6 +401,25 @@ def test_beat(run: Commands, engine: sa.Engine, environment: Settings) -> None:
     until(taken_over, 40)
     assert beat.poll() is None and run.end(beat) == 0
     assert not [name for name in set(os.listdir(ROOT)) - before if name.startswith("celerybeat")]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("celery", "-A", "scraper", "flower", "--port={}"),
+        (sys.executable, "-m", "scraper.demo", "--port", "{}"),
+        ("scraper", "metrics", "--port", "{}"),
+    ],
+    ids=["flower", "sample shop", "metrics"],
+)
+def test_a_port_that_is_taken_is_said_in_one_line(words: tuple[str, ...], run: Commands) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        process = run.start(*(word.format(port) for word in words))
+        assert process.wait(40) not in (0, None)
+    lines = [line for line in run.log(process).splitlines() if "Error" in line or port in line]
+    assert len(lines) == 1 and "(mend: " in lines[0] and "in use" in lines[0], lines
+    assert "Traceback" not in run.log(process)
 
 
 def test_flower(run: Commands, environment: Settings) -> None:

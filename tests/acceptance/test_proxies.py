@@ -3,6 +3,7 @@ is anywhere."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -185,6 +186,9 @@ def test_the_list_is_checked(
         assert run.scraper("proxies", "check", "--connect").stdout.splitlines() == [
             "2 proxies, no errors", "     2 residential in eu", "all 2 answer",
         ]  # fmt: skip
+        assert json.loads(run.scraper("proxies", "check", "--connect", "--json").stdout) == {
+            "proxies": 2, "pools": [{"pool": "residential", "region": "eu", "count": 2}], "failed": [],
+        }  # fmt: skip
         path.chmod(0o644)
         assert "chmod 600" in run.scraper("proxies", "check").stderr
         listed(field.lines())
@@ -193,6 +197,8 @@ def test_the_list_is_checked(
             "1 of 3 proxies do not answer" in failed.stderr
             and "no connection to it" in failed.stderr
         )
+        failed_json = run.scraper("proxies", "check", "--connect", "--json", code=1)
+        assert len(json.loads(failed_json.stdout)["failed"]) == 1
         listed(field.lines() + f"http://user:{SECRET}@h:1 class=rezidential\n{SECRET}\n")
         wrong = run.scraper("proxies", "check", code=2)
         assert [line.split(": ")[1 if number == 0 else 0] for number, line in enumerate(wrong.stderr.splitlines())] == [

@@ -173,7 +173,9 @@ def test_to_s3(
 ) -> None:
     local = tmp_path / "here"
     exported(engine, local, form)
-    done = exporting.write_export(engine, "shop", form, f"{bucket}/daily/shop.{form}", delisted=False)
+    done = exporting.write_export(
+        engine, "shop", form, f"{bucket}/daily/shop.{form}", delisted=False
+    )
     body = (
         boto3.client("s3")
         .get_object(Bucket=bucket.removeprefix("s3://"), Key=f"daily/shop.{form}")["Body"]

@@ -411,6 +411,7 @@ def test_a_token_goes_to_hosts_of_its_group_alone(tmp_path: Path) -> None:
         '{hosts: ["https://shop.example/"], accounts: [{token: abc}]}',
         "{hosts: [3], accounts: [{token: abc}]}",
         "{hosts: [shop.example], accounts: [{token: abc}], host: x}",
+        "{hosts: [shop.example], username: bob, password: x}",
     ],
 )
 def test_a_group_whose_hosts_are_wrong_is_refused(tmp_path: Path, group: str) -> None:

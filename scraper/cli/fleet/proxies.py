@@ -69,7 +69,8 @@ def proxies(ctx: click.Context, host: str | None, as_json: bool) -> None:
 @click.option(
     "--connect", is_flag=True, help="Open a connection to each; exit 1 where one does not answer."
 )
-def proxies_check(connect: bool) -> None:
+@json_option()
+def proxies_check(connect: bool, as_json: bool) -> None:
     """Check the list of proxies: every mistake, with its line."""
     path = load_settings().proxy_list
     if path is None:
@@ -82,22 +83,25 @@ def proxies_check(connect: bool) -> None:
             f"{path}: warning: every user of this machine can read it (mend: chmod 600 {path})",
             err=True,
         )
-    click.echo(f"{len(listed)} prox{'y' if len(listed) == 1 else 'ies'}, no errors")
-    counts = Counter(f"{proxy.pool} in {proxy.region or 'any region'}" for proxy in listed)
-    for name, count in sorted(counts.items()):
-        click.echo(f"{count:>6} {name}")
-    if connect:
-        _connect_all(listed)
-
-
-def _connect_all(listed: Sequence[Proxy]) -> None:
-    """Opens a connection to each proxy. Raises `ScraperError` where one does not answer."""
-    failures = asyncio.run(_failures(listed))
-    for proxy_id, reason in failures:
-        click.echo(f"{proxy_id}: {reason}", err=True)
+    failures = asyncio.run(_failures(listed)) if connect else []
+    if as_json:
+        pools = Counter((proxy.pool, proxy.region) for proxy in listed)
+        counts = [
+            {"pool": pool, "region": region, "count": n} for (pool, region), n in pools.items()
+        ]
+        faults = [{"proxy": proxy_id, "reason": reason} for proxy_id, reason in failures]
+        print_json({"proxies": len(listed), "pools": counts, "failed": faults})
+    else:
+        click.echo(f"{len(listed)} prox{'y' if len(listed) == 1 else 'ies'}, no errors")
+        names = Counter(f"{proxy.pool} in {proxy.region or 'any region'}" for proxy in listed)
+        for name, count in sorted(names.items()):
+            click.echo(f"{count:>6} {name}")
+        for proxy_id, reason in failures:
+            click.echo(f"{proxy_id}: {reason}", err=True)
+        if connect and not failures:
+            click.echo(f"all {len(listed)} answer")
     if failures:
         raise ScraperError(f"{len(failures)} of {len(listed)} proxies do not answer")
-    click.echo(f"all {len(listed)} answer")
 
 
 async def _failures(listed: Sequence[Proxy]) -> list[tuple[str, str]]:
