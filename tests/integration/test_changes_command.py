@@ -160,3 +160,11 @@ def test_what_is_forgotten_is_exit_code_6(run: Run, shop: Shop, tmp_path: Path) 
         json.loads(run("consumers", "--json").stdout) == []
         and run("consumers", "--forget", "late", code=2).stderr
     )
+
+
+def test_a_pipe_gets_whole_values(run: Run, shop: Shop) -> None:
+    name = "A very long name of a product " * 5 + "and its end"
+    shop.once(external_id="4", url="https://shop.example/p/4", title=name, price=Decimal(4))
+    for words in (("products", "shop"), ("history", "shop", "4"), ("changes", "shop")):
+        told = run(*words).stdout
+        assert name in told and "…" not in told, words

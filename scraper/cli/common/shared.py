@@ -19,7 +19,6 @@ from scraper.errors import ConfigError, ServerUnavailableError
 from scraper.infra import migrations, redaction, servers
 from scraper.infra.database import dumps, make_engine
 from scraper.settings import Settings
-from scraper.sites.grammar.scalars import seconds
 
 if TYPE_CHECKING:
     import redis
@@ -55,6 +54,9 @@ def parse_time(text: str, now: datetime | None = None) -> datetime:
     says what it should be."""
     text = text.strip()
     if not re.match(r"\d{4}-", text):
+        # Most commands take no time.
+        from scraper.sites.grammar.scalars import seconds
+
         return (now or datetime.now(UTC)) - timedelta(seconds=seconds(text))
     try:
         at = datetime.fromisoformat(text)

@@ -10,9 +10,6 @@ from decimal import Decimal
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 CELL_CHARS = 40
 # Texts up to this length are never cut.
@@ -25,6 +22,11 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         for row in [columns, *rows]:
             click.echo("\t".join(text.replace("\t", " ").replace("\n", " ") for text in row))
         return
+    # Pipes and files need none of it.
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         longest = max([len(column), *(len(row[index]) for row in rows)])
@@ -38,11 +40,13 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def cell(value: Any) -> str:
-    """A value of a product, short enough for a table."""
+    """A value of a product: short enough for a table on a terminal, whole elsewhere."""
     if value is None:
         return ""
     text = plain(format(value, "f") if isinstance(value, Decimal) else str(value))
-    return text if len(text) <= CELL_CHARS else text[: CELL_CHARS - 1] + "…"
+    if len(text) <= CELL_CHARS or not sys.stdout.isatty():
+        return text
+    return text[: CELL_CHARS - 1] + "…"
 
 
 def plain(text: str) -> str:
