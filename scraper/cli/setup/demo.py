@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -270,9 +271,12 @@ def _farewell(keep: bool, port: int) -> None:
     else:
         commands[:0] = [
             ("scraper up", "start PostgreSQL and Valkey again"),
-            ("make demo KEEP=1", "the same, and leave it running"),
+            ("scraper demo --keep", "the same, and leave it running"),
         ]
-    click.echo("\nNext, in this folder (the commands are in .venv/bin):")
+    off_path = (
+        "" if shutil.which("scraper") else f" (the commands are in {Path(sys.executable).parent})"
+    )
+    click.echo(f"\nNext, in this folder{off_path}:")
     for command, purpose in commands:
         click.echo(f"  {command:<42} {purpose}".rstrip())
 
