@@ -287,7 +287,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
         began: float,
     ) -> None:
         """What an answer says of its host's pace, as pages tell it (`Scraper._heed_host`)."""
-        says = limiter.signals.saw(outcome, status)
+        says = limiter.signals.saw(outcome, status, asyncio.get_running_loop().time())
         if not says:
             limiter.good += says is False
             return

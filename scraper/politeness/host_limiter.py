@@ -66,6 +66,8 @@ class HostLimiter:
         # Good answers since the fleet was last asked.
         self.good = 0
         self.signals = Signals()
+        # The usual time of an answer, failures not counted.
+        self.usual_s = 0.0
         self._terms = Terms(override)
         self._budget = self._terms.budget
         self._fleet = fleet
@@ -105,6 +107,10 @@ class HostLimiter:
     def limits(self) -> Budget:
         """The budget in force, as this process knows it."""
         return self._budget
+
+    def answered(self, seconds: float) -> None:
+        """Takes note of how long a page's answer took."""
+        self.usual_s += 0.2 * (seconds - self.usual_s)
 
     def queued_of(self, pages: int) -> int:
         """How many of so many more pages are going to wait for the host, rather than occupy this

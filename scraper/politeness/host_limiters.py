@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -39,9 +40,10 @@ class HostLimiters:
     async def sweep(self) -> None:
         """Called every few seconds. Gives back the allotments of idle hosts, so that other
         processes may use them at once, and renews those of hosts whose answers take long. A fleet
-        limiter that is away changes nothing: allotments run out."""
+        limiter that is away changes nothing: allotments run out. What is known of a host outlives
+        the waits of its last pages."""
         with suppress(DeferredError):
             for host, limiter in list(self._limiters.items()):
                 await limiter.keep()
-                if limiter.idle:
+                if limiter.idle and not limiter.signals.heard(asyncio.get_running_loop().time()):
                     self._limiters.pop(host, None)

@@ -18,7 +18,8 @@ clock, for the whole fleet.
 429, and 503 with Retry-After, are a wish and count at once. Timeouts and other 503s may be the
 page's own trouble, or a shop's everyday: they count while more than `BAD_SHARE` of a host's late
 answers (weighted by `BAD_WEIGHT`) are of that kind; from a clean record, from the fifth in a row
-on. A shop that fails one page in twenty at any pace is not slowed for it.
+on. A shop that fails one page in twenty at any pace is not slowed for it. A page that fails again
+says nothing new of a host that is well: at the end of a crawl such pages are all that is left.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ RECOVERS_S = 120.0
 SETTLES_S = 2.0
 BAD_SHARE = 0.15
 BAD_WEIGHT = 1 / 30
+# A host that has given a good answer within this is well, if few are bad.
+WELL_S = 60.0
 UNASKED = frozenset(
     {Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN}
 )
@@ -102,24 +105,40 @@ def faster(factor: float, good: int, since_s: float) -> float:
 class Signals:
     """Which outcomes of one host's pages are a reason to slow down, as one process sees them."""
 
-    __slots__ = ("_bad",)
+    __slots__ = ("_answered_at", "_bad")
 
     def __init__(self) -> None:
-        # the share of late answers that were timeouts and 503s
+        # The share of late answers that were timeouts and 503s.
         self._bad = 0.0
+        self._answered_at = float("-inf")
 
-    def saw(self, outcome: Outcome, status: int | None) -> bool | None:
-        """True: slow down. False: a good answer. None: neither."""
+    def heard(self, now: float) -> bool:
+        """Whether the host has given a good answer lately. `now` is in seconds of any steady
+        clock."""
+        return now - self._answered_at <= WELL_S
+
+    def well(self, now: float) -> bool:
+        """Whether the host answers others well."""
+        return self._bad <= BAD_SHARE and self.heard(now)
+
+    def saw(
+        self, outcome: Outcome, status: int | None, now: float, *, failed_before: bool = False
+    ) -> bool | None:
+        """True: slow down. False: a good answer. None: neither. `failed_before`: the page has been
+        charged for its host before."""
         if outcome in UNASKED:
             return None
         if outcome is Outcome.THROTTLED:
             return True
         if outcome is Outcome.TIMEOUT or (outcome is Outcome.SERVER_ERROR and status == 503):
+            if failed_before and self.well(now):
+                return None
             self._bad += BAD_WEIGHT * (1 - self._bad)
             return True if self._bad > BAD_SHARE else None
         if outcome.blame in (Blame.HOST, Blame.US):
             return None
         self._bad -= BAD_WEIGHT * self._bad
+        self._answered_at = now
         return False
 
 

@@ -23,6 +23,10 @@ INVALID_ATTEMPTS = 2
 THROTTLED_ATTEMPTS = 8
 # A host's faults have an account of their own, with this many times the page's tries.
 HOST_PATIENCE = 2
+# A page that fails while its host answers others well has its own tries alone, soon after each
+# other; one that gives no answer has one less.
+OWN_BASE_S = 0.5
+UNANSWERED_LESS = 1
 # A blocked page that has no other tier to go to waits at least this long.
 BLOCKED_BASE_S = 60.0
 # A host's troubles pass soon or not at all, so a longer delay would gain nothing.
@@ -56,10 +60,12 @@ def judge(
     *,
     retry_after_s: float | None = None,
     down: HostDown | None = None,
+    well: bool = False,
 ) -> Verdict:
     """The verdict on a page with `attempts` tries before this one, charged to the account that this
     outcome is charged to: the host's for a host's fault, else the page's own. While its host is
-    `down` a page waits for that, for free at first.
+    `down` a page waits for that, for free at first; while it is `well` a page that fails again is
+    at fault itself.
 
     `retry_after_s` is a server's own wish: it is honoured as the least delay up to
     `RETRY_AFTER_MAX_S`, with jitter added and never taken away.
@@ -80,6 +86,10 @@ def judge(
         ):
             if down is not None:
                 return _wait_for_host(down, attempts, policy.attempts_max * HOST_PATIENCE, rng)
+            if well and attempts:
+                limit = policy.attempts_max - UNANSWERED_LESS * (outcome is Outcome.TIMEOUT)
+                soon = replace(policy, base_s=min(policy.base_s, OWN_BASE_S))
+                return _retry(attempts, max(2, limit), Status.DEAD, soon, rng, retry_after_s)
             patient = replace(policy, max_s=min(policy.max_s, HOST_DELAY_MAX_S))
             return _retry(
                 attempts,

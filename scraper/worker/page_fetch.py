@@ -21,6 +21,7 @@ from scraper.domain import Fetched, Kind, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError
 from scraper.http.account_session import AccountSession
 from scraper.http.fetcher import BeforeHop, HttpFetcher
+from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
@@ -34,6 +35,9 @@ from scraper.worker.batch import Batch
 from scraper.worker.tiers import Tier
 
 ROBOTS_PATIENCE_S = 30.0
+# A page that has failed before has this long, or so many times what the host's answers take.
+RETRY_TIMEOUT_S = 10.0
+RETRY_TIMEOUT_USUAL = 4
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
 
@@ -186,7 +190,7 @@ class PageFetch:
                 )
             return await self._all.fetcher.fetch(
                 page.url,
-                context.policy_of(page),
+                self._policy(),
                 validators=context.validators_of(page),
                 before_hop=self._before_hop,
                 extra_headers=None
@@ -213,6 +217,22 @@ class PageFetch:
             ) from error
         finally:
             permits.end()
+
+    def _policy(self) -> FetchPolicy:
+        """The site's, with less time for a page that has failed before while its host answers
+        others well: else a page that never answers would hold a place of the host, and the end of
+        the crawl, for several times the whole page timeout."""
+        policy, limiter = self._context.policy_of(self._page), self._limiter
+        if not self._page.host_attempts or not limiter.signals.well(
+            asyncio.get_running_loop().time()
+        ):
+            return policy
+        most_s = max(RETRY_TIMEOUT_S, RETRY_TIMEOUT_USUAL * limiter.usual_s)
+        return replace(
+            policy,
+            page_timeout_s=min(policy.page_timeout_s, most_s),
+            read_timeout_s=min(policy.read_timeout_s, most_s),
+        )
 
     def _still_to_do(self) -> None:
         """Whether it is, after it waited for a turn."""

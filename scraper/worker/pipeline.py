@@ -219,7 +219,7 @@ class Scraper:
         self, attempt: Attempt, limiter: HostLimiter, page: LeasedPage, retry: RetryPolicy
     ) -> Verdict:
         outcome, now = attempt.outcome, asyncio.get_running_loop().time()
-        await self._heed_host(attempt, limiter)
+        await self._heed_host(attempt, limiter, now, failed_before=page.host_attempts > 0)
         down = self._breakers.saw(
             page.host, page.id, outcome, now, failed_before=page.host_attempts > 0
         )
@@ -227,13 +227,24 @@ class Scraper:
             await limiter.slow(
                 down.rest_s, "it blocks" if outcome is Outcome.BLOCKED else "it does not answer"
             )
-        attempts = page.attempts_of(outcome.blame)
-        return judge(outcome, attempts, retry, self._rng, retry_after_s=attempt.delay_s, down=down)
+        return judge(
+            outcome,
+            page.attempts_of(outcome.blame),
+            retry,
+            self._rng,
+            retry_after_s=attempt.delay_s,
+            down=down,
+            well=limiter.signals.well(now),
+        )
 
-    async def _heed_host(self, attempt: Attempt, limiter: HostLimiter) -> None:
+    async def _heed_host(
+        self, attempt: Attempt, limiter: HostLimiter, now: float, *, failed_before: bool
+    ) -> None:
         """What an answer says of the pace of the host that gave it, which is another one after a
         redirect."""
-        says = limiter.signals.saw(attempt.outcome, attempt.http_status)
+        says = limiter.signals.saw(
+            attempt.outcome, attempt.http_status, now, failed_before=failed_before
+        )
         if not says:
             limiter.good += says is False
             return
@@ -268,6 +279,7 @@ class Scraper:
                 asyncio.get_running_loop().time() - permits.began,
                 len(fetched.body),
             )
+            limiter.answered(fetched.elapsed_s)
             attempt = await self._page_reader(
                 len(fetched.body), page, fetched, context, tier, permits
             )

@@ -11,6 +11,7 @@ from scraper.rules.budget import (
     BAD_SHARE,
     BAD_WEIGHT,
     FLOOR,
+    WELL_S,
     Budget,
     Override,
     Signals,
@@ -25,33 +26,33 @@ BAD = [(Outcome.TIMEOUT, None), (Outcome.SERVER_ERROR, 503)]
 
 def test_a_wish_counts_at_once() -> None:
     for status in (429, 503):
-        assert Signals().saw(Outcome.THROTTLED, status) is True
+        assert Signals().saw(Outcome.THROTTLED, status, 0.0) is True
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_from_a_clean_record_the_fifth_in_a_row_counts(bad: tuple[Outcome, int | None]) -> None:
     signals = Signals()
-    assert [signals.saw(*bad) for _ in range(6)] == [None] * 4 + [True] * 2
+    assert [signals.saw(*bad, 0.0) for _ in range(6)] == [None] * 4 + [True] * 2
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_good_answers_make_a_record_clean_again(bad: tuple[Outcome, int | None]) -> None:
     signals = Signals()
-    while not signals.saw(*bad):
+    while not signals.saw(*bad, 0.0):
         pass
-    assert all(signals.saw(*GOOD) is False for _ in range(100))
-    assert [signals.saw(*bad) for _ in range(5)] == [None] * 4 + [True]
+    assert all(signals.saw(*GOOD, 0.0) is False for _ in range(100))
+    assert [signals.saw(*bad, 0.0) for _ in range(5)] == [None] * 4 + [True]
 
 
 def test_a_shop_that_fails_one_page_in_twenty_is_never_slowed() -> None:
     signals = Signals()
-    said = [signals.saw(*(BAD[0] if n % 20 == 0 else GOOD)) for n in range(2000)]
+    said = [signals.saw(*(BAD[0] if n % 20 == 0 else GOOD), 0.0) for n in range(2000)]
     assert True not in said
 
 
 def test_one_that_fails_three_in_ten_is() -> None:
     signals = Signals()
-    said = [signals.saw(*(BAD[1] if n % 10 < 3 else GOOD)) for n in range(200)]
+    said = [signals.saw(*(BAD[1] if n % 10 < 3 else GOOD), 0.0) for n in range(200)]
     assert said[100:].count(True) > 20
 
 
@@ -69,7 +70,7 @@ def test_what_each_outcome_says(outcome: Outcome) -> None:
         "worker_lost",
     }
     unasked |= {"no_login", "login_failed"}
-    said = Signals().saw(outcome, 500)
+    said = Signals().saw(outcome, 500, 0.0)
     if outcome is Outcome.THROTTLED:
         assert said is True
     elif outcome.value in unasked or outcome.blame is Blame.HOST:
@@ -81,9 +82,9 @@ def test_what_each_outcome_says(outcome: Outcome) -> None:
 def test_other_errors_of_the_server_leave_the_record_alone() -> None:
     signals = Signals()
     for _ in range(50):
-        assert signals.saw(Outcome.SERVER_ERROR, 500) is None
-        assert signals.saw(Outcome.UNREACHABLE, None) is None
-    assert [signals.saw(*BAD[0]) for _ in range(5)] == [None] * 4 + [True]
+        assert signals.saw(Outcome.SERVER_ERROR, 500, 0.0) is None
+        assert signals.saw(Outcome.UNREACHABLE, None, 0.0) is None
+    assert [signals.saw(*BAD[0], 0.0) for _ in range(5)] == [None] * 4 + [True]
 
 
 @given(st.lists(st.sampled_from([GOOD, *BAD]), max_size=200))
@@ -94,7 +95,7 @@ def test_it_slows_down_only_while_its_share_of_bad_ones_is_high(
     for outcome, status in said:
         bad = (outcome, status) != GOOD
         share += BAD_WEIGHT * (bad - share)
-        assert signals.saw(outcome, status) is (
+        assert signals.saw(outcome, status, 0.0) is (
             (True if share > BAD_SHARE else None) if bad else False
         )
 
@@ -118,3 +119,32 @@ def test_the_strictest_budget_counts_an_operators_word_above_it_and_a_crawl_dela
     assert in_force(sites, Override(interval_s=0.1, concurrency=16), 0.0) == Budget(0.1, 16, 2)
     assert in_force(sites, Override(interval_s=0.0), 0.0) == Budget(0.0, 4, 2)
     assert in_force(sites, Override(interval_s=0.1, burst=9), 3.0) == Budget(3.0, 4, 1)
+
+
+def test_a_page_that_fails_again_says_nothing_of_a_host_that_is_well() -> None:
+    signals = Signals()
+    for _ in range(100):
+        signals.saw(*GOOD, 0.0)
+    for second in range(int(WELL_S)):
+        assert signals.well(second)
+        assert signals.saw(*BAD[0], second, failed_before=True) is None
+    # Nor is it the sign that a host is well no more, but the silence of all others is.
+    assert not signals.well(WELL_S + 1)
+    said = [signals.saw(*BAD[0], WELL_S + 1, failed_before=True) for _ in range(6)]
+    assert said == [None] * 4 + [True] * 2
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_different_pages_that_fail_slow_a_host_that_was_well(
+    bad: tuple[Outcome, int | None],
+) -> None:
+    signals = Signals()
+    signals.saw(*GOOD, 0.0)
+    assert True in [signals.saw(*bad, 1.0) for _ in range(6)]
+    assert not signals.well(1.0)
+    assert signals.saw(*bad, 1.0, failed_before=True) is True
+    assert signals.saw(Outcome.THROTTLED, 429, 1.0, failed_before=True) is True
+
+
+def test_a_host_that_nobody_has_heard_of_is_not_well() -> None:
+    assert not Signals().well(0.0)

@@ -246,3 +246,36 @@ def test_304_is_an_answer_to_a_conditional_request_alone() -> None:
 def test_any_status_says_something(status: int, retry_after: bool) -> None:
     good = outcome_of_status(status, retry_after=retry_after) is Outcome.FETCHED
     assert good == (200 <= status < 300)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "tries"),
+    [(Outcome.SERVER_ERROR, 4), (Outcome.UNREACHABLE, 4), (Outcome.TIMEOUT, 3)],
+)
+def test_a_page_that_fails_alone_has_its_own_tries_soon_after_each_other(
+    outcome: Outcome, tries: int
+) -> None:
+    rng, policy, delays = random.Random(5), RetryPolicy(), []
+    for attempts in range(20):
+        verdict = judge(outcome, attempts, policy, rng, well=True)
+        assert verdict.charged
+        if verdict.status is Status.DEAD:
+            break
+        delays.append(verdict.delay_s)
+    assert len(delays) + 1 == tries
+    assert sum(delays) < 15
+    # A first failure may be its host's: it waits, as ever.
+    assert judge(outcome, 0, policy, middle(), well=True) == judge(outcome, 0, policy, middle())
+
+
+@pytest.mark.parametrize("attempts_max", [1, 2, 3, 8])
+def test_one_that_gives_no_answer_has_a_second_try_at_least(attempts_max: int) -> None:
+    policy = RetryPolicy(attempts_max=attempts_max)
+    assert judge(Outcome.TIMEOUT, 0, policy, middle(), well=True).status is Status.DUE
+
+
+def test_a_host_that_is_down_is_waited_for_however_well_it_was() -> None:
+    down, policy = HostDown(5.0), RetryPolicy()
+    for outcome in (Outcome.SERVER_ERROR, Outcome.TIMEOUT):
+        verdict = judge(outcome, 3, policy, middle(), down=down, well=True)
+        assert (verdict.status, verdict.charged) == (Status.DUE, False)

@@ -1,0 +1,53 @@
+"""A few pages that never come right do not slow the others, and do not hold up the crawl's end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import redis
+import sqlalchemy as sa
+
+from scraper.settings import Settings
+from tests.acceptance.commands import Commands, until
+from tests.making import rows
+from tests.odd_shop import Answer, OddShop, drip, hang, listing, product
+
+PAGES, READ_S = 300, 2.0
+NEVER = {"busy": Answer(b"busy", 503), "silent": hang, "endless": drip}
+
+
+def test_one_page_in_a_hundred_that_fails_costs_its_own_tries_alone(
+    run: Commands, engine: sa.Engine, environment: Settings, valkey_client: redis.Redis
+) -> None:
+    """Each is tried as often as a page is, not as often as a host; the host keeps its pace."""
+    run.env |= {"SCRAPER_READ_TIMEOUT_S": str(READ_S), "SCRAPER_PAGE_TIMEOUT_S": str(2 * READ_S)}
+    with OddShop() as shop:
+        hrefs = [f"/p/{number}" for number in range(PAGES)]
+        for number, href in enumerate(hrefs):
+            shop.serve(href, product(str(number), f"Thing {number}").encode())
+        bad = {f"/never/{name}": page for name, page in NEVER.items()}
+        for number, (href, page) in enumerate(bad.items()):
+            shop.serve(href, page)
+            hrefs.insert(PAGES * (number + 1) // len(bad), href)
+        shop.serve("/", listing(hrefs))
+        definition: dict[str, Any] = {
+            "start": shop.url("/"), "allow_private": True, "rate": "50/s", "concurrency": 8, "revisit": "0",
+            "listing": {"products": "a.p"},
+            "product": {"id": {"css": "body::attr(data-id)"}, "fields": {"title": {"css": "h1", "required": True}}},
+        }  # fmt: skip
+        (environment.sites_dir / "shop.yaml").write_text(json.dumps(definition))
+        run.coordinator()
+        run.worker("datacenter", "--concurrency=1")
+        run.scraper("crawl", "shop")
+        until(lambda: rows(engine, "SELECT status FROM crawls") == [("completed",)], 120)
+        asked = shop.asked()
+        host = shop.url().removeprefix("http://")
+    assert {href: asked.count(href) for href in bad} == {
+        "/never/busy": 4,
+        "/never/silent": 3,
+        "/never/endless": 3,
+    }
+    assert len(rows(engine, "SELECT FROM products")) == PAGES
+    # The pace was never cut.
+    assert valkey_client.hget(f"scraper:host:{host}", "cut") is None
