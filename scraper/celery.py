@@ -43,9 +43,14 @@ if "flower" in sys.argv:
     os.environ.setdefault("FLOWER_CONF", str(FLOWER_CONFIG))
     flower_guard.install(settings.load())
 
-# By name: kombu imports it, and Redis's client, when a connection is made.
+# By name: kombu imports it, and its server's client, when a connection is made.
 REDIS_TRANSPORT = "scraper.runtime.redis_transport:Transport"
-TRANSPORT_ALIASES.update(redis=REDIS_TRANSPORT, rediss=REDIS_TRANSPORT)
+TRANSPORT_ALIASES.update(
+    redis=REDIS_TRANSPORT,
+    rediss=REDIS_TRANSPORT,
+    amqp="scraper.runtime.rabbitmq_transport:Transport",
+    amqps="scraper.runtime.rabbitmq_transport:SSLTransport",
+)
 app = Celery(
     "scraper",
     include=["scraper.tasks"],

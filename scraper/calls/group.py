@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from types import NoneType
 from typing import Any
+from uuid import UUID
 
 import orjson
 
@@ -23,6 +25,8 @@ GROUPS_OF_FEW = 10
 # So many workers may be lost with an input, the last two while it was alone.
 LOSSES_MAX = 4
 FEW = 10
+# Names and numbers of a group.
+TEXT_MAX, WHOLE_MAX = 1000, 2**53
 _NAME = re.compile(
     r"([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*):([A-Za-z][A-Za-z0-9_]*)"
 ).fullmatch
@@ -60,6 +64,17 @@ class Options:
     concurrency: int | None = None
     input_timeout_s: float | None = None
 
+    def checked(self) -> Options:
+        """Itself. Raises TypeError where a value is of another type than its field's."""
+        for text in (self.site, self.region, self.proxy, self.rate):
+            if text is not None:
+                _text(text)
+        if self.concurrency is not None:
+            _whole(self.concurrency)
+        if type(self.input_timeout_s) not in (int, float, NoneType):
+            raise TypeError("input_timeout_s is no number")
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -86,21 +101,31 @@ class Group:
             options = Options(
                 **{name: value for name, value in content["options"].items() if name in names}
             )
-            inputs = [(int(index), value) for index, value in content["inputs"]]
-            function, priority = str(content["function"]), int(content["priority"])
             return cls(
-                str(content["call"]),
-                int(content["number"]),
-                function,
-                str(content["queue"]),
-                priority,
-                options,
-                inputs,
+                UUID(_text(content["call"])).hex,
+                _whole(content["number"]),
+                _text(content["function"]),
+                _text(content["queue"]),
+                _whole(content["priority"]),
+                options.checked(),
+                [(_whole(index), value) for index, value in content["inputs"]],
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(
                 f"not a group of calls: {type(error).__name__}: {str(error)[:200]}"
             ) from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or len(value) > TEXT_MAX:
+        raise TypeError(f"a text of up to {TEXT_MAX} characters is missing")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= WHOLE_MAX:
+        raise TypeError("a whole number is missing")
+    return value
 
 
 def group_size(inputs: int) -> int:

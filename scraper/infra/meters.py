@@ -8,7 +8,7 @@ crawls, queues and hosts is in PostgreSQL and Redis, and is exported once for th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
@@ -82,8 +82,8 @@ class WorkerMeters:
         self._page_counters: dict[tuple[str, str, Outcome], Counter] = {}
         self._fetch_histograms: dict[str, Histogram] = {}
 
-    def watch(self, worker: MeteredWorker) -> None:
-        self.registry.register(_WorkerState(worker))
+    def watch(self, worker: MeteredWorker, dropped_messages: Callable[[], int]) -> None:
+        self.registry.register(_WorkerState(worker, dropped_messages))
 
     def page(self, site: str, queue: str, outcome: Outcome) -> None:
         key = (site, queue, outcome)
@@ -109,8 +109,8 @@ class WorkerMeters:
 class _WorkerState(Collector):
     """Counted where it happens, read when somebody asks."""
 
-    def __init__(self, worker: MeteredWorker) -> None:
-        self._worker = worker
+    def __init__(self, worker: MeteredWorker, dropped_messages: Callable[[], int]) -> None:
+        self._worker, self._dropped_messages = worker, dropped_messages
 
     def collect(self) -> Iterable[Metric]:
         yield GaugeMetricFamily(
@@ -120,6 +120,11 @@ class _WorkerState(Collector):
             "scraper_worker_loop_silent_seconds",
             "Since the event loop last turned",
             self._worker.silent_s,
+        )
+        yield CounterMetricFamily(
+            "scraper_worker_dropped_messages",
+            "Messages of the broker that nobody of ours has sent",
+            self._dropped_messages(),
         )
         archived = CounterMetricFamily(
             "scraper_worker_archived_pages",

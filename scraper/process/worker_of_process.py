@@ -11,6 +11,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from scraper import settings
+from scraper.process import dropped_messages
 
 if TYPE_CHECKING:
     from scraper.infra.metrics_endpoint import MetricsServer
@@ -56,7 +57,7 @@ def _make(send: Send) -> Worker:
 
     meters = WorkerMeters()
     worker = Worker(settings.load(), send, meters)
-    meters.watch(worker)
+    meters.watch(worker, lambda: dropped_messages.total)
     server = metrics_endpoint.serve_worker(settings.load(), meters.registry)
     if server is not None:
         _metrics[os.getpid()] = server

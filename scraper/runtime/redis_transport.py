@@ -9,21 +9,57 @@ stuck behind what waits for a slot. But then all batches wait with the worker th
 while others have nothing to do: of two on one queue the second was idle for a third of the time. So
 a worker leaves in Redis what is no more urgent than the batches that wait there already, which its
 admission says list by list (`Transport.wants`).
+
+kombu also trusts what it reads, and ends with the process over a message that is no JSON. Here a
+message that is not ours (`scraper.runtime.envelopes`) is dropped where it is read: from a queue,
+from a channel of all workers, or from those that were never acknowledged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from queue import Empty
 from time import monotonic
 from typing import Any
 
 from kombu.transport import redis
 
+from scraper.process import dropped_messages
+from scraper.runtime import envelopes
+
 # A worker that did not want all that there might be looks again after so long.
 RETRY_S = 0.1
 
 
+class QoS(redis.QoS):
+    def restore_by_tag(self, tag: str | bytes, client: Any = None, leftmost: bool = False) -> None:
+        """Puts a message back into its queue that was read and never acknowledged."""
+        kept: bytes | None = None
+
+        def restore(pipe: Any) -> None:
+            nonlocal kept
+            kept = pipe.hget(self.unacked_key, tag)
+            pipe.multi()
+            self._remove_from_indices(tag, pipe)  # type: ignore[no-untyped-call]
+            if kept is None:
+                return
+            try:
+                message, queue = envelopes.of_unacked(kept)
+            except envelopes.NotOursError as reason:
+                dropped_messages.record(self.unacked_key, str(reason), kept)
+                return
+            self.channel.restore(message, queue, pipe, leftmost)
+
+        with self.channel.conn_or_acquire(client) as connection:
+            try:
+                connection.transaction(restore, self.unacked_key)
+            except self.channel.ResponseError:
+                # Its queue's name is that of something else in Redis.
+                dropped_messages.record(self.unacked_key, "no queue to go back to", kept or b"")
+
+
 class Channel(redis.Channel):
+    QoS = QoS
     _kept_client: Any = None
 
     def _create_client(self, asynchronous: bool = False) -> Any:
@@ -55,6 +91,50 @@ class Channel(redis.Channel):
         self._brpop_sent_at = monotonic()  # type: ignore[assignment]
         self.client.connection.send_command("BRPOP", *keys, timeout or self.brpop_timeout or 0)
 
+    def _brpop_read(self, **options: Any) -> bool:
+        connection = self.client.connection
+        try:
+            answer = self.client.parse_response(connection, "BRPOP", **options)
+        except self.connection_errors:
+            # It reconnects with the next question.
+            connection.disconnect()
+            raise
+        finally:
+            self._in_poll = False
+        if not answer:
+            raise Empty
+        queue = answer[0].decode().rsplit(self.sep, 1)[0]
+        self._queue_cycle.rotate(queue)
+        return self._deliver(answer[1], queue)
+
+    def _receive_one(self, c: Any) -> bool:
+        """Reads a message to all workers, or an answer of Redis's about its channel."""
+        try:
+            answer = c.parse_response()
+        except self.connection_errors:
+            self._in_listen = False
+            raise
+        if not isinstance(answer, list):
+            return False
+        payload = self._handle_message(c, answer)  # type: ignore[no-untyped-call]
+        if not payload["type"].endswith(b"message"):
+            return False
+        exchange = payload["channel"].decode(errors="replace").partition(".")[2].split("/", 1)[0]
+        queue = self._fanout_to_queue.get(exchange)
+        return queue is not None and self._deliver(payload["data"], queue)
+
+    def _deliver(self, raw: bytes, queue: str) -> bool:
+        try:
+            message = envelopes.of_redis(raw, queue)
+        except envelopes.NotOursError as reason:
+            dropped_messages.record(queue, str(reason), raw)
+            return False
+        self.connection.deliver(message, queue)
+        return True
+
+    def restore(self, message: dict[str, Any], queue: str, pipe: Any, leftmost: bool) -> None:
+        self._do_restore_message(message, "", queue, pipe, leftmost)  # type: ignore[no-untyped-call]
+
     def waiting(self, queue: str) -> int:
         """Messages in a queue, of all its priorities; 0 for one that does not exist.
         (`queue_declare(passive=True)` asks the same twice, in transactions: three times the CPU.)
@@ -70,3 +150,6 @@ class Transport(redis.Transport):
     # Whether a message of a queue, with a priority, is to be read; None: all are. A worker's
     # consumer sets it. From the thread that reads messages.
     wants: Callable[[str, int], bool] | None = None
+
+    def deliver(self, message: dict[str, Any], queue: str) -> None:
+        self._deliver(message, queue)  # type: ignore[no-untyped-call]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from uuid import uuid4
 
 import pytest
 from kombu import Connection, Consumer, Message
@@ -77,7 +78,13 @@ def test_what_would_only_wait_here_stays_in_redis(
     with connection, connection.channel() as channel, connection.Producer(channel) as producer:
         queue = connection.SimpleQueue("shared", channel=channel).queue
         for priority in (3, 3, 9, 0):
-            producer.publish({}, routing_key="shared", exchange=queue.exchange, priority=priority)
+            producer.publish(
+                [[], {}, {}],
+                routing_key="shared",
+                exchange=queue.exchange,
+                priority=priority,
+                headers={"task": "scraper.tasks.plan", "id": str(uuid4())},
+            )
 
         def came(_: object, message: Message) -> None:
             read.append(message.properties["priority"])

@@ -83,7 +83,7 @@ def test_few_messages(inputs: int) -> None:
 
 def test_a_group_comes_out_as_it_went_in() -> None:
     group = Group(
-        "c",
+        "0" * 32,
         3,
         "a:b",
         "browser.eu",

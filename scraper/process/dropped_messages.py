@@ -1,0 +1,37 @@
+"""Messages of the broker that nobody of ours has sent, and that were dropped: how many, and one log
+line a minute at most. Whoever sends them would else fill the disk."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+
+log = structlog.get_logger()
+
+LINE_EVERY_S = 60.0
+SHOWN_BYTES = 200
+
+# Since this process started.
+total = 0
+_logged_total = 0
+_quiet_until = 0.0
+
+
+def record(queue: str, reason: str, start: bytes) -> None:
+    """`start`: what the message began with."""
+    global total, _logged_total, _quiet_until
+    total += 1
+    now = time.monotonic()
+    if now < _quiet_until:
+        return
+    _quiet_until = now + LINE_EVERY_S
+    log.warning(
+        "dropped messages that are not ours",
+        messages=total - _logged_total,
+        queue=queue[:SHOWN_BYTES],
+        reason=reason,
+        # Whatever is not printable ASCII is escaped.
+        starts_with=repr(start[:SHOWN_BYTES])[2:-1],
+    )
+    _logged_total = total

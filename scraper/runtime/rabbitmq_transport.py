@@ -1,0 +1,82 @@
+"""kombu's RabbitMQ transport, which hands over no message that is not ours: such a one is
+acknowledged, counted (`scraper.runtime.envelopes`), and nothing else happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amqp import serialization, spec
+from kombu.transport import pyamqp
+
+from scraper.process import dropped_messages
+from scraper.runtime import envelopes
+
+
+def _read_properties(buffer: bytes, offset: int) -> tuple[dict[str, Any], int]:
+    """RabbitMQ passes on properties as they were sent: texts that are not UTF-8, headers of unknown
+    types or of endless depth. What they break is one message, not the connection."""
+    try:
+        properties, end = serialization.decode_properties_basic(buffer, offset)
+    except Exception:  # noqa: BLE001 - whatever it is, the message is not ours
+        return {}, len(buffer)
+    return properties, end
+
+
+serialization.PROPERTY_CLASSES[serialization.Basic.CLASS_ID] = _read_properties
+
+
+class Channel(pyamqp.Channel):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # Bodies stay bytes: some encodings take minutes for a few megabytes.
+        self.auto_decode = False
+
+    def dispatch_method(self, method_sig: tuple[int, int], payload: bytes, content: Any) -> None:
+        """Exchange and routing key are whatever their sender likes, and not needed: of a delivery's
+        arguments only the others are left (consumer's tag, delivery's tag, redelivered)."""
+        if method_sig == spec.Basic.Deliver:
+            payload = bytes(payload[: payload[4] + 14]) + b"\x00\x00"
+        super().dispatch_method(method_sig, payload, content)
+
+    def basic_consume(
+        self,
+        queue: str = "",
+        *args: Any,
+        no_ack: bool = False,
+        callback: Callable[[Any], None] | None = None,
+        **options: Any,
+    ) -> Any:
+        def deliver(message: Any) -> None:
+            try:
+                envelope = envelopes.of_amqp(message.properties, message.body, queue)
+            except envelopes.NotOursError as reason:
+                start = message.body[: dropped_messages.SHOWN_BYTES] if message.body else b""
+                dropped_messages.record(queue, str(reason), bytes(start))
+                if not no_ack:
+                    self.basic_ack(message.delivery_tag)
+                return
+            message.body = envelope.body
+            message.properties = {
+                "content_type": "application/json",
+                "content_encoding": "utf-8",
+                "application_headers": envelope.headers,
+                "priority": envelope.priority,
+            }
+            message.delivery_info |= {"exchange": "", "routing_key": queue}
+            if callback is not None:
+                callback(message)
+
+        return super().basic_consume(queue, *args, no_ack=no_ack, callback=deliver, **options)
+
+
+class Connection(pyamqp.Connection):
+    Channel = Channel
+
+
+class Transport(pyamqp.Transport):
+    Connection = Connection
+
+
+class SSLTransport(pyamqp.SSLTransport):
+    Connection = Connection
