@@ -149,7 +149,7 @@ def calls() -> Iterator[dict[str, Any]]:
     group = {
         "call": uuid4().hex,
         "number": 1,
-        "function": "os:system",
+        "function": "tests.called:echo",
         "queue": "datacenter",
         "priority": 10,
         "options": {"site": None, "rate": None},
@@ -161,6 +161,8 @@ def calls() -> Iterator[dict[str, Any]]:
             yield {"message": json.dumps({**group, name: odd})}
         for name in ("site", "region", "proxy", "rate", "concurrency", "input_timeout_s"):
             yield {"message": json.dumps({**group, "options": {name: odd}})}
+        for rate in ("0/s", "1e999/s", "9/0", "-1/s", "nan/s", "\u0664/s", "9" * 900):
+            yield {"message": json.dumps({**group, "options": {"rate": rate}})}
         yield {"message": json.dumps({**group, "inputs": [[odd, "x"]]})}
 
 

@@ -117,8 +117,8 @@ class Group:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str) or len(value) > TEXT_MAX:
-        raise TypeError(f"a text of up to {TEXT_MAX} characters is missing")
+    if not isinstance(value, str) or len(value) > TEXT_MAX or not value.isprintable():
+        raise TypeError(f"a text of up to {TEXT_MAX} printable characters is missing")
     return value
 
 

@@ -110,6 +110,10 @@ def _texts(value: Any) -> bool:
     return _text(value) or (isinstance(value, list) and all(map(_text, value)))
 
 
+def _uuids(value: Any) -> bool:
+    return _uuid(value) or (isinstance(value, list) and all(map(_uuid, value)))
+
+
 def _queue(value: Any) -> bool:
     return isinstance(value, str) and _QUEUE(value) is not None
 
@@ -155,8 +159,8 @@ COMMANDS: Mapping[str, Mapping[str, Fits]] = {
     "active": {"safe": _flag},
     "conf": {"with_defaults": _flag},
     "registered": {"taskinfoitems": _texts, "builtins": _flag},
-    "query_task": {"ids": _texts},
-    "revoke": {"task_id": _texts, "terminate": _flag, "signal": _signal},
+    "query_task": {"ids": _uuids},
+    "revoke": {"task_id": _uuids, "terminate": _flag, "signal": _signal},
     "rate_limit": {"task_name": _text, "rate_limit": _rate},
     "add_consumer": {
         "queue": _queue,
