@@ -274,3 +274,35 @@ def for_control() -> Iterator[bytes]:
         yield json.dumps(envelope({"clock": 1, "expires": 0}, content)).encode()
     for odd in ODD:
         yield json.dumps(envelope({"clock": odd, "expires": odd}, {"method": "clock"})).encode()
+
+
+def events() -> Iterator[bytes]:
+    """For those who watch workers."""
+    yield from raw()
+    event = {
+        "type": "task-received",
+        "hostname": "w@host",
+        "timestamp": 1e9,
+        "utcoffset": 0,
+        "clock": 3,
+        "pid": 4,
+        "uuid": str(uuid4()),
+    }
+    for odd in ODD:
+        yield json.dumps(envelope({}, odd)).encode()
+        for name in (*event, "name", "args", "root_id", "freq", "loadavg", "state", "active"):
+            for kind in ("task-received", "task-succeeded", "worker-heartbeat", "worker-offline"):
+                yield json.dumps(envelope({}, {**event, "type": kind, name: odd})).encode()
+                yield json.dumps(envelope({}, [{**event, "type": kind, name: odd}])).encode()
+
+
+def replies(ticket: str) -> Iterator[bytes]:
+    yield from raw()
+    for odd in ODD:
+        yield json.dumps(envelope({"ticket": odd, "clock": odd, "expires": odd}, {})).encode()
+        yield json.dumps(envelope({"ticket": ticket}, odd)).encode()
+        yield json.dumps(envelope({"ticket": ticket}, {"w@host": odd})).encode()
+    deep: Any = []
+    for _ in range(500):
+        deep = [deep]
+    yield json.dumps(envelope({"ticket": ticket}, {"w@host": deep})).encode()

@@ -68,9 +68,18 @@ class Consumer(consumer.Consumer):  # type: ignore[misc] # Celery has no types
             self.amqheartbeat = HEARTBEAT_S
 
     def add_task_queue(self, queue: str, *args: Any, **options: Any) -> None:
-        super().add_task_queue(queue, *args, **options)
-        for wider in served_with(queue)[1:]:
-            super().add_task_queue(wider)
+        """A queue that is not one that workers can read costs the channel of all queues: everything
+        is connected anew then, without it."""
+        queues = self.app.amqp.queues
+        before = set(queues.consume_from)
+        try:
+            super().add_task_queue(queue, *args, **options)
+            for wider in served_with(queue)[1:]:
+                super().add_task_queue(wider)
+        except self.channel_errors as error:
+            for added in set(queues.consume_from) - before:
+                queues.deselect(added)
+            raise ConnectionError(f"the queue {queue} cannot be read") from error
 
     def connect(self) -> Connection:
         """Redis: the pool's admission says what is read. RabbitMQ: what is read ahead is counted

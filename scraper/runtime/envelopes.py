@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 import re
 import signal
 from collections.abc import Callable, Mapping
@@ -118,6 +117,11 @@ def _queue(value: Any) -> bool:
     return isinstance(value, str) and _QUEUE(value) is not None
 
 
+def _task_name(value: Any) -> bool:
+    prefix, _, name = value.rpartition(".") if isinstance(value, str) else ("", "", "")
+    return prefix == TASKS_MODULE and name in TASKS
+
+
 def _rate(value: Any) -> bool:
     return isinstance(value, str) and _RATE(value) is not None
 
@@ -158,10 +162,10 @@ COMMANDS: Mapping[str, Mapping[str, Fits]] = {
     "shutdown": _NOTHING,
     "active": {"safe": _flag},
     "conf": {"with_defaults": _flag},
-    "registered": {"taskinfoitems": _texts, "builtins": _flag},
+    "registered": {"taskinfoitems": lambda value: value == [], "builtins": _flag},
     "query_task": {"ids": _uuids},
     "revoke": {"task_id": _uuids, "terminate": _flag, "signal": _signal},
-    "rate_limit": {"task_name": _text, "rate_limit": _rate},
+    "rate_limit": {"task_name": _task_name, "rate_limit": _rate},
     "add_consumer": {
         "queue": _queue,
         "exchange": _nothing,
@@ -253,9 +257,8 @@ def check(
 
 def _task(headers: Mapping[str, Any], content: Any, priority: int) -> Envelope:
     task = headers.get("task")
-    prefix, _, name = task.rpartition(".") if isinstance(task, str) else ("", "", "")
-    _require(prefix == TASKS_MODULE and name in TASKS, "not one of our tasks")
-    arguments = TASKS[name]
+    _require(_task_name(task), "not one of our tasks")
+    arguments = TASKS[str(task).rpartition(".")[2]]
     _require(_uuid(headers.get("id")), "the task's id is not a UUID")
     _require(headers.get("eta") is None and headers.get("retries") in (None, 0), "for later")
     _require(headers.get("timelimit") in (None, [None, None]), "a time limit")
@@ -342,21 +345,34 @@ def _reply(headers: Mapping[str, Any], content: Any) -> Envelope:
 
 def _events(content: Any) -> Envelope:
     events = content if isinstance(content, list) else [content]
-    _require(all(map(_event, events)) and _shallow(events), "not an event")
+    _require(all(map(_event, events)), "not an event")
     return Envelope({}, orjson.dumps(content))
 
 
 def _event(event: Any) -> bool:
     return (
         isinstance(event, dict)
-        and all(_text(event.get(name)) for name in ("type", "hostname"))
-        and type(event.get("timestamp")) in (int, float)
-        and math.isfinite(event["timestamp"])
-        and 0 <= event["timestamp"] < 1e11
-        and _whole(event.get("utcoffset", 0), -24, 24)
-        and _whole(event.get("clock", 0), 0, BIGINT_MAX)
-        and isinstance(event.get("uuid", ""), str)
+        and event.keys() >= {"type", "hostname", "timestamp"}
+        and all(_event_field(name, value) for name, value in event.items())
     )
+
+
+def _event_field(name: str, value: Any) -> bool:
+    match name:
+        case "type" | "hostname":
+            return _text(value)
+        case "timestamp":
+            return type(value) in (int, float) and 0 <= value < 1e11
+        case "utcoffset":
+            return type(value) in (int, float) and -24 <= value <= 24
+        case "clock":
+            return _whole(value, 0, BIGINT_MAX)
+        case "pid" | "freq" | "active" | "processed" | "retries" | "runtime":
+            return type(value) in (int, float)
+        case "loadavg":
+            return isinstance(value, list) and all(type(load) in (int, float) for load in value)
+        case _:
+            return value is None or isinstance(value, (str, int, float))
 
 
 def _shallow(value: Any, levels: int = REPORT_MAX_DEPTH) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from itertools import chain, islice
-from typing import Any
+from typing import Any, cast
+from uuid import uuid4
 
 import amqp
 import httpx
@@ -23,6 +25,7 @@ from tests import called, invented
 from tests.acceptance.commands import Commands, until
 from tests.acceptance.conftest import SampleShop
 from tests.acceptance.test_processes import said
+from tests.flower import Flower
 
 QUEUES = ("datacenter", "residential", "coordinator")
 DROPPED = "dropped messages that are not ours"
@@ -126,6 +129,59 @@ def test_messages_in_redis(
         assert client.exists(invented.STOLEN) == 0
 
 
+def test_flower_and_commands_read_what_is_theirs(calling: Settings, run: Commands) -> None:
+    """Events and answers that nobody has sent, from a Redis of both."""
+    worker = run.worker("datacenter")
+    run.until_ready(worker)
+    flower = Flower(run, calling)
+    with redis.Redis.from_url(calling.valkey_url) as client:
+        base = f"/{client.connection_pool.connection_kwargs.get('db', 0)}.celeryev"
+        topics = (base, f"{base}/task.received")
+        heard = 0
+        for raw in invented.events():
+            heard += sum(client.publish(topic, raw) for topic in topics)
+        assert heard > 1000, "Flower listens there"
+        done = threading.Event()
+
+        def answer() -> None:
+            """Once to each queue of somebody who asks."""
+            answered: set[bytes] = set()
+            while not done.wait(0.05):
+                bindings = cast("set[bytes]", client.smembers("_kombu.binding.reply.celery.pidbox"))
+                for queue in {member.rpartition(SEPARATOR.encode())[2] for member in bindings}:
+                    if queue not in answered:
+                        client.lpush(queue, *filter(None, invented.replies(str(uuid4()))))
+                        answered.add(queue)
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        try:
+            assert [name.startswith("w0-") for name in flower.json("/api/workers?refresh=1")]
+            inspected = run.start("celery", "-A", "scraper", "inspect", "active_queues")
+            assert inspected.wait(60) == 0 and "datacenter" in run.log(inspected)
+        finally:
+            done.set()
+            answering.join()
+    assert list(Client().map(f"{called.__name__}:echo", [1], timeout_s=60)) == [1]
+
+    def seen() -> bool:
+        tasks = flower.json("/api/tasks?taskname=scraper.tasks.call_functions").values()
+        return any(task["worker"] != "w@host" and task["state"] == "SUCCESS" for task in tasks)
+
+    until(seen, 30)
+    assert "Traceback" not in run.log(inspected)
+    assert "Traceback" not in flower.log(), flower.log()
+    flower.stop()
+    assert run.end(worker) == 0
+
+
+RIGHT = {"content_type": "application/json", "content_encoding": "utf-8"}
+
+
+def command(method: str, **arguments: Any) -> amqp.Message:
+    return amqp.Message(json.dumps({"method": method, "arguments": arguments}).encode(), **RIGHT)
+
+
 class RawMessage(amqp.Message):
     """One whose properties are bytes that nobody has checked."""
 
@@ -139,16 +195,15 @@ class RawMessage(amqp.Message):
 
 def messages() -> Iterator[amqp.Message]:
     """For a queue of tasks in RabbitMQ."""
-    right = {"content_type": "application/json", "content_encoding": "utf-8"}
     for body in (b"", b"hello", b"[]", b"42", b"null", b"\xff", b"[" * 9000, bytes(3_000_000)):
         yield amqp.Message(body)
-        yield amqp.Message(body, **right)
-        yield amqp.Message(body, application_headers=invented.task()[0], **right)
+        yield amqp.Message(body, **RIGHT)
+        yield amqp.Message(body, application_headers=invented.task()[0], **RIGHT)
     for headers, content in invented.tasks():
         body = json.dumps(content).encode()
         # What AMQP has no way to write down is left out.
         with suppress(Exception):
-            message = amqp.Message(body, application_headers=headers, **right)
+            message = amqp.Message(body, application_headers=headers, **RIGHT)
             message._serialize_properties()
             yield message
     headers, content = invented.task()
@@ -160,9 +215,9 @@ def messages() -> Iterator[amqp.Message]:
         {"priority": 255},
         {"content_encoding": "no-such"},
     ):
-        yield amqp.Message(body, application_headers=headers, **{**right, **changed})
+        yield amqp.Message(body, application_headers=headers, **{**RIGHT, **changed})
     for name, packed in invented.bombs().items():
-        yield amqp.Message(packed, application_headers={**headers, "compression": name}, **right)
+        yield amqp.Message(packed, application_headers={**headers, "compression": name}, **RIGHT)
     # The content type is not UTF-8; a header is of a type that there is not; one lies in a table in
     # a table, and so on; a time is after the last year.
     yield RawMessage(body, b"\x80\x00\x02\xff\xfe")
@@ -222,14 +277,12 @@ def test_messages_in_rabbitmq(
         channel.exchange_declare("own", "fanout")
         for queue in QUEUES:
             channel.queue_bind(queue, "own")
+    # A queue that cannot be declared as workers would: RabbitMQ closes the channel that tries to.
+    publish(command("add_consumer", queue="own"), exchange="celery.pidbox")
     for message in islice(messages(), 30):
         publish(message, exchange="own", routing_key=b"\xff\xfe")  # type: ignore[arg-type]
     for content in invented.commands():
-        body = json.dumps(content).encode()
-        publish(
-            amqp.Message(body, content_type="application/json", content_encoding="utf-8"),
-            exchange="celery.pidbox",
-        )
+        publish(amqp.Message(json.dumps(content).encode(), **RIGHT), exchange="celery.pidbox")
     fleet.assert_alive()
     with closing(connect()) as connection:
         channel = connection.channel()

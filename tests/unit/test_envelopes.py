@@ -142,7 +142,7 @@ def test_bytes_are_no_message(raw: bytes, queue: str) -> None:
 @given(JSON, JSON, st.sampled_from(QUEUES))
 def test_no_value_breaks_the_check(headers: Any, content: Any, queue: str) -> None:
     message = passed(ours(headers, content), queue)
-    assert message is None or queue == REPLY
+    assert message is None or queue in (REPLY, EVENTS)
 
 
 @given(st.sampled_from(invented.PLACES), JSON)
@@ -215,6 +215,18 @@ def test_commands_reply_to_who_asked_alone() -> None:
     assert content_of(message) == {**ping, "reply_to": reply_to}
     for wrong in ({**reply_to, "exchange": ""}, {**reply_to, "routing_key": "datacenter"}, [], "x"):
         assert passed(ours({}, {**ping, "reply_to": wrong}), CONTROL) is None
+
+
+def test_events_of_workers_pass() -> None:
+    common = {"hostname": "w@h", "utcoffset": 5.5, "pid": 4, "clock": 2, "timestamp": 1795447252.4}
+    received = {"uuid": str(uuid4()), "name": "scraper.tasks.plan", "args": "()", "retries": 0}
+    load = {"freq": 2.0, "active": 0, "processed": 1, "loadavg": [1.57, 1.47, 1], "sw_ver": "5.7"}
+    for content in (
+        [{**common, **received, "eta": None, "root_id": None, "type": "task-received"}],
+        {**common, **load, "type": "worker-heartbeat"},
+    ):
+        message = passed(ours({"hostname": "w@h"}, content), EVENTS)
+        assert message is not None and content_of(message) == content
 
 
 @given(st.dictionaries(st.sampled_from(("content_type", "application_headers", "priority")), JSON))
