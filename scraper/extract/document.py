@@ -4,9 +4,12 @@ Never raises."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import cached_property
+from html import unescape
+from itertools import repeat
 from typing import Any
 
 from lxml import etree
@@ -17,9 +20,18 @@ from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode, parse_html
 
 JSONLD_NODES_MAX = 10_000
+MENDED_MAX_CHARS = 300_000
 _BASE = etree.XPath("//base/@href", smart_strings=False)
-_JSONLD = etree.XPath("//script[contains(@type, 'ld+json')]")
-_WRAPPERS = ("<!--", "-->", "//<![CDATA[", "//]]>", "<![CDATA[", "]]>", "/*", "*/", ";")
+_CAPITALS = "'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz'"
+_JSONLD = etree.XPath(f"//script[contains(translate(@type, {_CAPITALS}), 'ld+json')]")
+_HAS_JSONLD = re.compile(rb"ld\+json", re.IGNORECASE).search
+_WRAPPER = re.compile(
+    r"(?:<!--|-->|(?://|/\*)?[ \t]{0,9}(?:<!\[CDATA\[|\]\]>)[ \t]{0,9}(?:\*/)?|;)"
+).match
+_WRAPPERS_MAX = 5
+# A comma before the end of an object or a list; or a text, which may hold one, to its end. Nothing
+# is looked at twice, however it is written.
+_TRAILING_COMMA = re.compile(r'("(?:[^"\\]|\\.)*(?:"|\\?\Z))|,(?=\s{0,1000}[}\]])', re.DOTALL)
 _BLOCKS = frozenset({
     "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset",
     "figcaption", "figure",
@@ -28,6 +40,7 @@ _BLOCKS = frozenset({
     "pre", "section", "table", "tbody", "td", "tfoot", "th", "thead", "tr", "ul",
 })  # fmt: skip
 _HIDDEN = frozenset({"script", "style", "template", "noscript"})
+_STRUCK = frozenset({"del", "s", "strike"})
 
 
 class Document:
@@ -81,7 +94,8 @@ class Document:
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
         """Every JSON-LD object of the page, outer ones before the ones inside them."""
-        if b"ld+json" not in self.decoded.utf8:
+        source = self.decoded.utf8
+        if b"ld+json" not in source and _HAS_JSONLD(source) is None:
             return []
         blocks = []
         for script in _elements(_JSONLD(self.root)):
@@ -110,9 +124,15 @@ class Document:
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
-def whole_text(element: etree._Element) -> str:
+def unstruck_text(element: etree._Element) -> str:
+    """As `whole_text`, without what is crossed out; all of it where all is."""
+    text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN | _STRUCK)
+    return text if text.strip() else whole_text(element)
+
+
+def whole_text(element: etree._Element, hidden: frozenset[str] = _HIDDEN) -> str:
     """The text a reader sees: without scripts, and with a space between blocks, so that two
-    paragraphs stay two words."""
+    paragraphs stay two words. `hidden` are the elements that are left out."""
     tag = element.tag
     if not isinstance(tag, str):
         return ""
@@ -121,32 +141,34 @@ def whole_text(element: etree._Element) -> str:
     # one level: the usual, at a third of what walking costs
     if tag not in _HIDDEN and not any(map(len, element)):
         space = " " if tag in _BLOCKS else ""
-        return "".join((space, element.text or "", *map(_with_tail, element), space))
+        return "".join(
+            (space, element.text or "", *map(_with_tail, element, repeat(hidden)), space)
+        )
     parts: list[str] = []
-    hidden = 0
+    depth = 0
     for event, node in etree.iterwalk(element, events=("start", "end", "comment", "pi")):
         tag = node.tag
         if not isinstance(tag, str):
             text = node.tail
         elif event == "start":
-            hidden += tag in _HIDDEN
+            depth += tag in hidden
             if tag in _BLOCKS:
                 parts.append(" ")
             text = node.text
         else:
-            hidden -= tag in _HIDDEN
+            depth -= tag in hidden
             if tag in _BLOCKS:
                 parts.append(" ")
             text = None if node is element else node.tail
-        if text and not hidden:
+        if text and not depth:
             parts.append(text)
     return "".join(parts)
 
 
-def _with_tail(child: etree._Element) -> str:
+def _with_tail(child: etree._Element, hidden: frozenset[str]) -> str:
     """Of an element without children, or a comment: its text, and what follows it."""
     tag, tail = child.tag, child.tail or ""
-    if not isinstance(tag, str) or tag in _HIDDEN:
+    if not isinstance(tag, str) or tag in hidden:
         return tail
     text = child.text or ""
     return f" {text} {tail}" if tag in _BLOCKS else text + tail
@@ -173,16 +195,36 @@ def _loaded(text: str) -> Any:
     """The block's JSON; None where it is none. Numbers stay text, so that 19.90 keeps its zero and
     a long SKU its digits."""
     try:
-        return _decode_json(text)
+        return _decoder.decode(text)
     except (ValueError, RecursionError):
-        pass
-    text = text.strip()
-    for wrapper in _WRAPPERS:
-        text = text.removeprefix(wrapper).removesuffix(wrapper).strip()
-    try:
-        return _decode_json(text)
-    except (ValueError, RecursionError):
+        return _mended(text)
+
+
+def _mended(text: str) -> Any:
+    """As shops write it: within comments, with references to characters, commas too many, or one
+    object after the other. None for what is longer than people write."""
+    if len(text) > MENDED_MAX_CHARS:
         return None
+    if "&quot;" in text and '"' not in text:
+        text = unescape(text)
+    text = text.lstrip()
+    for _ in range(_WRAPPERS_MAX):
+        wrapper = _WRAPPER(text)
+        if wrapper is None:
+            break
+        text = text[wrapper.end() :].lstrip()
+    text = _TRAILING_COMMA.sub(r"\1", text)
+    values: list[Any] = []
+    at = 0
+    while at < len(text) and len(values) < JSONLD_NODES_MAX:
+        try:
+            value, end = _decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        values.append(value)
+        behind = _NEXT(text, end)
+        at = behind.start() if behind is not None else len(text)
+    return values[0] if len(values) == 1 else values or None
 
 
 def _number(text: str) -> str:
@@ -194,6 +236,8 @@ def _number(text: str) -> str:
 
 # Not strict: shops leave line breaks inside strings, which JSON forbids and browsers' parsers alone
 # would notice.
-_decode_json = json.JSONDecoder(
+# Where the next object or list begins.
+_NEXT = re.compile(r"[{\[]").search
+_decoder = json.JSONDecoder(
     parse_float=_number, parse_int=_number, parse_constant=lambda _: None, strict=False
-).decode
+)

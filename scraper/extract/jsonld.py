@@ -13,19 +13,25 @@ from scraper.sites.grammar.selectors import JsonPath
 
 # schema.org's subtypes of Product, and the creative works that shops sell with `offers` of their
 # own.
-_PRODUCTS = frozenset({
-    "Product", "ProductGroup", "ProductModel", "ProductCollection", "IndividualProduct",
-    "SomeProducts", "Vehicle", "Car",
-    "Motorcycle", "MotorizedBicycle", "BusOrCoach", "Drug", "DietarySupplement", "Book",
-    "Audiobook", "Movie", "Game",
-    "VideoGame", "MusicAlbum", "MusicRelease", "SoftwareApplication", "MobileApplication",
-    "WebApplication",
-})  # fmt: skip
+_PRODUCTS = frozenset(
+    """
+    Product ProductGroup ProductModel ProductCollection IndividualProduct SomeProducts Vehicle Car
+    Motorcycle MotorizedBicycle BusOrCoach Drug DietarySupplement Book Audiobook Movie Game
+    VideoGame MusicAlbum MusicRelease SoftwareApplication MobileApplication WebApplication
+""".lower().split()
+)
+# Where offers say what they do not say themselves.
+_OFFER_PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "price": (("priceSpecification", "price"), ("lowPrice",)),
+    "priceCurrency": (("priceSpecification", "priceCurrency"),),
+}
+# A price that is crossed out, and one for a kilogram.
+_OTHER_PRICES = ("ListPrice", "StrikethroughPrice", "SRP", "MSRP")
 
 
 def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator[str]:
     """The texts at `path`; of the first object of the type, or of `every` one."""
-    wanted = _PRODUCTS if path.type == "Product" else frozenset({path.type})
+    wanted = _PRODUCTS if path.type == "Product" else frozenset({path.type.lower()})
     for node in nodes:
         if wanted.isdisjoint(_types(node)):
             continue
@@ -51,7 +57,7 @@ def within(documents: list[Any], steps: tuple[str | int, ...]) -> Iterator[str]:
 def _types(node: dict[str, Any]) -> Iterator[str]:
     for name in _as_list(node.get("@type")):
         if isinstance(name, str):
-            yield name.replace("#", "/").replace(":", "/").rsplit("/", 1)[-1]
+            yield name.replace("#", "/").replace(":", "/").rsplit("/", 1)[-1].lower()
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -70,8 +76,29 @@ def _walk(value: Any, steps: tuple[str | int, ...]) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _walk(item, steps)
-    elif isinstance(value, dict) and step in value:
-        yield from _walk(value[step], rest)
+    elif isinstance(value, dict):
+        if value.get(step) is not None:
+            yield from _walk(value[step], rest)
+        elif not rest:
+            yield from _elsewhere(value, step)
+    elif isinstance(value, str) and step == "name" and not rest:
+        # A brand that is a text is its own name.
+        yield value
+
+
+def _elsewhere(offer: dict[str, Any], step: str) -> Iterator[str]:
+    """What an offer says of its price in another place than `price`."""
+    for key, *rest in _OFFER_PARTS.get(step, ()):
+        parts = [part for part in _as_list(offer.get(key)) if not _is_other_price(part)]
+        for text in _walk(parts[:1], tuple(rest)):
+            yield text
+            return
+
+
+def _is_other_price(part: Any) -> bool:
+    return isinstance(part, dict) and (
+        "referenceQuantity" in part or str(part.get("priceType", "")).endswith(_OTHER_PRICES)
+    )
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -1,14 +1,20 @@
-"""From a text to an amount and its ISO 4217 currency, with price-parser. Pure."""
+"""From a text to an amount and its ISO 4217 currency, with price-parser. Pure.
+
+Of several numbers in a text the price is the one beside a currency; one that is said to be a former
+price or a saving is none, nor is one for a unit beside a whole one, and of a range the lower one
+counts. Where that leaves two, the text has no price: nothing is guessed.
+"""
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
 from price_parser import Price
 
-from scraper.extract.values import DIGITS_MAX, Mistyped
+from scraper.extract.values import DIGITS_MAX, Mistyped, ascii_digits
 
 # characters; what is longer is no price but a whole product card
 TEXT_MAX = 500
@@ -54,6 +60,10 @@ _SYMBOLS = {
     "GH₵": "GHS",
     "CHF": "CHF", "ريال": "SAR", "درهم": "AED", "جنيه": "EGP",
 }  # fmt: skip
+# Signs that stand before amounts.
+_IN_FRONT = frozenset(
+    {"£", "$", "¥", "￥", "₹", "US$", "AU$", "A$", "CA$", "C$", "NZ$", "HK$", "R$", "S$"}
+)
 # What a symbol may also mean: the definition's own currency decides among these.
 _ALSO = {
     "$": _codes(
@@ -70,10 +80,66 @@ _ALSO = {
 }  # fmt: skip
 
 
+# Groups of three behind spaces, or digits with any marks between.
+_NUMBER = r"(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d{1,2})?(?!\d)|\d+(?:[.,'\u2019]\d+)*)"
+_CURRENCY = "|".join(
+    rf"(?<![^\W\d_]){re.escape(name)}(?![^\W\d_])" if name[0].isalpha() else re.escape(name)
+    for name in sorted({*_SYMBOLS, *_CODES}, key=len, reverse=True)
+)
+_NUMBERS = re.compile(_NUMBER)
+_CURRENCIES = re.compile(_CURRENCY)
+_BEFORE = re.compile(rf"(?P<currency>{_CURRENCY})[ \u00a0\u202f]?(?P<number>{_NUMBER})")
+_BEHIND = re.compile(
+    rf"(?P<number>{_NUMBER})(?:[.,][-\u2013\u2014]+)?[ \u00a0\u202f]?(?:{_CURRENCY})"
+)
+# The sign of a currency stands for the decimal mark, as in France.
+_SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({_CURRENCY})(\d\d)(?!\d)")
+# Numbers of other things: shares, measures, pieces.
+_OTHER = re.compile(
+    r"\s?(?:%|(?:[kmcd]?g|[mcd]?l|[mck]m|m[²³23]|oz|lbs?|inch|gb|tb|mb|w|v|pcs|pieces?|pack|stück|stk"
+    r"|st|pièces?|x)\b|[x×]\s?\d)",
+    re.IGNORECASE,
+).match
+# Words before an amount that is not the price, up to the amount before it.
+_FORMER = re.compile(
+    r"\b(?:was|were|rrp|r\.r\.p|msrp|srp|instead|before|previously|regular|original(?:ly)?"
+    r"|list price|old price|compare at|save|saving|you save|discount"
+    r"|uvp|statt|sparen|gespart|ersparnis|rabatt|war|vorher|früher|bisher"
+    r"|avant|au lieu de|prix barré|économisez|remise|antes|ahorra|ahorras|pvp"
+    r"|prima|anziché|invece di|risparmi|van|adviesprijs|bespaar"
+    r"|før|tidligere|tidigare|spara|wcześniej|oszczędzasz|původně|ušetříte)\b[^\d]*$",
+    re.IGNORECASE,
+)
+_SAVED = re.compile(
+    r"\s*(?:off|discount|rabatt|saved?|gespart|de remise|korting)\b", re.IGNORECASE
+).match
+_PER_UNIT = re.compile(
+    r"\s*(?:/|per\b|pro\b|je\b|par\b|por\b|al\b|à\b|le\b|p\.)\s?\d{0,4}\s?"
+    r"(?:[kmcd]?g|kilo(?:gramm?)?|[mcd]?l|lit(?:re|er|ro|r)s?|m[²³23]?|meter|oz|lb|unit|stück|stk|st|100)\b",
+    re.IGNORECASE,
+).match
+# What a kilogram comes to, or several pieces: "(1 kg = 11,98 €)", "3 for £12".
+_PER_QUANTITY = re.compile(
+    r"\d\s?(?:(?:[kmcd]?g|[mcd]?l|m[²³23]?|oz|lb|stück|stk)\s?=|(?:for|für|pour|per|por|voor)\b)\s?$",
+    re.IGNORECASE,
+)
+_RANGE = re.compile(
+    r"\s*(?:[-\u2013\u2014~]|to|bis|à|a|до|do|tot|till)\s*", re.IGNORECASE
+).fullmatch
+
+
+class _Amount(NamedTuple):
+    """An amount in a text: from where to where, and without what stands around it."""
+
+    start: int
+    end: int
+    text: str
+
+
 def to_price(
     text: str, decimal: str | None = None, currency: str | None = None
 ) -> tuple[Decimal, str | None]:
-    """The first price in the text. `currency`: where the text shows none, or a symbol that several
+    """The price in the text. `currency`: where the text shows none, or a symbol that several
     countries use.
 
     >>> to_price("1.299,00 €"), to_price("from $12.99", currency="CAD") ((Decimal('1299.00'),
@@ -93,6 +159,9 @@ def _to_price_slowly(
 ) -> tuple[Decimal, str | None]:
     if len(text) > TEXT_MAX:
         raise Mistyped(text, f"price: {len(text):,} characters")
+    text = _SIGN_AS_MARK.sub(r"\1.\3 \2", ascii_digits(text))
+    if len(_NUMBERS.findall(text)) > 1:
+        text = _the_one(text)
     try:
         price = Price.fromstring(text, decimal_separator=decimal)
     except (ValueError, ArithmeticError):
@@ -101,6 +170,49 @@ def _to_price_slowly(
     if amount is None or not amount.is_finite() or len(amount.as_tuple().digits) > DIGITS_MAX:
         raise Mistyped(text, "price")
     return amount, _code(price.currency, text, currency)
+
+
+def _the_one(text: str) -> str:
+    """The part of a text with several numbers that is its price. Raises `Mistyped`."""
+    amounts = _with_currency(text) or [
+        _Amount(match.start(), match.end(), match[0])
+        for match in _NUMBERS.finditer(text)
+        if not _OTHER(text, match.end())
+    ]
+    starts = [0, *(amount.end for amount in amounts[:-1])]
+    prices = [
+        amount
+        for amount, start in zip(amounts, starts, strict=True)
+        if not _FORMER.search(text[start : amount.start]) and not _SAVED(text, amount.end)
+    ]
+    whole = [
+        amount
+        for amount in prices
+        if not _PER_UNIT(text, amount.end) and not _PER_QUANTITY.search(text[: amount.start])
+    ] or prices
+    if len({amount.text for amount in whole}) == 1:
+        return whole[0].text
+    if len(whole) == 2 and _RANGE(text[whole[0].end : whole[1].start]):
+        return whole[0].text
+    raise Mistyped(text, "single price")
+
+
+def _with_currency(text: str) -> list[_Amount]:
+    """The amounts that have a currency beside them, before or behind: on whichever side more of the
+    text's currencies stand."""
+    before, behind = (
+        [_Amount(match.start(), match.end(), match[0]) for match in side.finditer(text)]
+        for side in (_BEFORE, _BEHIND)
+    )
+    if len(before) != len(behind):
+        return max(before, behind, key=len)
+    if [amount.text for amount in before] == [amount.text for amount in behind]:
+        return before
+    # "10 £ 45" is a size and a price; nobody can say what "10 € 45" is.
+    signs = {match[0] for match in _CURRENCIES.finditer(text)}
+    if signs <= _IN_FRONT:
+        return before
+    raise Mistyped(text, "single price")
 
 
 def _code(symbol: str | None, text: str, currency: str | None) -> str | None:

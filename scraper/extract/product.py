@@ -11,7 +11,7 @@ from lxml import etree
 
 from scraper.domain import Extracted, Product
 from scraper.extract import money, values
-from scraper.extract.document import Document
+from scraper.extract.document import Document, unstruck_text, whole_text
 from scraper.extract.sources import VALUES_MAX, Texts, compile_source
 from scraper.extract.stages import Stages
 from scraper.extract.values import Mistyped
@@ -264,7 +264,8 @@ def _compile(reading: Reading, spec: FieldSpec) -> _Compiled:
             ]
         )
         currency = compile_source(Source.model_validate({"jsonld": path.replace(".[", "[")}))
-    return _Compiled(compile_source(reading), _typed(reading, spec), reading, currency)
+    texts = compile_source(reading, unstruck_text if spec.type == "price" else whole_text)
+    return _Compiled(texts, _typed(reading, spec), reading, currency)
 
 
 def _typed(reading: Reading, spec: FieldSpec) -> Typed:

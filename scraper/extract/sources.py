@@ -18,10 +18,13 @@ from scraper.sites.grammar.fields import Source
 
 VALUES_MAX = 1000
 Texts = Callable[[Document, bool], list[str]]
+# From an element to its text.
+TextOf = Callable[[Any], str]
 
 
-def compile_source(source: Source) -> Texts:
-    """`texts(document, every)`: the first text, or every one, 1,000 at the most.
+def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
+    """`texts(document, every)`: the first text, or every one, 1,000 at the most. `text_of` gives an
+    element's.
 
     Raises `TimeoutError` where a regular expression takes too long, `lxml.etree.XPathError` where
     XPath meets its limits.
@@ -35,9 +38,9 @@ def compile_source(source: Source) -> Texts:
         raw = _on_response(source.response, source.path or "")
     elif source.css is not None or source.xpath is not None:
         raw = (
-            _on_css(source.css)
+            _on_css(source.css, text_of)
             if source.css is not None
-            else _on_tree(selectors.compile_xpath(source.xpath or ""))
+            else _on_tree(selectors.compile_xpath(source.xpath or ""), text_of)
         )
     else:
         return _on_page(source.regex or "")
@@ -46,27 +49,27 @@ def compile_source(source: Source) -> Texts:
     return _within(raw, pattern)
 
 
-def _on_css(css: str) -> Texts:
-    by_xpath = _on_tree(selectors.compile_css(css))
+def _on_css(css: str, text_of: TextOf) -> Texts:
+    by_xpath = _on_tree(selectors.compile_css(css), text_of)
     path = css_path(css)
     if path is None:
         return by_xpath
 
     def texts(document: Document, every: bool) -> list[str]:
         try:
-            return _cleaned(path.found(document.index), every)
+            return _cleaned(path.found(document.index), every, text_of)
         except TooLong:
             return by_xpath(document, every)
 
     return texts
 
 
-def _on_tree(xpath: etree.XPath) -> Texts:
+def _on_tree(xpath: etree.XPath, text_of: TextOf) -> Texts:
     def texts(document: Document, every: bool) -> list[str]:
         matches = document.find(xpath)
         if not isinstance(matches, list):
             matches = [_scalar(matches)]
-        return _cleaned(matches, every)
+        return _cleaned(matches, every, text_of)
 
     return texts
 
@@ -116,10 +119,12 @@ def _within(raw: Texts, pattern: Any) -> Texts:
     return texts
 
 
-def _cleaned(raw: Iterable[str | etree._Element], every: bool) -> list[str]:
+def _cleaned(
+    raw: Iterable[str | etree._Element], every: bool, text_of: TextOf = whole_text
+) -> list[str]:
     cleaned: list[str] = []
     for item in raw:
-        text = clean_text(item if isinstance(item, str) else whole_text(item))
+        text = clean_text(item if isinstance(item, str) else text_of(item))
         if text:
             cleaned.append(text)
             if not every or len(cleaned) >= VALUES_MAX:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from datetime import date, datetime, timedelta, tzinfo
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -15,6 +16,8 @@ from scraper.rules import urls
 
 INT_MAX = 2**63 - 1
 DIGITS_MAX = 38
+# Longer texts tell of more than one thing.
+PHRASE_MAX = 100
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 _NUMBER = re.compile(
     # a minus, but not the dash of "10-20" or "A-5"
@@ -23,18 +26,35 @@ _NUMBER = re.compile(
     r"(?:\d{1,3}(?:([ ,.'\u2019])\d{3})(?:\1\d{3})*(?!\d)|\d+)"
     r"(?:[.,]\d+)?"
 )
+# Arabic and full-width decimal marks and separators of thousands.
+_MARKS = {"\u066b": ".", "\u066c": ",", "\uff0e": ".", "\uff0c": ","}
 _GROUPS = re.compile(r"[ '\u2019]")
 _TRUE = frozenset(
     {
-        *("true", "yes", "y", "1", "on", "instock", "in stock", "available", "onlineonly"),
-        *("limitedavailability", "instoreonly", "preorder", "presale", "ja", "oui", "si", "sí"),
+        *("true", "yes", "y", "1", "on", "instock", "onlineonly", "limitedavailability"),
+        *("instoreonly", "preorder", "presale", "ja", "oui", "si", "sí"),
     }
 )
 _FALSE = frozenset(
     {
-        *("false", "no", "n", "0", "off", "outofstock", "out of stock", "sold out", "soldout"),
-        *("unavailable", "not available", "discontinued", "backorder", "nein", "non"),
+        *("false", "no", "n", "0", "off", "outofstock", "soldout", "discontinued", "backorder"),
+        *("reserved", "nein", "non"),
     }
+)
+# What shops write around it, such as a number, says no more. A denial is looked for first, since
+# "not in stock" has "in stock" in it.
+_DENIED = re.compile(
+    r"\b(?:(?:not|no longer|0) (?:in stock|available|left)|out of stock|sold out"
+    r"|unavailable|discontinued|back-?order(?:ed)?"
+    r"|nicht (?:mehr )?(?:auf lager|vorrätig|verfügbar|lieferbar)|ausverkauft|vergriffen"
+    r"|épuisé|rupture de stock|indisponible|non disponible|plus disponible"
+    r"|agotado|sin stock|no disponible|esaurito|non disponibile"
+    r"|uitverkocht|niet (?:op voorraad|leverbaar)"
+    r"|brak w magazynie|niedostępny|není skladem|slut i lager|ikke på lager)\b"
+)
+_AFFIRMED = re.compile(
+    r"\b(?:in stock|available|pre-?order|[1-9]\d* left|auf lager|vorrätig|verfügbar|lieferbar"
+    r"|en stock|disponible|disponibile|op voorraad|leverbaar|dostępny|skladem|i lager|på lager)\b"
 )
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}").fullmatch
 
@@ -46,6 +66,20 @@ class Mistyped(Exception):
     def __init__(self, text: str, wanted: str) -> None:
         shown = text if len(text) <= 60 else text[:57] + "…"
         super().__init__(f"{shown!r} is no {wanted}")
+
+
+def ascii_digits(text: str) -> str:
+    """The text with the digits and marks of other scripts (Arabic, full-width …) as ASCII's."""
+    if text.isascii():
+        return text
+    return "".join(
+        char
+        if char.isascii()
+        else str(unicodedata.decimal(char))
+        if char.isdecimal()
+        else _MARKS.get(char, char)
+        for char in text
+    )
 
 
 def to_int(text: str, decimal: str | None = None) -> int:
@@ -65,7 +99,7 @@ def to_decimal(text: str, decimal: str | None = None) -> Decimal:
 def _first_number(text: str, decimal: str | None, wanted: str) -> Decimal:
     if len(text) <= DIGITS_MAX and text.isascii() and text.isdigit():
         return Decimal(text)
-    match = _NUMBER.search(text)
+    match = _NUMBER.search(ascii_digits(text))
     if match is None or len(match[0]) > 60:
         raise Mistyped(text, wanted)
     written = _GROUPS.sub("", match[0].replace("\u2212", "-"))
@@ -97,13 +131,17 @@ def _decimal_mark(written: str, wanted: str) -> str:
 
 
 def to_bool(text: str) -> bool:
-    """The words shops use, schema.org's availabilities included."""
-    word = text.lower().rsplit("/", 1)[-1] if "schema.org/" in text.lower() else text.lower()
-    word = word.strip(" .!")
-    if word in _TRUE:
-        return True
-    if word in _FALSE:
-        return False
+    """The words shops use, schema.org's availabilities included, alone or within a short text: "In
+    stock (39 available)". One that says both is neither."""
+    lower = text.lower()
+    word = (lower.rsplit("/", 1)[-1] if "schema.org/" in lower else lower).strip(" .!")
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    if len(word) <= PHRASE_MAX:
+        rest, denials = _DENIED.subn(" ", word)
+        affirmed = _AFFIRMED.search(rest) is not None
+        if affirmed != bool(denials):
+            return affirmed
     raise Mistyped(text, "yes or no (`when:` says which texts mean yes)")
 
 

@@ -232,6 +232,82 @@ def test_a_jsonld_price_takes_the_currency_beside_it_and_reads_dots_as_json_does
     ) == Decimal("1.234")
 
 
+WRITTEN = '{"@type": "Product", "name": "Light", "offers": {"price": "19.90"}}'
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        WRITTEN,
+        WRITTEN.replace('"Product"', '"product"'),
+        WRITTEN.replace('"Product"', '"http://schema.org/PRODUCT"'),
+        f"/*<![CDATA[*/{WRITTEN}/*]]>*/",
+        f"//<![CDATA[\n{WRITTEN}\n//]]>",
+        f"<!-- {WRITTEN} -->",
+        WRITTEN.replace("}}", "},}"),
+        f"[{WRITTEN},]",
+        f'{{"@type": "Organization"}}\n{WRITTEN}',
+        f"{WRITTEN};",
+        WRITTEN.replace('"', "&quot;"),
+        WRITTEN.replace("Light", "Light\nbulb, }").replace("}}", ",}}"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["application/ld+json", "Application/LD+JSON; charset=utf-8"])
+def test_jsonld_as_shops_write_it(script: str, kind: str) -> None:
+    page = f'<script type="{kind}">{script}</script>'
+    assert value("{jsonld: offers.price, type: price}", page) == Decimal("19.90")
+    assert str(value("{jsonld: name}", page)).startswith("Light")
+
+
+@pytest.mark.parametrize(
+    "offers",
+    [
+        {"priceSpecification": {"price": 5, "priceCurrency": "EUR"}},
+        [{"priceSpecification": [{"price": 5, "priceCurrency": "EUR"}]}],
+        {"price": None, "priceSpecification": {"price": "5", "priceCurrency": "EUR"}},
+        {"@type": "AggregateOffer", "lowPrice": "5", "highPrice": 9, "priceCurrency": "EUR"},
+        {
+            "priceCurrency": "EUR",
+            "priceSpecification": [
+                {"price": 9, "priceType": "https://schema.org/ListPrice"},
+                {"price": 50, "referenceQuantity": {"unitCode": "KGM"}},
+                {"price": 5},
+            ],
+        },
+    ],
+)
+def test_offers_that_say_their_price_elsewhere(offers: object) -> None:
+    page = ld({"@type": "Product", "offers": offers})
+    (found,) = product("price: {jsonld: offers.price, type: price}", page).products
+    assert found.data == {"price": Decimal(5), "price_currency": "EUR"}
+
+
+def test_a_brand_that_is_a_text_is_its_own_name() -> None:
+    assert value("{jsonld: brand.name}", ld({"@type": "Product", "brand": "B"})) == "B"
+    assert value("{jsonld: brand.logo}", ld({"@type": "Product", "brand": "B"})) is None
+
+
+PRICED = '<div class="price"><del>£20.00</del> <ins>£15.00</ins></div>'
+
+
+@pytest.mark.parametrize(
+    ("css", "page", "expected"),
+    [
+        (".price", PRICED, "15.00"),
+        (".price", PRICED.replace("del>", "s>"), "15.00"),
+        (".price", f"<div class=price><p>{PRICED}</p></div>", "15.00"),
+        (".price del", PRICED, "20.00"),
+        ("del", PRICED, "20.00"),
+        (".was", "<p class=was><s>£20.00</s></p>", "20.00"),
+        (".price", "<div class=price><b>£20.00</b> £15.00</div>", None),
+    ],
+)
+def test_what_is_crossed_out_is_no_price(css: str, page: str, expected: str | None) -> None:
+    price = value(f"{{css: '{css}', type: price}}", page)
+    assert price == (None if expected is None else Decimal(expected))
+    assert "£20.00" in str(value(f"{{css: '{css}'}}", page)), "a text is as it was"
+
+
 def test_a_product_groups_offers_stand_on_its_variants() -> None:
     group = {
         "@type": "ProductGroup",

@@ -20,6 +20,8 @@ from scraper.rules.decoding import clean_text, decode, parse_html
         ("1,234 reviews", 1234),
         ("1.234 Bewertungen", 1234),
         ("1 234", 1234),
+        ("١٬٢٣٤", 1234),
+        ("２２ in stock", 22),
         ("1\u2019234\u2019567", 1_234_567),
         ("-5", -5),
         ("\u22125", -5),
@@ -88,6 +90,32 @@ def test_no_decimal(text: str) -> None:
         ("Now only £10.00 (was £20.00)", None, None, ("10.00", "GBP")),
         ("140.000", ",", "IDR", ("140000", "IDR")),
         ("Free", None, "USD", ("0", "USD")),
+        # The amount beside the currency.
+        ("2 for £5", None, None, ("5", "GBP")),
+        ("0.5 kg £3.00", None, None, ("3.00", "GBP")),
+        ("Size 10 £ 45.00", None, None, ("45.00", "GBP")),
+        ("3 x 4.99 €", None, None, ("4.99", "EUR")),
+        ("12.99 incl. 19 % VAT", None, "EUR", ("12.99", "EUR")),
+        ("19,90 (0,5 l)", None, None, ("19.90", None)),
+        ("12€50", None, None, ("12.50", "EUR")),
+        # Former prices, savings, prices of a unit, quantities, ranges.
+        ("Save £5 £15.00", None, None, ("15.00", "GBP")),
+        ("$5 off $20.00", None, None, ("20.00", "USD")),
+        ("was £20.00 now £15.00", None, None, ("15.00", "GBP")),
+        ("UVP 29,99 € 19,99 €", None, None, ("19.99", "EUR")),
+        ("statt 29,99 € nur 19,99 €", None, None, ("19.99", "EUR")),
+        ("A$29.95 was A$49.95", None, None, ("29.95", "AUD")),
+        ("149 kr (tidligere 199 kr)", None, "DKK", ("149", "DKK")),
+        ("£3.00 (£6.00 / kg)", None, None, ("3.00", "GBP")),
+        ("5,99 € (1 kg = 11,98 €)", None, None, ("5.99", "EUR")),
+        ("£5.00 each or 3 for £12", None, None, ("5.00", "GBP")),
+        ("12,50 € / 100 g", None, None, ("12.50", "EUR")),
+        ("£10.00 – £15.00", None, None, ("10.00", "GBP")),
+        ("from $12.99 to $15.99", None, None, ("12.99", "USD")),
+        ("Price: $1,234.56 $1,234.56", None, None, ("1234.56", "USD")),
+        # Other scripts' digits.
+        ("١٢٫٥٠ ريال", None, None, ("12.50", "SAR")),
+        ("１２．９９ €", None, None, ("12.99", "EUR")),
     ],
 )
 def test_price(
@@ -97,7 +125,13 @@ def test_price(
     assert (str(amount), code) == expected
 
 
-@pytest.mark.parametrize("text", ["", "Call us", "50% off", "x" * 501 + "£5"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "Call us", "50% off", "x" * 501 + "£5"),
+        *("£20.00 £15.00", "20 € 15 €", "10 € 45", "price 12.99 item 4711", "RRP £20.00 save £5"),
+    ],
+)
 def test_no_price(text: str) -> None:
     with pytest.raises(Mistyped):
         money.to_price(text)
@@ -115,6 +149,32 @@ def test_the_fast_price_is_price_parsers(text: str, mark: str | None, currency: 
     assert _price(money.to_price, text, mark, currency) == _price(
         money._to_price_slowly, text, mark, currency
     )
+
+
+AMOUNT = st.decimals(1, 9999, places=2).map(lambda amount: f"£{amount}")
+OTHERS = ["was {}", "RRP {}", "save {}", "statt {}", "{} off", "{} / kg", "{} per litre"]
+
+
+@given(AMOUNT, AMOUNT, st.sampled_from(OTHERS), st.booleans())
+def test_another_amount_beside_the_price_is_never_taken_for_it(
+    price: str, other: str, words: str, first: bool
+) -> None:
+    parts = [f"now {price}", words.format(other)]
+    text = " ".join(parts if first else parts[::-1])
+    try:
+        amount, code = money.to_price(text)
+    except Mistyped:
+        return
+    assert (f"£{amount}", code) == (price, "GBP"), text
+
+
+@given(st.text(max_size=80))
+def test_whatever_a_price_says_it_is_a_price_or_none(text: str) -> None:
+    try:
+        amount, _ = money.to_price(text)
+    except Mistyped:
+        return
+    assert amount.is_finite()
 
 
 def _price(
@@ -136,15 +196,31 @@ def _price(
         ("http://schema.org/OutOfStock", False),
         ("0", False),
         ("Sold out!", False),
+        ("In stock (39 available)", True),
+        ("Only 3 left", True),
+        ("Not in stock", False),
+        ("0 in stock", False),
+        ("Temporarily out of stock", False),
+        ("Currently unavailable.", False),
+        ("Nicht auf Lager", False),
+        ("Auf Lager, in 2 Tagen bei Ihnen", True),
+        ("En stock", True),
+        ("Pre-order now", True),
+        ("https://schema.org/PreOrder", True),
+        ("https://schema.org/BackOrder", False),
     ],
 )
 def test_bool(text: str, expected: bool) -> None:
     assert values.to_bool(text) is expected
 
 
-def test_no_bool() -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["perhaps", "In stock online, out of stock in store", "x" * 100 + " in stock", "unavailably"],
+)
+def test_no_bool(text: str) -> None:
     with pytest.raises(Mistyped, match="when"):
-        values.to_bool("perhaps")
+        values.to_bool(text)
 
 
 @pytest.mark.parametrize(
