@@ -159,9 +159,9 @@ def _to_price_slowly(
 ) -> tuple[Decimal, str | None]:
     if len(text) > TEXT_MAX:
         raise Mistyped(text, f"price: {len(text):,} characters")
-    text = _SIGN_AS_MARK.sub(r"\1.\3 \2", ascii_digits(text))
+    text = ascii_digits(text)
     if len(_NUMBERS.findall(text)) > 1:
-        text = _the_one(text)
+        text = _the_one(_SIGN_AS_MARK.sub(r"\1.\3 \2", text))
     try:
         price = Price.fromstring(text, decimal_separator=decimal)
     except (ValueError, ArithmeticError):
