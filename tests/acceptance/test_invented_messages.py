@@ -162,13 +162,14 @@ def test_flower_and_commands_read_what_is_theirs(calling: Settings, run: Command
         finally:
             done.set()
             answering.join()
-    assert list(Client().map(f"{called.__name__}:echo", [1], timeout_s=60)) == [1]
 
     def seen() -> bool:
+        """Workers send events once Flower has asked them to."""
+        assert list(Client().map(f"{called.__name__}:echo", [1], timeout_s=60)) == [1]
         tasks = flower.json("/api/tasks?taskname=scraper.tasks.call_functions").values()
         return any(task["worker"] != "w@host" and task["state"] == "SUCCESS" for task in tasks)
 
-    until(seen, 30)
+    until(seen, 60)
     assert "Traceback" not in run.log(inspected)
     assert "Traceback" not in flower.log(), flower.log()
     flower.stop()
