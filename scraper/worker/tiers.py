@@ -15,9 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import sqlalchemy as sa
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
 from scraper.crawl.context import CrawlContext
 from scraper.domain import LeasedPage, Move, Status, Verdict
+from scraper.frontier import host_tiers
 from scraper.frontier.host_tiers import TierKey, TierSignal
+from scraper.infra import outages
 from scraper.rules import escalation
 from scraper.rules.escalation import (
     PAGE_TRIES,
@@ -28,6 +34,8 @@ from scraper.rules.escalation import (
     RetryHere,
 )
 from scraper.rules.routing import queue_name
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +54,18 @@ class Tier:
     def above(self) -> str | None:
         """The level that it can go to when it is blocked."""
         return escalation.next_level(self.level, self.steps)
+
+
+def begin_probe(engine: sa.Engine, key: TierKey, steps: Ladder) -> bool:
+    """Whether this process may send the host's probe. Raises nothing: where PostgreSQL does not
+    answer, somebody else probes later."""
+    try:
+        with engine.begin() as connection:
+            return host_tiers.begin_probe(connection, key, steps)
+    except SQLAlchemyError as error:
+        if not outages.record(error):
+            log.exception("could not begin a probe", host=key.host)
+        return False
 
 
 class TierChoice:

@@ -193,8 +193,8 @@ def test_without_redis_pages_stay_rows_and_leave_later(
         engine, "SELECT count(*) FROM crawls WHERE cleared_at IS NULL"
     ) == [(0,)]
     worker = crawling.broker.worker
-    worker._dedup.close()
-    worker._dedup = worker._settler._dedup = step.RememberedLinks(crawling.settings)
+    worker.services.dedup.close()
+    worker.services.dedup = worker.services.settler._dedup = step.RememberedLinks(crawling.settings)
     assert crawling.crawl() == []
 
 
@@ -205,7 +205,7 @@ def test_a_redis_that_refuses_keeps_pages_where_they_are(
     monkeypatch.setattr(step, "connect", lambda url: redis.Redis.from_url(tiny_url))
     assert crawling.crawl() == list(range(5))
     assert frontier(engine) == {"ok": 7}
-    crawling.broker.worker._dedup._away_until = 0
+    crawling.broker.worker.services.dedup._away_until = 0
     assert crawling.crawl() == [], "their rows tell them apart"
 
 

@@ -247,7 +247,9 @@ def test_a_forgotten_login_is_not_written_back(
         assert forget(client, "shop", "1")
         broker.send(plan.open_now(engine, "shop").messages)
         deadline = time.monotonic() + 10
-        while any(state.identity is not None for state in broker.worker._logins._states.values()):
+        while any(
+            state.identity is not None for state in broker.worker.services.logins._states.values()
+        ):
             assert time.monotonic() < deadline
             time.sleep(0.1)
         broker.run()

@@ -185,7 +185,7 @@ def test_with_every_proxy_banned_the_pages_wait_and_say_why(
         with redis.Redis.from_url(broker.settings.valkey_url) as client:
             # the quarantine's end, without waiting for it
             client.delete(*client.scan_iter(match="scraper:proxies:*"))
-        broker.worker._loop.call_soon_threadsafe(broker.worker._proxies._hosts.clear)
+        broker.worker._loop.call_soon_threadsafe(broker.worker.services.proxies._hosts.clear)
         broker.run()
         complete(engine, 10)
 
@@ -293,8 +293,8 @@ def test_a_worker_that_loses_its_lease_asks_no_further_proxy(
     doubts = []
 
     def lost(pool: ProxyPool, via: ProxyRoute, host: str) -> None:
-        doubts.append(tuple(brokers[0].worker._batches))
-        for batch in brokers[0].worker._batches.values():
+        doubts.append(tuple(brokers[0].worker.keeper.batches))
+        for batch in brokers[0].worker.keeper.batches.values():
             batch.lost = True
 
     monkeypatch.setattr(ProxyPool, "doubted", lost)
@@ -315,7 +315,7 @@ def test_a_redirect_through_a_proxy_goes_on_while_its_worker_hands_back(
 
         def handed_back(target: str, *others: Any) -> bytes:
             if target.endswith("7"):
-                for batch in list(broker.worker._batches.values()):
+                for batch in list(broker.worker.keeper.batches.values()):
                     batch.handed_back = True
             return answer(target, *others)
 

@@ -26,6 +26,7 @@ from scraper.politeness.host_limiter import HostLimiter
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
 from scraper.settle.transaction import PageResult, Stored
+from scraper.worker import keeper as keeper_module
 from scraper.worker import process as worker_module
 from scraper.worker import writer as writer_module
 from scraper.worker.batch import Batch
@@ -167,7 +168,7 @@ def bench(engine: sa.Engine, environment: Settings) -> Iterator[Bench]:
 @pytest.fixture
 def keeper(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Says how often workers made from now on look after their leases."""
-    return lambda seconds: monkeypatch.setattr(worker_module, "KEEPER_S", seconds)
+    return lambda seconds: monkeypatch.setattr(keeper_module, "KEEPER_S", seconds)
 
 
 # --- told to stop
@@ -181,7 +182,7 @@ def test_a_worker_that_stops_ends_what_it_has_begun_and_no_more(bench: Bench) ->
     bench.begin(worker)
     until(lambda: len(bench.asked()) == 4)
     worker.stop()
-    until(lambda: all(batch.handed_back for batch in worker._batches.values()))
+    until(lambda: all(batch.handed_back for batch in worker.keeper.batches.values()))
     bench.door.set()
     bench.ended()
     assert bench.found() == {"ok": 4, "due": 16}
@@ -219,7 +220,7 @@ def test_every_batch_goes_back_at_once(bench: Bench) -> None:
     bench.pages(40, bench.behind(Answer(product("x", "A").encode())))
     worker = bench.worker(stop_s=NEVER_S)
     bench.begin(worker)
-    until(lambda: len(worker._batches) == 4 and len(bench.asked()) == 4)
+    until(lambda: len(worker.keeper.batches) == 4 and len(bench.asked()) == 4)
     worker.stop()
     until(lambda: bench.found() == {"due": 36, "leased": 4})
     bench.door.set()
@@ -227,7 +228,7 @@ def test_every_batch_goes_back_at_once(bench: Bench) -> None:
     assert bench.found() == {"due": 36, "ok": 4}
     assert bench.uncharged()
     assert rows(bench.engine, "SELECT FROM leases") == []
-    assert all(limiter.pending == 0 for limiter in worker._limiters._limiters.values())
+    assert all(limiter.pending == 0 for limiter in worker.services.limiters._limiters.values())
 
 
 def test_a_worker_that_stops_begins_no_new_batch(bench: Bench) -> None:
@@ -289,7 +290,7 @@ def test_cutting_pages_short_leaves_the_hosts_turns_free(bench: Bench) -> None:
     until(lambda: len(bench.asked()) == 4)
     worker.stop()
     bench.ended()
-    assert all(limiter.idle for limiter in worker._limiters._limiters.values())
+    assert all(limiter.idle for limiter in worker.services.limiters._limiters.values())
 
 
 # --- zombies
@@ -299,7 +300,7 @@ def test_cutting_pages_short_leaves_the_hosts_turns_free(bench: Bench) -> None:
 def no_longer_ours(worker: Worker) -> None:
     """As after a freeze: by our own clock the lease may be somebody else's, and nobody has said so
     yet."""
-    for batch in worker._batches.values():
+    for batch in worker.keeper.batches.values():
         batch.ours_until = 0.0
 
 
@@ -449,7 +450,7 @@ def test_one_that_lost_its_lease_begins_nothing_and_changes_nothing(
     lease_ids = bench.leases()
     bench.begin(worker, lease_ids)
     until(lambda: len(bench.asked()) == 4)
-    (batch,) = worker._batches.values()
+    (batch,) = worker.keeper.batches.values()
     # as if it had not looked after it for long
     with bench.engine.begin() as connection:
         connection.execute(sa.text("UPDATE leases SET until = now() - interval '1 second'"))
@@ -499,7 +500,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch counts as stuck when it has stood still for half a second."""
     settings = Settings()
     monkeypatch.setattr(
-        worker_module, "STUCK_MARGIN_S", 0.5 - settings.horizon_s - 2 * settings.page_timeout_s
+        keeper_module, "STUCK_MARGIN_S", 0.5 - settings.horizon_s - 2 * settings.page_timeout_s
     )
 
 
@@ -513,7 +514,7 @@ def test_a_batch_that_stands_still_is_given_up(
     worker = bench.worker()
     bench.begin(worker)
     bench.ended()
-    assert worker._batches == {} and worker._tasks == {}
+    assert worker.keeper.batches == {} and worker.keeper.tasks == {}
     ((lease_id, was),) = rows(bench.engine, "SELECT id, until FROM leases")
     time.sleep(0.5)
     assert rows(bench.engine, "SELECT until FROM leases") == [(was,)], (
@@ -543,11 +544,11 @@ def test_a_batch_that_was_given_up_leaves_no_page_pending(
     worker = bench.worker()
     bench.begin(worker)
     until(lambda: len(bench.asked()) == 4)
-    (limiter,) = worker._limiters._limiters.values()
+    (limiter,) = worker.services.limiters._limiters.values()
     assert limiter.pending == 20
     bench.ended()
     assert (limiter.pending, limiter.idle) == (0, True)
-    until(lambda: not worker._limiters._limiters)
+    until(lambda: not worker.services.limiters._limiters)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -602,7 +603,7 @@ def test_a_pause_stops_a_batch_in_the_middle(bench: Bench, keeper: Callable[[flo
     bench.begin(worker)
     until(lambda: len(bench.asked()) == 4)
     pause(bench.engine)
-    until(lambda: all(batch.inactive_crawls for batch in worker._batches.values()))
+    until(lambda: all(batch.inactive_crawls for batch in worker.keeper.batches.values()))
     bench.door.set()
     bench.ended()
     assert bench.asked().total() == 4
@@ -670,7 +671,7 @@ def test_a_crawl_whose_definition_cannot_be_used_ends(bench: Bench) -> None:
         bench.engine, "SELECT status, dead, product_done, fetches, retries FROM crawls"
     ) == [("failed", 4, 4, 4 * limit, 4 * (limit - 1))]
     assert bench.asked() == {}
-    assert all(limiter.pending == 0 for limiter in worker._limiters._limiters.values())
+    assert all(limiter.pending == 0 for limiter in worker.services.limiters._limiters.values())
 
 
 def test_a_crawl_whose_code_is_gone_ends_too(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -857,13 +858,13 @@ def test_what_was_fetched_while_the_database_was_away_is_stored_when_it_is_back(
             target, bench.behind(Answer(product(target, f"Product {target}").encode()))
         )
     worker = bench.worker()
-    settle, tries = worker._settler._settle, []
+    settle, tries = worker.services.settler._settle, []
 
     def counted(pages: Sequence[PageResult]) -> Stored:
         tries.append(len(pages))
         return settle(pages)
 
-    monkeypatch.setattr(worker._settler, "_settle", counted)
+    monkeypatch.setattr(worker.services.settler, "_settle", counted)
     bench.begin(worker)
     until(lambda: len(bench.asked()) == 4)
     with out_of_reach(worker.engine):
@@ -890,7 +891,7 @@ def test_a_commit_whose_answer_was_lost_is_not_counted_twice(
     bench.site()
     bench.pages(30)
     worker = bench.worker()
-    settle, failed = worker._settler._settle, []
+    settle, failed = worker.services.settler._settle, []
 
     def breaks(pages: object) -> object:
         stored = settle(pages)  # type: ignore[arg-type]
@@ -899,7 +900,7 @@ def test_a_commit_whose_answer_was_lost_is_not_counted_twice(
             raise AWAY
         return stored
 
-    monkeypatch.setattr(worker._settler, "_settle", breaks)
+    monkeypatch.setattr(worker.services.settler, "_settle", breaks)
     bench.begin(worker)
     bench.ended()
     assert failed
@@ -921,7 +922,7 @@ def test_a_worker_that_must_end_without_a_database_gives_up_and_counts(
     def away(_: object) -> None:
         raise AWAY
 
-    monkeypatch.setattr(worker._settler, "_settle", away)
+    monkeypatch.setattr(worker.services.settler, "_settle", away)
     bench.begin(worker)
     until(lambda: sum(count for target, count in bench.asked().items() if "hangs" in target) == 4)
     worker.stop()
@@ -940,7 +941,7 @@ def test_the_database_comes_back_before_the_worker_gives_up(
     bench.site()
     bench.pages(GROUP_PAGES + 20)
     worker = bench.worker(stop_s=0.1)
-    settle, tries = worker._settler._settle, Counter[str]()
+    settle, tries = worker.services.settler._settle, Counter[str]()
 
     def away_at_first(pages: object) -> object:
         tries["all"] += 1
@@ -948,7 +949,7 @@ def test_the_database_comes_back_before_the_worker_gives_up(
             raise AWAY
         return settle(pages)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker._settler, "_settle", away_at_first)
+    monkeypatch.setattr(worker.services.settler, "_settle", away_at_first)
     bench.begin(worker)
     until(lambda: tries["all"])
     worker.stop()

@@ -1,0 +1,187 @@
+"""What a worker process is made of, put together once: each part is given the parts it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import redis.asyncio as aredis
+import sqlalchemy as sa
+
+from scraper.accounts.file import AccountFile
+from scraper.accounts.sessions import Logins
+from scraper.accounts.store import LoginStore
+from scraper.archive.spool import Archive
+from scraper.browser.pool import Browsers
+from scraper.calls.clients import Clients
+from scraper.calls.pages import CallPages
+from scraper.calls.request_sender import RequestSender
+from scraper.calls.runner import CallRunner
+from scraper.calls.store import Groups
+from scraper.calls.transport import PoliteTransport
+from scraper.crawl.context import CrawlContexts
+from scraper.domain import Message
+from scraper.http.fetcher import HttpFetcher
+from scraper.politeness.fleet_limiter import RedisFleetLimiter
+from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.robots_cache import RobotsCache
+from scraper.politeness.robots_store import RobotsTexts
+from scraper.proxies.file import ProxyFile
+from scraper.proxies.health import ProxyHealth
+from scraper.proxies.pool import ProxyPool
+from scraper.proxies.rotation import ProxyRotation
+from scraper.settings import Settings
+from scraper.settle.remembered_links import RememberedLinks
+from scraper.worker.commit import Settler
+from scraper.worker.page_fetch import PageFetcher
+from scraper.worker.pipeline import Scraper
+from scraper.worker.telemetry import Telemetry
+from scraper.worker.tiers import TierChoice, begin_probe
+from scraper.worker.writer import Writer
+
+# Of one process.
+REDIS_CONNECTIONS = 32
+
+
+@dataclass(slots=True)
+class Services:
+    """The parts that live as long as the process. Made on its loop, and closed there."""
+
+    redis: aredis.Redis
+    fetcher: HttpFetcher
+    browsers: Browsers
+    limiters: HostLimiters
+    dedup: RememberedLinks
+    settler: Settler
+    writer: Writer
+    proxies: ProxyPool
+    logins: Logins
+    request_sender: RequestSender
+    call_runner: CallRunner
+    archive: Archive
+    tiers: TierChoice
+    scraper: Scraper
+
+    def loops(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """What each part does by itself, for as long as the process lives."""
+        return self.writer.run(), self.proxies.run(), self.logins.run()
+
+    async def aclose(self, within_s: float) -> None:
+        """Gives back what the fleet shares (the hosts' turns) and closes every connection."""
+        # Where Redis hangs, the shares run out by themselves.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s / 4):
+                await self.limiters.sweep()
+        await self.proxies.tell_in(within_s / 8)
+        await self.logins.close(within_s / 8)
+        await self.call_runner.aclose()
+        await self.request_sender.aclose()
+        await self.browsers.aclose()
+        await self.fetcher.aclose()
+        await self.redis.aclose()
+        self.writer.close()
+        self.dedup.close()
+        self.archive.close()
+
+
+def build(
+    settings: Settings,
+    *,
+    worker: str,
+    engine: sa.Engine,
+    contexts: CrawlContexts,
+    telemetry: Telemetry,
+    send: Callable[[Sequence[Message]], None],
+    has_room: Callable[[], bool],
+) -> Services:
+    """Every part of a process. To be called on its loop. `worker` names it in the frontier;
+    `has_room`: whether pages that are found may be sent out at once."""
+    redis = _redis(settings)
+    fetcher, browsers, rng = HttpFetcher(), Browsers(settings), random.Random()
+    limiters = HostLimiters(RedisFleetLimiter(redis, f"{worker}:{random.getrandbits(32):08x}"))
+    robots = RobotsCache(fetcher, RobotsTexts(redis))
+    proxies = ProxyPool(ProxyFile(settings.proxy_list), ProxyHealth(redis), rng)
+    rotation = ProxyRotation(proxies)
+    logins = Logins(
+        fetcher=fetcher,
+        pool=proxies,
+        limiters=limiters,
+        file=AccountFile(settings.accounts),
+        store=LoginStore(redis),
+        settings=settings,
+        rng=rng,
+    )
+    dedup = RememberedLinks(settings)
+    settler = Settler(
+        engine=engine,
+        worker=worker,
+        contexts=contexts,
+        dedup=dedup,
+        telemetry=telemetry,
+        send=send,
+        has_room=has_room,
+    )
+    writer, archive = Writer(settler.store), Archive(engine, settings)
+    tiers = TierChoice(partial(begin_probe, engine), rng)
+    page_fetcher = PageFetcher(
+        fetcher=fetcher,
+        rotation=rotation,
+        limiters=limiters,
+        robots=robots,
+        logins=logins,
+        browsers=browsers,
+    )
+    scraper = Scraper(
+        page_fetcher=page_fetcher,
+        tiers=tiers,
+        limiters=limiters,
+        writer=writer,
+        contexts=contexts.of,
+        rng=rng,
+        telemetry=telemetry,
+        archive=archive,
+    )
+    request_sender = RequestSender()
+    transport = PoliteTransport(
+        sender=request_sender, limiters=limiters, robots=robots, rotation=rotation
+    )
+    call_runner = CallRunner(
+        groups=Groups(redis, settings.lease_s),
+        clients=Clients(transport, settings.client_init),
+        pages=CallPages(browsers, transport, proxies),
+        settings=settings,
+    )
+    return Services(
+        redis=redis,
+        fetcher=fetcher,
+        browsers=browsers,
+        limiters=limiters,
+        dedup=dedup,
+        settler=settler,
+        writer=writer,
+        proxies=proxies,
+        logins=logins,
+        request_sender=request_sender,
+        call_runner=call_runner,
+        archive=archive,
+        tiers=tiers,
+        scraper=scraper,
+    )
+
+
+def _redis(settings: Settings) -> aredis.Redis:
+    # Whoever finds all connections in use waits: redis-py's default is to tell the 101st that Redis
+    # is away.
+    pool = aredis.BlockingConnectionPool.from_url(
+        settings.valkey_url,
+        max_connections=REDIS_CONNECTIONS,
+        timeout=10,
+        socket_connect_timeout=5,
+        socket_timeout=10,
+    )
+    return aredis.Redis.from_pool(pool)
