@@ -33,10 +33,14 @@ DOUBTFUL = math.log(20)
 CERTAIN = math.log(1000)
 # of fewer values to be expected none is missed
 DISTINCT_LEAST = 5.0
+# A field that none of so many product pages has, and no crawl has had before, is misread.
+NEVER_LEAST = 5
 # values kept by a field that broke so late that its share of the whole crawl does not show it
 KEPT_AT_END = 10
 
-What = Literal["fill", "floor", "late", "mistyped", "distinct", "products", "products_floor"]
+What = Literal[
+    "never", "fill", "floor", "late", "mistyped", "distinct", "products", "products_floor"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +202,9 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
             and (now.records >= FEW or surprise(now.found, now.records, floor) >= CERTAIN)
         ):
             return Reason(name, "floor", f"{found_text}, its floor is {floor:.0%}")
+    elif usual.fill is None and not now.found and now.records >= NEVER_LEAST and tolerances.fill:
+        text = f"found on none of {now.records:,} product pages (if no product has it: `floor: 0`)"
+        return Reason(name, "never", text)
     elif now.found < line * now.records and surprise(now.found, now.records, expected) >= CERTAIN:
         return Reason(name, "fill", f"{found_text}, usually on {expected:.0%}")
     if _late(now, line, expected):

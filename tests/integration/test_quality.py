@@ -6,12 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from importlib import import_module
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
 
 from scraper import settings as settings_module
+from scraper.cli.main import main
 from scraper.coordinator.finish import finish
 from scraper.domain import (
     CrawlStatus,
@@ -39,7 +42,7 @@ def shop(**more: object) -> Site:
         "name": {"css": "h1", "required": True},
         "price": {"css": ".p", "type": "price"},
         "brand": ".b",
-        "tag": ".t",
+        "tag": {"css": ".t", "floor": 0},
     }
     return making.a_site(start=f"https://{HOST}/", product={"fields": fields}, **more)
 
@@ -178,6 +181,18 @@ def test_what_was_counted_equals_the_pages(engine: sa.Engine) -> None:
     assert row.ok + row.unchanged + row.invalid == 30
     assert crawl.fields["brand"].distinct == 17 and crawl.fields["price"].sampled == 27
     assert not row.suspect and row.judged_at is not None
+
+
+def test_a_first_crawl_that_is_broken_is_said_and_sets_no_usual(engine: sa.Engine) -> None:
+    first = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
+    assert first.row.suspect and first.why == {("price", "never")}
+    second = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
+    assert second.why == {("price", "never")}, "what is broken from the first day is not usual"
+    mended = crawled(engine, shop(), range(30))
+    assert not mended.row.suspect and mended.fields["price"].usual_fill is None
+    again = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
+    assert again.why == {("price", "fill")}
+    assert stored(engine) == {str(number): good(number) for number in range(30)}
 
 
 def test_a_lost_lease_and_a_message_that_comes_twice_count_nothing(engine: sa.Engine) -> None:
@@ -498,3 +513,25 @@ def test_a_replay_is_not_judged_and_not_usual(engine: sa.Engine) -> None:
     assert stored(engine)["3"] == good(3), "a replay empties nothing either"
     assert making.rows(engine, "SELECT count(*) FROM alerts") == [(0,)]
     assert crawled(engine, shop(), range(30)).fields["price"].usual_fill == 1.0
+
+
+@pytest.mark.usefixtures("environment")
+def test_the_report_ends_as_its_crawl_did(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("scraper.cli.crawl.report"), "open_engine", lambda: engine)
+    crawl = crawled(engine, shop(), range(30))
+
+    def reported(code: int) -> str:
+        done = CliRunner().invoke(main, ["report", str(crawl.id)])
+        assert done.exit_code == code, done.output
+        return done.stdout
+
+    assert "nothing to compare with yet" in reported(0)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE crawls SET status = 'failed', note = 'stalled'"))
+    told = reported(4)
+    assert "not to be trusted" in told and "note: stalled" in told and "\tok" not in told
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE crawls SET suspect = true"))
+    assert "SUSPECT" in reported(5)

@@ -113,7 +113,10 @@ def test_whatever_is_in_breach_at_the_end_was_kept_at_the_end(
         (10, 0, 0.3, None),
         (30, 0, 0.3, "fill"),
         (0, 0, 1.0, None),
-        (5, 0, None, None),  # nothing to compare with
+        # There is nothing to compare with, but a field that no page has is misread.
+        (4, 0, None, None),
+        (5, 0, None, "never"),
+        (500, 1, None, None),
     ],
 )
 def test_fill_rates(records: int, found: int, usual: float | None, expected: str | None) -> None:
@@ -220,3 +223,11 @@ def test_crawls_are_compared_with_those_that_read_as_much() -> None:
         "better than nothing"
     )
     assert quality.alike({}, 1.0) == set()
+
+
+def test_a_field_that_never_was_is_not_judged_where_its_definition_says_so() -> None:
+    now = figures(100, 0)
+    assert verdict(now, Usual()) == "never"
+    assert verdict(now, Usual(fill=0.0)) is None, "it was accepted so"
+    assert verdict(now, Usual(), Tolerances(floors={"price": 0.0})) is None
+    assert verdict(now, Usual(), Tolerances(fill=0.0)) is None

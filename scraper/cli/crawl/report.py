@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
 from scraper.cli.common.tables import plain, print_table
 from scraper.domain import CrawlStatus
-from scraper.errors import ConfigError, ScraperError, SuspectError
+from scraper.errors import ConfigError, CrawlFailedError, ScraperError, SuspectError
 from scraper.infra.database import retried
 from scraper.quality import notify
 from scraper.quality import report as reports
@@ -21,6 +21,8 @@ from scraper.settings import Settings, readable_by_all
 from scraper.settle import crawl_quality
 
 EXCERPT_CHARS = 500
+# A field on fewer pages of a first crawl is worth a look.
+SELDOM = 0.5
 COLUMNS = ["field", "fill", "usual", "floor", "mistyped", "distinct", "usual", "kept", "verdict"]
 
 
@@ -35,7 +37,7 @@ def report(crawl: str, as_json: bool, accept: bool) -> None:
     usual.
 
     Of a suspect crawl: why, with selectors, pages and excerpts. Exits with 5 where the crawl is
-    suspect.
+    suspect, with 4 where it failed.
     """
     engine = open_engine()
     with engine.connect() as connection:
@@ -52,6 +54,8 @@ def report(crawl: str, as_json: bool, accept: bool) -> None:
         _print_report(quality)
     if quality.suspect:
         raise SuspectError(f"crawl {quality.crawl_id} of {quality.site} is suspect")
+    if quality.status == CrawlStatus.FAILED:
+        raise CrawlFailedError(f"crawl {quality.crawl_id} of {quality.site} failed")
 
 
 def _read(engine: sa.Engine, crawl_id: int) -> Report:
@@ -92,7 +96,8 @@ def _print_report(report: Report) -> None:
         click.echo(f"note: {plain(report.note)}")
     if report.fields:
         click.echo()
-        print_table(COLUMNS, [_cells(field) for field in report.fields])
+        ended_well = report.status != CrawlStatus.FAILED
+        print_table(COLUMNS, [_cells(field, ended_well) for field in report.fields])
     for reason in report.reasons:
         _print_reason(report, reason)
     if report.suspect:
@@ -104,6 +109,8 @@ def _print_report(report: Report) -> None:
 
 
 def _verdict(report: Report) -> str:
+    if report.status == CrawlStatus.FAILED and not report.suspect:
+        return "not to be trusted"
     if report.suspect:
         return f"SUSPECT, {len(report.reasons)} reason{'s' if len(report.reasons) != 1 else ''}"
     if report.accepted_at is not None:
@@ -115,7 +122,7 @@ def _verdict(report: Report) -> str:
     return "as usual" if not report.reasons else "a replay, which is not judged"
 
 
-def _cells(field: FieldReport) -> list[str]:
+def _cells(field: FieldReport, ended_well: bool) -> list[str]:
     return [
         field.field,
         "" if field.fill is None else f"{field.fill:.1%}",
@@ -125,8 +132,16 @@ def _cells(field: FieldReport) -> list[str]:
         f"{field.distinct:,}" if field.sampled else "",
         f"{field.usual_distinct:,.0f}" if field.usual_distinct else "",
         f"{field.kept:,}" if field.kept else "",
-        field.breach or ("values are kept for now" if field.guarded else "ok"),
+        _verdict_on(field, ended_well),
     ]
+
+
+def _verdict_on(field: FieldReport, ended_well: bool) -> str:
+    if field.breach or field.guarded:
+        return field.breach or "values are kept for now"
+    if field.usual_fill is None and field.fill is not None and field.fill < SELDOM:
+        return "seldom found: is its selector right?"
+    return "ok" if ended_well else "read of too few pages"
 
 
 def _print_reason(report: Report, reason: dict[str, Any]) -> None:
