@@ -206,7 +206,7 @@ class Call(Generic[T]):
         self._group_size = group_size(len(first))
         self._inputs: Iterator[tuple[int, Any]] | None = chain(first, numbered)
         self._left_over: list[tuple[int, Any]] = []
-        # inputs whose results nobody has taken: errors name them
+        # These are the inputs whose results nobody has taken: errors name them.
         self._open: dict[int, Any] = {}
         self._given = self._sent = 0
         self._over = False
@@ -268,7 +268,7 @@ class Call(Generic[T]):
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            # a loop that has ended
+            # The loop has ended.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(changed.set)
 
@@ -360,7 +360,7 @@ class _Unserved:
     def __init__(self, client: Client, settings: Settings, queue: str) -> None:
         self._client, self._settings, self._queue = client, settings, queue
         self._asked_at = float("-inf")
-        # looks at which nobody served it, one after the other
+        # These are looks at which nobody served it, one after the other.
         self._seen = 0
 
     def __call__(self, idle_s: float) -> None:

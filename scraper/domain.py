@@ -171,15 +171,16 @@ class ProxySignal(StrEnum):
     proxy's."""
 
     ANSWERED = "answered"
-    # no answer: a timeout, a broken connection, or its own word that the host cannot be reached
+    # There was no answer: a timeout, a broken connection, or its own word that the host cannot be
+    # reached.
     FAILED = "failed"
-    # the host answered, and will not serve whoever asks from there
+    # The host answered, and will not serve whoever asks from there.
     BLOCKED = "blocked"
-    # the proxy itself will not go to that host
+    # The proxy itself will not go to that host.
     DENIED = "denied"
-    # no connection to it, its TLS, its login: it serves nobody
+    # There is no connection to it, or its TLS or its login fails: it serves nobody.
     UNUSABLE = "unusable"
-    # nothing to do with it
+    # It has nothing to do with the proxy.
     NEUTRAL = "neutral"
 
 

@@ -36,7 +36,7 @@ SIZE_MAX = 2_000_000
 ACCOUNTS_MAX = 1000  # a group
 _GROUP = re.compile(r"[A-Za-z0-9][\w.-]{0,62}")
 _KEY = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-# a value so short is not looked for in texts
+# A value so short is not looked for in texts.
 _SHORT = 4
 
 
@@ -111,7 +111,7 @@ def read(path: Path) -> dict[str, list[Account]]:
     try:
         parsed = yaml12.parse(read_secret(path, "SCRAPER_ACCOUNTS", SIZE_MAX))
     except yaml.YAMLError as error:
-        # whose own words may quote the file
+        # The error's own words may quote the file.
         raise ConfigError(
             f"{path}:{yaml12.sentence(error)[0]}: not valid YAML (SCRAPER_ACCOUNTS)"
         ) from None

@@ -259,7 +259,7 @@ async def _by_function(
             Trouble.REJECTED, f"{login.function}: {account.hidden(str(error))[:MESSAGE_MAX]}"
         ) from None
     except Exception as error:
-        # its turn did not come: no fault of anybody's
+        # Its turn did not come, which is nobody's fault.
         if hasattr(error, "delay_s"):
             raise
         text = account.hidden(str(error))[:MESSAGE_MAX]
@@ -324,7 +324,7 @@ def _header(template: str, values: Mapping[str, str]) -> tuple[str, str]:
     try:
         return header_of(template, values)
     except ValueError:
-        # whose words may hold it
+        # The error's own words may hold a value.
         raise LoginTrouble(
             Trouble.MISFIT, "the token has a character that no header may have"
         ) from None

@@ -34,11 +34,11 @@ from scraper.proxies.pool import ProxyPool
 from scraper.rules.urls import host_of
 from scraper.sites import functions
 
-# a login in all, its turns included
+# A login takes no longer than this, its turns included.
 LOGIN_S = 60.0
-# for one of its turns
+# One of its turns is waited for so long.
 TURN_S = 15.0
-# before all pages: they wait for it
+# A login goes before all pages, which wait for it.
 URGENCY = 1_000
 
 

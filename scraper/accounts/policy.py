@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 QUARANTINE_S = 6 * 3600.0
-# with a host that does not answer: a quarter of an hour, as for pages
+# A host that does not answer is asked for a quarter of an hour, as for pages.
 PATIENCE_S = 900.0
-# logins with which a page may be logged out, and be believed, and pay nothing
+# With so many logins a page may be logged out, and be believed, and pay nothing.
 FREE_TIMES = 4
-# a changed password counts at once, but not two that workers disagree about
+# A changed password counts at once, but not two that workers disagree about.
 CHANGE_EVERY_S = 300.0
 
 
 class Trouble(StrEnum):
     """Why an account is not logged in."""
 
-    # the host answered, and did not let it in
+    # The host answered, and did not let it in.
     REJECTED = "rejected"
-    # no answer, or a fault of the host's or a proxy's
+    # There was no answer, or a fault of the host's or a proxy's.
     UNAVAILABLE = "unavailable"
-    # the definition does not fit what is there
+    # The definition does not fit what is there.
     MISFIT = "misfit"
-    # it was let in, and pages look logged out all the same
+    # It was let in, and pages look logged out all the same.
     USELESS = "useless"
 
 

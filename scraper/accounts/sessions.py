@@ -51,16 +51,16 @@ log = structlog.get_logger()
 
 LOCK_S = LOGIN_S + 15.0
 KEPT_EVERY_S = 2.0
-# cookies that changed on the way are written so often at the most
+# Cookies that changed on the way are written so often at the most.
 SAVED_EVERY_S = 5.0
 UNUSED_S = 600.0
-# until a page that was logged out comes back
+# A page that was logged out comes back after this.
 AGAIN_S = 1.0
-# of an account that rests: an operator may have mended it
+# An account that rests is looked at so often: an operator may have mended it.
 ASKED_EVERY_S = 10.0
-# without an account at all, or a key
+# Without any account, or a key, pages wait so long.
 WAIT_S = 30.0
-# a login is renewed when so much of its time is left
+# A login is renewed when so much of its time is left.
 EARLY = 0.02
 SEALED_MAX = 256_000
 
@@ -74,19 +74,19 @@ class _AccountState:
     account: Account
     marks: list[str]
     identity: AccountSession | None = None
-    # its login has run out
+    # Its login has run out.
     over: bool = False
     until: float = math.inf
     expires_us: int = 0
     revision: int = 0
-    # the last generation that is over, or that we cannot open
+    # This is the last generation that is over, or that we cannot open.
     seen: int = 0
     ask_at: float = 0.0
     why: str = ""
     quarantined: bool = False
-    # when the last request left whose answer was good
+    # This is when the last request left whose answer was good.
     good_began: float = -math.inf
-    # when a page was logged out, and nobody can say yet whether all are
+    # This is when a page was logged out, while nobody can say yet whether all are.
     doubt_at: float | None = None
     used_at: float = 0.0
     saved_at: float = -math.inf
@@ -194,7 +194,7 @@ class Logins:
             if state.task is None and now - state.used_at > UNUSED_S:
                 await self._save(state, 0.0)
                 self._states.pop(key, None)
-        # Redis is away: what is known stays in use
+        # While Redis is away, what is known stays in use.
         with suppress(DeferredError):
             for state in list(self._states.values()):
                 identity = state.identity
@@ -335,7 +335,7 @@ class Logins:
                 "what its host or Redis has to say must be waited for",
             )
         except Exception as error:
-            # ours: it must not take the pages with it
+            # This is a fault of ours, which must not take the pages with it.
             log.exception("login crashed", site=context.site.name, account=state.account.name)
             state.ask_at, state.why = (
                 loop.time() + ASKED_EVERY_S,
@@ -465,7 +465,7 @@ class Logins:
             state.revision = 0
             return
         if standing.generation > identity.generation:
-            # else ours is good for as long as it lasts
+            # Otherwise ours is good for as long as it lasts.
             if self._vault.opens(standing):
                 state.over, state.ask_at = True, 0.0
             return

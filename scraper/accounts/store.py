@@ -104,7 +104,7 @@ return answer('yours')
 """
 )
 
-# ARGV  1 token  2 sealed  3 lasts, in us, 0 if nobody knows  4 keep_s  5 mark of the secret
+# ARGV  1 token  2 sealed  3 lasts, in us, 0 if nobody knows  4 keep_s  5 mark of the secret.
 STORE = (
     _COMMON
     + """
@@ -121,7 +121,7 @@ return answer('stored')
 )
 
 # ARGV  1 token  2 kind, "" to let go of the lock as if nothing had been tried  3 why  4 rests  5 tries  6 quarantine
-#       7 patience
+#       7 patience.
 FAIL = (
     _COMMON
     + """
@@ -173,7 +173,7 @@ return answer('proven')
 """
 )
 
-# ARGV  1 generation  2 revision  3 sealed
+# ARGV  1 generation  2 revision  3 sealed.
 SAVE = (
     _COMMON
     + """
@@ -187,7 +187,7 @@ return answer('saved')
 )
 
 # ARGV  1 generation  2 sealed  3 expires, by the server's clock  4 keep_s  5 mark of the secret  6
-# proven
+# proven.
 RESTORE = (
     _COMMON
     + """
@@ -426,7 +426,7 @@ def known_accounts(client: redis.Redis) -> list[tuple[str, str]]:
     keys = []
     for key in client.scan_iter(match=f"{PREFIX}*", count=1000):
         site, _, account = key.decode().removeprefix(PREFIX).partition(":")
-        # a site's name has none, nor has an account's
+        # A site's name has none, nor has an account's.
         if ":" not in account:
             keys.append((site, account))
     return sorted(keys)

@@ -138,7 +138,7 @@ class Folder:
                     self._write(source, part, target)
                     return
                 except FileNotFoundError:
-                    # another process emptied the folder just now, and removed it
+                    # Another process has just emptied the folder and removed it.
                     if not left or not source.exists():
                         raise
                 finally:
@@ -170,7 +170,7 @@ class Folder:
 
     def delete(self, keys: Sequence[str]) -> None:
         paths = {key: self.root / checked_key(key) for key in keys}
-        # rather another machine's, or not mounted, than empty
+        # It is rather another machine's, or not mounted, than empty.
         if keys and not self.root.is_dir():
             raise ObjectsError(
                 f"cannot delete {keys[0]} in {self.where}: there is no such folder here"

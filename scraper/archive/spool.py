@@ -132,7 +132,7 @@ class Archive:
         self._engine = engine
         self._settings = settings
         self._folder = settings.home_dir / "tmp"
-        # one: bodies are written in their order
+        # There is one thread, so that bodies are written in their order.
         self._writing = ThreadPoolExecutor(1, thread_name_prefix="spool")
         self._finishing = ThreadPoolExecutor(UPLOADS, thread_name_prefix="segment")
         self._objects: Objects | None = None

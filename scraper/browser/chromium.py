@@ -45,8 +45,8 @@ ARGUMENTS = (
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
     f"--js-flags=--max-old-space-size={HEAP_MAX_MB}",
 )
-# What keeps user namespaces from whoever is not root, below /proc/sys: setting, value, and what to
-# type.
+# These settings below /proc/sys keep user namespaces from whoever is not root: setting, value, and
+# what to type.
 _NO_NAMESPACES = (
     # Debian's kernels have this setting.
     ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),

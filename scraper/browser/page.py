@@ -444,7 +444,7 @@ class PageVisit:
                 asked = {"expression": expression, "contextId": self._world, "returnByValue": True}
                 return (await self._cdp.send("Runtime.evaluate", asked))["result"].get("value")
             except Error:
-                # it went with its document: the page has moved on
+                # It went with its document: the page has moved on.
                 self._world = 0
                 if not left or self.error is not None:
                     raise

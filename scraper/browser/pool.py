@@ -236,7 +236,7 @@ class Browsers:
                 text = str(error) if isinstance(error, ConfigError) else chromium.reason(error)
                 log.error("no browser: pages go back untried", error=text)
                 if not any(running.browser.is_connected() for running in self._all):
-                    # its driver may be what is broken
+                    # Its driver may be what is broken.
                     await self._stop_playwright()
                 raise DeferredError(RELAUNCH_S) from error
             self._current[stealth] = running

@@ -165,7 +165,7 @@ class BrowserProxy:
             )
             await writer.drain()
             if not lines[0].startswith((b"CONNECT ", b"GET ", b"HEAD ")):
-                # a body may follow, which would be read as a head
+                # A body may follow, which would be read as a head.
                 return None
         return None
 
@@ -239,7 +239,7 @@ class BrowserProxy:
         async def answer() -> None:
             try:
                 head = b"HTTP/1.1 100 "
-                # what comes before the answer is no news to a page
+                # What comes before the answer is no news to a page.
                 while head[9:10] == b"1":
                     head = await upstream[0].readuntil(b"\r\n\r\n")
             except asyncio.IncompleteReadError as error:

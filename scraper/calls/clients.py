@@ -23,7 +23,7 @@ from scraper.http.policy import FetchPolicy
 
 log = structlog.get_logger()
 
-# after an init that failed
+# An init that failed is tried again after this.
 AGAIN_S = 30.0
 
 Init = Callable[[httpx.AsyncBaseTransport], Any]
@@ -56,7 +56,7 @@ class Clients:
             timeout=httpx.Timeout(policy.read_timeout_s, connect=policy.connect_timeout_s),
             trust_env=False,
         )
-        # ours are put in below, where it is known through which proxy a request leaves
+        # Ours are put in below, where it is known through which proxy a request leaves.
         client.headers.clear()
         async with client:
             yield client

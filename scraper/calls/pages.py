@@ -73,7 +73,7 @@ class CallPages:
                 by.context.policy, by.context.rendering, permits=browser_permits, via=via
             )
             page = await stack.enter_async_context(opened)
-            # it would count waits for turns; the input has a deadline
+            # It would count waits for turns, and the input has a deadline.
             page.set_default_navigation_timeout(0)
             try:
                 yield page

@@ -25,7 +25,7 @@ from scraper.http.request import merged
 METHODS = ("GET", "POST")
 POSTED_MAX_BYTES = 10_000_000
 _UNPACKED = frozenset({b"content-encoding", b"content-length", b"transfer-encoding"})
-# httpx's own name, which nobody has chosen.
+# This is httpx's own name, which nobody has chosen.
 HTTPX_AGENT = "python-httpx/"
 
 

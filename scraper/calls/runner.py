@@ -260,14 +260,14 @@ class CallRunner:
             del running.under_way[task]
 
     async def _called(self, function: Function, by: CallInput, value: Any, *, browser: bool) -> Any:
-        # a task has a context of its own
+        # A task has a context of its own.
         current_input.set(by)
         lent = self._pages.lent(by, value) if browser else self._clients.lent(by.context.policy)
         async with lent as client:
             try:
                 return await function(client, value)
             except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-                # these would end the loop
+                # These would end the loop.
                 raise _EndedItselfError from error
 
     def _ended(self, running: RunningGroup, index: int, task: asyncio.Task[Any]) -> None:
@@ -394,7 +394,7 @@ def failure_of(error: BaseException) -> Failure:
                 response.status_code, retry_after="retry-after" in response.headers
             )
             break
-        # no browser, or it was lost
+        # There is no browser, or it was lost.
         if isinstance(cause, DeferredError):
             outcome = Outcome.DEFERRED
             break

@@ -74,7 +74,7 @@ class Inbox:
     each change."""
 
     changed: threading.Condition = field(default_factory=threading.Condition)
-    # index -> value, or Failure
+    # By index: a value, or a Failure.
     results: dict[int, Any] = field(default_factory=dict)
     order: deque[int] = field(default_factory=deque)  # as they came
     error: BaseException | None = None
@@ -121,15 +121,15 @@ class CallSender:
         self._timeout_s = timeout_s
         self._deadline_at = None if timeout_s is None else time.monotonic() + timeout_s
         self._unsent: deque[CallGroup] = deque()  # to be sent
-        # to be sent one after the other
+        # These are to be sent one after the other.
         self._suspects: deque[CallGroup] = deque()
         self._out: dict[int, CallGroup] = {}
-        # numbers of what is not meant any more
+        # These are the numbers of what is not meant any more.
         self._stale: list[int] = []
         self._groups = 0
         self._seen: set[int] = set()
         self._all_fed = self._cancelled = False
-        # since when nobody has taken up anything that waits
+        # Since then nobody has taken up anything that waits.
         self._idle_since = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"call {self.call[:8]}", daemon=True)
 
@@ -171,7 +171,7 @@ class CallSender:
                     if now - looked_at >= LOOK_S:
                         looked_at = now
                         look = calls.look(list(self._out))
-                        # first what was sent before we looked
+                        # What was sent before we looked comes first.
                         self._read(calls, 0.0)
                         self._judge(look, now)
                     self._read(calls, min(LOOK_S, 0.2))
@@ -213,7 +213,7 @@ class CallSender:
             group = waiting[0]
             self._groups += 1
             number = self._groups
-            # should it not be sent
+            # This is for the case that it is not sent.
             stale, self._stale = self._stale, [number]
             calls.sent(number, stale)
             send([self._message(number, group.open)])
@@ -263,7 +263,7 @@ class CallSender:
             self._unsent.append(CallGroup(back, group.losses))
         if content.get("end"):
             del self._out[content["g"]]
-            # what it did was lost on the way
+            # What it did was lost on the way.
             if group.open:
                 self._unsent.append(CallGroup(group.open, group.losses))
 
@@ -329,7 +329,7 @@ class CallSender:
         try:
             calls.close()
         except Exception as error:
-            # it ends by itself then
+            # It ends by itself then.
             if not _away(error):
                 raise
 

@@ -34,7 +34,7 @@ READ_MAX = 50
 
 GONE, CANCELLED, DONE, FULL = -1, 0, 1, 2
 
-# ARGV  1 group  2 lease  3 whether it is the first time: a group is begun once
+# ARGV  1 group  2 lease  3 whether it is the first time: a group is begun once.
 HOLD = """
 local s = redis.call('HMGET', KEYS[1], 'state', 'g:' .. ARGV[1])
 if not s[1] then return -1 end
@@ -44,7 +44,7 @@ redis.call('HSET', KEYS[1], 'g:' .. ARGV[1], string.format('%.0f', t[1] * 100000
 return 1
 """
 
-# ARGV  1 entry  2 most bytes that may be pending  3 time to live
+# ARGV  1 entry  2 most bytes that may be pending  3 time to live.
 PUSH = """
 local s = redis.call('HMGET', KEYS[1], 'state', 'pending')
 if not s[1] then return -1 end
@@ -57,7 +57,7 @@ redis.call('PEXPIRE', KEYS[2], ARGV[3])
 return 1
 """
 
-# ARGV  1 time to live  2 a group that is sent now  3 …: those that are not meant any more
+# ARGV  1 time to live  2 a group that is sent now  3 …: those that are not meant any more.
 SENT = """
 redis.call('HSETNX', KEYS[1], 'state', 'open')
 redis.call('HSET', KEYS[1], 'g:' .. ARGV[2], '0')
@@ -66,7 +66,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[1])
 """
 
 # ARGV  1 time to live  2 …: the groups that are out. Returns {1 where Redis had forgotten the call,
-# now, {until of each}}
+# now, {until of each}}.
 LOOK = """
 local forgotten = redis.call('HSETNX', KEYS[1], 'state', 'open')
 local t = redis.call('TIME')
@@ -80,7 +80,7 @@ redis.call('PEXPIRE', KEYS[2], ARGV[1])
 return {forgotten, string.format('%.0f', t[1] * 1000000 + t[2]), untils}
 """
 
-# ARGV  1 bytes  2 …: entries that were read
+# ARGV  1 bytes  2 …: entries that were read.
 HEARD = """
 for i = 2, #ARGV do redis.call('XDEL', KEYS[2], ARGV[i]) end
 if redis.call('EXISTS', KEYS[1]) == 1
@@ -89,7 +89,7 @@ if redis.call('EXISTS', KEYS[1]) == 1
 end
 """
 
-# ARGV  1 time to live
+# ARGV  1 time to live.
 CANCEL = """
 redis.call('DEL', KEYS[1], KEYS[2])
 redis.call('HSET', KEYS[1], 'state', 'cancelled')

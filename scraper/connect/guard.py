@@ -57,7 +57,7 @@ _NOT_PUBLIC = tuple(
         "192.88.99.0/24",  # RFC 7526, 6to4 relays
         "198.18.0.0/15",  # RFC 2544, benchmarks
         "224.0.0.0/3",  # multicast, reserved, broadcast
-        # IETF assignments: Teredo, ORCHID, benchmarks
+        # These are IETF assignments: Teredo, ORCHID, benchmarks.
         "2001::/23",
         "2001:db8::/32",
         "3fff::/20",  # RFC 9637, documentation
@@ -176,7 +176,7 @@ class GuardedResolver(AbstractResolver):
         try:
             answers = await self._resolver.resolve(host, port, family)
         except UnicodeError as error:
-            # an empty or overlong label: getaddrinfo's IDNA codec raises it
+            # The label is empty or overlong: getaddrinfo's IDNA codec raises it.
             raise OSError(f"not a valid host name ({error})") from error
         allowed = [answer for answer in answers if forbidden(answer["host"], self._private) is None]
         if allowed:

@@ -94,7 +94,7 @@ class ProxiedTransport(AiohttpTransport):
             raise late(dial) or error from None
         finally:
             _dial.reset(token)
-        # RFC 9110 15.5.8: no origin server sends it
+        # No origin server sends it (RFC 9110 15.5.8).
         if response.status_code == _LOGIN_WANTED:
             assert isinstance(response.stream, httpx.AsyncByteStream)
             await response.stream.aclose()

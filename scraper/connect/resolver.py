@@ -17,7 +17,7 @@ from scraper.connect import guard
 from scraper.connect.guard import ForbiddenAddressError, GuardedResolver, Networks
 
 NAMES_MAX = 5000
-# of one name: more only make a host that is down take longer to notice
+# More addresses of one name only make a host that is down take longer to notice.
 ADDRESSES_MAX = 8
 
 
@@ -40,7 +40,7 @@ class Names:
         literal = host.strip("[]")
         if ":" in literal or literal.replace(".", "").isdigit():
             reason = guard.forbidden(literal, self._private)
-            # 127.1 and its like: what they resolve to
+            # 127.1 and its like stand for what they resolve to.
             if reason == "not an IP address":
                 return await self._look_up(literal)
             if reason is not None:

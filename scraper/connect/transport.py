@@ -226,7 +226,7 @@ class _Stream(httpx.AsyncByteStream):
         return data
 
     async def aclose(self) -> None:
-        # nothing happens where it was released
+        # Nothing happens where it was released.
         _drop(self._connection)
 
 
@@ -255,7 +255,7 @@ class _Protocol(ResponseHandler):
             return
         self._silent_since = now = self._loop.time()
         handle, due = self._read_timeout_handle, now + self._read_timeout
-        # of an earlier request, which had more patience
+        # It is of an earlier request, which had more patience.
         if handle is not None and handle.when() > due:
             handle.cancel()
             handle = None

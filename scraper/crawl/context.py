@@ -66,7 +66,7 @@ class CrawlContext:
     limits: CrawlLimits
     budget: Budget
     reader: Reader
-    # of a site without rules of its own, whose pages of a kind all go one way; else empty
+    # Of a site without rules of its own, the pages of a kind all go one way; else it is empty.
     ways: dict[Kind, Route]
     filter: BloomFilter | None = None
 
@@ -78,7 +78,7 @@ class CrawlContext:
         need = self.needs[page.kind]
         if need is None:
             return None
-        # where a page goes that is blocked with the proxies of its start
+        # A page goes there that is blocked with the proxies of its start.
         if level in self.dearer:
             need = self.dearer[level]
         return replace(need, region=self._region(page)) if self.site.routes else need
@@ -92,7 +92,7 @@ class CrawlContext:
             and block.by == "status"
             and self._out(fetched) is not None
         ):
-            # a 403 by which a site sends one to log in
+            # By such a 403 a site sends one to log in.
             return None
         return detect_redirect(fetched.url) if block is None and fetched.redirects else block
 
@@ -152,7 +152,7 @@ class CrawlContexts:
         except SQLAlchemyError:
             raise
         except Exception:  # noqa: BLE001 - whatever keeps it from having a context
-            # its pages crash, and add nothing
+            # Its pages crash, and add nothing.
             return CrawlLimits(0, 0)
         return context.limits
 

@@ -13,7 +13,7 @@ from scraper.rules.urls import fingerprint, host_of
 
 DEPTH_MAX = 30_000  # a smallint column
 
-# of a host, where pages start at a level: the level they need
+# By host, where pages start at a level: the level they need.
 Levels = Callable[[CrawlContext, str, str], str]
 
 

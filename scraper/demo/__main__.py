@@ -18,13 +18,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     args = _parser().parse_args(argv)
     options = Options(**{name: getattr(args, name) for name in Options.model_fields})
     for number in (signal.SIGTERM, signal.SIGINT):
-        # it holds nothing worth closing: end at once
+        # It holds nothing worth closing, and ends at once.
         signal.signal(number, signal.SIG_DFL)
     shop = Shop(Catalogue(args.products, args.seed), options, args.public_url)
     try:
         asyncio.run(_forever(shop, args.port, args.host))
     except OSError as error:
-        # asyncio's own text is about a bind, and the cause's says what is wrong.
+        # The text of asyncio is about a bind, and the cause's says what is wrong.
         sys.exit(
             f"the sample shop cannot listen at {args.host}:{args.port}: "
             f"{os.strerror(error.errno or 0)} (mend: another --port, 0 for a free one, or --host)"

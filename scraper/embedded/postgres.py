@@ -130,8 +130,8 @@ def _initdb(data: Path, uid: int | None) -> None:
         _clear(leftover)
     program = _program("initdb")
     folder = Path(tempfile.mkdtemp(prefix="postgres.init-", dir=data.parent))
-    # initdb insists on an account with a name; the server does not, and gets a uid of its own
-    # afterwards.
+    # An account with a name is what initdb insists on; the server does not, and gets a uid of its
+    # own afterwards.
     maker = None if uid is None else _nobody()
     process.hand_over(folder, maker)
     argv = [

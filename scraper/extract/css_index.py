@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 from cssselect import parser
 from lxml import etree
 
-# ancestors looked at for one selector on one page; more is a page made to be slow
+# So many ancestors are looked at for one selector on one page; more is a page made to be slow.
 STEPS_MAX = 100_000
-# a shop's pages repeat the same few class attributes
+# A shop's pages repeat the same few class attributes.
 CACHED_CHARS = 200
-# half of what `//*[@class]` costs
+# It costs half of what `//*[@class]` does.
 _WITH_CLASS = etree.XPath("//@class/..", regexp=False)
-# what normalize-space() knows, in which str.split() would also see form feeds
+# This is what normalize-space() knows, in which str.split() would also see form feeds.
 _XML_SPACE = re.compile("[ \t\r\n]+")
 _TAG = re.compile("[a-z][a-z0-9]*").fullmatch
 _NONE: tuple[Any, ...] = ()

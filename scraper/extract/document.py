@@ -138,7 +138,7 @@ def whole_text(element: etree._Element, hidden: frozenset[str] = _HIDDEN) -> str
         return ""
     if len(element) == 0:
         return element.text or ""
-    # one level: the usual, at a third of what walking costs
+    # One level is the usual, and costs a third of what walking does.
     if tag not in _HIDDEN and not any(map(len, element)):
         space = " " if tag in _BLOCKS else ""
         return "".join(

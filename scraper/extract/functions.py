@@ -60,7 +60,7 @@ class FunctionReader:
         except FunctionFailed:
             raise
         except Exception as error:
-            # a user's function may raise anything; it becomes an outcome at the task's edge
+            # A user's function may raise anything; it becomes an outcome at the task's edge.
             raise FunctionFailed(self._name, f"{type(error).__name__}: {error}") from error
         fields = tuple(key for product in products for key in filled(product.data))
         return Extracted(

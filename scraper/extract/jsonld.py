@@ -41,7 +41,7 @@ def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator
             yield value
         if every:
             continue
-        # a ProductGroup's offers stand on its variants
+        # A ProductGroup's offers stand on its variants.
         if empty:
             for variant in _as_list(node.get("hasVariant")):
                 yield from _walk(variant, path.steps)

@@ -16,9 +16,9 @@ from price_parser import Price
 
 from scraper.extract.values import DIGITS_MAX, Mistyped, ascii_digits
 
-# characters; what is longer is no price but a whole product card
+# What has more characters is no price but a whole product card.
 TEXT_MAX = 500
-# symbol, whole part, decimal mark, fraction, symbol
+# The groups are symbol, whole part, decimal mark, fraction, symbol.
 _SIMPLE = re.compile(
     r"([£€$¥₹])? ?(\d{1,15}|\d{1,3}(?:,\d{3}){1,4}(?=\.)|\d{1,3}(?:\.\d{3}){1,4}(?=,))"
     r"([.,])(\d{2})(?: ?([£€$¥₹]))?",

@@ -26,7 +26,7 @@ from scraper.sites.grammar.fields import (
 )
 
 ID_MAX = 500
-# a bool with `when` is false where there is no text, but that is nothing found
+# A bool with `when` is false where there is no text, but nothing was found there.
 NOTHING_SHOWN = object()
 Typed = Callable[[str, Document], Any]
 
@@ -194,7 +194,7 @@ class _Field:
         return typed_values[:VALUES_MAX] or None
 
     def _split(self, texts: list[str], separator: str) -> list[str]:
-        # whitespace in texts is collapsed, so "\n" means a space
+        # White space in texts is collapsed, so "\n" means a space.
         mark = separator.strip() or " "
         return [part for text in texts for part in map(str.strip, text.split(mark)) if part]
 
@@ -278,7 +278,7 @@ def _typed(reading: Reading, spec: FieldSpec) -> Typed:
         case "decimal":
             return lambda text, document: values.to_decimal(text, decimal)
         case "price":
-            # JSON has dots alone
+            # JSON has dots alone.
             exact = "." if reading.jsonld is not None and decimal is None else None
             return lambda text, document: _money(text, decimal, currency, exact)
         case "bool" if reading.when is not None:

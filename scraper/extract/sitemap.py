@@ -25,7 +25,7 @@ UNPACKED_MAX_BYTES = 52_428_800
 URLS_MAX = 50_000
 _BROKEN = "the sitemap's XML is broken"
 _GZIP = b"\x1f\x8b"
-# a URL, and whether it is a sitemap's
+# It is a URL, and whether it is a sitemap's.
 Entry = tuple[str, bool]
 
 
@@ -127,7 +127,7 @@ def _text_lines(body: bytes) -> Iterator[Entry]:
 
 
 def _robots_lines(body: bytes) -> Iterator[Entry]:
-    # RFC 9309, 2.5: at least 500 KiB
+    # At least 500 KiB are to be read (RFC 9309, 2.5).
     for line in body[:512_000].decode("utf-8", "replace").splitlines():
         name, colon, value = line.partition(":")
         if colon and name.strip().lower() == "sitemap" and value.strip():
@@ -174,7 +174,7 @@ def _locations(events: etree.iterparse, problems: list[str]) -> Iterator[Entry]:
             if text and text.strip():
                 yield text.strip(), is_sitemap
     except etree.XMLSyntaxError:
-        # recover gives up on what is no XML any more; what came before counts
+        # The parser gives up on what is no XML any more; what came before counts.
         pass
     errors = list(events.error_log)
     if errors:

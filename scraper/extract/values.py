@@ -20,9 +20,9 @@ DIGITS_MAX = 38
 PHRASE_MAX = 100
 _KEEP_ALL = urls.UrlRules(keep=("*",))
 _NUMBER = re.compile(
-    # a minus, but not the dash of "10-20" or "A-5"
+    # A minus counts, but not the dash of "10-20" or "A-5".
     r"(?:(?<![\w.,])[-\u2212])?"
-    # in groups of three, or plain
+    # Digits stand in groups of three, or plainly.
     r"(?:\d{1,3}(?:([ ,.'\u2019])\d{3})(?:\1\d{3})*(?!\d)|\d+)"
     r"(?:[.,]\d+)?"
 )
@@ -172,7 +172,7 @@ _DEFAULT, _CONTROL = datetime(2000, 1, 1, 1), datetime(2004, 2, 2, 2)
 
 def _guessed_date(text: str, dayfirst: bool) -> str:
     if text[:4].isdigit() and text[4:5] == "-":
-        # dateutil reads 2025-03-04 as 3 April otherwise
+        # Otherwise dateutil reads 2025-03-04 as 3 April.
         dayfirst = False
     parsed, control = (
         dateutil_parser.parse(text, default=default, dayfirst=dayfirst, tzinfos=_zone)

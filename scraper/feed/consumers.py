@@ -68,7 +68,7 @@ def held(engine: sa.Engine, name: str, site: str | None) -> Iterator[None]:
                 # The next process need not wait for the end of this session.
                 connection.execute(UNLOCK, values)
         finally:
-            # the lock goes with the connection, which must not go back to the pool with it
+            # The lock goes with the connection, which must not go back to the pool with it.
             connection.invalidate()
 
 

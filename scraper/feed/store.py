@@ -151,7 +151,7 @@ class Horizon:
             last = last_position(connection)
             if last == self.decided:
                 return self.decided
-            # before the locks: who takes a lower one later does not exist
+            # It comes before the locks: nobody takes a lower one later.
             self._asked = last
             self._writers = set(connection.execute(WRITERS).scalars())
             self.since = time.monotonic()
@@ -204,7 +204,7 @@ def read(
     changes = connection.execute(
         READ, {"after": after, "upto": upto, "site_id": site_id, "rows": rows}
     ).all()
-    # after reading, so that nothing is forgotten in between
+    # It comes after reading, so that nothing is forgotten in between.
     require_kept(connection, after)
     return list(changes)
 
@@ -280,7 +280,7 @@ def view(engine: sa.Engine, sleep: Callable[[float], None] = time.sleep) -> Iter
     with engine.connect().execution_options(
         isolation_level="REPEATABLE READ", postgresql_readonly=True
     ) as connection:
-        # who reads may be slow
+        # Whoever reads may be slow.
         connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = '1h'"))
         exact = _first_statement_at_rest(engine, connection, sleep)
         early = None if exact else _early(engine, sleep)

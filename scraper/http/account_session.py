@@ -26,7 +26,7 @@ class AccountSession:
     jar: AccountJar = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     hosts: frozenset[str]
-    # a page was seen with it that is not logged out
+    # A page was seen with it that is not logged out.
     proven: bool = False
 
     @property

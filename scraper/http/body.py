@@ -17,7 +17,7 @@ from scraper.http import codings
 ACCEPT_ENCODING = "gzip, deflate"
 # Each gzip member costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap.
 MEMBERS_MAX = 4096
-# zlib copies what follows a member: small slices keep many small members linear.
+# What follows a member is copied by zlib: small slices keep many small members linear.
 _SLICE_BYTES = 65_536
 _GZIP_MAGIC = b"\x1f\x8b"
 # Seen from real servers in place of "identity"; browsers take the body as it is, too.

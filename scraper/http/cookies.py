@@ -36,7 +36,7 @@ class CookieJar:
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
-        # ".shop.example" stands for the hosts below it as well
+        # ".shop.example" stands for the hosts below it as well.
         self._hosts: dict[str, dict[str, _Cookie]] = {}
 
     def keep(self, host: str, path: str, line: bytes) -> None:

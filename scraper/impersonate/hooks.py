@@ -25,9 +25,9 @@ class Transfer(Protocol):
     """What a hook asks of a transfer."""
 
     @property
-    # its sockets come connected, from `opened`
+    # Its sockets come connected, from `opened`.
     def connected(self) -> bool: ...
-    # a socket, which libcurl closes
+    # It is a socket, which libcurl closes.
     def opened(self, family: int, kind: int, proto: int, address: str) -> int: ...
     def may_send(self, address: str) -> bool: ...
 
@@ -74,7 +74,7 @@ def _before_sending(
 
 
 def _address(address: _SockAddr) -> str:
-    # a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address
+    # It is a sockaddr_in or sockaddr_in6: family, port, for IPv6 the flow, address.
     raw = bytes(address.address)
     if address.family == socket.AF_INET:
         return socket.inet_ntop(socket.AF_INET, raw[4:8])

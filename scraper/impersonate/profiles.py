@@ -52,7 +52,7 @@ def _asked(target: str) -> tuple[tuple[str, str], ...]:
             curl.setopt(CurlOpt.URL, b"http://profile.invalid/")
             curl.setopt(CurlOpt.PROXY, b"")
             curl.setopt(CurlOpt.RESOLVE, [b"profile.invalid:80:127.0.0.1"])
-            # HTTP/1.1: no offer to upgrade
+            # HTTP/1.1 is asked for, without an offer to upgrade.
             curl.setopt(CurlOpt.HTTP_VERSION, 2)
             curl.setopt(CurlOpt.TIMEOUT_MS, _QUESTION_MS)
             hooks.hook(curl)

@@ -143,7 +143,7 @@ class _ProxiedExchange(Exchange):
             raise
         except (ProxyHopError, OSError) as error:
             self.failed = error
-            # libcurl takes it for a failed handshake, and `failed` says better
+            # For libcurl it is a failed handshake, and `failed` says better.
             ours.close()
             return
         far_end = _End()
@@ -159,7 +159,7 @@ class _ProxiedExchange(Exchange):
         near_end.transport = near
         far_end.joined()
         try:
-            # all that came from there is on its way to libcurl
+            # All that came from there is on its way to libcurl.
             await far_end.over.wait()
         finally:
             far.abort()
@@ -171,7 +171,7 @@ class _End(asyncio.Protocol):
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
         self.other: _End | None = None
-        # set at both ends when one is lost
+        # It is set at both ends when one is lost.
         self.over = asyncio.Event()
         self._early: list[bytes] = []
         self._lost = False

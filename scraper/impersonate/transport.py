@@ -55,7 +55,7 @@ from scraper.connect.transport import (
 )
 from scraper.impersonate import hooks
 
-# CURL_WRITEFUNC_ERROR, CURL_WRITEFUNC_PAUSE, CURLPAUSE_CONT
+# These are CURL_WRITEFUNC_ERROR, CURL_WRITEFUNC_PAUSE and CURLPAUSE_CONT.
 _ABORT, _PAUSE, _RESUME = 0xFFFFFFFF, 0x10000001, 0
 _HELD_MAX_BYTES = 2 * READ_BUFFER_BYTES
 _IDLE_HANDLES_MAX = 64
@@ -212,7 +212,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
             curl.close()
             raise httpx.UnsupportedProtocol(f"curl_cffi cannot impersonate {self._target}")
         if self._target is None:
-            # not Chrome's, which this libcurl has for everybody
+            # It is not Chrome's, which this libcurl has for everybody.
             curl.setopt(CurlOpt.HTTP2_SETTINGS, _NEUTRAL_SETTINGS)
         for option, value in (
             (CurlOpt.HTTP_VERSION, CurlHttpVersion.V2TLS),
@@ -227,7 +227,7 @@ class CurlTransport(httpx.AsyncBaseTransport):
             (CurlOpt.NOSIGNAL, 1),
             (CurlOpt.SSL_VERIFYPEER, 1),
             (CurlOpt.SSL_VERIFYHOST, 2),
-            # a ticket would tell a host which identities are one
+            # A ticket would tell a host which identities are one.
             (CurlOpt.SSL_SESSIONID_CACHE, 0),
             (CurlOpt.MAXAGE_CONN, int(KEEPALIVE_S)),
             (CurlOpt.BUFFERSIZE, READ_BUFFER_BYTES),
@@ -250,7 +250,7 @@ class _Multi(AsyncCurl):
 
     def set_exception(self, curl: Curl, exception: BaseException) -> None:
         if getattr(exception, "code", 0) == CurlECode.HTTP2:
-            # known while the handle is still in
+            # It is known while the handle is still in.
             number = curl.getinfo(CurlInfo.ACTIVESOCKET)
             if isinstance(number, int) and number >= 0:
                 with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
@@ -278,7 +278,7 @@ class Exchange:
         self._moved = 0.0
         self._read_s: float | None = None
         self._sends = 0
-        # a connection was opened for it
+        # A connection was opened for it.
         self._fresh = False
         self._fresh_at_first = False
         self._paused = False
@@ -310,7 +310,7 @@ class Exchange:
         curl.setopt(CurlOpt.HTTPHEADER, header_lines(request.headers.raw))
         body = request.extensions.get("body")
         if body is None:
-            # the handle may have sent something else before
+            # The handle may have sent something else before.
             curl.setopt(CurlOpt.HTTPGET, 1)
         else:
             curl.setopt(CurlOpt.POST, 1)
@@ -319,7 +319,7 @@ class Exchange:
         if pins:
             curl.setopt(CurlOpt.RESOLVE, pins)
         else:
-            # an earlier transfer's list is freed by now
+            # An earlier transfer's list is freed by now.
             hooks.unset(curl, CurlOpt.RESOLVE)
         curl.setopt(CurlOpt.CONNECTTIMEOUT_MS, int((connect_s or 0) * 1000) or 300_000)
         curl.setopt(CurlOpt.HEADERFUNCTION, self._header)
@@ -353,7 +353,7 @@ class Exchange:
         if self._paused and self._curl is not None:
             self._paused = False
             try:
-                # may bring more at once
+                # It may bring more at once.
                 self._curl.pause(_RESUME)
             except CurlError as error:
                 self._fail(httpx.ReadError(str(error)))
@@ -416,7 +416,7 @@ class Exchange:
                 self._error.__cause__ = self._refused
         self._wake()
 
-    # libcurl calls these, in the middle of its own work.
+    # These are called by libcurl, in the middle of its own work.
 
     def opened(self, family: int, kind: int, proto: int, address: str) -> int:
         self._fresh = True
@@ -425,7 +425,7 @@ class Exchange:
     def may_send(self, address: str) -> bool:
         if not self.connected and not self._allowed(address):
             return False
-        # libcurl's own repetition, which no budget knows of
+        # It is libcurl's own repetition, which no budget knows of.
         if self._sends:
             stale = httpx.ReadError if self._fresh_at_first else StaleConnectionError
             self._error = self._error or stale("it was closed before the answer")
@@ -475,7 +475,7 @@ class Exchange:
             return True
         lengths = {value for name, value in self.headers if name.lower() == b"content-length"}
         chunked = any(name.lower() == b"transfer-encoding" for name, _ in self.headers)
-        # RFC 9112 6.3: where the answer ends is anybody's guess
+        # Where the answer ends is anybody's guess (RFC 9112 6.3).
         if len(lengths) > 1 or (lengths and chunked):
             self._refuse("it says in two ways how long it is")
             return False
@@ -539,7 +539,7 @@ def header_lines(raw: list[tuple[bytes, bytes]]) -> list[bytes]:
             raise httpx.LocalProtocolError(f"the header {name.decode('latin-1')!r} is not one line")
         lines.append(name + b": " + value if value else name + b";")
     if not any(name.lower() == b"accept" for name, _ in raw):
-        # else libcurl adds its own
+        # Otherwise libcurl adds its own.
         lines.append(b"Accept:")
     return lines
 

@@ -40,7 +40,7 @@ def configure(settings: Settings) -> None:
         if as_json
         else structlog.processors.StackInfoRenderer(),
     ]
-    # rich's tracebacks, which are the default where it is installed, show the values of local
+    # The tracebacks of rich, which are the default where it is installed, show the values of local
     # variables.
     console = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     renderer = structlog.processors.JSONRenderer() if as_json else console

@@ -62,7 +62,7 @@ class Reader:
         }
         if key not in self._answers:
             answer = asyncio.ensure_future(self.run(self._ask, ask))
-            # asyncio complains of an exception that nobody has read.
+            # An exception that nobody has read makes asyncio complain.
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             self._answers[key] = now, answer
         result: T = await asyncio.shield(self._answers[key][1])

@@ -21,13 +21,13 @@ from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 
-# RFC 9309 2.5: at least 500 KiB are parsed, and the rest may be ignored
+# At least 500 KiB are parsed, and the rest may be ignored (RFC 9309 2.5).
 ROBOTS_MAX_BYTES = 512_000
 ROBOTS_REDIRECTS_MAX = 5  # RFC 9309 2.3.1.2
 ROBOTS_TIMEOUT_S = 20.0
 CRAWL_DELAY_MAX_S = 300.0
 SITEMAPS_MAX = 1000
-# the status kept where robots.txt could not be fetched; the body then says why
+# This status is kept where robots.txt could not be fetched; the body then says why.
 NO_ANSWER = 0
 
 _HEADERS = {"Accept": "text/plain,*/*;q=0.5"}
@@ -80,7 +80,7 @@ def product_token(user_agent: str) -> str:
 def origin_of(url: str) -> str:
     """scheme://host[:port] in lower case, without a default port. Raises ValueError where the port
     is not a number."""
-    # behind the host, however short; what comes later has no part in it
+    # It is behind the host, however short; what comes later has no part in it.
     end = url.find("/", 8)
     return _origin_of(url if end < 0 else url[:end])
 

@@ -28,16 +28,16 @@ from scraper.rules.proxies import (
     Health,
 )
 
-# in place of a host: the proxy as a whole
+# It stands in place of a host for the proxy as a whole.
 EVERYWHERE = "*"
 PREFIX = "scraper:proxies:"
 KEPT_S = 14 * 86_400
-# pages come back after this when Redis does not answer
+# Pages come back after this when Redis does not answer.
 AWAY_S = 5.0
 FAILING = "failing"
 
-# A hash a host: id ->
-# "requests:answered:failed:streak:latency_us:success_ppm:free_at_us:strikes:why"
+# There is a hash a host: id ->
+# "requests:answered:failed:streak:latency_us:success_ppm:free_at_us:strikes:why".
 _COMMON = """
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]

@@ -42,9 +42,9 @@ from scraper.rules.proxies import (
 log = structlog.get_logger()
 
 KEPT_EVERY_S = 2.0
-# knowledge older than this is asked for again before a proxy is lent
+# Knowledge older than this is asked for again before a proxy is lent.
 STALE_S = 10.0
-# a host that nobody asked for so long is no longer read every time
+# A host that nobody asked for so long is no longer read every time.
 HOST_KEPT_S = 60.0
 DOUBTS_MAX, AVOIDED_S = 3, 10.0
 WAIT_MIN_S, WAIT_MAX_S = 5.0, 120.0
@@ -107,7 +107,7 @@ class ProxyPool:
                 before.left -= 1
                 return before.via
             del self._identities[key]
-            # another address follows, where there is a choice
+            # Another address follows, where there is a choice.
             avoided.add(before.via.proxy.id)
         proxy = chooser.draw(self._rng, avoided) or chooser.draw(self._rng, without)
         if proxy is None:
@@ -186,7 +186,7 @@ class ProxyPool:
         try:
             rests_s = await self._health.strike(host, proxy_id, why, least_s)
         except DeferredError:
-            # Redis is away, and lends nothing meanwhile; this process remembers by itself
+            # Redis is away, and lends nothing meanwhile; this process remembers by itself.
             rests_s = STALE_S
         healths = (
             self._whole
@@ -248,7 +248,7 @@ class ProxyPool:
             if self._hosts:
                 await self._read(list(self._hosts))
         except DeferredError:
-            # what was seen is told later; what is known grows stale, and nothing is lent then
+            # What was seen is told later; what is known grows stale, and nothing is lent then.
             return
 
     async def flush(self) -> None:
@@ -268,7 +268,7 @@ class ProxyPool:
                 raise
 
     def _use(self) -> None:
-        # a process whose sites need no proxy never looks at the list
+        # A process whose sites need no proxy never looks at the list.
         if not self._in_use:
             self._in_use = True
             self._look()

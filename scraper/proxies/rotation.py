@@ -37,17 +37,17 @@ from scraper.rules.proxies import Need, answer_signal, wait_s
 from scraper.rules.verdict import retry_after_s
 
 AGREE = 3
-# where the host has answered nobody yet: a few bad proxies may be the first that are drawn
+# Where the host has answered nobody yet, a few bad proxies may be the first that are drawn.
 AGREE_BLIND = 5
 TRIES_MAX = 5  # proxies in one visit
-# of a visit: a page that has taken longer goes back first
+# A page that has taken longer in one visit goes back first.
 RETRY_WITHIN_S = 10.0
-# visits that a page goes back from while nobody can say whether it or its proxies are blocked
+# A page goes back from so many visits while nobody can say whether it or its proxies are blocked.
 VISITS_BLOCKED = 2
-# a host that has answered anybody within this is up
+# A host that has answered anybody within this is up.
 ALIVE_S = 60.0
 PAGES_MAX = 20_000
-# the sign of a block that nobody was asked for
+# This is the sign of a block that nobody was asked for.
 PROXIES_BANNED = "proxies-banned"
 THROTTLED_S, THROTTLED_MAX_S = 30.0, 1800.0
 _IN_DOUBT = frozenset({Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.TLS, Outcome.MALFORMED})
@@ -79,7 +79,7 @@ class _Visit:
     alone: bool
     reasons: list[str] = field(default_factory=list)
     last: Fetched | FetchError | None = None
-    # the last answer was a block
+    # The last answer was a block.
     blocked: bool = False
 
 
@@ -199,7 +199,7 @@ class ProxyRotation:
         except NoProxyError:
             if visit.reasons or not visit.tried:
                 raise
-            # all that are free were in doubt before: one last look
+            # All that are free were in doubt before: this is one last look.
             return await self._pool.lend(need, page.host)
 
     async def _note(

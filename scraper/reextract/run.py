@@ -114,7 +114,7 @@ class Reextraction:
         self._figures: dict[str, list[int]] = {}  # field -> found, mistyped
         self._looked_for = 0
         self._values: dict[str, tuple[set[int], list[int]]] = {}
-        # hashes of ids: of a new product the first page counts
+        # These are hashes of ids: of a new product the first page counts.
         self._given: set[UUID] = set()
 
     def __enter__(self) -> Self:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# bytes; longer pages are known by their headers and their title alone
+# Pages of more bytes are known by their headers and their title alone.
 PAGE_MAX = 65_536
 
 

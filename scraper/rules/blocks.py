@@ -27,9 +27,9 @@ from urllib.parse import parse_qsl, urlsplit
 from scraper.rules.block_signatures import PAGE_MAX, SIGNS, Sign
 
 LINKS_MAX = 20
-# bytes of a page in which the site's own markers are looked for
+# The site's own markers are looked for in so many bytes of a page.
 MARKER_MAX = 262_144
-# bytes in which a title begins
+# A title begins within so many bytes.
 _HEAD_MAX = 4096
 _TITLE_MAX = 300
 _EARLY = 16_384
@@ -128,7 +128,7 @@ def _block(sign: Sign) -> Block:
     return Block(sign.sign, sign.vendor, by)
 
 
-# S3 and its like, where nobody may list what there is
+# S3 and its like answer so where nobody may list what there is.
 _STORE_DENIES = b"<Code>AccessDenied</Code>"
 _BY_HEADER = [
     (sign, _block(sign)) for sign in SIGNS if sign.headers and not sign.titles and not sign.body
@@ -200,7 +200,7 @@ def _title(body: bytes) -> bytes:
     return b" ".join(body[start : end if end >= 0 else start + _TITLE_MAX].split()).lower()
 
 
-# to which others send their visitors; hosts below them count
+# Others send their visitors there; hosts below them count.
 _HOSTS = {
     "perfdrive.com": Block("radware", "Radware (ShieldSquare)", "headers"),
     "queue-it.net": Block("queue-it", "Queue-it", "headers"),
@@ -271,7 +271,7 @@ def _leads_back(query: str) -> bool:
     """True for a query that says where to go once the challenge is passed: somewhere of a host's
     own."""
     given = parse_qsl(query[:2000])
-    # PerimeterX, at Walmart: the URL in base64
+    # PerimeterX has the URL in base64 there, at Walmart.
     if {"url", "uuid", "vid"} <= {name for name, _ in given}:
         return True
     return any(name.lower() in _BACK and value.startswith(("/", "http")) for name, value in given)

@@ -11,15 +11,15 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-# the `user_agent:` that asks for one of these
+# This `user_agent:` asks for one of these.
 BROWSER = "browser"
-# the `impersonate:` that leaves the browser to the identity
+# This `impersonate:` leaves the browser to the identity.
 ANY = "any"
 IMPERSONATED = ("chrome", "firefox", "safari")
 AS_OF = "2026-11"
 CHROMIUM, FIREFOX = 156, 157  # stable then
 
-# over https; over plain http browsers ask for the first two
+# It is for https; over plain http browsers ask for the first two.
 ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 
 Pairs = tuple[tuple[str, str], ...]

@@ -152,7 +152,7 @@ class Terms:
         self.budget = Budget()
         self._sites: dict[int, Budget] = {}
         self._delays: dict[int, float] = {}
-        # the sites that had a page since the last sweep
+        # These are the sites that had a page since the last sweep.
         self._used: set[int] = set()
         self._used_before: set[int] = set()
 

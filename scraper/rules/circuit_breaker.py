@@ -20,14 +20,14 @@ from typing import assert_never
 
 from scraper.domain import Blame, Outcome
 
-# different pages in a row
+# So many different pages fail in a row.
 DOWN_AFTER = 5
-# the first rest; each is twice the one before
+# This is the first rest; each is twice the one before.
 REST_S = 2.0
 REST_MAX_S = 30.0
 FREE_S = 60.0
 PATIENCE_S = 900.0
-# a streak whose last failure is older says nothing of today
+# A streak whose last failure is older says nothing of today.
 FORGOTTEN_S = 300.0
 HOSTS_MAX = 10_000
 

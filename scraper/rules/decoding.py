@@ -20,9 +20,9 @@ from w3lib.encoding import (
     to_unicode,
 )
 
-# of a Content-Type header; what is longer says nothing more
+# What is longer in a Content-Type header says nothing more.
 TYPE_CHARS = 200
-# what byte order marks begin with
+# Byte order marks begin with these.
 _BOMS = frozenset((b"\xef", b"\xfe", b"\xff", b"\x00"))
 _NUL_OR_SURROGATE = re.compile("[\x00\ud800-\udfff]")
 _UTF8_LABELS = (b"charset=utf-8", b'charset="utf-8"', b"charset='utf-8'")
@@ -99,7 +99,7 @@ def _decoded(body: bytes, encoding: str) -> str:
         try:
             return to_unicode(body, encoding)
         except (LookupError, ValueError, TypeError, AttributeError):
-            # codecs of Python's that are no character sets
+            # These codecs of Python's are no character sets.
             pass
     return body.decode("cp1252", "replace")
 
@@ -129,7 +129,7 @@ def clean_text(text: str) -> str:
 def storable(text: str) -> str:
     if "\x00" not in text:
         try:
-            # many times faster than looking for surrogates, which are next to never there
+            # It is many times faster than looking for surrogates, which are next to never there.
             text.encode("utf-8")
             return text
         except UnicodeEncodeError:

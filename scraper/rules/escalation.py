@@ -49,20 +49,20 @@ LEVELS = (
     "browser",
 )  # by price; a name of the operator's own stands where the ladder has it
 
-# more at a level, by other proxies, before a page goes up
+# A page has so many more at a level, by other proxies, before it goes up.
 PAGE_TRIES = 2
-# more, where there is no other proxy to try: the same way, later
+# It has so many more where there is no other proxy to try: the same way, later.
 ALONE_TRIES = 1
 ALONE_DELAY_S = 30.0
 HOST_PAGES = 3
 PROBE_FIRST_S = 600.0
 PROBE_NEXT_S = 30.0
 PROBE_MAX_S = 86_400.0
-# a probe of which nothing was heard: its worker died, or its page said neither yes nor no
+# Of such a probe nothing was heard: its worker died, or its page said neither yes nor no.
 PROBE_LOST_S = 300.0
 PROBES_NEEDED = 3
 FLAP_S = 3600.0
-# above the top there is only patience
+# Above the top there is only patience.
 TOP_DELAY_S, TOP_DELAY_MAX_S = 60.0, 1800.0
 
 Ladder = tuple[str, ...]
@@ -190,7 +190,7 @@ def on_good(
     if route.probes_ok + 1 < PROBES_NEEDED:
         return replace(route, probes_ok=route.probes_ok + 1, probe_at=now + PROBE_NEXT_S)
     again_s = min(route.probe_every_s * 2, PROBE_MAX_S)
-    # two levels at a stretch: what the upper one has taught holds
+    # It goes two levels at a stretch: what the upper one has taught holds.
     if _fell_lately(route, now):
         again_s = max(again_s, route.fell_every_s)
     return replace(

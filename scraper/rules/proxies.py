@@ -27,12 +27,12 @@ WEIGHT_MAX = 1000.0
 QUARANTINES_S = (30.0, 120.0, 600.0, 3600.0, 21_600.0)
 FORGIVEN_AFTER_S = 3600.0
 FAULT_WAITS_S = (0.5, 5.0, 20.0, 60.0, 180.0, 300.0)
-# failures in a row at a host, by anybody's requests, that count as a strike
+# So many failures in a row at a host, by anybody's requests, count as a strike.
 STREAK_MAX = 5
 
 _REGION = re.compile(r"[a-z][a-z0-9_-]{0,30}").fullmatch
 _SPACE_HASH = re.compile(r"(?:^|\s)#.*$")
-# the worst health still gets a little, or it could never be seen to recover
+# The worst health still gets a little, or it could never be seen to recover.
 _UNEVEN_MIN, _SLOW_MIN = 0.02, 0.2
 _DRAWS = 4
 

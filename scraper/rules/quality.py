@@ -19,23 +19,24 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal
 
-# a week of a daily crawl: one odd crawl does not move their median
+# This is a week of a daily crawl: one odd crawl does not move their median.
 RECENT_CRAWLS = 7
-# records: rates of fewer say little
+# Rates of fewer records say little.
 FEW = 20
-# the share of its good product pages of which a crawl has read so many that they stand for all
+# A crawl that has read this share of its good product pages stands for all.
 WHOLE = 0.5
-# no field is expected on more: one page without it proves nothing
+# No field is expected on more: one page without it proves nothing.
 CAP = 0.99
-# one in twenty: enough to keep a value for now
+# One in twenty is enough to keep a value for now.
 DOUBTFUL = math.log(20)
-# one in a thousand: enough to call somebody
+# One in a thousand is enough to call somebody.
 CERTAIN = math.log(1000)
-# of fewer values to be expected none is missed
+# Where fewer values are to be expected, none is missed.
 DISTINCT_LEAST = 5.0
 # A field that none of so many product pages has, and no crawl has had before, is misread.
 NEVER_LEAST = 5
-# values kept by a field that broke so late that its share of the whole crawl does not show it
+# So many values are kept by a field that broke so late that its share of the whole crawl does not
+# show it.
 KEPT_AT_END = 10
 
 What = Literal[

@@ -11,11 +11,11 @@ from scraper.rules.escalation import ladder
 
 COORDINATOR = "coordinator"
 CAPABILITIES = ("datacenter", "residential")
-# not among them: it is served by those alone who name it, since it needs a Chromium
+# It is not among them: it is served by those alone who name it, since it needs a Chromium.
 BROWSER = "browser"
 ANY_REGION = "any"
 PRIORITY_LEVELS = 10
-# the first of all page priorities
+# It goes before all page priorities.
 URGENT = PRIORITY_LEVELS * 2 - 1
 
 

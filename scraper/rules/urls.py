@@ -30,7 +30,7 @@ from uuid import UUID
 
 from w3lib.url import canonicalize_url, safe_url_string
 
-# what every browser and proxy takes; longer links are traps far more often than pages
+# Every browser and proxy takes as much; longer links are traps far more often than pages.
 URL_MAX_CHARS = 2000
 
 # Parameters that say where a visitor came from and never which page is shown. Sources: the vendors'
@@ -38,22 +38,22 @@ URL_MAX_CHARS = 2000
 # Matomo, Klaviyo, Adobe) and the lists that Brave, Firefox (strip-on-share) and ClearURLs strip by
 # default.
 TRACKING_PARAMS = frozenset({
-    # Google Ads, Merchant
+    # Google Ads and Merchant add these.
     "gclid", "gclsrc", "dclid", "gbraid", "wbraid", "gad_source", "gad_campaignid", "srsltid",
     "_ga", "_gl", "_gac",  # Google Analytics' cross-domain linker
     "fbclid", "igshid", "igsh",  # Meta
-    # Microsoft, TikTok, X, LinkedIn, others
+    # Microsoft, TikTok, X, LinkedIn and others add these.
     "msclkid", "ttclid", "twclid", "li_fat_id", "epik", "rdt_cid", "sccid",
     "yclid", "ysclid", "_openstat",  # Yandex
-    # Mailchimp, HubSpot
+    # Mailchimp and HubSpot add these.
     "mc_cid", "mc_eid", "_hsenc", "_hsmi", "__hssc", "__hstc", "__hsfp", "hsctatracking",
-    # mail and affiliates
+    # Mail and affiliates add these.
     "mkt_tok", "_kx", "oly_anon_id", "oly_enc_id", "vero_id", "s_cid", "wickedid", "irclickid",
 })  # fmt: skip
-# Google's campaign tags, Matomo's and its older Piwik names
+# These are Google's campaign tags, Matomo's and its older Piwik names.
 TRACKING_PREFIXES = ("utm_", "mtm_", "matomo_", "pk_")
 
-# C0 controls and space: WHATWG URL, "basic URL parser", steps 1–3
+# These are C0 controls and space (WHATWG URL, "basic URL parser", steps 1–3).
 _JUNK = "".join(map(chr, range(0x21)))
 _TABS = str.maketrans("", "", "\t\n\r")
 _ORIGIN = (
@@ -72,7 +72,7 @@ _PLAIN = re.compile(f"{_ORIGIN}(/(?:{_SEGMENTS})?){_QUERY}").fullmatch
 _PLAIN_LINK = re.compile(f"{_ORIGIN}(/(?:{_SEGMENTS})?){_LINK_QUERY}").fullmatch
 _PLAIN_REFERENCE = re.compile(rf"(/|(?:\.\./)*)({_SEGMENTS}){_LINK_QUERY}").fullmatch
 _ROOT = URL_MAX_CHARS  # levels above any folder
-# longer ones are parsed anew each time
+# Longer ones are parsed anew each time.
 _KEPT_CHARS = 300
 _HOST = re.compile(r"[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})*").fullmatch
 _IPV6 = re.compile(r"[0-9a-f:.]{2,45}").fullmatch
@@ -117,7 +117,7 @@ def clean(url: str, base: str | None = None, rules: UrlRules = DEFAULT_RULES) ->
 def _plain_parts(url: str, base: str | None) -> tuple[str, str, str | None] | None:
     """Origin, path and query of a link, absolute or not, that asks for no more than being put
     together; else None."""
-    # both halves of one that is joined: the slow path counts the characters
+    # Both halves of one that is joined count: the slow path counts the characters.
     if len(url) > URL_MAX_CHARS // 2:
         return None
     match = _PLAIN_LINK(url)
@@ -256,11 +256,11 @@ def _clean_slowly(url: str, rules: UrlRules) -> str | None:
         return None
     url = _forward_slashes(url)
     scheme, _, rest = url.partition(":")
-    # browsers take http:/x and http:///x as http://x
+    # Browsers take http:/x and http:///x as http://x.
     try:
         parts = urlsplit(f"{scheme.lower()}://{rest.lstrip('/')}")
         if parts.username is not None or parts.password is not None:
-            # it would reach logs and the database with its password
+            # It would reach logs and the database with its password.
             return None
         netloc = _netloc(parts.scheme, parts.hostname or "", parts.port)
         if netloc is None:
@@ -344,7 +344,7 @@ def _canonical_slowly(url: str) -> str:
     if not _WEB_SCHEME(url):
         return url
     try:
-        # else "%%30" becomes "%0", which means something else
+        # Otherwise "%%30" becomes "%0", which means something else.
         return canonicalize_url(_STRAY_PERCENT.sub("%25", url))
     except ValueError:
         return url

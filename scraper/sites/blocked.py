@@ -31,7 +31,7 @@ from scraper.sites.grammar.fields import (
     wrong,
 )
 
-# characters; a shorter text stands on good pages as well
+# A text of fewer characters stands on good pages as well.
 TEXT_MIN = 4
 MARKERS_MAX = 50
 # In which shops write. A text is looked for as each of these spells it: where one misreads a page,
@@ -179,7 +179,7 @@ def _found(pattern: str, text: str) -> bool:
 
 
 def _in_page(pattern: str, start: bytes, content_type: str) -> bool:
-    # cut off, perhaps within a letter, which would make UTF-8 look like something else
+    # It is cut off, perhaps within a letter, which would make UTF-8 look like something else.
     if len(start) >= MARKER_MAX:
         start = start[: start.rfind(b">") + 1] or start
     return _found(pattern, decode(start, content_type or None).text)

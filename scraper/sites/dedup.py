@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from scraper.sites.grammar.fields import Model, wrong
 
-# of a filter, where the definition names none: it grows where that is too small
+# A filter has this where the definition names none: it grows where that is too small.
 CAPACITY_MAX = 10_000_000
 
 

@@ -133,7 +133,7 @@ class Sitemap(Model):
 
 
 NO_PROXY = "none"
-# how long an identity lasts where the definition does not say
+# An identity lasts so long where the definition does not say.
 STICKY_S, STICKY_REQUESTS = 600.0, 100
 
 

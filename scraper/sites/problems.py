@@ -33,7 +33,7 @@ _MENDS = {
     "type": f"one of {', '.join(get_args(fields.FieldType))}",
     "param": "the query parameter's bare name, as in `page`",
 }
-# names that other crawlers and people use for a key
+# Other crawlers and people use these names for a key.
 _SAME_AS = {
     "selector": "css", "pagination": "pages", "next_page": "next", "url": "start",
     "start_url": "start",
@@ -68,7 +68,7 @@ def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[L
             dotted = ".".join(map(str, written))
             explained[line, f"{dotted}: {message}" if dotted else message] = None
     if isinstance(data, dict) and not data.get("start") and not data.get("sitemap"):
-        # pydantic looks at keys together only once each is right
+        # Keys are looked at together by pydantic only once each is right.
         explained[1, definition.NOWHERE] = None
     return list(explained)
 
@@ -95,7 +95,7 @@ def _written(path: Path, data: Any) -> Path:
         if inside:
             data = data[step]
         elif isinstance(step, int) or step in ("[key]", "urls"):
-            # one link where a list may stand; sitemap's own shorthand
+            # One link stands where a list may stand; this is sitemap's own shorthand.
             continue
         else:
             break

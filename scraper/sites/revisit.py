@@ -18,7 +18,7 @@ from scraper.sites.grammar.fields import (
     wrong,
 )
 
-# an interval is halved and grows by half: of 0 it would stay 0
+# An interval is halved and grows by half: of 0 it would stay 0.
 ADAPTIVE_LEAST_S = 60.0
 BELIEVED = "30d"
 
@@ -70,7 +70,7 @@ def _as_bounds(value: Any) -> Any:
         raise ValueError(
             "must be a length of time or a mapping (mend: `7d`, or `{min: 6h, max: 14d}`)"
         )
-    # whose message is about what was written
+    # Its message is about what was written.
     scalars.seconds(text)
     return {"min": text, "max": text}
 

@@ -19,7 +19,7 @@ def json_schema() -> dict[str, Any]:
     schema = Site.model_json_schema(mode="validation")
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "Site definition"
-    # the name comes from the file
+    # The name comes from the file.
     schema["required"] = ["product"]
     sitemap = schema["$defs"]["Sitemap"]
     sitemap["properties"]["url"] = {

@@ -36,16 +36,16 @@ class Attempt:
     excerpt: str | None = None
     head: Mapping[str, str] | None = None
     delay_s: float | None = None
-    # loop time at which the last request left
+    # This is the loop time at which the last request left.
     began: float = 0.0
     sign: str = ""  # of a block
-    # a block that nothing names: fields are missing that used to be there
+    # It is a block that nothing names: fields are missing that used to be there.
     suspicion: bool = False
-    # what a product page said of its fields
+    # This is what a product page said of its fields.
     observations: FieldObservations | None = None
-    # of a product page that was good
+    # A product page that was good has one.
     next_visit: NextVisit | None = None
-    # its answer, where that is archived
+    # This is its answer, where that is archived.
     spooled: SpooledPage | None = None
 
 
@@ -62,26 +62,26 @@ class Batch:
     ours_until: float
     pending: Pending
     place: SlotCost | None = None
-    # when a page was last settled
+    # This is when a page was last settled.
     moved_at: float = 0.0
     unsettled: int = 0
     lost: bool = False
     handed_back: bool = False
     cut_short: bool = False
-    # ended, or of a paused site
+    # These have ended, or are of a paused site.
     inactive_crawls: set[int] = field(default_factory=set)
     contexts: dict[int, CrawlContext | Attempt] = field(
         default_factory=dict
     )  # of a crawl without one: what its pages get
-    # the pages that are not begun
+    # These are the pages that are not begun.
     queued: dict[HostLimiter, deque[LeasedPage]] = field(default_factory=dict)
-    # of the pages that are settled
+    # These are of the pages that are settled.
     outcomes: Counter[Outcome] = field(default_factory=Counter)
-    # pages that wait for the turn of a host with a rate
+    # So many pages wait for the turn of a host with a rate.
     at_gates: int = 0
-    # of answers to be archived
+    # Answers to be archived are put there.
     spool: Spool | None = None
-    # the lanes that are on the way to a page or back
+    # These lanes are on the way to a page or back.
     visits: set[asyncio.Task[None]] = field(default_factory=set)
 
     def over(self, page: LeasedPage) -> bool:

@@ -278,13 +278,13 @@ class PageFetch:
             and url != self._page.url
         ):
             sign = self._context.login.leads_out(url)
-            # before robots.txt is asked, which disallows such pages as a rule
+            # It comes before robots.txt is asked, which disallows such pages as a rule.
             if sign is not None:
                 raise FetchError(
                     Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url
                 )
         limiter, latest = self._all.limiters.of(host_of(url)), self._patience()
-        # it is not idle meanwhile
+        # It is not idle meanwhile.
         limiter.pending += 1
         try:
             await self._heed_robots(url, limiter, lambda: self._hop_turn(limiter, latest))

@@ -50,12 +50,12 @@ from scraper.worker.writer import Writer
 
 log = structlog.get_logger()
 
-# a host's pages under way in one batch
+# A host has so many pages under way in one batch.
 LANES_MAX = 64
-# a host that says "slow down" without saying for how long
+# A host that says "slow down" without saying for how long rests so long.
 REST_S = 5.0
 REST_MAX_S = 1800.0
-# until pages whose crawl could not be read come back
+# Pages whose crawl could not be read come back after this.
 AWAY_S = 5.0
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
@@ -105,7 +105,7 @@ class Scraper:
         try:
             await self._settle_all(batch)
         finally:
-            # none, unless the batch was given up
+            # There are none, unless the batch was given up.
             self._unsettled -= batch.unsettled
         await batch.pending.stored.wait()
         if batch.spool is not None and self._archive is not None:
@@ -126,12 +126,12 @@ class Scraper:
                 lanes.append(self._lane(batch, limiter, pages))
         work = asyncio.gather(*lanes)
         if batch.place is not None:
-            # after each lane's first step
+            # It comes after each lane's first step.
             asyncio.get_running_loop().call_soon(batch.place.started)
         try:
             await work
         finally:
-            # none, unless the batch was given up
+            # There are none, unless the batch was given up.
             for limiter, pages in batch.queued.items():
                 limiter.pending -= len(pages)
 
@@ -320,13 +320,13 @@ class Scraper:
             lane.uncancel()
             return Attempt(Outcome.DEFERRED)
         except Exception as error:
-            # the task's edge: our own fault, and the page's outcome says so
+            # This is the task's edge: the fault is ours, and the page's outcome says so.
             log.exception("page crashed", page=page.id, url=page.url, crawl=page.crawl_id)
             return Attempt(Outcome.CRASHED, error=f"{type(error).__name__}: {error}")
         finally:
             if permits.via is not None:
                 cost.proxy = permits.via.proxy.pool
-            # it failed on the way
+            # It failed on the way.
             if permits.began and not cost.seconds:
                 cost.seconds = asyncio.get_running_loop().time() - permits.began
             permits.end()
@@ -364,7 +364,7 @@ class Scraper:
         permits: PagePermits,
     ) -> Stages[Attempt]:
         block = context.block_of(fetched)
-        # else an ordinary refusal
+        # Otherwise it is an ordinary refusal.
         if block is not None and (block.by != "status" or tier.above is not None):
             blocked = _useless(Outcome.BLOCKED, fetched, str(block), began=permits.began)
             return replace(blocked, sign=block.sign)

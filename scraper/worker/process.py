@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 TURN_S = 1.0
-# for others to end: less than an unclaimed lease lives
+# Others have so long to end, which is less than an unclaimed lease lives.
 ALONE_WAIT_S = 15.0
-# for storing what a worker that was told to stop still holds
+# A worker that was told to stop has so long to store what it still holds.
 GIVE_UP_S = 5.0
 # With more batches under way, pages that are found wait for the next tick.
 BATCHES_WITH_ROOM = 4
@@ -258,7 +258,7 @@ class Worker:
                 if batch.moved_at
             ]
             left += self.services.call_runner.left()
-            # where one begins, it may have to start a thread
+            # Where one begins, it may have to start a thread.
             await asyncio.to_thread(self._weigh_places, left)
 
     def _weigh_places(self, left: Sequence[tuple[SlotCost | None, int, int, int]]) -> None:

@@ -25,7 +25,7 @@ from scraper.extract.stages import Stages
 
 ROW_PAGES = 32
 ROW_BYTES = 500_000
-# without a turn of the loop
+# So many are read without a turn of the loop.
 ROW_S = 0.03
 
 P = ParamSpec("P")
@@ -53,7 +53,7 @@ class PageReader(Generic[P, T]):
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         if not self._waiting and not self._row:
-            # behind everybody who is about to come in this turn of the loop
+            # It comes behind everybody who is about to come in this turn of the loop.
             loop.call_soon(self._work_off)
         self._waiting.append(_Work(done, copy_context(), self._work(*args, **kwargs), weight))
         return await done

@@ -34,7 +34,7 @@ FAILURES = frozenset(
     for outcome in Outcome
     if outcome.tried and outcome.blame is not Blame.NOBODY and outcome is not Outcome.NOT_FOUND
 )
-# hosts that a batch's event names; it counts all
+# A batch's event names so many hosts; it counts all.
 NAMES_MAX = 10
 
 

@@ -76,7 +76,7 @@ class TierChoice:
         self._begin_probe = begin_probe
         self._rng = rng
         self._routes: Mapping[TierKey, HostRoute] = {}
-        # from the loop's clock to PostgreSQL's
+        # This leads from the loop's clock to PostgreSQL's.
         self._clock_s = 0.0
 
     def steer(self, routes: Mapping[TierKey, HostRoute], now: float) -> None:
@@ -109,7 +109,7 @@ class TierChoice:
         if route is not None and below is not None and page.level is None and not page.blocked:
             now = asyncio.get_running_loop().time() + self._clock_s
             if escalation.probe_due(route, steps, now):
-                # ask once
+                # It is asked once.
                 self._routes = {**self._routes, key: replace(route, probe_at=now + PROBE_LOST_S)}
                 if await asyncio.to_thread(self._begin_probe, key, steps):
                     return Tier(key, steps, below, move=Move(queue_name(below, region), probe=True))

@@ -22,9 +22,9 @@ from scraper.settle.transaction import PageResult
 
 log = structlog.get_logger()
 
-# its nine statements cost 3 to 4 ms of CPU, however many pages they are for
+# Its nine statements cost 3 to 4 ms of CPU, however many pages they are for.
 GROUP_PAGES = 250
-# of its pages: what they lead to can be leased once they are stored, 0.1 s for so many
+# What its pages lead to can be leased once they are stored, 0.1 s for so many.
 GROUP_LINKS = 2000
 GROUP_AGE_S = 0.3
 BACKOFF_MAX_S = 4.0
@@ -61,11 +61,11 @@ class Writer:
         self._store = store
         self._give_up_at = math.inf
         self._away = False
-        # pages that were given up when the process had to end: their leases run out
+        # These pages were given up when the process had to end: their leases run out.
         self.lost = 0
         self._waiting: list[tuple[PageResult, Pending]] = []
         self._links = 0  # theirs
-        # loop time at which the page that waits longest is to be written
+        # At this loop time the page that waits longest is to be written.
         self._due = 0.0
         self._full = asyncio.Event()
         self._some = asyncio.Event()

@@ -20,7 +20,7 @@ from scraper.sites.grammar import scalars, selectors
 
 SOURCES = ("css", "xpath", "jsonld", "response", "regex", "url")
 FieldType = Literal["text", "int", "decimal", "price", "bool", "date", "url", "list"]
-# characters; a longer text is a selector that took the whole page
+# A text of more characters is a selector that took the whole page.
 MAX_LENGTH = 100_000
 
 

@@ -25,7 +25,7 @@ _RATE = re.compile(
 ).fullmatch
 _SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)").fullmatch
 PRIORITIES = {"low": 2, "normal": 5, "high": 8}
-# RFC 9110, 5.1: a token
+# It is a token (RFC 9110, 5.1).
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}").fullmatch
 # The client computes these, or they would break the framing of the request or the connection's
 # reuse.

@@ -20,7 +20,7 @@ from parsel.xpathfuncs import setup as _register_has_class
 
 REGEX_TIMEOUT_S = 1.0
 QUICK_CHARS = 1000
-# as parsel has them, and sets
+# These are as parsel has them, and sets.
 REGEXPS = {"re": "http://exslt.org/regular-expressions"}
 SETS = {"set": "http://exslt.org/sets"}
 
@@ -199,7 +199,7 @@ def _steps(path: str) -> list[str | int]:
 def _compiled(xpath: str) -> etree.XPath:
     try:
         compiled = _AnewEachTime(xpath) if "set:" in xpath else _evaluator(xpath, REGEXPS)
-        # unknown functions and prefixes show only now
+        # Unknown functions and prefixes show only now.
         compiled(_EMPTY)
     except (etree.XPathError, ValueError, TypeError) as error:
         raise ValueError(_reason(error)) from None

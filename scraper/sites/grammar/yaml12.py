@@ -14,7 +14,7 @@ import yaml
 
 Path = tuple[str | int, ...]
 DEPTH_MAX = 40
-# aliases counted every time they are used: a file of 1 KB can otherwise mean billions of nodes
+# Aliases are counted every time they are used: a file of 1 KB can otherwise mean billions of nodes.
 NODES_MAX = 50_000
 
 
