@@ -322,13 +322,13 @@ class Logins:
 
     def _begin(self, state: _AccountState, context: CrawlContext) -> None:
         """In a task of its own: the page that asked first may have to go before it is done."""
-        state.task = asyncio.get_running_loop().create_task(self._acquire(state, context))
+        state.task = asyncio.get_running_loop().create_task(self._log_in_guarded(state, context))
 
-    async def _acquire(self, state: _AccountState, context: CrawlContext) -> None:
+    async def _log_in_guarded(self, state: _AccountState, context: CrawlContext) -> None:
         loop = asyncio.get_running_loop()
         try:
             state.quarantined = False
-            await self._acquired(state, context)
+            await self._log_in(state, context)
         except DeferredError as deferred:
             state.ask_at, state.why = (
                 loop.time() + deferred.delay_s,
@@ -344,7 +344,7 @@ class Logins:
         finally:
             state.task = None
 
-    async def _acquired(self, state: _AccountState, context: CrawlContext) -> None:
+    async def _log_in(self, state: _AccountState, context: CrawlContext) -> None:
         assert context.login is not None
         site, account, loop = context.site.name, state.account, asyncio.get_running_loop()
         if state.identity is not None:

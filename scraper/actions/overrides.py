@@ -39,10 +39,10 @@ def stop_all(engine: sa.Engine, which: str | None) -> list[int]:
         running = crawls.running_ids(connection, which)
     if which is not None and not running:
         raise NotRunningError(f"no crawl of {which} is running")
-    return [crawl_id for crawl_id in running if _stopped(engine, crawl_id)]
+    return [crawl_id for crawl_id in running if _stop_unless_ended(engine, crawl_id)]
 
 
-def _stopped(engine: sa.Engine, crawl_id: int) -> bool:
+def _stop_unless_ended(engine: sa.Engine, crawl_id: int) -> bool:
     """False where it has ended meanwhile by itself."""
     try:
         stop(engine, crawl_id)

@@ -163,7 +163,7 @@ class PageVisit:
             "crash", lambda _: self.fail(BrowserLostError("the page's renderer died", own=True))
         )
         page.on("request", self._requested)
-        page.on("requestfinished", self._ended)
+        page.on("requestfinished", self._request_over)
         page.on("requestfailed", self._broke_off)
         page.on("response", self._responded)
         self._cdp = await page.context.new_cdp_session(page)
@@ -365,14 +365,14 @@ class PageVisit:
         if request.resource_type != "eventsource":
             self._seen.in_flight.add(request)
 
-    def _ended(self, request: Request) -> None:
+    def _request_over(self, request: Request) -> None:
         self._seen.in_flight.discard(request)
         self._seen.quiet_since = monotonic()
 
     def _broke_off(self, request: Request) -> None:
         """Half a document is none. No failures: it goes elsewhere before it is complete; an answer
         without a body."""
-        self._ended(request)
+        self._request_over(request)
         main = self.main
         if (
             main is not None

@@ -253,11 +253,11 @@ def claim(
         return None
     claimed = rows_as(ClaimedRow, connection.execute(CLAIMED_PAGES, {"id": lease_id}))
     return Lease(
-        id=lease_id, kind=Kind(row.kind), queue=row.queue, pages=tuple(map(_leased, claimed))
+        id=lease_id, kind=Kind(row.kind), queue=row.queue, pages=tuple(map(_page_of, claimed))
     )
 
 
-def _leased(row: ClaimedRow) -> LeasedPage:
+def _page_of(row: ClaimedRow) -> LeasedPage:
     stored = None
     if row.known and row.read_by is not None and row.read_s is not None:
         stored = Known(Validators(row.etag, row.last_modified), row.read_by, row.read_s)

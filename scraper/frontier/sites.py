@@ -96,7 +96,7 @@ def resume(connection: sa.Connection, name: str) -> bool | None:
     return _set_paused(connection, name, paused=False)
 
 
-def paused(connection: sa.Connection) -> list[str]:
+def paused_names(connection: sa.Connection) -> list[str]:
     query = sa.text("SELECT name FROM sites WHERE paused ORDER BY name")
     return list(connection.execute(query).scalars())
 

@@ -139,9 +139,9 @@ class Reextraction:
         tick: Tick,
     ) -> Preview:
         """Reads every page, and says what would change. Writes nothing."""
-        preview = Preview(pages=self._collect(site_id, since, limit))
+        preview = Preview(pages=self._keep_records(site_id, since, limit))
         waiting: list[tuple[ArchivedPage, Extracted]] = []
-        for number, archived in enumerate(read_all(self._collected(), self._body_max), 1):
+        for number, archived in enumerate(read_all(self._read_records(), self._body_max), 1):
             extracted = self._extract(archived, preview)
             if extracted is not None:
                 waiting.append((archived, extracted))
@@ -182,7 +182,7 @@ class Reextraction:
             )
         return WriteResult(crawl_id, new, changed)
 
-    def _collect(self, site_id: int, since: datetime | None, limit: int | None) -> int:
+    def _keep_records(self, site_id: int, since: datetime | None, limit: int | None) -> int:
         """Which records there are, into a file: the extraction takes longer than a transaction
         should."""
         count = 0
@@ -192,7 +192,7 @@ class Reextraction:
                 count += 1
         return count
 
-    def _collected(self) -> Iterator[dict[str, Any]]:
+    def _read_records(self) -> Iterator[dict[str, Any]]:
         self._records.seek(0)
         for line in self._records:
             yield orjson.loads(line)

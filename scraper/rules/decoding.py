@@ -55,7 +55,7 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
             return Decoded(body.decode("utf-8"), body)
         except UnicodeDecodeError:
             encoding = encoding or "cp1252"
-    text = _decoded(body, encoding or "cp1252")
+    text = _to_text(body, encoding or "cp1252")
     return Decoded(text, text.encode("utf-8", "replace"))
 
 
@@ -94,7 +94,7 @@ def _is_utf8(body: bytes) -> bool:
     return True
 
 
-def _decoded(body: bytes, encoding: str) -> str:
+def _to_text(body: bytes, encoding: str) -> str:
     if encoding not in _NOT_TEXT_CODECS:
         try:
             return to_unicode(body, encoding)

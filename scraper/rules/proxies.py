@@ -83,7 +83,7 @@ def parse(text: str, name: str) -> list[Proxy]:
         if not words:
             continue
         try:
-            proxy = _parsed(words[0], words[1:])
+            proxy = _proxy_of(words[0], words[1:])
         except ValueError as error:
             problems.append(f"{name}:{number}: {error}")
             continue
@@ -97,7 +97,7 @@ def parse(text: str, name: str) -> list[Proxy]:
     return [proxy for _, proxy in proxies.values()]
 
 
-def _parsed(url: str, words: Sequence[str]) -> Proxy:
+def _proxy_of(url: str, words: Sequence[str]) -> Proxy:
     parts, port = _split(url)
     options: dict[str, str] = {}
     for word in words:

@@ -70,7 +70,7 @@ def read(
         with engine.connect() as connection:
             status = FleetStatus(
                 crawls=read_progress(connection, site=site, newest=newest),
-                paused=sites.paused(connection),
+                paused=sites.paused_names(connection),
                 queues=state.queues(connection),
                 dead=state.unusable(connection, site),
                 errors=[],

@@ -151,7 +151,7 @@ def test_a_site_is_paused_and_goes_on(flower: Flower, engine: sa.Engine) -> None
     assert flower.post("/api/crawls/1/pause").json() == {"message": "shop is paused."}
     assert flower.json("/api/crawls/1")["crawl"]["phase"] == "paused"
     with engine.connect() as connection:
-        assert sites.paused(connection) == ["shop"]
+        assert sites.paused_names(connection) == ["shop"]
     refused = flower.post("/api/crawls/1/replay", {"page": 1})
     assert refused.status_code == 409 and "scraper sites resume shop" in refused.json()["error"]
     assert flower.post("/api/crawls/1/resume").json() == {"message": "shop goes on."}
