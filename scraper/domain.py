@@ -327,7 +327,7 @@ class FieldObservations:
 
 
 @value
-class Known:
+class LastReading:
     """What is known of a product page that was read before, and whose product is stored as it was
     then. `read_by` names what read it (`CrawlContext.read_by`), `read_s` is how long ago."""
 
@@ -360,7 +360,7 @@ class LeasedPage:
     blocked: int = 0
     probe: bool = False
     good_before: bool = False
-    known: Known | None = None
+    last_reading: LastReading | None = None
     revisit_s: int | None = None
     good_s: float | None = None
 

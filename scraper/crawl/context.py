@@ -118,7 +118,7 @@ class CrawlContext:
     def validators_of(self, page: LeasedPage) -> Validators:
         """Those that a page is asked with. Listings and sitemaps are asked for whole: the links on
         them are stored nowhere, and are to be followed in each crawl."""
-        if page.known is None or page.kind is not Kind.PRODUCT:
+        if page.last_reading is None or page.kind is not Kind.PRODUCT:
             return NO_VALIDATORS
         return validators_to_send(page, self.reader.number, self.site.conditional_s)
 

@@ -19,9 +19,9 @@ from scraper.rules import urls
 from scraper.sites.definition import ProductPage
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.fields import (
+    FieldSource,
     FieldSpec,
     IdSource,
-    Reading,
     Source,
 )
 
@@ -41,7 +41,7 @@ class _Compiled(NamedTuple):
 
     texts: Texts
     typed: Typed
-    reading: Reading
+    reading: FieldSource
     currency: Texts | None
 
 
@@ -253,7 +253,7 @@ class _Field:
             data[f"{self.name}_currency"] = value.currency
 
 
-def _compile(reading: Reading, spec: FieldSpec) -> _Compiled:
+def _compile(reading: FieldSource, spec: FieldSpec) -> _Compiled:
     currency = None
     if spec.type == "price" and reading.jsonld is not None and not reading.regex:
         beside = selectors.parse_jsonld(reading.jsonld).sibling("priceCurrency")
@@ -268,7 +268,7 @@ def _compile(reading: Reading, spec: FieldSpec) -> _Compiled:
     return _Compiled(texts, _typed(reading, spec), reading, currency)
 
 
-def _typed(reading: Reading, spec: FieldSpec) -> Typed:
+def _typed(reading: FieldSource, spec: FieldSpec) -> Typed:
     decimal, currency = reading.decimal, reading.currency
     match spec.type:
         case "text" | "list":

@@ -29,7 +29,7 @@ from uuid import UUID, uuid4
 
 import sqlalchemy as sa
 
-from scraper.domain import Kind, Known, Lease, LeasedPage, Validators
+from scraper.domain import Kind, LastReading, Lease, LeasedPage, Validators
 from scraper.frontier.due import ALONE_LOSSES, LOSSES_MAX, STILL_DUE, DuePage
 from scraper.frontier.pages import PageChange
 from scraper.infra.database import dumps, rows_as
@@ -260,7 +260,7 @@ def claim(
 def _page_of(row: ClaimedRow) -> LeasedPage:
     stored = None
     if row.known and row.read_by is not None and row.read_s is not None:
-        stored = Known(Validators(row.etag, row.last_modified), row.read_by, row.read_s)
+        stored = LastReading(Validators(row.etag, row.last_modified), row.read_by, row.read_s)
     return LeasedPage(
         id=row.id,
         crawl_id=row.crawl_id,
@@ -275,7 +275,7 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
         blocked=row.blocked,
         probe=row.probe,
         good_before=row.good_before,
-        known=stored,
+        last_reading=stored,
         revisit_s=row.revisit_s,
         good_s=row.good_s,
     )

@@ -132,7 +132,7 @@ class HostLimiter:
 
     def apply_override(self, override: Override) -> None:
         """What an operator says, as last read; a pause counts at once, also for those who wait."""
-        if self._terms.steer(override):
+        if self._terms.apply_override(override):
             self._apply_terms()
         self._left.set()
 

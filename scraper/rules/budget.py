@@ -169,7 +169,7 @@ class Terms:
         self._delays[site] = seconds
         return self._reckon()
 
-    def steer(self, override: Override) -> bool:
+    def apply_override(self, override: Override) -> bool:
         self.override = override
         return self._reckon()
 

@@ -127,7 +127,7 @@ def validators_to_send(page: LeasedPage, read_by: int | None, believed_s: float)
     on the same page. `believed_s`: for how long a page is not read whole. Nor does a page that
     seems to be blocked say anything by a 304.
     """
-    stored = page.known
+    stored = page.last_reading
     if stored is None or read_by is None or stored.read_by != read_by or page.blocked:
         return NO_VALIDATORS
     return stored.validators if stored.read_s < believed_s else NO_VALIDATORS

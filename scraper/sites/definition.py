@@ -50,7 +50,7 @@ from scraper.sites.grammar.fields import (
 from scraper.sites.grammar.selectors import compile_regex
 from scraper.sites.login import Login, problems_of
 from scraper.sites.quality import Quality, judges_nothing
-from scraper.sites.revisit import BELIEVED, Bounded, Conditional, Revisit
+from scraper.sites.revisit import BELIEVED, Conditional, Revisit, RevisitBounds
 
 MATCH_TIMEOUT_S = 0.1
 NETWORKS_MAX = 50
@@ -383,7 +383,7 @@ class Site(Model):
         1, ge=1, le=1000, description="requests that may leave right after each other after a pause"
     )
     revisit: Revisit = Field(
-        Bounded(min="7d", max="7d"),
+        RevisitBounds(min="7d", max="7d"),
         description="how old a product's data may be before it is fetched again: 7d, 12h, 0, "
         "or {min: 6h, max: 14d}",
     )

@@ -55,7 +55,7 @@ LoginUrl = Annotated[str, AfterValidator(scalars.check_start_url)]
 JsonPath = Annotated[str, Field(pattern=r"^[\w-]+(\.[\w-]+)*$", max_length=200)]
 
 
-class Sign(Blocked):
+class LoginSign(Blocked):
     """What an answer shows, as `blocked:` says it, and by CSS: that is looked for in the parsed
     page."""
 
@@ -88,7 +88,7 @@ class Sign(Blocked):
         )
 
 
-class Success(Sign):
+class Success(LoginSign):
     """What shows that a login has worked."""
 
     cookie: str | None = Field(
@@ -117,8 +117,8 @@ def _as_signs(value: Any) -> Any:
 
 
 LoggedOut = Annotated[
-    tuple[Sign, ...],
-    BeforeValidator(_as_signs, json_schema_input_type=str | Sign | list[str | Sign]),
+    tuple[LoginSign, ...],
+    BeforeValidator(_as_signs, json_schema_input_type=str | LoginSign | list[str | LoginSign]),
     Field(max_length=MARKERS_MAX),
 ]
 Successes = Annotated[

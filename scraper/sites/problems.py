@@ -178,10 +178,10 @@ _PLACES: dict[str, type[BaseModel]] = {
     "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages,
     "product": definition.ProductPage,
     "sitemap": definition.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
-    "routes": definition.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.Bounded,
+    "routes": definition.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.RevisitBounds,
     "login": login.Login, "login.form": login.Form, "login.token": login.Token,
     "login.success": login.Success,
-    "login.logged_out": login.Sign,
+    "login.logged_out": login.LoginSign,
 }  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def _keys_at(path: Path) -> list[str]:
         case ["product", "fields", _]:
             model = fields.FieldSpec
         case ["product", "fields", _, "any"]:
-            model = fields.Reading
+            model = fields.FieldSource
         case ["product", "id"]:
             model = fields.IdSource
         case ["product", "id", "any"]:

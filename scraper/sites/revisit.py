@@ -29,7 +29,7 @@ Duration = Annotated[
 ]
 
 
-class Bounded(Model):
+class RevisitBounds(Model):
     """How old a product's data may be. One time for all pages, or an interval for each, by how
     often it changes."""
 
@@ -63,7 +63,7 @@ class Bounded(Model):
 
 def _as_bounds(value: Any) -> Any:
     """`7d` is from 7d to 7d."""
-    if isinstance(value, Mapping | Bounded):
+    if isinstance(value, Mapping | RevisitBounds):
         return value
     text = to_text(value)
     if not isinstance(text, str):
@@ -91,7 +91,8 @@ def _as_duration(value: Any) -> Any:
 
 
 Revisit = Annotated[
-    Bounded, BeforeValidator(_as_bounds, json_schema_input_type=str | int | float | Bounded)
+    RevisitBounds,
+    BeforeValidator(_as_bounds, json_schema_input_type=str | int | float | RevisitBounds),
 ]
 Conditional = Annotated[
     Duration, BeforeValidator(_as_duration, json_schema_input_type=bool | str | int | float)

@@ -51,15 +51,15 @@ class Attempt:
 
 @dataclass(slots=True)
 class Batch:
-    """A lease being worked on. Times are the loop's: after `latest` no page is begun; until
-    `ours_until` the lease is certainly ours, by our own clock from before it was claimed or
+    """A lease being worked on. Times are the loop's: after `deadline_at` no page is begun; until
+    `lease_expires_at` the lease is certainly ours, by our own clock from before it was claimed or
     prolonged. A process that was frozen or cut off for longer begins nothing in its name until it
     has been prolonged, even where nobody has told it yet that it is lost.
     """
 
     lease: Lease
-    latest: float
-    ours_until: float
+    deadline_at: float
+    lease_expires_at: float
     pending: Pending
     place: SlotCost | None = None
     # This is when a page was last settled.
@@ -101,7 +101,7 @@ class Batch:
     def ours(self) -> bool:
         """Whether the lease is certainly ours: what is under way may go on, with the next hop of a
         redirect, say."""
-        return not self.lost and asyncio.get_running_loop().time() < self.ours_until
+        return not self.lost and asyncio.get_running_loop().time() < self.lease_expires_at
 
     def cut(self) -> None:
         """Gives up the pages under way: they go back untried, as if they had not been begun."""

@@ -28,9 +28,9 @@ log = structlog.get_logger()
 
 
 class Settler:
-    """Belongs to its writer's thread, but for being made. `has_room` says whether this process has
-    little to do, so that links it has stored are asked for at once; others wait for the next tick.
-    """
+    """Belongs to its writer's thread, but for being made. `wants_work` says whether this process
+    has little to do, so that links it has stored are asked for at once; others wait for the next
+    tick."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Settler:
         dedup: RememberedLinks,
         telemetry: Telemetry,
         send: Callable[[Sequence[Message]], None],
-        has_room: Callable[[], bool],
+        wants_work: Callable[[], bool],
     ) -> None:
         self._engine = engine
         self._worker = worker
@@ -49,7 +49,7 @@ class Settler:
         self._dedup = dedup
         self._telemetry = telemetry
         self._send = send
-        self._has_room = has_room
+        self._wants_work = wants_work
 
     def store(self, pages: Sequence[PageResult]) -> None:
         """Commits a group. A page that PostgreSQL rejects is found by halving and settled as
@@ -72,7 +72,7 @@ class Settler:
             crashed = [_crashed(pages[0], error)]
             stored = retried(lambda: self._settle(crashed))
         messages = [finish_message(crawl_id) for crawl_id in stored.drained]
-        if stored.added and self._has_room():
+        if stored.added and self._wants_work():
             messages.append(dispatch_message())
         outages.postgres().answered()
         if messages:

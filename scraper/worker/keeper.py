@@ -43,7 +43,7 @@ class Claimed(NamedTuple):
     clock."""
 
     lease: Lease
-    ours_until: float
+    lease_expires_at: float
     inactive: set[int]
     queue_low: bool
     asked: float
@@ -63,7 +63,7 @@ class Claims:
         """None where the lease is not to be had any more. Where PostgreSQL does not answer, asks
         again for as long as a batch may last, unless the process is `stopping`: else the lease
         would have to wait for somebody to take it back."""
-        claim_id, latest, pause_s = uuid4(), time.monotonic() + self._settings.horizon_s, 0.1
+        claim_id, deadline_at, pause_s = uuid4(), time.monotonic() + self._settings.horizon_s, 0.1
         while True:
             try:
                 return self._take(lease_id, claim_id, alone)
@@ -71,7 +71,7 @@ class Claims:
                 if (
                     not outages.postgres_away(error)
                     or stopping()
-                    or time.monotonic() + pause_s > latest
+                    or time.monotonic() + pause_s > deadline_at
                 ):
                     raise
                 outages.postgres().failed(error)
@@ -80,7 +80,7 @@ class Claims:
 
     def _take(self, lease_id: UUID, claim_id: UUID, alone: bool) -> Claimed | None:
         asked = time.monotonic()
-        ours_until = asked + self._settings.lease_s
+        lease_expires_at = asked + self._settings.lease_s
         with self._engine.begin() as connection:
             lease = leases.claim(
                 connection,
@@ -95,7 +95,9 @@ class Claims:
             crawl_ids = {page.crawl_id for page in lease.pages}
             heard = poll(connection, crawl_ids, lease.queue)
         low = self._low(heard.batches, heard.workers)
-        return Claimed(lease, ours_until, crawl_ids - heard.running, low, asked, heard.control)
+        return Claimed(
+            lease, lease_expires_at, crawl_ids - heard.running, low, asked, heard.control
+        )
 
     def _low(self, waiting: int, workers: int) -> bool:
         """Whether more is to be asked for. As long as there are some, now and then is enough: it
@@ -150,7 +152,7 @@ class Keeper:
         if asked >= self._control_at:
             self._control_at = asked
             self._services.limiters.apply_overrides(control.overrides)
-            self._services.tiers.steer(control.routes, control.now)
+            self._services.tiers.apply_routes(control.routes, control.now)
 
     async def run(self) -> None:
         while True:
@@ -189,7 +191,7 @@ class Keeper:
             batch.lost = batch.lost or (lease_id not in mine and lease_id in self.batches)
             batch.inactive_crawls = crawl_ids - running
             if lease_id in mine:
-                batch.ours_until = began + self._settings.lease_s
+                batch.lease_expires_at = began + self._settings.lease_s
 
     def _cancel_stuck(self) -> None:
         """A lease is prolonged while its batch moves. Every page has its own deadline, so one that

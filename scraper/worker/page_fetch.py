@@ -140,14 +140,14 @@ class PageFetch:
 
     async def answer_in_slot(self, browsers: Browsers) -> Fetched:
         # The slot comes before the host's turn, which waiting for it would hold up.
-        async with browsers.slot(self._batch.latest, self._page.id):
+        async with browsers.slot(self._batch.deadline_at, self._page.id):
             return await self.answer()
 
     def answer(self) -> Awaitable[Fetched]:
         if self._context.login is None:
             return self._by_its_route()
         return self._all.logins.visit(
-            self._page, self._context, self._batch.latest, self._permits, self._with_account
+            self._page, self._context, self._batch.deadline_at, self._permits, self._with_account
         )
 
     def _with_account(self, account: AccountSession) -> Awaitable[Fetched]:
@@ -245,21 +245,21 @@ class PageFetch:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        async with self._limiter.permit(self._batch.latest, self._page.priority):
+        async with self._limiter.permit(self._batch.deadline_at, self._page.priority):
             self._still_to_do()
             yield
 
     @asynccontextmanager
-    async def _hop_turn(self, limiter: HostLimiter, latest: float) -> AsyncIterator[None]:
+    async def _hop_turn(self, limiter: HostLimiter, deadline_at: float) -> AsyncIterator[None]:
         """A slot within the turn that is held already, or one of the host that a redirect leads
         to."""
         if self._permits.limiter is limiter:
-            await limiter.take_slot(latest, self._page.priority)
+            await limiter.take_slot(deadline_at, self._page.priority)
             self._still_ours()
             yield
         else:
             self._permits.end()
-            async with limiter.permit(latest, self._page.priority):
+            async with limiter.permit(deadline_at, self._page.priority):
                 self._still_ours()
                 yield
 
@@ -267,7 +267,7 @@ class PageFetch:
         paced = self._limiter.limits.interval_s > 0
         self._batch.at_gates += paced
         try:
-            await self._permits.go(self._limiter, self._batch.latest)
+            await self._permits.go(self._limiter, self._batch.deadline_at)
         finally:
             self._batch.at_gates -= paced
 
@@ -283,12 +283,12 @@ class PageFetch:
                 raise FetchError(
                     Outcome.LOGGED_OUT, f"redirects to where one logs in ({sign})", url=url
                 )
-        limiter, latest = self._all.limiters.of(host_of(url)), self._patience()
+        limiter, deadline_at = self._all.limiters.of(host_of(url)), self._patience()
         # It is not idle meanwhile.
         limiter.pending += 1
         try:
-            await self._heed_robots(url, limiter, lambda: self._hop_turn(limiter, latest))
-            await self._permits.go(limiter, latest)
+            await self._heed_robots(url, limiter, lambda: self._hop_turn(limiter, deadline_at))
+            await self._permits.go(limiter, deadline_at)
         finally:
             limiter.pending -= 1
         self._still_ours()

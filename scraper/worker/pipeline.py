@@ -161,7 +161,7 @@ class Scraper:
         else:
             attempt, decision, site = _NOT_BEGUN, _BACK, context.site.name
             if not batch.over(page):
-                tier = await self._tiers.way(page, batch.lease.queue, context)
+                tier = await self._tiers.choose(page, batch.lease.queue, context)
                 if tier.move is not None:
                     decision = Decision(_FREE, tier.move)
                 else:

@@ -52,7 +52,7 @@ ALONE_WAIT_S = 15.0
 # A worker that was told to stop has so long to store what it still holds.
 GIVE_UP_S = 5.0
 # With more batches under way, pages that are found wait for the next tick.
-BATCHES_WITH_ROOM = 4
+BATCHES_WANTED = 4
 WEIGH_S = 0.2
 CLOSE_S = 10.0
 
@@ -219,7 +219,7 @@ class Worker:
             contexts=self._contexts,
             telemetry=self._telemetry,
             send=self._send,
-            has_room=lambda: self.batches <= BATCHES_WITH_ROOM,
+            wants_work=lambda: self.batches <= BATCHES_WANTED,
         )
         self.keeper = Keeper(self.settings, self._claims, self.services)
         loops = (*self.services.loops(), self.keeper.run(), self._turn(), self._weigh())
@@ -230,8 +230,8 @@ class Worker:
         lease = claimed.lease
         batch = Batch(
             lease,
-            latest=self._loop.time() + self.settings.horizon_s,
-            ours_until=claimed.ours_until,
+            deadline_at=self._loop.time() + self.settings.horizon_s,
+            lease_expires_at=claimed.lease_expires_at,
             pending=Pending(len(lease.pages)),
             handed_back=self._stopping,
             inactive_crawls=claimed.inactive,

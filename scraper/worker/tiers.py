@@ -79,7 +79,7 @@ class TierChoice:
         # This leads from the loop's clock to PostgreSQL's.
         self._clock_s = 0.0
 
-    def steer(self, routes: Mapping[TierKey, HostRoute], now: float) -> None:
+    def apply_routes(self, routes: Mapping[TierKey, HostRoute], now: float) -> None:
         """Takes what the fleet knows; `now`: PostgreSQL's clock at about this moment."""
         self._routes = routes
         self._clock_s = now - asyncio.get_running_loop().time()
@@ -89,10 +89,10 @@ class TierChoice:
         steps = escalation.ladder(start, context.site.escalate)
         return escalation.level_for(self._routes.get(TierKey(context.site_id, host, start)), steps)
 
-    async def way(self, page: LeasedPage, queue: str, context: CrawlContext) -> Tier:
+    async def choose(self, page: LeasedPage, queue: str, context: CrawlContext) -> Tier:
         """How a page that came from `queue` is to be tried."""
         if not context.site.escalate:
-            return plain_way(queue)
+            return plain_tier(queue)
         start = context.route(page.kind, page.url).capability
         key = TierKey(context.site_id, page.host, start)
         steps = escalation.ladder(start, context.site.escalate)
@@ -116,7 +116,7 @@ class TierChoice:
         return Tier(key, steps, level, alone=level != escalation.level_for(route, steps))
 
     def after_block(
-        self, page: LeasedPage, way: Tier, queue: str, *, proxied: bool, suspicion: bool
+        self, page: LeasedPage, tier: Tier, queue: str, *, proxied: bool, suspicion: bool
     ) -> tuple[Verdict, Move] | None:
         """What follows where the page gets another chance for free; None: there is none left, and
         the host's account is charged as for any fault of a host.
@@ -125,15 +125,15 @@ class TierChoice:
         missing) is looked into once, by another proxy, or else a level up.
         """
         _, _, region = queue.partition(".")
-        if way.probe:
-            level = self._routes[way.key].level if way.key in self._routes else way.level
+        if tier.probe:
+            level = self._routes[tier.key].level if tier.key in self._routes else tier.level
             return _free(0.0), Move(queue_name(level, region))
         if suspicion and proxied:
             return _free(0.0), Move(queue, page.level, page.blocked + 1)
         tries = PAGE_TRIES + 1 if proxied or suspicion else page.blocked + 1
         after = escalation.after_block(
-            way.level,
-            way.steps,
+            tier.level,
+            tier.steps,
             tries,
             self._rng,
             proxies=0 if not proxied else PAGE_TRIES,
@@ -150,26 +150,26 @@ class TierChoice:
 
 
 @lru_cache
-def plain_way(queue: str) -> Tier:
+def plain_tier(queue: str) -> Tier:
     """That of sites whose pages stay where they are."""
     level = queue.partition(".")[0]
     return Tier(TierKey(0, "", level), (level,), level)
 
 
-def blocked_signal(page: LeasedPage, way: Tier, sign: str) -> TierSignal | None:
+def blocked_signal(page: LeasedPage, tier: Tier, sign: str) -> TierSignal | None:
     """What a block says of a host with a ladder, once the page has been given up at its level."""
     return (
         None
-        if len(way.steps) == 1
-        else TierSignal(way.key, way.steps, way.level, page.id, sign, way.probe)
+        if len(tier.steps) == 1
+        else TierSignal(tier.key, tier.steps, tier.level, page.id, sign, tier.probe)
     )
 
 
-def good_signal(page: LeasedPage, way: Tier) -> TierSignal | None:
+def good_signal(page: LeasedPage, tier: Tier) -> TierSignal | None:
     return (
         None
-        if len(way.steps) == 1
-        else TierSignal(way.key, way.steps, way.level, page.id, None, way.probe)
+        if len(tier.steps) == 1
+        else TierSignal(tier.key, tier.steps, tier.level, page.id, None, tier.probe)
     )
 
 

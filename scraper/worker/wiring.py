@@ -97,10 +97,10 @@ def build(
     contexts: CrawlContexts,
     telemetry: Telemetry,
     send: Callable[[Sequence[Message]], None],
-    has_room: Callable[[], bool],
+    wants_work: Callable[[], bool],
 ) -> Services:
     """Every part of a process. To be called on its loop. `worker` names it in the frontier;
-    `has_room`: whether pages that are found may be sent out at once."""
+    `wants_work`: whether pages that are found may be sent out at once."""
     redis = _redis(settings)
     fetcher, browsers, rng = HttpFetcher(), Browsers(settings), random.Random()
     limiters = HostLimiters(RedisFleetLimiter(redis, f"{worker}:{random.getrandbits(32):08x}"))
@@ -124,7 +124,7 @@ def build(
         dedup=dedup,
         telemetry=telemetry,
         send=send,
-        has_room=has_room,
+        wants_work=wants_work,
     )
     writer, archive = Writer(settler.store), Archive(engine, settings)
     tiers = TierChoice(partial(begin_probe, engine), rng)

@@ -301,7 +301,7 @@ def no_longer_ours(worker: Worker) -> None:
     """As after a freeze: by our own clock the lease may be somebody else's, and nobody has said so
     yet."""
     for batch in worker.keeper.batches.values():
-        batch.ours_until = 0.0
+        batch.lease_expires_at = 0.0
 
 
 def test_a_worker_that_was_frozen_begins_nothing(
@@ -974,14 +974,14 @@ def test_over_says_when_nothing_may_be_begun() -> None:
                 "handed_back": rng.random() < 0.2,
                 "lost": rng.random() < 0.2,
                 "inactive_crawls": {7} if rng.random() < 0.2 else {8},
-                "ours_until": now + rng.choice((-1.0, 60.0)),
+                "lease_expires_at": now + rng.choice((-1.0, 60.0)),
             }
-            batch = Batch(None, latest=now - 1, pending=None, **reasons)  # type: ignore[arg-type]
+            batch = Batch(None, deadline_at=now - 1, pending=None, **reasons)  # type: ignore[arg-type]
             expected = (
                 reasons["handed_back"]
                 or reasons["lost"]
                 or reasons["inactive_crawls"] == {7}
-                or reasons["ours_until"] < now  # type: ignore[operator]
+                or reasons["lease_expires_at"] < now  # type: ignore[operator]
             )
             assert batch.over(page) == expected
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scraper.crawl import context
 from scraper.crawl.context import Reader
-from scraper.domain import NO_VALIDATORS, Kind, Known, LeasedPage, Validators
+from scraper.domain import NO_VALIDATORS, Kind, LastReading, LeasedPage, Validators
 from scraper.rules.revisit import (
     ETAG_MAX,
     GROWS,
@@ -172,7 +172,7 @@ def test_a_date_is_kept_where_it_is_one_and_earlier_than_the_answer(
     assert validators_of(headers) == Validators(None, modified if kept else None)
 
 
-def leased(known: Known | None, blocked: int = 0) -> LeasedPage:
+def leased(known: LastReading | None, blocked: int = 0) -> LeasedPage:
     return LeasedPage(
         1,
         1,
@@ -184,13 +184,13 @@ def leased(known: Known | None, blocked: int = 0) -> LeasedPage:
         1,
         10,
         blocked=blocked,
-        known=known,
+        last_reading=known,
     )
 
 
 def test_when_validators_are_sent() -> None:
     tag = Validators('"a"')
-    known = Known(tag, read_by=7, read_s=DAY)
+    known = LastReading(tag, read_by=7, read_s=DAY)
     assert validators_to_send(leased(known), 7, 2 * DAY) == tag
     for page, read_by, believed_s in (
         (leased(None), 7, 2 * DAY),

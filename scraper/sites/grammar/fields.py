@@ -144,7 +144,7 @@ def path_problem(response: str | None) -> tuple[str, str]:
     return "response", "does not say where in it (mend: `path:`, as in `product.price`)"
 
 
-class Reading(Source):
+class FieldSource(Source):
     """A source and how its text is read. An alternative under `any:`; what it leaves out is taken
     from the field."""
 
@@ -172,11 +172,12 @@ class Reading(Source):
         return self
 
 
-class FieldSpec(Reading):
+class FieldSpec(FieldSource):
     """One field of a product."""
 
     any: tuple[
-        Annotated[Reading, BeforeValidator(as_css, json_schema_input_type=str | Reading)], ...
+        Annotated[FieldSource, BeforeValidator(as_css, json_schema_input_type=str | FieldSource)],
+        ...,
     ] = Field((), description="alternatives, first value wins")
     type: FieldType = Field("text", description="what the text becomes")
     required: bool = Field(False, description="without it the page is not stored")
@@ -199,7 +200,7 @@ class FieldSpec(Reading):
         return self
 
     @property
-    def readings(self) -> tuple[Reading, ...]:
+    def readings(self) -> tuple[FieldSource, ...]:
         """The alternatives in order, each with the field's own options where it has none; one where
         there is no `any`."""
         if not self.any:
