@@ -24,6 +24,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import Enum
 from time import monotonic
 from typing import TypeVar
 
@@ -62,25 +63,70 @@ Final = Callable[[Fetched | FetchError], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class _Doubt:
+class Doubt:
     via: ProxyRoute
     signal: ProxySignal
     at: float
 
 
 @dataclass(slots=True)
-class _Visit:
-    """One visit of a page so far: `told` is what went wrong, in words; `last` what an agreement
-    would come to. `above` and `alone` as in `ProxyRotation.fetch`."""
+class Visit:
+    """One visit of a page so far. `doubts` are by proxy, of earlier visits too; `reasons` say what
+    went wrong in this one; `result` is what an agreement would come to. `can_go_up` and
+    `page_alone` as in `ProxyRotation.fetch`."""
 
     began: float
-    tried: set[str]
-    above: bool
-    alone: bool
+    can_go_up: bool = False
+    page_alone: bool = False
+    doubts: dict[str, Doubt] = field(default_factory=dict)
+    tried: set[str] = field(default_factory=set)
     reasons: list[str] = field(default_factory=list)
-    last: Fetched | FetchError | None = None
+    result: Fetched | FetchError | None = None
     # The last answer was a block.
     blocked: bool = False
+
+    def add(self, answer: ProxyAnswer) -> None:
+        """Takes an answer that is not the page's, or not for certain."""
+        self.reasons.append(_describe(answer.via, answer.text))
+        self.blocked = answer.signal is ProxySignal.BLOCKED
+        failed = answer.result
+        if not isinstance(failed, FetchError) or failed.outcome is not Outcome.PROXY_FAILED:
+            self.result = failed
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyAnswer:
+    """What came through one proxy, what it says of that proxy, and the same in words. `requests`
+    left for it."""
+
+    via: ProxyRoute
+    result: Fetched | FetchError
+    signal: ProxySignal
+    text: str
+    requests: int
+
+
+class Next(Enum):
+    """What follows an answer that may be its proxy's doing."""
+
+    ANOTHER = "another proxy is asked"
+    AGREED = "enough of them say the same"
+    END = "nobody else is asked after this"
+    GO_BACK = "the visit has used up its tries or its time"
+
+
+def decide(visit: Visit, *, final: bool, host_alive: bool, now: float) -> Next:
+    """What follows the answer that the visit has just taken. `final`: no other proxy could say
+    anything else; `host_alive`: the host has answered somebody lately. Pure."""
+    if final:
+        return Next.END
+    block_suffices = visit.blocked and (visit.can_go_up or visit.page_alone)
+    enough = AGREE if host_alive or block_suffices else AGREE_BLIND
+    if len(visit.doubts) >= enough and visit.result is not None:
+        return Next.AGREED
+    if len(visit.reasons) >= TRIES_MAX or now - visit.began > RETRY_WITHIN_S:
+        return Next.GO_BACK
+    return Next.ANOTHER
 
 
 class ProxyRotation:
@@ -89,7 +135,7 @@ class ProxyRotation:
 
     def __init__(self, pool: ProxyPool) -> None:
         self._pool = pool
-        self._doubts: OrderedDict[int, dict[str, _Doubt]] = OrderedDict()
+        self._doubts: OrderedDict[int, dict[str, Doubt]] = OrderedDict()
         self._faults: OrderedDict[int, int] = OrderedDict()
         self._suspected: OrderedDict[int, dict[str, ProxyRoute]] = OrderedDict()
 
@@ -100,80 +146,82 @@ class ProxyRotation:
         get: Get,
         *,
         block_of: BlockOf,
-        above: bool = False,
-        alone: bool = False,
+        can_go_up: bool = False,
+        page_alone: bool = False,
         final: Final = lambda _: False,
     ) -> Fetched:
         """The page by `get`, through one proxy after the other. Raises what `get` raises where that
-        is not a proxy's fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`. `above`: a
-        page that is blocked has another way to go, so nobody waits for certainty whether it or its
-        proxies are meant. `alone`: its host serves others by a cheaper way, so it is the page that
-        is meant. `final`: what no other proxy is asked after, whoever is to blame."""
+        is not a proxy's fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`.
+        `can_go_up`: a page that is blocked has another way to go, so nobody waits for certainty
+        whether it or its proxies are meant. `page_alone`: its host serves others by a cheaper way,
+        so it is the page that is meant. `final`: what no other proxy is asked after, whoever is to
+        blame."""
         doubts = self._doubts.get(page.id, {})
-        suspected = self._suspected.get(page.id, {})
-        visit = _Visit(monotonic(), {*doubts, *suspected}, above, alone)
+        tried = {*doubts, *self._suspected.get(page.id, {})}
+        visit = Visit(monotonic(), can_go_up, page_alone, doubts, tried)
         while True:
             try:
                 via = await self._lend(page, need, visit)
             except NoProxyError as none:
-                if not visit.reasons:
-                    if above and none.blocked:
-                        raise FetchError(
-                            Outcome.BLOCKED, none.reason, url=page.url, sign=PROXIES_BANNED
-                        ) from None
-                    raise
-                if doubts and visit.last is not None:
-                    return await self._agreed(page, visit, visit.last, doubts)
-                raise self._faulty(page, visit) from None
+                return await self._with_nobody_left(page, visit, none)
             visit.tried.add(via.proxy.id)
-            met: Fetched | FetchError
-            try:
-                met = fetched = await get(via)
-            except DeferredError as deferred:
-                if not visit.reasons:
-                    raise
-                raise self._faulty(page, visit, deferred.delay_s) from None
-            except FetchError as error:
-                signal = error.signal or (
-                    ProxySignal.FAILED if error.outcome in _IN_DOUBT else ProxySignal.NEUTRAL
-                )
-                if error.outcome not in _NOT_SENT:
-                    self._pool.asked(via, page.host)
-                if signal is ProxySignal.NEUTRAL:
-                    raise
-                met = error
-                visit.last = error if error.outcome is not Outcome.PROXY_FAILED else visit.last
-                visit.blocked = signal is ProxySignal.BLOCKED
-                visit.reasons.append(_describe(via, str(error)))
-            else:
-                block = block_of(fetched)
-                signal = answer_signal(
-                    fetched.status,
-                    fetched.headers,
-                    fetched.url,
-                    via.proxy,
-                    blocked=block is not None,
-                )
-                if signal is ProxySignal.ANSWERED:
-                    await self._good(page, via, fetched, doubts)
-                    return fetched
-                self._pool.asked(via, page.host, fetched.redirects + 1)
-                visit.last = fetched
-                visit.blocked = block is not None
-                visit.reasons.append(
-                    _describe(via, str(block) if block else f"the answer was {fetched.status}")
-                )
-            await self._note(page, via, signal, doubts)
-            if final(met):
-                self._doubts.pop(page.id, None)
-                if isinstance(met, FetchError):
-                    raise met
-                return met
-            enough = AGREE if (above or alone) and visit.blocked else self._enough(page.host)
-            if len(doubts) >= enough and visit.last is not None:
-                return await self._agreed(page, visit, visit.last, doubts)
-            if len(visit.reasons) >= TRIES_MAX or monotonic() - visit.began > RETRY_WITHIN_S:
-                raise self._faulty(page, visit)
+            answer = await self._ask(page, visit, via, get, block_of)
+            result = answer.result
+            if answer.signal is ProxySignal.ANSWERED and not isinstance(result, FetchError):
+                await self._good(page, via, result, doubts)
+                return result
+            if answer.requests:
+                self._pool.asked(via, page.host, answer.requests)
+            if answer.signal is ProxySignal.NEUTRAL:
+                return _given(result)
+            visit.add(answer)
+            await self._note(page, answer, doubts)
+            alive = self._alive(page.host)
+            match decide(visit, final=final(result), host_alive=alive, now=monotonic()):
+                case Next.END:
+                    self._doubts.pop(page.id, None)
+                    return _given(result)
+                case Next.AGREED:
+                    return await self._agreed(page, visit)
+                case Next.GO_BACK:
+                    raise self._faulty(page, visit)
+                case Next.ANOTHER:
+                    continue
+
+    async def _ask(
+        self, page: LeasedPage, visit: Visit, via: ProxyRoute, get: Get, block_of: BlockOf
+    ) -> ProxyAnswer:
+        """What came through one proxy. Raises where the page has to wait."""
+        try:
+            fetched = await get(via)
+        except DeferredError as deferred:
+            if not visit.reasons:
+                raise
+            raise self._faulty(page, visit, deferred.delay_s) from None
+        except FetchError as error:
+            in_doubt = ProxySignal.FAILED if error.outcome in _IN_DOUBT else ProxySignal.NEUTRAL
+            sent = int(error.outcome not in _NOT_SENT)
+            return ProxyAnswer(via, error, error.signal or in_doubt, str(error), sent)
+        block = block_of(fetched)
+        signal = answer_signal(
+            fetched.status, fetched.headers, fetched.url, via.proxy, blocked=block is not None
+        )
+        text = str(block) if block else f"the answer was {fetched.status}"
+        return ProxyAnswer(via, fetched, signal, text, fetched.redirects + 1)
+
+    async def _with_nobody_left(
+        self, page: LeasedPage, visit: Visit, none: NoProxyError
+    ) -> Fetched:
+        """No proxy is free that was not asked: what was heard so far decides."""
+        if visit.reasons:
+            if visit.doubts and visit.result is not None:
+                return await self._agreed(page, visit)
+            raise self._faulty(page, visit) from None
+        if visit.can_go_up and none.blocked:
+            raise FetchError(
+                Outcome.BLOCKED, none.reason, url=page.url, sign=PROXIES_BANNED
+            ) from None
+        raise none
 
     def suspect(self, page: LeasedPage, via: ProxyRoute) -> None:
         """An answer through it lacked what the page used to have: the next visit goes another way,
@@ -190,10 +238,7 @@ class ProxyRotation:
     def _alive(self, host: str) -> bool:
         return self._pool.alive(host, monotonic() - ALIVE_S)
 
-    def _enough(self, host: str) -> int:
-        return AGREE if self._alive(host) else AGREE_BLIND
-
-    async def _lend(self, page: LeasedPage, need: Need, visit: _Visit) -> ProxyRoute:
+    async def _lend(self, page: LeasedPage, need: Need, visit: Visit) -> ProxyRoute:
         try:
             return await self._pool.lend(need, page.host, visit.tried)
         except NoProxyError:
@@ -202,9 +247,8 @@ class ProxyRotation:
             # All that are free were in doubt before: this is one last look.
             return await self._pool.lend(need, page.host)
 
-    async def _note(
-        self, page: LeasedPage, via: ProxyRoute, signal: ProxySignal, doubts: dict[str, _Doubt]
-    ) -> None:
+    async def _note(self, page: LeasedPage, answer: ProxyAnswer, doubts: dict[str, Doubt]) -> None:
+        via, signal = answer.via, answer.signal
         match signal:
             case ProxySignal.UNUSABLE:
                 await self._pool.strike(via, EVERYWHERE, signal.value)
@@ -212,11 +256,11 @@ class ProxyRotation:
                 await self._pool.strike(via, page.host, signal.value)
             case _:
                 self._pool.doubted(via, page.host)
-                doubts[via.proxy.id] = _Doubt(via, signal, monotonic())
+                doubts[via.proxy.id] = Doubt(via, signal, monotonic())
                 _keep(self._doubts, page.id, doubts)
 
     async def _good(
-        self, page: LeasedPage, via: ProxyRoute, fetched: Fetched, doubts: dict[str, _Doubt]
+        self, page: LeasedPage, via: ProxyRoute, fetched: Fetched, doubts: dict[str, Doubt]
     ) -> None:
         """Whoever is still in doubt about this page is to blame: the page can be had."""
         requests = fetched.redirects + 1
@@ -236,13 +280,7 @@ class ProxyRotation:
             else:
                 self._pool.failed(doubt.via, page.host)
 
-    async def _agreed(
-        self,
-        page: LeasedPage,
-        visit: _Visit,
-        last: Fetched | FetchError,
-        doubts: dict[str, _Doubt],
-    ) -> Fetched:
+    async def _agreed(self, page: LeasedPage, visit: Visit) -> Fetched:
         """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it
         may be they.
 
@@ -250,36 +288,35 @@ class ProxyRotation:
         served and none of them. A block with a way above it ends the visit either way, and is held
         against them where it is not believed.
         """
-        late = self._faults.get(page.id, 0) >= VISITS_BLOCKED
-        doubted = list(doubts.values())
+        assert visit.result is not None
+        many_visits = self._faults.get(page.id, 0) >= VISITS_BLOCKED
+        doubted = list(visit.doubts.values())
         if visit.blocked:
-            believed = visit.alone or any(
-                self._pool.good(doubt.via, page.host, 0.0 if late else doubt.at)
+            believed = visit.page_alone or any(
+                self._pool.good(doubt.via, page.host, 0.0 if many_visits else doubt.at)
                 for doubt in doubted
             )
         else:
             believed = not self._alive(page.host) or any(
                 self._pool.good(doubt.via, page.host, 0.0) for doubt in doubted
             )
-        if believed or (visit.blocked and visit.above):
+        if believed or (visit.blocked and visit.can_go_up):
             self._doubts.pop(page.id, None)
             self._faults.pop(page.id, None)
             if not believed:
                 for doubt in doubted:
                     await self._pool.strike(doubt.via, page.host, ProxySignal.BLOCKED.value)
-            if isinstance(last, FetchError):
-                raise last
-            return last
+            return _given(visit.result)
         for doubt in doubted:
-            if late and doubt.signal is ProxySignal.BLOCKED:
+            if many_visits and doubt.signal is ProxySignal.BLOCKED:
                 await self._pool.strike(doubt.via, page.host, doubt.signal.value)
             else:
                 self._pool.failed(doubt.via, page.host)
-        if late:
+        if many_visits:
             self._doubts.pop(page.id, None)
         raise self._faulty(page, visit)
 
-    def _faulty(self, page: LeasedPage, visit: _Visit, least_s: float = 0.0) -> FetchError:
+    def _faulty(self, page: LeasedPage, visit: Visit, least_s: float = 0.0) -> FetchError:
         count = self._faults.get(page.id, 0)
         _keep(self._faults, page.id, count + 1)
         return FetchError(
@@ -288,6 +325,13 @@ class ProxyRotation:
             url=page.url,
             retry_after_s=max(least_s, wait_s(count)),
         )
+
+
+def _given(result: Fetched | FetchError) -> Fetched:
+    """The answer; raises the error that came instead."""
+    if isinstance(result, FetchError):
+        raise result
+    return result
 
 
 def _describe(via: ProxyRoute, text: str) -> str:

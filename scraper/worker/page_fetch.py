@@ -165,8 +165,8 @@ class PageFetch:
             need,
             self._get,
             block_of=self._context.block_of,
-            above=self._tier.above is not None,
-            alone=self._tier.alone,
+            can_go_up=self._tier.above is not None,
+            page_alone=self._tier.alone,
         )
 
     async def _get(self, via: ProxyRoute | None) -> Fetched:

@@ -1,0 +1,85 @@
+"""What follows an answer that may be its proxy's doing: a table of every way that a visit can go."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+from scraper.domain import Outcome, ProxySignal
+from scraper.errors import FetchError
+from scraper.proxies.rotation import (
+    AGREE,
+    AGREE_BLIND,
+    RETRY_WITHIN_S,
+    TRIES_MAX,
+    Next,
+    ProxyAnswer,
+    Visit,
+    decide,
+)
+
+FAILED = FetchError(Outcome.TIMEOUT, "no answer", url="https://shop.example/")
+
+
+def visit(doubts: int, tries: int = 1, **more: Any) -> Visit:
+    doubted: Any = {f"p{number}": None for number in range(doubts)}
+    return Visit(0.0, doubts=doubted, reasons=["no answer"] * tries, **{"result": FAILED, **more})
+
+
+@pytest.mark.parametrize(
+    ("doubts", "tries", "alive", "more", "follows"),
+    [
+        # Three agree of a host that answers others, five of one that nobody has heard of.
+        (AGREE - 1, 1, True, {}, Next.ANOTHER),
+        (AGREE, 1, True, {}, Next.AGREED),
+        (AGREE, 1, False, {}, Next.ANOTHER),
+        (AGREE_BLIND - 1, 4, False, {}, Next.ANOTHER),
+        (AGREE_BLIND, 4, False, {}, Next.AGREED),
+        # A block needs no more than three where there is a way up, or the page alone is meant.
+        (AGREE, 1, False, {"blocked": True}, Next.ANOTHER),
+        (AGREE, 1, False, {"blocked": True, "can_go_up": True}, Next.AGREED),
+        (AGREE, 1, False, {"blocked": True, "page_alone": True}, Next.AGREED),
+        (AGREE, 1, False, {"can_go_up": True}, Next.ANOTHER),
+        # Nobody has said anything of the page itself.
+        (AGREE, 1, True, {"result": None}, Next.ANOTHER),
+        # The visit's tries are used up.
+        (1, TRIES_MAX, True, {}, Next.GO_BACK),
+        (0, TRIES_MAX - 1, True, {}, Next.ANOTHER),
+        (AGREE, TRIES_MAX, True, {}, Next.AGREED),
+    ],
+)
+def test_what_follows(
+    doubts: int, tries: int, alive: bool, more: dict[str, Any], follows: Next
+) -> None:
+    now = RETRY_WITHIN_S
+    assert decide(visit(doubts, tries, **more), final=False, host_alive=alive, now=now) is follows
+
+
+def test_a_visit_that_has_lasted_too_long_goes_back() -> None:
+    late = RETRY_WITHIN_S + 0.1
+    assert decide(visit(1), final=False, host_alive=True, now=late) is Next.GO_BACK
+    assert decide(visit(AGREE), final=False, host_alive=True, now=late) is Next.AGREED
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_nobody_else_is_asked_after_what_is_final(alive: bool) -> None:
+    for doubts, tries in product(range(7), range(7)):
+        follows = decide(visit(doubts, tries), final=True, host_alive=alive, now=99.0)
+        assert follows is Next.END
+
+
+def test_no_visit_goes_on_for_ever() -> None:
+    for doubts, alive in product(range(20), [True, False]):
+        followed = decide(visit(doubts, TRIES_MAX), final=False, host_alive=alive, now=0.0)
+        assert followed is not Next.ANOTHER
+
+
+def test_what_a_proxy_fails_at_is_not_said_of_the_page() -> None:
+    one, via = Visit(0.0), Any
+    its_own = FetchError(Outcome.PROXY_FAILED, "proxy p1: no way", url="https://shop.example/")
+    for error, signal in ((FAILED, ProxySignal.FAILED), (its_own, ProxySignal.UNUSABLE)):
+        text = f"proxy p1: {error}"
+        one.add(ProxyAnswer(via, error, signal, text, 1))  # type: ignore[arg-type]
+    assert one.result is FAILED and len(one.reasons) == 2 and not one.blocked
