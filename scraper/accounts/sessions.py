@@ -28,6 +28,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import assert_never
 
 import structlog
 
@@ -35,7 +36,7 @@ from scraper.accounts.file import Account, AccountFile
 from scraper.accounts.form import LoginTrouble
 from scraper.accounts.login import LOGIN_S, LoginAttempts
 from scraper.accounts.policy import FREE_TIMES
-from scraper.accounts.store import LoginStore, Standing
+from scraper.accounts.store import Begun, LoginStore, Standing
 from scraper.accounts.vault import LoginVault
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, LeasedPage, Outcome
@@ -206,15 +207,15 @@ class Logins:
         assert context.login is not None
         site, name, token = context.site.name, account.name, secrets.token_hex(8)
         marks = self._vault.marks(account)
-        begun = await self._store.begin(
+        begun, _ = await self._store.begin(
             site, name, token, seen=0, lock_s=LOCK_S, every_s=0.0, marks=marks, force=True
         )
-        if begun.said != "yours":
+        if begun is not Begun.YOURS:
             return LoginAttempt(
                 name,
                 worked=False,
                 saw="somebody is logging it in at this moment (try again)",
-                kind=begun.said,
+                kind=begun.value,
             )
         try:
             result = await self._attempts.make(context, account)
@@ -242,7 +243,7 @@ class Logins:
             cookies=tuple(sorted(result.identity.jar.names())),
             headers=tuple(sorted(result.identity.headers)),
             lasts_s=result.grant.lasts_s,
-            stored=stored.said == "stored",
+            stored=stored is not None,
         )
 
     # Whom a page is asked for by.
@@ -351,7 +352,7 @@ class Logins:
             state.seen = max(state.seen, state.identity.generation)
         token = secrets.token_hex(8)
         login = context.login.login
-        begun = await self._store.begin(
+        begun, standing = await self._store.begin(
             site,
             account.name,
             token,
@@ -360,24 +361,26 @@ class Logins:
             every_s=login.every_s,
             marks=state.marks,
         )
-        match begun.said:
-            case "known":
-                self._take(state, site, begun, context)
-            case "resting":
-                self._rests(state, begun)
-            case "soon":
-                wait_s = max(0.0, login.every_s - (begun.tried_ago_s or 0.0))
+        match begun:
+            case Begun.YOURS:
+                await self._perform(state, context, token)
+            case Begun.LATER:
+                self._take(state, site, standing, context)
+            case Begun.RESTING:
+                self._rests(state, standing)
+            case Begun.SOON:
+                wait_s = max(0.0, login.every_s - (standing.tried_ago_s or 0.0))
                 state.ask_at, state.why = (
                     loop.time() + wait_s,
                     f"it logs in once in {login.every} at the most",
                 )
-            case "busy":
+            case Begun.BUSY:
                 state.ask_at, state.why = (
-                    loop.time() + min(AGAIN_S, begun.locked_s),
+                    loop.time() + min(AGAIN_S, standing.locked_s),
                     "another worker logs in",
                 )
-            case _:
-                await self._perform(state, context, token)
+            case never:
+                assert_never(never)
 
     async def _perform(self, state: _AccountState, context: CrawlContext, token: str) -> None:
         """The lock is ours."""
@@ -401,15 +404,15 @@ class Logins:
                 await self._store.fail(site, account.name, token, None, "")
             raise
         sealed = self._vault.sealed(result.identity)
-        standing = await self._store.store(
+        stored = await self._store.store(
             site, account.name, token, sealed, result.grant.lasts_s, state.marks[0]
         )
-        if standing.said != "stored":
+        if stored is None:
             state.ask_at, state.why = loop.time() + AGAIN_S, "another worker took over"
             return
         account_log.info("logged in", saw=result.grant.saw)
-        result.identity.generation = standing.generation
-        self._use(state, result.identity, standing)
+        result.identity.generation = stored.generation
+        self._use(state, result.identity, stored)
 
     # What is known.
 
@@ -460,7 +463,7 @@ class Logins:
                 state.marks[0],
                 proven=identity.proven,
             )
-            if restored.said == "forgotten":
+            if restored.generation == 0:
                 state.identity, state.seen, state.ask_at = None, 0, 0.0
             state.revision = 0
             return
@@ -490,7 +493,7 @@ class Logins:
         saved = await self._store.save(
             identity.site, identity.account, identity.generation, state.revision, sealed
         )
-        if saved.said == "saved":
+        if saved is not None:
             identity.jar.saved()
             state.revision = saved.revision
 

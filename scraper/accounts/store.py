@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import redis
@@ -52,7 +53,7 @@ local now = t[1] * 1000000 + t[2]
 local k = KEYS[1]
 local function us(n) return string.format('%.0f', n) end
 local function num(name) return tonumber(redis.call('HGET', k, name) or '0') end
-local function answer(said) return {said, us(now), redis.call('HGETALL', k)} end
+local function answer(word) return {word, us(now), redis.call('HGETALL', k)} end
 local function well()
   redis.call('HDEL', k, 'rest', 'kind', 'why', 'quarantined', 'since', 'n:rejected', 'n:unavailable', 'n:misfit')
 end
@@ -140,7 +141,7 @@ return answer('failed')
 # A page that was logged out with many generations says nothing of one: it may be so whatever one does.
 # KEYS[2] the pages. ARGV  1 generation  2 page  3 pages at the most  4 keep_s of them  5 why  6 rests  7 tries  8 quarantine
 #       9 whether it is certain that the login is over
-# Answers TIMES:AGO: with how many generations the page was logged out, and how long ago it last was with this one (-1: not).
+# Answers with two numbers more: with how many generations the page was logged out, and how long ago it last was with this one (-1: not).
 OUT = (
     _COMMON
     + """
@@ -158,7 +159,9 @@ if ARGV[9] == '1' and times <= 2 and redis.call('HGET', k, 'generation') == ARGV
   redis.call('HSET', k, 'out', ARGV[1])
   punish('useless', ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), 0)
 end
-return answer(times .. ':' .. us(ago))
+local counted = answer('counted')
+counted[4], counted[5] = times, us(ago)
+return counted
 """
 )
 
@@ -214,12 +217,25 @@ return there
 )
 
 
+class Begun(StrEnum):
+    """Whether a login may begin, as the script BEGIN says it."""
+
+    # It is the caller's: they log in, and say how it went.
+    YOURS = "yours"
+    # There is a later login than the one that was seen to be over.
+    LATER = "known"
+    # It failed, and rests.
+    RESTING = "resting"
+    # The last one was tried just now.
+    SOON = "soon"
+    # Somebody else logs in.
+    BUSY = "busy"
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of an account. `said` is a script's word on what was asked of it; times are
-    seconds from now."""
+    """What is known of an account. Times are seconds from now."""
 
-    said: str
     generation: int = 0
     sealed: bytes = b""
     revision: int = 0
@@ -273,7 +289,7 @@ class LoginStore:
         }
 
     async def read(self, site: str, account: str) -> Standing:
-        return await self._ask("read", site, account, [])
+        return _standing(await self._ask("read", site, account, []))
 
     async def begin(
         self,
@@ -286,9 +302,8 @@ class LoginStore:
         every_s: float,
         marks: Sequence[str],
         force: bool = False,
-    ) -> Standing:
-        """`yours`: log in, and say how it went. `known`: there is a later login than the one that
-        was `seen` to be over. `resting`, `soon`, `busy`: not now."""
+    ) -> tuple[Begun, Standing]:
+        """Whether a login may begin. `seen` is the one that was seen to be over."""
         args = [
             token,
             seen,
@@ -299,15 +314,16 @@ class LoginStore:
             _us(CHANGE_EVERY_S),
             *marks,
         ]
-        return await self._ask("begin", site, account, args)
+        answer = await self._ask("begin", site, account, args)
+        return Begun(answer[0].decode()), _standing(answer)
 
     async def store(
         self, site: str, account: str, token: str, sealed: bytes, lasts_s: float | None, mark: str
-    ) -> Standing:
-        """A new generation; `lost` where somebody else took over meanwhile."""
-        return await self._ask(
-            "store", site, account, [token, sealed, _us(lasts_s or 0.0), KEPT_S, mark]
-        )
+    ) -> Standing | None:
+        """A new generation; None where somebody else took over meanwhile."""
+        args = [token, sealed, _us(lasts_s or 0.0), KEPT_S, mark]
+        answer = await self._ask("store", site, account, args)
+        return _standing(answer) if answer[0] == b"stored" else None
 
     async def fail(
         self, site: str, account: str, token: str, kind: Trouble | None, why: str
@@ -323,7 +339,7 @@ class LoginStore:
             _us(QUARANTINE_S),
             _us(PATIENCE_S),
         ]
-        return await self._ask("fail", site, account, args)
+        return _standing(await self._ask("fail", site, account, args))
 
     async def out(
         self, site: str, account: str, generation: int, page_id: int, why: str, *, certain: bool
@@ -344,18 +360,19 @@ class LoginStore:
             ),
             *(_us(QUARANTINE_S), int(certain)),
         ]
-        standing = await self._ask("out", site, account, args, out_of(site, account))
-        times, _, ago = standing.said.partition(":")
-        return int(times), None if int(ago) < 0 else int(ago) / 1e6, standing
+        answer = await self._ask("out", site, account, args, out_of(site, account))
+        times, ago = map(int, answer[3:])
+        return times, None if ago < 0 else ago / 1e6, _standing(answer)
 
     async def prove(self, site: str, account: str, generation: int) -> Standing:
-        return await self._ask("prove", site, account, [generation])
+        return _standing(await self._ask("prove", site, account, [generation]))
 
     async def save(
         self, site: str, account: str, generation: int, revision: int, sealed: bytes
-    ) -> Standing:
-        """Its cookies, if nobody has written them since that revision."""
-        return await self._ask("save", site, account, [generation, revision, sealed])
+    ) -> Standing | None:
+        """Its cookies; None where somebody has written them since that revision."""
+        answer = await self._ask("save", site, account, [generation, revision, sealed])
+        return _standing(answer) if answer[0] == b"saved" else None
 
     async def restore(
         self,
@@ -368,17 +385,19 @@ class LoginStore:
         *,
         proven: bool,
     ) -> Standing:
-        """Writes back what Redis has lost, if nobody has."""
+        """Writes back what Redis has lost, if nobody has. Where an operator had it forgotten, there
+        is no generation afterwards."""
         args = [generation, sealed, expires_us, KEPT_S, mark, int(proven)]
-        return await self._ask("restore", site, account, args)
+        return _standing(await self._ask("restore", site, account, args))
 
     async def _ask(
         self, name: str, site: str, account: str, args: Sequence[Any], *more: str
-    ) -> Standing:
+    ) -> Sequence[Any]:
+        """A script's answer: its word, the server's clock, the account's fields, and what else."""
         try:
-            return _standing(
-                await self._scripts[name](keys=[key_of(site, account), *more], args=list(args))
-            )
+            keys = [key_of(site, account), *more]
+            answer: Sequence[Any] = await self._scripts[name](keys=keys, args=list(args))
+            return answer
         except RedisError as error:
             raise DeferredError(AWAY_S) from error
 
@@ -441,8 +460,8 @@ def forget(client: redis.Redis, site: str, account: str) -> bool:
     )
 
 
-def _standing(raw: Any) -> Standing:
-    said, at, flat = raw
+def _standing(answer: Sequence[Any]) -> Standing:
+    _, at, flat = answer[:3]
     now = int(at)
     fields = {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
@@ -451,7 +470,6 @@ def _standing(raw: Any) -> Standing:
 
     generation, expires = number("generation"), number("expires")
     return Standing(
-        said=said.decode() if isinstance(said, bytes) else str(said),
         generation=generation,
         sealed=fields.get("sealed", b""),
         revision=number("revision"),
