@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from time import monotonic
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 from scraper.domain import Fetched, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError, NoProxyError
@@ -187,6 +187,8 @@ class ProxyRotation:
                     raise self._faulty(page, visit)
                 case Next.ANOTHER:
                     continue
+                case never:
+                    assert_never(never)
 
     async def _ask(
         self, page: LeasedPage, visit: Visit, via: ProxyRoute, get: Get, block_of: BlockOf
