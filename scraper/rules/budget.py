@@ -37,8 +37,9 @@ RECOVERS_S = 120.0
 SETTLES_S = 2.0
 BAD_SHARE = 0.15
 BAD_WEIGHT = 1 / 30
-# A host that has given a good answer within this is well, if few are bad.
-WELL_S = 60.0
+# A host that has given a good answer within this is well, if few are bad. It outlasts the tries of
+# a crawl's last page, the first of which may take the whole page timeout.
+WELL_S = 180.0
 UNASKED = frozenset(
     {Outcome.FRESH, Outcome.FORBIDDEN_ADDRESS, Outcome.ROBOTS_DISALLOWED, Outcome.HOST_DOWN}
 )
