@@ -41,6 +41,7 @@ _BLOCKS = frozenset({
 })  # fmt: skip
 _HIDDEN = frozenset({"script", "style", "template", "noscript"})
 _STRUCK = frozenset({"del", "s", "strike"})
+_HIDDEN_OR_STRUCK = _HIDDEN | _STRUCK
 
 
 class Document:
@@ -126,7 +127,7 @@ _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 def unstruck_text(element: etree._Element) -> str:
     """As `whole_text`, without what is crossed out; all of it where all is."""
-    text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN | _STRUCK)
+    text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK)
     return text if text.strip() else whole_text(element)
 
 
@@ -234,10 +235,10 @@ def _number(text: str) -> str:
     return format(number, "f") if abs(number.adjusted()) <= 40 else ""
 
 
-# Not strict: shops leave line breaks inside strings, which JSON forbids and browsers' parsers alone
-# would notice.
 # Where the next object or list begins.
 _NEXT = re.compile(r"[{\[]").search
+# Not strict: shops leave line breaks inside strings, which JSON forbids and browsers' parsers alone
+# would notice.
 _decoder = json.JSONDecoder(
     parse_float=_number, parse_int=_number, parse_constant=lambda _: None, strict=False
 )

@@ -6,10 +6,13 @@ on the same page, such as a recommendation, must not fill a gap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from scraper.sites.grammar.selectors import JsonPath
+
+Steps = tuple[str | int, ...]
+Elsewhere = Callable[[Any, str], Iterator[str]]
 
 # schema.org's subtypes of Product, and the creative works that shops sell with `offers` of their
 # own.
@@ -36,7 +39,7 @@ def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator
         if wanted.isdisjoint(_types(node)):
             continue
         empty = True
-        for value in _walk(node, path.steps):
+        for value in _walk(node, path.steps, _elsewhere):
             empty = False
             yield value
         if every:
@@ -44,11 +47,11 @@ def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator
         # A ProductGroup's offers stand on its variants.
         if empty:
             for variant in _as_list(node.get("hasVariant")):
-                yield from _walk(variant, path.steps)
+                yield from _walk(variant, path.steps, _elsewhere)
         return
 
 
-def within(documents: list[Any], steps: tuple[str | int, ...]) -> Iterator[str]:
+def within(documents: list[Any], steps: Steps) -> Iterator[str]:
     """The texts at a path of any JSON, document after document."""
     for document in documents:
         yield from _walk(document, steps)
@@ -64,7 +67,8 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _walk(value: Any, steps: tuple[str | int, ...]) -> Iterator[str]:
+def _walk(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) -> Iterator[str]:
+    """The texts at a path. `elsewhere` may know where a value says its missing last step."""
     if not steps:
         yield from _texts(value)
         return
@@ -72,24 +76,25 @@ def _walk(value: Any, steps: tuple[str | int, ...]) -> Iterator[str]:
     if isinstance(step, int):
         listed = _as_list(value)
         if -len(listed) <= step < len(listed):
-            yield from _walk(listed[step], rest)
+            yield from _walk(listed[step], rest, elsewhere)
     elif isinstance(value, list):
         for item in value:
-            yield from _walk(item, steps)
-    elif isinstance(value, dict):
-        if value.get(step) is not None:
-            yield from _walk(value[step], rest)
-        elif not rest:
-            yield from _elsewhere(value, step)
-    elif isinstance(value, str) and step == "name" and not rest:
-        # A brand that is a text is its own name.
+            yield from _walk(item, steps, elsewhere)
+    elif isinstance(value, dict) and value.get(step) is not None:
+        yield from _walk(value[step], rest, elsewhere)
+    elif elsewhere is not None and not rest:
+        yield from elsewhere(value, step)
+
+
+def _elsewhere(value: Any, step: str) -> Iterator[str]:
+    """What JSON-LD says in another place than `step`: an offer its price, and a brand that is a
+    text its own name."""
+    if isinstance(value, str) and step == "name":
         yield value
-
-
-def _elsewhere(offer: dict[str, Any], step: str) -> Iterator[str]:
-    """What an offer says of its price in another place than `price`."""
+    if not isinstance(value, dict):
+        return
     for key, *rest in _OFFER_PARTS.get(step, ()):
-        parts = [part for part in _as_list(offer.get(key)) if not _is_other_price(part)]
+        parts = [part for part in _as_list(value.get(key)) if not _is_other_price(part)]
         for text in _walk(parts[:1], tuple(rest)):
             yield text
             return

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.domain import Kind
-from scraper.extract import compile_site
+from scraper.extract import compile_site, jsonld
 from scraper.extract.document import Document, whole_text
 from scraper.rules.decoding import parse_html
 from scraper.sites.loader import load_text
@@ -280,6 +280,13 @@ def test_offers_that_say_their_price_elsewhere(offers: object) -> None:
     page = ld({"@type": "Product", "offers": offers})
     (found,) = product("price: {jsonld: offers.price, type: price}", page).products
     assert found.data == {"price": Decimal(5), "price_currency": "EUR"}
+
+
+def test_json_that_is_no_json_ld_says_things_where_it_says_them() -> None:
+    answer = {"offer": {"lowPrice": 5, "price": None}, "brand": "B"}
+    for steps in (("offer", "price"), ("brand", "name")):
+        assert list(jsonld.within([answer], steps)) == []
+    assert list(jsonld.within([answer], ("brand",))) == ["B"]
 
 
 def test_a_brand_that_is_a_text_is_its_own_name() -> None:
