@@ -73,6 +73,10 @@ def _require_servers(**_: Any) -> None:
     from scraper.infra import migrations
     from scraper.infra.database import make_engine
 
+    # The beat of `worker -B` was forked by a process that has just looked. Were it to find another
+    # answer, it would die of it, and take the reason along.
+    if os.getppid() == IMPORTED_BY:
+        return
     if os.getcwd() not in sys.path:
         # Users' functions are imported from there; Celery takes it out once it has found us.
         sys.path.append(os.getcwd())

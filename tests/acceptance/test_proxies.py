@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import psutil
@@ -84,7 +85,7 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
     rate of the site."""
     good, slow = [TestProxy(n) for n in (1, 2)], TestProxy(3, "socks5", mode="slow")
     banned, dead = TestProxy(4), TestProxy(5, "socks5", mode="closed")
-    with Field(*good, slow, banned, dead, products=120) as field:
+    with Field(*good, slow, banned, dead, products=300) as field:
         field.banned = {banned.address}
         listed(field.lines())
         run.coordinator()
@@ -99,7 +100,8 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
         assert peers[banned.address] <= 16, (
             "each of two workers has to find out with what is under way, no more"
         )
-        assert peers[slow.address] < min(peers[proxy.address] for proxy in good)
+        # The first seconds are spent before anybody has told how slow it is.
+        assert peers[slow.address] < mean(peers[proxy.address] for proxy in good) * 0.8
         assert rows(
             engine, "SELECT sum(host_attempts), count(*) FILTER (WHERE attempts > 1) FROM pages"
         ) == [(0, 0)]
@@ -110,7 +112,7 @@ def test_a_fleet_shares_what_it_knows_and_never_asks_directly(
         # workers tell what they saw every two seconds
         def told_all() -> list[dict[str, Any]]:
             found = run.json("proxies")
-            return found if sum(one["requests"] for one in found) >= 122 else []
+            return found if sum(one["requests"] for one in found) >= 302 else []
 
         told = until(told_all, 15)
         by_id = {one["id"]: one for one in told}
