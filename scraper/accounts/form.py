@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from lxml import etree
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from scraper.accounts.policy import Trouble
 from scraper.domain import Blame, Outcome, ProxySignal
@@ -26,8 +26,8 @@ from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
 from scraper.rules.blocks import detect
 from scraper.rules.urls import host_of
+from scraper.sites.grammar.css import parse_css
 from scraper.sites.grammar.scalars import check_header
-from scraper.sites.grammar.selectors import compile_css
 from scraper.sites.login import Form, Login, Signs, Token, at_path, header_of, render, render_all
 from scraper.sites.page import Page
 
@@ -35,6 +35,7 @@ JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
 REFUSALS = frozenset({400, 401, 403, 422})
 MESSAGE_MAX = 200
+_LOGIN_FORM = 'form:has(input[type="password" i])'
 _FIELDS_MAX = 500
 _NOT_SENT = frozenset({"submit", "button", "image", "reset", "file"})
 
@@ -182,12 +183,12 @@ async def _by_form(
         raise LoginTrouble(
             Trouble.MISFIT, f"the login page has {what} (status {page.status}; mend: form.selector)"
         )
-    if (element.get("method") or "get").lower() != "post":
+    if (element.attributes.get("method") or "get").lower() != "post":
         raise LoginTrouble(
             Trouble.MISFIT, "its form would send the password in an address (method is not post)"
         )
     sent = [(name, value) for name, value in _fields_of(element) if name not in filled]
-    action = page.follow(element.get("action") or page.url)
+    action = page.follow(element.attributes.get("action") or page.url)
     parts = urlsplit(page.url)
     headers = {"Referer": page.url, "Origin": f"{parts.scheme}://{parts.netloc}"}
     answer = await client.post(action, data=[*sent, *filled.items()], headers=headers)
@@ -330,36 +331,30 @@ def _header(template: str, values: Mapping[str, str]) -> tuple[str, str]:
         ) from None
 
 
-def _form_in(page: Page, selector: str | None) -> etree._Element | None:
+def _form_in(page: Page, selector: str | None) -> LexborNode | None:
     if not page.body.strip():
         return None
-    root = page.selector.root
-    if selector is None:
-        forms = root.xpath("//form[.//input[translate(@type, 'PASWORD', 'pasword') = 'password']]")
-    else:
-        forms = compile_css(selector)(root)
-    return forms[0] if forms else None
+    return parse_css(selector or _LOGIN_FORM).first(LexborHTMLParser(page.text))
 
 
-def _fields_of(form: etree._Element) -> list[tuple[str, str]]:
+def _fields_of(form: LexborNode) -> list[tuple[str, str]]:
     """What a browser would send of the form as it is, without its buttons."""
     sent: list[tuple[str, str]] = []
-    for element in form.iter("input", "select", "textarea"):
-        name = element.get("name")
-        if not name or element.get("disabled") is not None or len(sent) >= _FIELDS_MAX:
+    for element in form.css("input, select, textarea"):
+        attributes = element.attributes
+        name = attributes.get("name")
+        if not name or "disabled" in attributes or len(sent) >= _FIELDS_MAX:
             continue
-        kind = (element.get("type") or "text").lower()
+        kind = (attributes.get("type") or "text").lower()
         if element.tag == "textarea":
-            sent.append((name, element.text or ""))
+            sent.append((name, element.text()))
         elif element.tag == "select":
-            chosen = [o for o in element.iter("option") if o.get("selected") is not None] or list(
-                element.iter("option")
-            )
-            if chosen:
-                sent.append((name, chosen[0].get("value") or (chosen[0].text or "").strip()))
+            option = element.css_first("option[selected]") or element.css_first("option")
+            if option is not None:
+                sent.append((name, option.attributes.get("value") or option.text().strip()))
         elif kind in ("checkbox", "radio"):
-            if element.get("checked") is not None:
-                sent.append((name, element.get("value") or "on"))
+            if "checked" in attributes:
+                sent.append((name, attributes.get("value") or "on"))
         elif kind not in _NOT_SENT:
-            sent.append((name, element.get("value") or ""))
+            sent.append((name, attributes.get("value") or ""))
     return sent

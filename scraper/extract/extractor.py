@@ -17,7 +17,6 @@ from scraper.extract.functions import FunctionReader
 from scraper.extract.listing import LinkFilter, ListingReader
 from scraper.extract.product import ProductReader
 from scraper.extract.sitemap import SitemapReader
-from scraper.extract.stages import Stages, whole
 from scraper.sites.definition import Site
 from scraper.sites.page import Page
 
@@ -55,10 +54,6 @@ class Extractor:
         `page_url` is the URL the frontier has, `page.url` where it was answered; `depth` is 0 for a
         start page, which must give links. Raises `FunctionFailed`.
         """
-        return whole(self.stages(kind, page, page_url=page_url, depth=depth))
-
-    def stages(self, kind: Kind, page: Fetched, *, page_url: str, depth: int) -> Stages[Extracted]:
-        """As `extract`, stage by stage."""
         match kind:
             case Kind.SITEMAP:
                 return self._sitemap.read(page, page_url)
@@ -67,7 +62,7 @@ class Extractor:
             case Kind.PRODUCT if self._product_function is not None:
                 return self._by_function(self._product_function, page, page_url, depth)
             case Kind.PRODUCT:
-                return (yield from self._product.read(Document(page, page_url)))
+                return self._product.read(Document(page, page_url))
             case _:
                 assert_never(kind)
 

@@ -14,9 +14,11 @@ from scraper.domain import Extracted, Kind, Link
 from scraper.extract import jsonld
 from scraper.extract.document import Document
 from scraper.extract.pages import Paginator
+from scraper.extract.text import text_nodes
 from scraper.rules import urls
 from scraper.sites.definition import Listing, Site
 from scraper.sites.grammar import selectors
+from scraper.sites.grammar.css import CssSelector, parse_css
 from scraper.sites.grammar.fields import LinkSource
 
 LINKS_MAX = 50_000
@@ -145,31 +147,41 @@ def _compile(source: LinkSource) -> Hrefs:
     if source.regex is not None:
         pattern = selectors.compile_regex(source.regex)
         return lambda document: _unescaped(selectors.find_all(pattern, document.text, LINKS_MAX))
-    xpath = (
-        selectors.compile_css(source.css)
-        if source.css is not None
-        else selectors.compile_xpath(source.xpath or "")
-    )
     attribute = source.attr or "href"
-
-    def hrefs(document: Document) -> Iterable[str]:
-        matches: Any = xpath(document.root)
-        for item in matches if isinstance(matches, list) else [matches]:
-            if isinstance(item, str):
-                yield item
-            elif item is not None and hasattr(item, "iterdescendants"):
-                yield from _of_element(item, attribute)
-
-    return hrefs
+    if source.css is not None:
+        selector = parse_css(source.css)
+        return lambda document: _by_css(document, selector, attribute)
+    xpath = selectors.compile_xpath(source.xpath or "")
+    return lambda document: _by_xpath(document, xpath, attribute)
 
 
-def _of_element(element: etree._Element, attribute: str) -> Iterable[str]:
-    value = element.get(attribute)
-    if value is not None:
-        yield str(value)
-    elif attribute == "href":
-        inside: Any = _FIRST_A(element)
-        yield from inside[:1]
+def _by_css(document: Document, selector: CssSelector, attribute: str) -> Iterable[str]:
+    elements = document.css(selector)
+    if selector.text:
+        yield from text_nodes(elements)
+        return
+    name = selector.attribute or attribute
+    for element in elements:
+        value = element.attributes.get(name)
+        if value is None and name == "href" and selector.selects_elements:
+            inside = element.css_first("a[href]")
+            value = inside.attributes.get(name) if inside is not None else None
+        if value is not None:
+            yield value
+
+
+def _by_xpath(document: Document, xpath: etree.XPath, attribute: str) -> Iterable[str]:
+    matches = document.xpath(xpath)
+    for item in matches if isinstance(matches, list) else [matches]:
+        if isinstance(item, str):
+            yield item
+        elif item is not None and hasattr(item, "iterdescendants"):
+            value = item.get(attribute)
+            if value is not None:
+                yield str(value)
+            elif attribute == "href":
+                inside: Any = _FIRST_A(item)
+                yield from inside[:1]
 
 
 def _unescaped(texts: list[str]) -> Iterable[str]:

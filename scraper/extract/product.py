@@ -11,9 +11,9 @@ from lxml import etree
 
 from scraper.domain import Extracted, Product
 from scraper.extract import money, values
-from scraper.extract.document import Document, unstruck_text, whole_text
+from scraper.extract.document import Document
 from scraper.extract.sources import VALUES_MAX, Texts, compile_source
-from scraper.extract.stages import Stages
+from scraper.extract.text import unstruck_text, whole_text
 from scraper.extract.values import Mistyped
 from scraper.rules import urls
 from scraper.sites.definition import ProductPage
@@ -50,7 +50,6 @@ class ProductReader:
 
     def __init__(self, product: ProductPage, rules: urls.UrlRules) -> None:
         self._fields = [_Field(name, spec) for name, spec in product.fields.items()]
-        self._of_tree = any(field.of_tree for field in self._fields)
         self._id = _id_texts(product.id) if product.id is not None else None
         self._id_described = (
             product.id.described
@@ -59,12 +58,7 @@ class ProductReader:
         )
         self._rules = rules
 
-    def read(self, document: Document) -> Stages[Extracted]:
-        """Its stages are the tree and each field, so that several pages can be read side by
-        side."""
-        if self._of_tree:
-            document.parse()
-            yield
+    def read(self, document: Document) -> Extracted:
         data: dict[str, Any] = {}
         problems: list[str] = []
         complete = True
@@ -72,7 +66,6 @@ class ProductReader:
         mistyped: list[str] = []
         external_id = self._external_id(document, problems)
         for field in self._fields:
-            yield
             complete &= field.read(document, data, problems, filled_in, mistyped)
         if complete and not any(field.tells(data.get(field.name)) for field in self._fields):
             # A challenge or error page that answers 200, for a definition that requires nothing.
@@ -126,9 +119,6 @@ class _Field:
         self.spec = spec
         self.readings = [_compile(reading, spec) for reading in spec.readings]
         self.listed = spec.many or spec.type == "list"
-        self.of_tree = any(
-            reading.css is not None or reading.xpath is not None for reading in spec.readings
-        )
 
     def read(
         self,

@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from lxml import etree
+from selectolax.lexbor import LexborNode
 
 from scraper.extract import jsonld
-from scraper.extract.css_index import TooLong, css_path
-from scraper.extract.document import Document, whole_text
+from scraper.extract.document import Document
+from scraper.extract.text import Element, text_nodes, whole_text
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar import selectors
+from scraper.sites.grammar.css import CssSelector, parse_css
 from scraper.sites.grammar.fields import Source
 
 VALUES_MAX = 1000
 Texts = Callable[[Document, bool], list[str]]
 # From an element to its text.
-TextOf = Callable[[Any], str]
+TextOf = Callable[[Element], str]
 
 
 def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
@@ -50,23 +52,34 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
 
 
 def _on_css(css: str, text_of: TextOf) -> Texts:
-    by_xpath = _on_tree(selectors.compile_css(css), text_of)
-    path = css_path(css)
-    if path is None:
-        return by_xpath
+    selector = parse_css(css)
 
     def texts(document: Document, every: bool) -> list[str]:
-        try:
-            return _cleaned(path.found(document.index), every, text_of)
-        except TooLong:
-            return by_xpath(document, every)
+        if not every:
+            first = selector.first(document.dom)
+            if first is None:
+                return []
+            cleaned = _cleaned(_parts([first], selector), False, text_of)
+            if cleaned:
+                return cleaned
+        return _cleaned(_parts(document.css(selector), selector), every, text_of)
 
     return texts
 
 
+def _parts(elements: list[LexborNode], selector: CssSelector) -> Iterable[str | Element]:
+    """What the selector takes of each element."""
+    if selector.text:
+        return text_nodes(elements)
+    if selector.attribute is None:
+        return elements
+    values = (element.attributes.get(selector.attribute) for element in elements)
+    return (value for value in values if value is not None)
+
+
 def _on_tree(xpath: etree.XPath, text_of: TextOf) -> Texts:
     def texts(document: Document, every: bool) -> list[str]:
-        matches = document.find(xpath)
+        matches = document.xpath(xpath)
         if not isinstance(matches, list):
             matches = [_scalar(matches)]
         return _cleaned(matches, every, text_of)
@@ -119,9 +132,7 @@ def _within(raw: Texts, pattern: Any) -> Texts:
     return texts
 
 
-def _cleaned(
-    raw: Iterable[str | etree._Element], every: bool, text_of: TextOf = whole_text
-) -> list[str]:
+def _cleaned(raw: Iterable[str | Element], every: bool, text_of: TextOf = whole_text) -> list[str]:
     cleaned: list[str] = []
     for item in raw:
         text = clean_text(item if isinstance(item, str) else text_of(item))

@@ -6,9 +6,10 @@ know of URLs: its errors carry outcome and message, and who called adds the rest
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import AsyncIterable
-from typing import Protocol
+from typing import Any, Protocol
+
+from isal import isal_zlib
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
@@ -131,7 +132,7 @@ class Unpacker:
         self._budget = max_bytes + 1
         self._head = b""
         self._members = 0
-        self._inflate: zlib._Decompress | None = None
+        self._inflate: Any = None
         self._done = False
 
     def feed(self, data: bytes) -> bytes:
@@ -158,7 +159,7 @@ class Unpacker:
             assert self._inflate is not None
             try:
                 piece = self._inflate.decompress(data, self._budget)
-            except zlib.error as error:
+            except isal_zlib.error as error:  # type: ignore[misc] # its stub says otherwise
                 raise FetchError(
                     Outcome.MALFORMED, f"the packed body does not unpack ({error})"
                 ) from error
@@ -183,7 +184,7 @@ class Unpacker:
             raise FetchError(
                 Outcome.MALFORMED, f"the packed body has more than {MEMBERS_MAX} gzip members"
             )
-        self._inflate = zlib.decompressobj(31 if self._gzip else 15 if _is_zlib(data) else -15)
+        self._inflate = isal_zlib.decompressobj(31 if self._gzip else 15 if _is_zlib(data) else -15)
         return data
 
 

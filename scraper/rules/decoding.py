@@ -9,8 +9,7 @@ unknown ones count as missing.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from typing import NamedTuple
+from functools import cached_property, lru_cache
 
 from lxml import etree
 from w3lib.encoding import (
@@ -34,12 +33,15 @@ _NOT_TEXT_CODECS = frozenset(
 )
 
 
-class Decoded(NamedTuple):
-    """`utf8` is what lxml parses: equal to `text` encoded, but without the cost where the body was
-    UTF-8 already."""
+class Decoded:
+    """`utf8` is what pages are read from; `text` the same, made when it is asked for."""
 
-    text: str
-    utf8: bytes
+    def __init__(self, utf8: bytes) -> None:
+        self.utf8 = utf8
+
+    @cached_property
+    def text(self) -> str:
+        return self.utf8.decode("utf-8")
 
 
 def decode(body: bytes, content_type: str | None) -> Decoded:
@@ -47,16 +49,14 @@ def decode(body: bytes, content_type: str | None) -> Decoded:
     if encoding is not None and bom is not None:
         body = body[len(bom) :]
     else:
-        encoding = (_of_header(content_type[:TYPE_CHARS]) if content_type else None) or _declared(
-            body
-        )
-    if encoding in (None, "utf-8"):
-        try:
-            return Decoded(body.decode("utf-8"), body)
-        except UnicodeDecodeError:
-            encoding = encoding or "cp1252"
-    text = _to_text(body, encoding or "cp1252")
-    return Decoded(text, text.encode("utf-8", "replace"))
+        of_header = _of_header(content_type[:TYPE_CHARS]) if content_type else None
+        encoding = of_header or _declared(body)
+        if encoding in (None, "utf-8"):
+            if _is_utf8(body):
+                return Decoded(body)
+            # A label in a comment is none.
+            encoding = of_header or html_body_declared_encoding(body[:4096])
+    return Decoded(_to_text(body, encoding or "cp1252").encode("utf-8", "replace"))
 
 
 @lru_cache(maxsize=256)
@@ -76,7 +76,7 @@ def _declared(body: bytes) -> str | None:
         and b"charset" not in small[first + 7 :]
         and b"encoding=" not in small
     ):
-        return "utf-8" if _is_utf8(body) else html_body_declared_encoding(head)
+        return "utf-8"
     if first < 0 and b"encoding" not in small:
         return None
     encoding = html_body_declared_encoding(head)
@@ -87,6 +87,8 @@ def _declared(body: bytes) -> str | None:
 
 
 def _is_utf8(body: bytes) -> bool:
+    if body.isascii():
+        return True
     try:
         body.decode("utf-8")
     except UnicodeDecodeError:

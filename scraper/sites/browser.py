@@ -21,7 +21,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from scraper.rules.escalation import ladder
 from scraper.rules.routing import BROWSER
-from scraper.sites.grammar import scalars, selectors
+from scraper.sites.grammar import scalars
+from scraper.sites.grammar.css import parse_css
 from scraper.sites.grammar.fields import (
     Css,
     Function,
@@ -47,7 +48,7 @@ def _as_click(value: Any) -> Any:
 
 def _check_wait_for(text: str) -> str:
     if text not in (WAIT_FOR_IDLE, WAIT_FOR_LOAD):
-        selectors.compile_css(text)
+        parse_css(text)
     return text
 
 

@@ -22,12 +22,14 @@ from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from selectolax.lexbor import LexborHTMLParser
 
 from scraper.rules.blocks import Marker
-from scraper.rules.decoding import decode, parse_html
+from scraper.rules.decoding import decode
 from scraper.rules.urls import host_of
 from scraper.sites.blocked import MARKERS_MAX, Blocked
 from scraper.sites.grammar import scalars
+from scraper.sites.grammar.css import parse_css
 from scraper.sites.grammar.fields import (
     Css,
     Function,
@@ -36,7 +38,6 @@ from scraper.sites.grammar.fields import (
     to_text,
     wrong,
 )
-from scraper.sites.grammar.selectors import compile_css
 
 EVERY = "10s"
 FIELDS_MAX = 50
@@ -395,4 +396,5 @@ def _same_page(login_url: str, url: str) -> bool:
 def _selects(css: str, body: bytes, content_type: str) -> bool:
     if not body.strip():
         return False
-    return bool(compile_css(css)(parse_html(decode(body, content_type or None).utf8)))
+    page = LexborHTMLParser(decode(body, content_type or None).utf8)
+    return parse_css(css).first(page) is not None

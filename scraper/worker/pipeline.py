@@ -23,7 +23,6 @@ from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome, Status, Verdict
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed
-from scraper.extract.stages import Stages
 from scraper.frontier.throughput import FetchCost
 from scraper.infra import outages
 from scraper.politeness.host_limiter import HostLimiter
@@ -38,7 +37,6 @@ from scraper.worker.next_visits import after_read, after_same
 from scraper.worker.observations import FieldObserver
 from scraper.worker.page_fetch import PageFetcher
 from scraper.worker.results import EXCERPT_CHARS, Decision, page_result, storable
-from scraper.worker.row_reader import PageReader
 from scraper.worker.telemetry import Telemetry
 from scraper.worker.tiers import (
     Tier,
@@ -91,7 +89,6 @@ class Scraper:
         self._rng = rng
         self._telemetry = telemetry or Telemetry()
         self._archive = archive
-        self._page_reader = PageReader(self._read)
         self._unsettled = 0  # pages of all batches
 
     async def batch(self, batch: Batch) -> None:
@@ -280,9 +277,7 @@ class Scraper:
                 len(fetched.body),
             )
             limiter.answered(fetched.elapsed_s)
-            attempt = await self._page_reader(
-                len(fetched.body), page, fetched, context, tier, permits
-            )
+            attempt = self._read(page, fetched, context, tier, permits)
             if page.blocked and permits.via is not None:
                 await self._page_fetcher.resolve(
                     page, permits.via, there=attempt.outcome is Outcome.FETCHED
@@ -351,9 +346,9 @@ class Scraper:
         context: CrawlContext,
         tier: Tier,
         permits: PagePermits,
-    ) -> Stages[Attempt]:
+    ) -> Attempt:
         with self._telemetry.extract(page):
-            return (yield from self._made_of(page, fetched, context, tier, permits))
+            return self._made_of(page, fetched, context, tier, permits)
 
     def _made_of(
         self,
@@ -362,7 +357,7 @@ class Scraper:
         context: CrawlContext,
         tier: Tier,
         permits: PagePermits,
-    ) -> Stages[Attempt]:
+    ) -> Attempt:
         block = context.block_of(fetched)
         # Otherwise it is an ordinary refusal.
         if block is not None and (block.by != "status" or tier.above is not None):
@@ -380,11 +375,9 @@ class Scraper:
             unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""
             error = f"the server answered {fetched.status}{unasked}"
             return _useless(outcome, fetched, error, delay_s=wish_s, began=permits.began)
-        yield
-        extracted = yield from context.extractor.stages(
+        extracted = context.extractor.extract(
             page.kind, fetched, page_url=page.url, depth=page.depth
         )
-        yield
         observations = (
             self._field_observer.of(page, fetched, extracted, context)
             if page.kind is Kind.PRODUCT

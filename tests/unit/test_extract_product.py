@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from scraper.domain import Kind
 from scraper.extract import compile_site, jsonld
-from scraper.extract.document import Document, whole_text
+from scraper.extract.document import Document
+from scraper.extract.text import whole_text
 from scraper.rules.decoding import parse_html
 from scraper.sites.loader import load_text
 from tests.unit.extracting import START, URL, fetched, product, site, value

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from scraper.sites.grammar import scalars, selectors
+from scraper.sites.grammar.css import parse_css
 
 SOURCES = ("css", "xpath", "jsonld", "response", "regex", "url")
 FieldType = Literal["text", "int", "decimal", "price", "bool", "date", "url", "list"]
@@ -58,7 +59,7 @@ def as_css(value: Any) -> Any:
 
 
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
-Css = Annotated[str, AfterValidator(partial(checked, selectors.compile_css))]
+Css = Annotated[str, AfterValidator(partial(checked, parse_css))]
 XPath = Annotated[str, AfterValidator(partial(checked, selectors.compile_xpath))]
 Regex = Annotated[
     str, BeforeValidator(to_text), AfterValidator(partial(checked, selectors.compile_regex))

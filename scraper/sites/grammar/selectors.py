@@ -1,5 +1,5 @@
-"""Selectors as they are written, compiled once: CSS and XPath to lxml, patterns to `regex`, JSON-LD
-paths to steps. Pure.
+"""Selectors as they are written, compiled once: XPath to lxml, patterns to `regex`, JSON-LD paths
+to steps (CSS is read in `css`). Pure.
 
 Every function raises `ValueError` with a sentence that says what is wrong and how to mend it; what
 compiles here cannot fail later for its own sake. Hostile pages are met with `REGEX_TIMEOUT_S`;
@@ -13,9 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import regex
-from cssselect import SelectorError
 from lxml import etree
-from parsel.csstranslator import HTMLTranslator
 from parsel.xpathfuncs import setup as _register_has_class
 
 REGEX_TIMEOUT_S = 1.0
@@ -25,11 +23,9 @@ REGEXPS = {"re": "http://exslt.org/regular-expressions"}
 SETS = {"set": "http://exslt.org/sets"}
 
 _register_has_class()
-_TRANSLATOR = HTMLTranslator()
 _EMPTY = etree.fromstring(b"<html><body/></html>", etree.HTMLParser())
 _SEGMENT = re.compile(r"([@\w:-]+)((?:\[-?\d+\])*)")
 _MAY_BE_SLOW = re.compile(r"\{|\(\?|\(\*|\\[0-9gkL]")
-_TEXT_OR_ATTR = re.compile(r"::(?:text|attr\()")
 
 
 class JsonPath(NamedTuple):
@@ -40,17 +36,6 @@ class JsonPath(NamedTuple):
 
     def sibling(self, key: str) -> JsonPath:
         return JsonPath(self.type, (*self.steps[:-1], key))
-
-
-@lru_cache(maxsize=4096)
-def compile_css(css: str) -> etree.XPath:
-    """CSS with parsel's `::text` and `::attr(name)`; gives elements where neither is written."""
-    if not css.strip():
-        raise ValueError("the CSS selector is empty (mend: for example `h1::text`)")
-    try:
-        return _compiled(_TRANSLATOR.css_to_xpath(css))
-    except (SelectorError, ValueError, NotImplementedError) as error:
-        raise ValueError(f"bad CSS selector {css!r}: {_reason(error)} {_css_mend(css)}") from None
 
 
 @lru_cache(maxsize=4096)
@@ -65,10 +50,6 @@ def compile_xpath(xpath: str) -> etree.XPath:
             f"bad XPath {xpath!r}: {_reason(error)} (mend: check brackets and quotes; a "
             f"relative path starts with `//`)"
         ) from None
-
-
-def selects_elements(css: str) -> bool:
-    return not _TEXT_OR_ATTR.search(css)
 
 
 @lru_cache(maxsize=4096)
@@ -229,14 +210,3 @@ class _AnewEachTime(etree.XPath):
 
 def _reason(error: Exception) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
-
-
-def _css_mend(css: str) -> str:
-    if "::" in css and selects_elements(css):
-        return "(mend: the only pseudo-elements are `::text` and `::attr(name)`)"
-    if css.lstrip().startswith(("/", "(")) or "//" in css:
-        return "(mend: this looks like XPath: write `xpath:` in place of `css:`)"
-    return (
-        "(mend: try it in a browser's console with document.querySelectorAll; quote it in YAML if "
-        "it starts with # or [)"
-    )

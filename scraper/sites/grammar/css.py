@@ -1,0 +1,141 @@
+"""CSS as it is written in a definition, read once: a selector for lexbor, and what to take of each
+element. Pure.
+
+Beside the CSS of browsers it knows what Scrapy's users write: `::text`, `::attr(name)` and
+`:contains("text")`. Every function raises `ValueError` with a sentence that says what is wrong and
+how to mend it; what is read here cannot fail later for its own sake.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from cssselect import SelectorError
+from cssselect import parser as cssselect
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
+
+_PIECE = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|\\.|::|.', re.DOTALL)
+_OPENING, _CLOSING = frozenset("[("), frozenset(")]")
+_PSEUDO_ELEMENT = re.compile(r"::(?:(text)|attr\(\s*([^\s()\"']+)\s*\))\s*").fullmatch
+_CONTAINS = re.compile(r":contains\(\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[\w-]+)\s*\)")
+# A text node holds the text, of the element's own or further inside.
+_HOLDS = r":is(:lexbor-contains({0}), :has(:lexbor-contains({0})))"
+_NEEDS_ELEMENT = re.compile(r"(?:^|[>+~])\s*$")
+_EMPTY = LexborHTMLParser("")
+_MENDS = (
+    ("!=", '`[a!="b"]` is written `:not([a="b"])`'),
+    (":scope", "`:scope` is not needed: leave it out"),
+    (":lang(", '`:lang(de)` is written `[lang|="de"]`'),
+    (":first", "jQuery's `:first` is not needed: the first that matches counts"),
+    (":eq(", "jQuery's `:eq(1)` is written `:nth-child(2)` or `:nth-of-type(2)`"),
+    (":visible", "whether an element is seen is not in the page's HTML: leave `:visible` out"),
+)
+
+
+class CssSelector(NamedTuple):
+    """`query` is what lexbor answers. Of each element `attribute` is taken, or its own `text`
+    nodes, or, where neither is asked for, the element itself."""
+
+    query: str
+    attribute: str | None = None
+    text: bool = False
+
+    @property
+    def selects_elements(self) -> bool:
+        return self.attribute is None and not self.text
+
+    def elements(self, page: LexborHTMLParser) -> list[LexborNode]:
+        """All that match, in the order of the document, each once."""
+        elements = page.css(self.query)
+        # Of a list, an element comes once for each selector that it matches.
+        if "," in self.query and len(elements) > 1:
+            return list({element.mem_id: element for element in elements}.values())
+        return elements
+
+    def first(self, page: LexborHTMLParser) -> LexborNode | None:
+        return page.css_first(self.query)
+
+
+@lru_cache(maxsize=4096)
+def parse_css(css: str) -> CssSelector:
+    """CSS with `::text` and `::attr(name)`; it selects elements where neither is written."""
+    if not css.strip():
+        raise ValueError("the CSS selector is empty (mend: for example `h1::text`)")
+    parts = [_element_and_pseudo(css, part) for part in _parts(css)]
+    if len({pseudo for _, pseudo in parts}) > 1:
+        raise ValueError(
+            f"bad CSS selector {css!r}: its parts take different things of an element (mend: "
+            f"write each part as an entry of `any:`)"
+        )
+    query = _CONTAINS.sub(_holding, ", ".join(element for element, _ in parts))
+    try:
+        _EMPTY.css(query)
+    except SelectolaxError:
+        raise ValueError(f"bad CSS selector {css!r}: {_reason(css)}") from None
+    match = _PSEUDO_ELEMENT(parts[0][1])
+    if match is None:
+        return CssSelector(query)
+    return CssSelector(query, match[2] and match[2].lower(), match[1] is not None)
+
+
+def _parts(css: str) -> list[str]:
+    """What stands between the commas of a list."""
+    parts, depth = [""], 0
+    for piece in _PIECE.findall(css):
+        depth += (piece in _OPENING) - (piece in _CLOSING)
+        if piece == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += piece
+    if depth or any(part.count(quote) % 2 for part in parts for quote in "\"'" if quote in part):
+        raise ValueError(f"bad CSS selector {css!r}: a bracket or a quote is open (mend: close it)")
+    return parts
+
+
+def _element_and_pseudo(css: str, part: str) -> tuple[str, str]:
+    """`h1 ::text` takes the text nodes of `h1` and of all that it holds."""
+    before, depth = "", 0
+    pieces = _PIECE.findall(part.strip())
+    for number, piece in enumerate(pieces):
+        depth += (piece in _OPENING) - (piece in _CLOSING)
+        if piece != "::" or depth:
+            before += piece
+            continue
+        pseudo = "".join(pieces[number:])
+        if not _PSEUDO_ELEMENT(pseudo):
+            raise ValueError(
+                f"bad CSS selector {css!r}: no element can be taken apart by {pseudo!r} (mend: the "
+                f"only pseudo-elements are `::text` and `::attr(name)`, at the end)"
+            )
+        if _NEEDS_ELEMENT.search(before):
+            before = f"{before}*"
+        elif before[-1].isspace():
+            before = f"{before.rstrip()}, {before}*"
+        return before, pseudo.rstrip()
+    return before, ""
+
+
+def _holding(match: re.Match[str]) -> str:
+    word = match[1]
+    return _HOLDS.format(word if word[0] in "\"'" else f'"{word}"')
+
+
+def _reason(css: str) -> str:
+    """lexbor says only that it cannot read a selector."""
+    try:
+        cssselect.parse(css)
+    except SelectorError as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+    else:
+        reason = "it is not a selector that pages are read with"
+    if css.lstrip().startswith(("/", "(")) or "//" in css:
+        return f"{reason} (mend: this looks like XPath: write `xpath:` in place of `css:`)"
+    for sign, mend in _MENDS:
+        if sign in css:
+            return f"{reason} (mend: {mend})"
+    return (
+        f"{reason} (mend: try it in a browser's console with document.querySelectorAll; quote it "
+        f"in YAML if it starts with # or [)"
+    )
