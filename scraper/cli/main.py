@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from importlib import import_module
+from keyword import iskeyword
 from typing import Any
 
 import click
@@ -112,6 +113,10 @@ COMMANDS = {
         "errors.",
     ),
     "stop": ("crawl.crawls", "Stop a crawl now: what is not fetched yet is dropped."),
+    "try": (
+        "setup.trying",
+        "Show what a definition gives on some pages of SITE, on FILE (a saved page) or on URL.",
+    ),
     "up": ("setup.servers", "Start the embedded servers in the background and apply migrations."),
     "watch": ("crawl.watch", "Watch what `scraper status` shows, live; Ctrl-C ends it."),
 }
@@ -136,7 +141,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"scraper.cli.{COMMANDS[cmd_name][0]}")
-        command = getattr(module, cmd_name)
+        # A function cannot have the name of a keyword, as `try`.
+        command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         assert isinstance(command, click.Command)
         return command
 

@@ -1,0 +1,107 @@
+"""Pages for a person at a terminal, read without servers: one request at a time, robots.txt obeyed,
+no host asked faster than the definition says. Stores nothing.
+
+What the fleet knows of a host (its rests, what operators have set) is in Redis, and not known here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from time import monotonic
+
+from scraper.crawl.context import CrawlContext
+from scraper.domain import Fetched, Kind, Outcome
+from scraper.errors import FetchError
+from scraper.http.fetcher import HttpFetcher
+from scraper.politeness.robots import (
+    RobotsRules,
+    Unavailable,
+    fetch_robots,
+    origin_of,
+    robots_url,
+    rules_from,
+)
+from scraper.rules.urls import host_of
+from scraper.rules.verdict import outcome_of_status, retry_after_s
+
+
+class PoliteReader:
+    """Reads pages by a site's policy. Belongs to one event loop; `requests` counts what was sent,
+    robots.txt and redirects included."""
+
+    def __init__(self, context: CrawlContext) -> None:
+        self.context = context
+        self.requests = 0
+        self._fetcher = HttpFetcher(max_connections=4)
+        self._rules: dict[str, RobotsRules | Unavailable] = {}
+        self._not_before: dict[str, float] = {}
+        self._delays: dict[str, float] = {}
+
+    async def __aenter__(self) -> PoliteReader:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._fetcher.aclose()
+
+    async def read(self, url: str, kind: Kind) -> Fetched:
+        """The page, answered well. Raises FetchError, whatever keeps it from that."""
+        policy = self.context.policies[kind]
+        if policy.proxied:
+            raise FetchError(
+                Outcome.NO_PROXY,
+                "its site goes through proxies, and from here it would not (mend: save the page "
+                "and give the file)",
+                url=url,
+            )
+        await self._before_hop(url)
+        page = await self._fetcher.fetch(url, policy, before_hop=self._before_hop)
+        block = self.context.block_of(page)
+        if block is not None:
+            raise FetchError(Outcome.BLOCKED, str(block), url=url, status=page.status)
+        wish_s = retry_after_s(page.headers, datetime.now(UTC))
+        outcome = outcome_of_status(page.status, retry_after=wish_s is not None)
+        if outcome is not Outcome.FETCHED:
+            raise FetchError(outcome, f"the answer was {page.status}", url=url, status=page.status)
+        return page
+
+    async def robots(self, url: str) -> RobotsRules | Unavailable:
+        """The rules of the URL's host, asked for once."""
+        origin = origin_of(url)
+        rules = self._rules.get(origin)
+        if rules is None:
+            await self._turn(robots_url(url))
+            answer = await fetch_robots(
+                self._fetcher, url, self.context.policy, before_hop=self._turn
+            )
+            rules = self._rules[origin] = rules_from(*answer, self.context.robots_agent)
+            if isinstance(rules, RobotsRules):
+                self._delays[host_of(url)] = rules.crawl_delay_s or 0.0
+        return rules
+
+    async def _before_hop(self, url: str) -> None:
+        if self.context.site.robots:
+            rules = await self.robots(url)
+            if isinstance(rules, Unavailable):
+                raise FetchError(
+                    Outcome.ROBOTS_UNAVAILABLE,
+                    f"robots.txt of {host_of(url)} cannot be read: {rules.reason}",
+                    url=url,
+                )
+            if not rules.allowed(url):
+                raise FetchError(
+                    Outcome.ROBOTS_DISALLOWED,
+                    f"robots.txt of {host_of(url)} disallows {url}",
+                    url=url,
+                )
+        await self._turn(url)
+
+    async def _turn(self, url: str) -> None:
+        """Waits until the host may be asked again."""
+        host, now = host_of(url), monotonic()
+        gap_s = max(self.context.budget.interval_s, self._delays.get(host, 0.0))
+        at = max(now, self._not_before.get(host, 0.0))
+        self._not_before[host] = at + gap_s
+        self.requests += 1
+        if at > now:
+            await asyncio.sleep(at - now)

@@ -1,0 +1,132 @@
+"""What a definition gives on one page, field by field: the value, the source that gave it, what the
+other sources of the field would give, and what is wrong. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from scraper.domain import Fetched, Kind
+from scraper.extract.document import Document
+from scraper.extract.extractor import compile_site
+from scraper.extract.product import ProductReader
+from scraper.sites.definition import ProductPage, Site
+from scraper.sites.grammar.fields import FieldSource, FieldSpec
+
+FUNCTION = "function"
+# Of a page on which no field is filled the reader says that it is none: every page has this one.
+_PRESENT = FieldSpec.model_validate({"regex": "."})
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """A further source of a field, and what it gives here."""
+
+    source: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class FieldTrial:
+    """`source` is empty where no source gave the value: it is None, or the default."""
+
+    name: str
+    value: Any
+    source: str
+    rivals: tuple[Rival, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageTrial:
+    """`complete`: a crawl would store it. `external_id`: None where the page gives no product."""
+
+    url: str
+    external_id: str | None
+    complete: bool
+    fields: tuple[FieldTrial, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ListingTrial:
+    url: str
+    products: tuple[str, ...] = ()
+    listings: tuple[str, ...] = ()
+    problems: tuple[str, ...] = field(default=())
+
+
+def try_listing(
+    site: Site, page: Fetched, page_url: str, allowed: tuple[str, ...], kind: Kind = Kind.LISTING
+) -> ListingTrial:
+    """The links that a listing page or sitemap gives. Raises `FunctionFailed`."""
+    extracted = compile_site(site, allowed).extract(kind, page, page_url=page_url, depth=0)
+    urls = {
+        wanted: tuple(link.url for link in extracted.links if (link.kind is Kind.PRODUCT) is wanted)
+        for wanted in (True, False)
+    }
+    return ListingTrial(page.url, urls[True], urls[False], tuple(extracted.problems))
+
+
+def try_product(site: Site, page: Fetched, page_url: str, allowed: tuple[str, ...]) -> PageTrial:
+    """What a crawl would store of the page. Raises `FunctionFailed`."""
+    extracted = compile_site(site, allowed).extract(Kind.PRODUCT, page, page_url=page_url, depth=1)
+    if site.product.function is not None:
+        fields = tuple(
+            FieldTrial(name, value, FUNCTION)
+            for product in extracted.products[:1]
+            for name, value in product.data.items()
+        )
+    else:
+        document = Document(page, page_url)
+        fields = tuple(
+            trial
+            for name, spec in site.product.fields.items()
+            for trial in _try_field(name, spec, document, site)
+        )
+    return PageTrial(
+        page.url,
+        extracted.products[0].external_id if extracted.products else None,
+        extracted.complete,
+        fields,
+        tuple(problem for problem in extracted.problems if not _is_of(problem, fields)),
+    )
+
+
+def _is_of(problem: str, fields: Iterable[FieldTrial]) -> bool:
+    """Whether the problem is shown with its field."""
+    return any(problem in trial.problems for trial in fields)
+
+
+def _try_field(name: str, spec: FieldSpec, document: Document, site: Site) -> list[FieldTrial]:
+    """A row for each key that the field gives: a price has its currency beside it."""
+    value, problems = _read(name, spec, document, site)
+    source, rivals = "", []
+    for reading in spec.readings:
+        alone, _ = _read(name, _alone(spec, reading), document, site)
+        if name not in alone:
+            continue
+        if not source:
+            source = reading.described
+        else:
+            rivals.append(Rival(reading.described, alone[name]))
+    rows = [FieldTrial(name, value.get(name), source, tuple(rivals), tuple(problems))]
+    rows += [FieldTrial(key, value[key], source) for key in value if key != name]
+    return rows
+
+
+def _alone(spec: FieldSpec, reading: FieldSource) -> FieldSpec:
+    """The field with this source alone, and nothing that stands in for it."""
+    options = {key: getattr(reading, key) for key in FieldSource.model_fields}
+    return spec.model_copy(update={**options, "any": (), "default": None, "required": True})
+
+
+def _read(
+    name: str, spec: FieldSpec, document: Document, site: Site
+) -> tuple[dict[str, Any], list[str]]:
+    """The field's keys and problems, by the reader that crawls use."""
+    page = ProductPage.model_construct(fields={name: spec, "": _PRESENT})
+    extracted = ProductReader(page, site.url_rules).read(document)
+    data = [product.data for product in extracted.products]
+    return {key: value for key, value in data[0].items() if key} if data else {}, extracted.problems
