@@ -72,6 +72,7 @@ class Outcome(StrEnum):
     HOST_DOWN = "host_down"
     MALFORMED = "malformed"
     NOT_EXTRACTED = "not_extracted"
+    TOO_SLOW = "too_slow"
     FUNCTION_FAILED = "function_failed"
     CRASHED = "crashed"
     WORKER_LOST = "worker_lost"
@@ -144,6 +145,7 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     ),
     Outcome.MALFORMED: ("the answer is not valid HTTP, or cannot be decoded", Blame.PAGE),
     Outcome.NOT_EXTRACTED: ("it answered, but required fields or links are missing", Blame.PARSER),
+    Outcome.TOO_SLOW: ("reading it took more time or memory than a page may", Blame.PAGE),
     Outcome.FUNCTION_FAILED: ("the site definition's own Python function raised", Blame.PARSER),
     Outcome.CRASHED: ("our own code failed on it", Blame.US),
     Outcome.WORKER_LOST: ("its worker died or froze while holding it", Blame.US),

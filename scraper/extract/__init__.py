@@ -1,6 +1,7 @@
 """A fetched body to validated links and products; these names are all that other modules need."""
 
+from scraper.extract.bounds import ON_LOOP, ReadElsewhere, TooSlow
 from scraper.extract.extractor import Extractor, compile_site
 from scraper.extract.functions import FunctionFailed
 
-__all__ = ["Extractor", "FunctionFailed", "compile_site"]
+__all__ = ["ON_LOOP", "Extractor", "FunctionFailed", "ReadElsewhere", "TooSlow", "compile_site"]

@@ -1,5 +1,5 @@
 """One fetched page, read at most once in each way it is asked for: text, DOM (CSS), tree (XPath),
-JSON-LD, base URL. Never raises."""
+JSON-LD, base URL. Raises `ReadElsewhere` and `TooSlow` alone."""
 
 from __future__ import annotations
 
@@ -7,13 +7,24 @@ from functools import cached_property
 from typing import Any
 
 from lxml import etree
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
 from scraper.domain import Fetched
 from scraper.extract import jsonld_blocks
+from scraper.extract.bounds import (
+    ALONE,
+    TAGS_FEW,
+    Limits,
+    Patience,
+    ReadElsewhere,
+    TooSlow,
+    fits,
+    tags,
+)
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode, parse_html
 from scraper.sites.grammar.css import CssSelector
+from scraper.sites.grammar.selectors import XPathCost, cost_of_xpath
 
 _JSONLD = 'script[type*="ld+json" i]'
 _KEEP_ALL = urls.UrlRules(keep=("*",))
@@ -22,8 +33,10 @@ _KEEP_ALL = urls.UrlRules(keep=("*",))
 class Document:
     """The page as selectors see it. `url` is final, `page_url` the one the frontier has."""
 
-    def __init__(self, page: Fetched, page_url: str) -> None:
+    def __init__(self, page: Fetched, page_url: str, limits: Limits = ALONE) -> None:
         self.page = page
+        self.patience = Patience(limits)
+        self._alone = limits.alone
         self.url = page.url
         self.page_url = page_url
         self._by_xpath: dict[etree.XPath, Any] = {}
@@ -34,6 +47,9 @@ class Document:
         """What the XPath gives; two fields with one selector pay once."""
         result = self._by_xpath.get(xpath)
         if result is None:
+            cost = cost_of_xpath(xpath.path)
+            if cost is not XPathCost.LINEAR:
+                self._require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
             result = self._by_xpath[xpath] = xpath(self.root)
         return result
 
@@ -41,8 +57,15 @@ class Document:
         """The elements that match; two fields with one selector pay once."""
         elements = self._by_css.get(selector)
         if elements is None:
+            if selector.slow:
+                self._require_few_tags(TAGS_FEW)
             elements = self._by_css[selector] = selector.elements(self.dom)
         return elements
+
+    def first(self, selector: CssSelector) -> LexborNode | None:
+        if selector.slow:
+            self._require_few_tags(TAGS_FEW)
+        return selector.first(self.dom)
 
     @cached_property
     def decoded(self) -> Decoded:
@@ -56,12 +79,26 @@ class Document:
     @cached_property
     def dom(self) -> LexborHTMLParser:
         """The document as a browser makes it of the page's HTML: what CSS is answered by."""
-        return LexborHTMLParser(self.decoded.utf8)
+        try:
+            return LexborHTMLParser(self._fit)
+        except SelectolaxError as error:
+            raise TooSlow("the page's document takes more memory than a page may") from error
 
     @cached_property
     def root(self) -> etree._Element:
         """lxml's tree of the page: what XPath is answered by."""
-        return parse_html(self.decoded.utf8)
+        return parse_html(self._fit)
+
+    @cached_property
+    def _fit(self) -> bytes:
+        """The page, once it is seen that it may be parsed here. Raises `ReadElsewhere`."""
+        if not (self._alone or fits(self.decoded.utf8)):
+            raise ReadElsewhere
+        return self.decoded.utf8
+
+    def _require_few_tags(self, most: int) -> None:
+        if not self._alone and (not most or tags(self.decoded.utf8) > most):
+            raise ReadElsewhere
 
     @cached_property
     def base(self) -> str:

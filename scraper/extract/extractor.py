@@ -12,11 +12,12 @@ from functools import lru_cache
 from typing import assert_never
 
 from scraper.domain import Extracted, Fetched, Kind
+from scraper.extract.bounds import ALONE, BYTES_MAX, Limits, ReadElsewhere
 from scraper.extract.document import Document
 from scraper.extract.functions import FunctionReader
 from scraper.extract.listing import LinkFilter, ListingReader
 from scraper.extract.product import ProductReader
-from scraper.extract.sitemap import SitemapReader
+from scraper.extract.sitemap import GZIP, SitemapReader
 from scraper.sites.definition import Site
 from scraper.sites.page import Page
 
@@ -28,6 +29,7 @@ class Extractor:
 
     def __init__(self, site: Site, allowed: Collection[str]) -> None:
         self.site = site
+        self.allowed = tuple(allowed)
         link_filter = LinkFilter(site)
         listing = site.listing
         self._limiter = link_filter
@@ -48,31 +50,49 @@ class Extractor:
         )
         self._product = ProductReader(site.product, site.url_rules)
 
-    def extract(self, kind: Kind, page: Fetched, *, page_url: str, depth: int) -> Extracted:
+    def extract(
+        self, kind: Kind, page: Fetched, *, page_url: str, depth: int, limits: Limits = ALONE
+    ) -> Extracted:
         """Links, products and problems of one page.
 
         `page_url` is the URL the frontier has, `page.url` where it was answered; `depth` is 0 for a
-        start page, which must give links. Raises `FunctionFailed`.
+        start page, which must give links. Raises `FunctionFailed`; `TooSlow`; and where others wait
+        (`limits`) `ReadElsewhere` for what has no bounds: a large or odd page, a slow selector, a
+        function of the site's.
         """
+        if not limits.alone and self._has_no_bounds(kind, page):
+            raise ReadElsewhere
         match kind:
             case Kind.SITEMAP:
                 return self._sitemap.read(page, page_url)
             case Kind.LISTING:
-                return self._read_listing(page, page_url, depth)
+                return self._read_listing(page, page_url, depth, limits)
             case Kind.PRODUCT if self._product_function is not None:
                 return self._by_function(self._product_function, page, page_url, depth)
             case Kind.PRODUCT:
-                return self._product.read(Document(page, page_url))
+                return self._product.read(Document(page, page_url, limits))
             case _:
                 assert_never(kind)
 
-    def _read_listing(self, page: Fetched, page_url: str, depth: int) -> Extracted:
+    def _has_no_bounds(self, kind: Kind, page: Fetched) -> bool:
+        """Whether it is read by a function of the site's, or a sitemap that is large or packed."""
+        match kind:
+            case Kind.SITEMAP:
+                return len(page.body) > BYTES_MAX or page.body.startswith(GZIP)
+            case Kind.LISTING:
+                return self._listing_function is not None
+            case Kind.PRODUCT:
+                return self._product_function is not None
+            case _:
+                assert_never(kind)
+
+    def _read_listing(self, page: Fetched, page_url: str, depth: int, limits: Limits) -> Extracted:
         if self._listing is None:
             return Extracted(
                 problems=["the site definition has no `listing:` to read this page with"],
                 complete=False,
             )
-        by_selectors = self._listing.read(Document(page, page_url), depth)
+        by_selectors = self._listing.read(Document(page, page_url, limits), depth)
         if self._listing_function is None:
             return by_selectors
         by_function = self._listing_function.read(self._page(page, page_url, depth))

@@ -69,6 +69,7 @@ class ListingReader:
         for key, kind, group in self._groups:
             for selector in group:
                 seen.append(self._collect(key, kind, selector, document, links, problems))
+                document.patience.check(key)
         products = any(link.kind is Kind.PRODUCT for link in links.values())
         has_links = bool(links)
         if self._paginator is not None and (has_links or depth == 0):

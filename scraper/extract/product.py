@@ -67,6 +67,7 @@ class ProductReader:
         external_id = self._external_id(document, problems)
         for field in self._fields:
             complete &= field.read(document, data, problems, filled_in, mistyped)
+            document.patience.check(field.name)
         if complete and not any(field.tells(data.get(field.name)) for field in self._fields):
             # A challenge or error page that answers 200, for a definition that requires nothing.
             problems.append("not one field of the definition is on the page")

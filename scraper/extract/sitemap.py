@@ -24,7 +24,7 @@ from scraper.sites.grammar import selectors
 UNPACKED_MAX_BYTES = 52_428_800
 URLS_MAX = 50_000
 _BROKEN = "the sitemap's XML is broken"
-_GZIP = b"\x1f\x8b"
+GZIP = b"\x1f\x8b"
 # It is a URL, and whether it is a sitemap's.
 Entry = tuple[str, bool]
 
@@ -87,11 +87,11 @@ class SitemapReader:
 def unpacked(body: bytes, problems: list[str]) -> bytes:
     """Gzip's content, 50 MB at the most; of a broken file what can be read; other bodies as they
     are."""
-    if not body.startswith(_GZIP):
+    if not body.startswith(GZIP):
         return body
     parts: list[bytes] = []
     room = UNPACKED_MAX_BYTES
-    while body.startswith(_GZIP) and room > 0:
+    while body.startswith(GZIP) and room > 0:
         member = zlib.decompressobj(wbits=31)
         try:
             parts.append(member.decompress(body, room))

@@ -56,13 +56,13 @@ def _on_css(css: str, text_of: TextOf) -> Texts:
 
     def texts(document: Document, every: bool) -> list[str]:
         if not every:
-            first = selector.first(document.dom)
+            first = document.first(selector)
             if first is None:
                 return []
             cleaned = _cleaned(_parts([first], selector), False, text_of)
             if cleaned:
                 return cleaned
-        return _cleaned(_parts(document.css(selector), selector), every, text_of)
+        return _cleaned(_parts(document.css(selector), selector), every, text_of, document)
 
     return texts
 
@@ -82,7 +82,7 @@ def _on_tree(xpath: etree.XPath, text_of: TextOf) -> Texts:
         matches = document.xpath(xpath)
         if not isinstance(matches, list):
             matches = [_scalar(matches)]
-        return _cleaned(matches, every, text_of)
+        return _cleaned(matches, every, text_of, document)
 
     return texts
 
@@ -132,9 +132,17 @@ def _within(raw: Texts, pattern: Any) -> Texts:
     return texts
 
 
-def _cleaned(raw: Iterable[str | Element], every: bool, text_of: TextOf = whole_text) -> list[str]:
+def _cleaned(
+    raw: Iterable[str | Element],
+    every: bool,
+    text_of: TextOf = whole_text,
+    document: Document | None = None,
+) -> list[str]:
     cleaned: list[str] = []
     for item in raw:
+        # Each of the elements may hold all the others.
+        if document is not None:
+            document.patience.check("the texts of its elements")
         text = clean_text(item if isinstance(item, str) else text_of(item))
         if text:
             cleaned.append(text)

@@ -32,7 +32,7 @@ from scraper.archive import rows as archive
 from scraper.archive.reader import ArchivedPage, read_all
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.errors import BusyError
-from scraper.extract import FunctionFailed, compile_site
+from scraper.extract import FunctionFailed, TooSlow, compile_site
 from scraper.infra.database import dumps, retried
 from scraper.reextract import store as store
 from scraper.reextract.differences import FieldChange, Sums
@@ -213,7 +213,7 @@ class Reextraction:
             extracted = self._extractor.extract(
                 Kind.PRODUCT, page, page_url=archived.row["url"], depth=1
             )
-        except FunctionFailed as error:
+        except (FunctionFailed, TooSlow) as error:
             extracted = Extracted(problems=[str(error)], complete=False)
         self._count(extracted)
         if not extracted.complete:

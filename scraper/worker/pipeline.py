@@ -22,7 +22,8 @@ from scraper.archive.spool import Archive
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Fetched, Kind, LeasedPage, Outcome, Status, Verdict
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
-from scraper.extract import FunctionFailed
+from scraper.extract import FunctionFailed, TooSlow
+from scraper.extract.apart.page_reader import PageReader
 from scraper.frontier.throughput import FetchCost
 from scraper.infra import outages
 from scraper.politeness.host_limiter import HostLimiter
@@ -73,6 +74,7 @@ class Scraper:
         page_fetcher: PageFetcher,
         tiers: TierChoice,
         limiters: HostLimiters,
+        page_reader: PageReader,
         writer: Writer,
         contexts: Callable[[int], Awaitable[CrawlContext]],
         rng: random.Random,
@@ -80,6 +82,7 @@ class Scraper:
         archive: Archive | None = None,
     ) -> None:
         self._page_fetcher = page_fetcher
+        self._page_reader = page_reader
         self._tiers = tiers
         self._limiters = limiters
         self._writer = writer
@@ -277,7 +280,7 @@ class Scraper:
                 len(fetched.body),
             )
             limiter.answered(fetched.elapsed_s)
-            attempt = self._read(page, fetched, context, tier, permits)
+            attempt = await self._read(page, fetched, context, tier, permits)
             if page.blocked and permits.via is not None:
                 await self._page_fetcher.resolve(
                     page, permits.via, there=attempt.outcome is Outcome.FETCHED
@@ -339,7 +342,7 @@ class Scraper:
             return None
         return await self._archive.add(batch.spool, page, fetched, context.site_id, use)
 
-    def _read(
+    async def _read(
         self,
         page: LeasedPage,
         fetched: Fetched,
@@ -348,9 +351,9 @@ class Scraper:
         permits: PagePermits,
     ) -> Attempt:
         with self._telemetry.extract(page):
-            return self._made_of(page, fetched, context, tier, permits)
+            return await self._made_of(page, fetched, context, tier, permits)
 
-    def _made_of(
+    async def _made_of(
         self,
         page: LeasedPage,
         fetched: Fetched,
@@ -375,9 +378,12 @@ class Scraper:
             unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""
             error = f"the server answered {fetched.status}{unasked}"
             return _useless(outcome, fetched, error, delay_s=wish_s, began=permits.began)
-        extracted = context.extractor.extract(
-            page.kind, fetched, page_url=page.url, depth=page.depth
-        )
+        try:
+            extracted = await self._page_reader.read(
+                context.extractor, page.kind, fetched, page.url, page.depth
+            )
+        except TooSlow as slow:
+            return _useless(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
         observations = (
             self._field_observer.of(page, fetched, extracted, context)
             if page.kind is Kind.PRODUCT

@@ -26,6 +26,7 @@ from scraper.calls.store import Groups
 from scraper.calls.transport import PoliteTransport
 from scraper.crawl.context import CrawlContexts
 from scraper.domain import Message
+from scraper.extract.apart.page_reader import PageReader
 from scraper.http.fetcher import HttpFetcher
 from scraper.politeness.fleet_limiter import RedisFleetLimiter
 from scraper.politeness.host_limiters import HostLimiters
@@ -65,6 +66,7 @@ class Services:
     call_runner: CallRunner
     archive: Archive
     tiers: TierChoice
+    page_reader: PageReader
     scraper: Scraper
 
     def loops(self) -> tuple[Coroutine[Any, Any, None], ...]:
@@ -84,6 +86,7 @@ class Services:
         await self.browsers.aclose()
         await self.fetcher.aclose()
         await self.redis.aclose()
+        self.page_reader.close()
         self.writer.close()
         self.dedup.close()
         self.archive.close()
@@ -128,6 +131,7 @@ def build(
     )
     writer, archive = Writer(settler.store), Archive(engine, settings)
     tiers = TierChoice(partial(begin_probe, engine), rng)
+    page_reader = PageReader()
     page_fetcher = PageFetcher(
         fetcher=fetcher,
         rotation=rotation,
@@ -138,6 +142,7 @@ def build(
     )
     scraper = Scraper(
         page_fetcher=page_fetcher,
+        page_reader=page_reader,
         tiers=tiers,
         limiters=limiters,
         writer=writer,
@@ -170,6 +175,7 @@ def build(
         call_runner=call_runner,
         archive=archive,
         tiers=tiers,
+        page_reader=page_reader,
         scraper=scraper,
     )
 

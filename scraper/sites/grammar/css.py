@@ -22,6 +22,14 @@ _PSEUDO_ELEMENT = re.compile(r"::(?:(text)|attr\(\s*([^\s()\"']+)\s*\))\s*").ful
 _CONTAINS = re.compile(r":contains\(\s*(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[\w-]+)\s*\)")
 # A text node holds the text, of the element's own or further inside.
 _HOLDS = r":is(:lexbor-contains({0}), :has(:lexbor-contains({0})))"
+_COMBINATORS = frozenset(">+~,")
+# Texts, and positions among siblings, look at no other element.
+_PLAIN = re.compile(
+    r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'|:nth-[a-z-]+\((?:[^()o]|odd)*\)', re.DOTALL
+)
+_LOOKING = re.compile(
+    r":has\(|\bof\b|(?<![\s>+~,(])\s*[>+~]\s*(?=\S)|(?<=[\w)\]*])\s+(?=[\w.#:\[*])"
+)
 _NEEDS_ELEMENT = re.compile(r"(?:^|[>+~])\s*$")
 _EMPTY = LexborHTMLParser("")
 _MENDS = (
@@ -35,27 +43,73 @@ _MENDS = (
 
 
 class CssSelector(NamedTuple):
-    """`query` is what lexbor answers. Of each element `attribute` is taken, or its own `text`
-    nodes, or, where neither is asked for, the element itself."""
+    """`query` is what lexbor answers, then `inside` what each of these compounds selects within the
+    elements before. Of each element `attribute` is taken, or its own `text` nodes, or, where
+    neither is asked for, the element itself. `slow`: a page can make it cubic or worse."""
 
     query: str
+    inside: tuple[str, ...] = ()
     attribute: str | None = None
     text: bool = False
+    slow: bool = False
 
     @property
     def selects_elements(self) -> bool:
         return self.attribute is None and not self.text
 
     def elements(self, page: LexborHTMLParser) -> list[LexborNode]:
-        """All that match, in the order of the document, each once."""
+        """All that match, in the order of the document, each once. Linear in the page where the
+        selector is not `slow`: lexbor would try each ancestor for each part of `a b c`."""
         elements = page.css(self.query)
         # Of a list, an element comes once for each selector that it matches.
         if "," in self.query and len(elements) > 1:
-            return list({element.mem_id: element for element in elements}.values())
+            elements = list({element.mem_id: element for element in elements}.values())
+        for compound in self.inside:
+            elements = [
+                inner
+                for outer in _outermost(elements)
+                for inner in outer.css(compound)
+                if inner.mem_id != outer.mem_id
+            ]
         return elements
 
     def first(self, page: LexborHTMLParser) -> LexborNode | None:
-        return page.css_first(self.query)
+        """The first that matches."""
+        element = page.css_first(self.query)
+        for compound in self.inside:
+            outer = element
+            if outer is None:
+                return None
+            element = outer.css_first(compound)
+            if element is not None and element.mem_id == outer.mem_id:
+                element = next(iter(outer.css(compound)[1:]), None)
+        if element is None and self.inside:
+            # The first of the outer elements has none.
+            return next(iter(self.elements(page)), None)
+        return element
+
+
+def _outermost(elements: list[LexborNode]) -> list[LexborNode]:
+    """Those that do not lie within another one, of elements in the order of the document."""
+    if len(elements) < 2:
+        return elements
+    outermost: list[LexborNode] = []
+    within: set[int] = set()
+    without: set[int] = set()
+    for element in elements:
+        way: list[int] = []
+        node: LexborNode | None = element
+        while node is not None and node.mem_id not in within and node.mem_id not in without:
+            way.append(node.mem_id)
+            node = node.parent
+        if node is not None and node.mem_id in within:
+            within.update(way)
+        else:
+            # Nobody asks twice what lies above an element.
+            without.update(way[1:])
+            within.add(element.mem_id)
+            outermost.append(element)
+    return outermost
 
 
 @lru_cache(maxsize=4096)
@@ -75,9 +129,48 @@ def parse_css(css: str) -> CssSelector:
     except SelectolaxError:
         raise ValueError(f"bad CSS selector {css!r}: {_reason(css)}") from None
     match = _PSEUDO_ELEMENT(parts[0][1])
-    if match is None:
-        return CssSelector(query)
-    return CssSelector(query, match[2] and match[2].lower(), match[1] is not None)
+    attribute, text = (
+        (match[2] and match[2].lower(), match[1] is not None) if match else ("", False)
+    )
+    head, inside = _steps(query) if len(parts) == 1 else (query, ())
+    slow = any(_is_slow(part) for part in _parts(head))
+    return CssSelector(head, inside, attribute or None, text, slow)
+
+
+def _steps(query: str) -> tuple[str, tuple[str, ...]]:
+    """`a > b c d` is `a > b`, and inside these `c`, and inside these `d`."""
+    compounds, between = _compounds(query)
+    if "," in between:
+        return query, ()
+    last = max((n for n, sign in enumerate(between) if sign != " "), default=-1) + 1
+    head = compounds[0]
+    for sign, compound in zip(between[:last], compounds[1 : last + 1], strict=True):
+        head += f" {compound}" if sign == " " else f" {sign} {compound}"
+    return head, tuple(compounds[last + 1 :])
+
+
+def _compounds(query: str) -> tuple[list[str], list[str]]:
+    """The parts of a selector, and what stands between each two: ` `, `>`, `+`, `~` or `,`."""
+    compounds, between, depth, sign = [""], [], 0, ""
+    for piece in _PIECE.findall(query.strip()):
+        if depth == 0 and (piece.isspace() or piece in _COMBINATORS):
+            sign = sign.strip() or piece
+            continue
+        if sign:
+            between.append(" " if sign.isspace() else sign)
+            compounds.append("")
+            sign = ""
+        depth += (piece in _OPENING) - (piece in _CLOSING)
+        compounds[-1] += piece
+    return compounds, between
+
+
+def _is_slow(part: str) -> bool:
+    """Where more than one part has to be looked for among ancestors or siblings, lexbor tries each
+    way."""
+    compounds, between = _compounds(part)
+    ways = sum(sign in (" ", "~") for sign in between)
+    return ways + sum(len(_LOOKING.findall(_PLAIN.sub("", part))) for part in compounds) > 1
 
 
 def _parts(css: str) -> list[str]:

@@ -9,6 +9,7 @@ XPath's own `re:` functions have no such limit, so prefer the `regex:` key.
 from __future__ import annotations
 
 import re
+from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ import regex
 from lxml import etree
 from parsel.xpathfuncs import setup as _register_has_class
 
-REGEX_TIMEOUT_S = 1.0
+REGEX_TIMEOUT_S = 0.4
 QUICK_CHARS = 1000
 # These are as parsel has them, and sets.
 REGEXPS = {"re": "http://exslt.org/regular-expressions"}
@@ -25,6 +26,9 @@ SETS = {"set": "http://exslt.org/sets"}
 _register_has_class()
 _EMPTY = etree.fromstring(b"<html><body/></html>", etree.HTMLParser())
 _SEGMENT = re.compile(r"([@\w:-]+)((?:\[-?\d+\])*)")
+_LITERAL = re.compile(r"'[^']*'|\"[^\"]*\"")
+# What looks for each element at many others. (`|` merges what it finds pair by pair.)
+_FAR = re.compile(r"preceding|following|ancestor|set:|count\(|sum\(|id\(|\||\[[^\]]*//")
 _MAY_BE_SLOW = re.compile(r"\{|\(\?|\(\*|\\[0-9gkL]")
 
 
@@ -154,6 +158,25 @@ def parse_json(path: str) -> tuple[str | int, ...]:
             f"bad JSON path {path!r} (mend: names joined by dots, as in `product.offers[0].price`)"
         )
     return tuple(steps)
+
+
+class XPathCost(Enum):
+    """LINEAR in the page; POLYNOMIAL: a page can make it quadratic or worse; UNBOUNDED: a regular
+    expression without a limit."""
+
+    LINEAR = "linear"
+    POLYNOMIAL = "polynomial"
+    UNBOUNDED = "unbounded"
+
+
+@lru_cache(maxsize=4096)
+def cost_of_xpath(xpath: str) -> XPathCost:
+    plain = _LITERAL.sub("''", xpath)
+    if "re:" in plain:
+        return XPathCost.UNBOUNDED
+    if _FAR.search(plain) or plain.count("//") + plain.count("descendant") > 1:
+        return XPathCost.POLYNOMIAL
+    return XPathCost.LINEAR
 
 
 def _steps(path: str) -> list[str | int]:

@@ -1,0 +1,208 @@
+"""Pages that were made to be slow, read as a worker reads them: how long its loop stands still, what
+becomes of them, and that it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from scraper.domain import Extracted, Fetched, Kind
+from scraper.extract import FunctionFailed, TooSlow, compile_site
+from scraper.extract.apart.page_reader import PageReader
+from scraper.sites.loader import load_text
+
+T = TypeVar("T")
+URL = "https://shop.example/p/1"
+# A machine that others use stands still by itself now and then.
+STANDSTILL_MAX_S = 1.5
+OUTCOME_MAX_S = 12.0
+
+
+def definition(field: str) -> str:
+    return f"start: https://shop.example/\nlisting: {{products: a}}\nproduct: {{fields: {{x: {field}}}}}"
+
+
+def fetched(body: bytes) -> Fetched:
+    return Fetched(URL, 200, {}, body)
+
+
+@pytest.fixture
+def reader() -> Iterator[PageReader]:
+    reader = PageReader()
+    yield reader
+    reader.close()
+
+
+async def standstill(work: Awaitable[T]) -> tuple[T | Exception, float]:
+    """What it gives or raises, and for how long at a time the loop did not turn meanwhile."""
+    longest, turned = 0.0, time.monotonic()
+
+    async def turn() -> None:
+        nonlocal longest, turned
+        while True:
+            await asyncio.sleep(0.01)
+            longest, turned = max(longest, time.monotonic() - turned), time.monotonic()
+
+    turning = asyncio.create_task(turn())
+    await asyncio.sleep(0)
+    result: T | Exception
+    try:
+        result = await work
+    except Exception as error:
+        result = error
+    await asyncio.sleep(0.02)
+    turning.cancel()
+    return result, longest
+
+
+def read(
+    reader: PageReader, field: str, body: bytes, kind: Kind = Kind.PRODUCT, text: str | None = None
+) -> tuple[Extracted | Exception, float, float]:
+    extractor = compile_site(load_text(text or definition(field), "shop.yaml"), ("page_functions",))
+    began = time.monotonic()
+    result, longest_s = asyncio.run(standstill(reader.read(extractor, kind, fetched(body), URL, 1)))
+    return result, longest_s, time.monotonic() - began
+
+
+def attributes(count: int) -> bytes:
+    return b"<p " + b" ".join(b"a%d=1" % n for n in range(count)) + b">x"
+
+
+CSS = "{css: h1}"
+HOSTILE: dict[str, tuple[str, bytes]] = {
+    "attributes": (CSS, attributes(300_000)),
+    "attributes behind a quoted sign": (CSS, b'<p x="<script>" ' + attributes(200_000)[3:]),
+    "many elements of some attributes": (CSS, attributes(900) * 300),
+    "attributes, by XPath": ("{xpath: //h1}", attributes(200_000)),
+    "paragraphs of a class": ("{css: .q}", b"<p class=p>" * 400_000),
+    "siblings that are counted": ("{css: 'td:nth-child(2)'}", b"<table><tr>" + b"<td>x" * 60_000),
+    "siblings before siblings": ("{css: 'div:nth-of-type(2) ~ div ~ p'}", b"<div>x</div>" * 30_000),
+    "siblings within each other": ("{css: ':has(~ i ~ .x)'}", b"<i>x</i>" * 9_000),
+    "depth": ("{css: '.x div div div p'}", b"<div>" * 9_000 + b"<p>x"),
+    "depth and a child": ("{css: '.x div div > p'}", b"<div>" * 9_000 + b"<p>x"),
+    "lists within lists": (CSS, b"<ul><li>" * 60_000),
+    "texts of texts": ("{css: div, many: true}", b"<div>a" * 9_500),
+    "XPath that looks back": ("{xpath: '//p[count(preceding::p) > 9]'}", b"<p>x" * 9_000),
+    "XPath in XPath": ("{xpath: '//div//div//div//p'}", b"<div>" * 1_900 + b"<p>x"),
+    "a regular expression of XPath": (
+        """{xpath: '//p[re:test(., "^(a+)+$")]'}""",
+        b"<p>" + b"a" * 40 + b"!",
+    ),
+    "memory": (CSS, b"<p>" * 5_200_000),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_page_holds_the_loop(reader: PageReader, name: str) -> None:
+    field, body = HOSTILE[name]
+    result, longest_s, took_s = read(reader, field, body)
+    assert longest_s < STANDSTILL_MAX_S
+    assert took_s < OUTCOME_MAX_S
+    assert isinstance(result, TooSlow | Extracted)
+    result, longest_s, _ = read(reader, CSS, b"<h1>Teapot")
+    assert isinstance(result, Extracted) and result.products[0].data == {"x": "Teapot"}
+
+
+def test_a_large_page_is_read_all_the_same(reader: PageReader) -> None:
+    body = b"<div><p class=n>x</p></div>" * 20_000 + b"<h1>Teapot</h1>"
+    result, _, _ = read(reader, "{css: h1}", body)
+    assert isinstance(result, Extracted) and result.products[0].data == {"x": "Teapot"}
+
+
+def test_a_page_that_is_too_slow_says_so(reader: PageReader) -> None:
+    result, _, took_s = read(reader, "{css: .y, many: true}", b"<ul><li class=x>" * 150_000)
+    assert isinstance(result, TooSlow) and took_s < OUTCOME_MAX_S
+
+
+def test_a_large_sitemap_is_read_apart(reader: PageReader) -> None:
+    urls = b"".join(b"<url><loc>https://shop.example/p/%d</loc></url>" % n for n in range(30_000))
+    text = definition(CSS) + f"\nsitemap: {{urls: {URL}, products: /p/}}\n"
+    for body in (b"<urlset>%s</urlset>" % urls, gzip.compress(b"<urlset>%s</urlset>" % urls)):
+        result, longest_s, _ = read(reader, CSS, body, Kind.SITEMAP, text)
+        assert isinstance(result, Extracted) and len(result.links) == 30_000
+    assert longest_s < STANDSTILL_MAX_S
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+
+    def write(body: str) -> str:
+        (tmp_path / "page_functions.py").write_text(f"import os, time\ndef product(page):\n{body}")
+        return (
+            "start: https://shop.example/\nlisting: {products: a}\n"
+            "product: {function: 'page_functions:product'}\n"
+        )
+
+    return write
+
+
+def test_a_function_is_called_apart(
+    reader: PageReader, functions: Callable[[str], str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = functions(
+        "    print('seen')\n    os.write(1, b'and again')\n"
+        "    yield {'id': 1, 'title': page.selector.css('h1::text').get(), 'pid': os.getpid()}\n"
+    )
+    result, _, _ = read(reader, "", b"<h1>Teapot", text=text)
+    assert isinstance(result, Extracted)
+    data = result.products[0].data
+    assert data["title"] == "Teapot" and data["pid"] != os.getpid()
+    assert "and again" in capfd.readouterr().err
+
+
+def test_a_function_that_fails_or_never_ends(
+    reader: PageReader, functions: Callable[[str], str]
+) -> None:
+    result, _, _ = read(
+        reader, "", b"x", text=functions("    raise ValueError('a: b')\n    yield\n")
+    )
+    assert isinstance(result, FunctionFailed)
+    assert str(result) == "page_functions:product: ValueError: a: b"
+    forever = functions("    while True: time.sleep(1)\n    yield 1\n").replace("a}", "a }")
+    (again := PageReader())
+    try:
+        result, longest_s, took_s = read(again, "", b"x", text=forever)
+    finally:
+        again.close()
+    assert isinstance(result, TooSlow) and longest_s < STANDSTILL_MAX_S and took_s < OUTCOME_MAX_S
+
+
+def test_an_answer_names_no_other_class(
+    reader: PageReader, functions: Callable[[str], str], tmp_path: Path
+) -> None:
+    """As a process would answer that a page has taken over."""
+    mark = tmp_path / "mark"
+    text = functions(
+        "    import pickle, socket, sys\n"
+        "    class Evil:\n"
+        f"        def __reduce__(self): return (os.system, ('touch {mark}',))\n"
+        "    data = pickle.dumps(Evil())\n"
+        "    asker = socket.socket(fileno=int(sys.argv[1]))\n"
+        "    asker.sendall(len(data).to_bytes(8, 'big') + data)\n"
+        "    time.sleep(60)\n    yield 1\n"
+    )
+    result, _, _ = read(reader, "", b"x", text=text)
+    assert isinstance(result, TooSlow) and not mark.exists()
+
+
+def test_the_processes_end_with_the_reader(reader: PageReader) -> None:
+    read(reader, CSS, b"<p>x" * 30_000)
+    (child,) = [
+        process
+        for process in psutil.Process().children()
+        if "scraper.extract.apart" in process.cmdline()
+    ]
+    reader.close()
+    with suppress(psutil.NoSuchProcess):
+        child.wait(10)
+    assert not child.is_running()
