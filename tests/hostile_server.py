@@ -90,6 +90,9 @@ RAW: dict[str, bytes] = {
     "/too-short": answer(b"hello", length=50),
     "/too-long": answer(b"hello and more", length=5),
     "/truncated-chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    "/single-bytes": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + b"1\r\nz\r\n" * 300_000
+    + b"0\r\n\r\n",
     "/bad-chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nZZ\r\nx\r\n0\r\n\r\n",
     "/chunked-and-length": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n0\r\n\r\n",
     "/two-lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
@@ -148,7 +151,24 @@ async def endless(exchange: Exchange) -> None:
 async def endless_hints(exchange: Exchange) -> None:
     while not exchange.server.stopped.is_set():
         await exchange.send(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 50)
-        await asyncio.sleep(0.005)
+
+
+async def endless_extension(exchange: Exchange) -> None:
+    await exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;a=")
+    while not exchange.server.stopped.is_set():
+        await exchange.send(b"x" * 0x4000)
+
+
+async def endless_extensions(exchange: Exchange) -> None:
+    await exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while not exchange.server.stopped.is_set():
+        await exchange.send(b"1;a=" + b"x" * 16_000 + b"\r\nz\r\n")
+
+
+async def endless_trailers(exchange: Exchange) -> None:
+    await exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nz\r\n0\r\n")
+    while not exchange.server.stopped.is_set():
+        await exchange.send(b"X-A: a\r\n" * 50)
 
 
 async def reset_in_body(exchange: Exchange) -> None:
@@ -218,6 +238,9 @@ HANDLERS: dict[str, Handler] = {
     "/drip-header": drip_header,
     "/endless": endless,
     "/endless-hints": endless_hints,
+    "/endless-extension": endless_extension,
+    "/endless-extensions": endless_extensions,
+    "/endless-trailers": endless_trailers,
     "/reset-in-body": reset_in_body,
     "/late-bad-chunk": late_bad_chunk,
     "/to": to,

@@ -36,6 +36,11 @@ KEEPALIVE_S = 30.0
 # shops.
 HEADER_MAX_BYTES = 32_768
 HEADERS_MAX = 256
+# All that an answer sends beside its body: interim answers, headers, chunk extensions and trailers.
+# Chrome takes as much of headers.
+HEADERS_MAX_BYTES = 262_144
+# The framing of a chunk that holds a single byte.
+_FRAMING_BYTES = 5
 ORIGINS_MAX = 5000
 # Twice this is held of a body that arrives faster than it is unpacked.
 READ_BUFFER_BYTES = 65_536
@@ -169,7 +174,7 @@ async def _asked(
     protocol: _Protocol, head: bytes, read_timeout_s: float | None
 ) -> tuple[RawResponseMessage, StreamReader]:
     """Sends a request and waits for the head of its final answer."""
-    used, protocol.used = protocol.used, True
+    used = protocol.begin()
     protocol.set_response_params(
         read_until_eof=True,
         auto_decompress=False,
@@ -240,13 +245,17 @@ def _drop(connection: Connection) -> None:
 
 class _Protocol(ResponseHandler):
     """Knows whether it was asked anything before; keeps one timer for the silences of all its
-    answers; and wakes the reader of a body whose framing turns out broken in a later packet.
+    answers; wakes the reader of a body whose framing turns out broken in a later packet; and ends
+    an answer that sends too much beside its body.
 
     aiohttp 3.14's C parser forgets the body then, and the reader would wait for the page's
-    deadline; and it makes a timer anew with each packet.
+    deadline; it makes a timer anew with each packet; and it counts neither interim answers nor
+    chunk extensions, so that gigabytes of them would fit within a page's deadline.
     """
 
-    used = False
+    _used = False
+    # The bytes since the request, whatever they are.
+    _received = 0
     _silent_since: float | None = None
 
     def _reschedule_timeout(self) -> None:
@@ -277,6 +286,24 @@ class _Protocol(ResponseHandler):
             self._read_timeout_handle = self._loop.call_later(left_s, self._on_read_timeout)
         else:
             super()._on_read_timeout()
+
+    def begin(self) -> bool:
+        """Forgets the last answer. Returns whether there was a request before this one."""
+        used, self._used = self._used, True
+        self._received, self._payload = 0, None
+        return used
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._received += len(data)
+        # While reading is paused, the parser holds back bytes that may be the body's.
+        if self._reading_paused or self._received <= HEADERS_MAX_BYTES or self.transport is None:
+            return
+        body = 0 if self._payload is None else self._payload.total_bytes
+        if self._received > HEADERS_MAX_BYTES + (1 + _FRAMING_BYTES) * body:
+            self.transport.abort()
+            limit = f"more than {HEADERS_MAX_BYTES} bytes came beside the body"
+            self.set_exception(HttpProcessingError(message=limit))
 
     def set_exception(self, exc: BaseException, *cause: BaseException) -> None:
         super().set_exception(exc, *cause)

@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import Any
+
+from publicsuffixlist import PublicSuffixList
 
 COOKIES_MAX = 50  # a host
 COOKIE_MAX_BYTES = 4096
@@ -27,6 +30,12 @@ class _Cookie:
     secure: bool
     path: str
     expires: float | None
+
+
+@cache
+def _public_suffixes() -> PublicSuffixList:
+    """The list that comes with the package, read when the first cookie names a domain."""
+    return PublicSuffixList()
 
 
 class CookieJar:
@@ -119,17 +128,16 @@ class CookieJar:
             )
 
     def _key(self, host: str, domain: str) -> str | None:
-        """Where a cookie belongs. There is no list of public suffixes here: a domain needs two
-        labels at the least, and a jar is one site's alone."""
+        """Where a cookie belongs; None where it belongs nowhere: in another domain, or in a public
+        suffix (RFC 6265 5.3, 5), whose shops have nothing to do with each other. A host that is
+        such a suffix itself keeps its own."""
         domain = domain.lstrip(".").lower()
         if not domain or (domain == host and host.replace(".", "").isdigit()):
             return host
-        if (
-            "." not in domain
-            or not f".{host}".endswith(f".{domain}")
-            or host.replace(".", "").isdigit()
-        ):
+        if not f".{host}".endswith(f".{domain}") or host.replace(".", "").isdigit():
             return None
+        if _public_suffixes().is_public(domain):
+            return host if domain == host else None
         return f".{domain}"
 
     def _expires(self, attributes: dict[str, str]) -> float | None:

@@ -10,9 +10,10 @@ request by itself when a kept connection turns out to be closed, or HTTP/2 refus
 stopped before it is sent, and the caller may ask again, as one more request of the host's budget
 (`StaleConnectionError`).
 
-Two things differ. Bytes beyond a Content-Length are dropped with their connection, as browsers do,
-where aiohttp calls the answer malformed; and of a stream of HTTP/2 that nobody reads its whole
-window may arrive (6 MB with Chrome's settings).
+Three things differ. Bytes beyond a Content-Length are dropped with their connection, as browsers
+do, where aiohttp calls the answer malformed; of a stream of HTTP/2 that nobody reads its whole
+window may arrive (6 MB with Chrome's settings); and chunk extensions, which libcurl skips and shows
+to nobody, end at the read timeout, or with a byte of the body now and then at the page's.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from scraper.connect.resolver import Names
 from scraper.connect.transport import (
     HEADER_MAX_BYTES,
     HEADERS_MAX,
+    HEADERS_MAX_BYTES,
     KEEPALIVE_S,
     READ_BUFFER_BYTES,
     StaleConnectionError,
@@ -289,6 +291,8 @@ class Exchange:
         self._chunks: deque[bytes] = deque()
         self._held = 0
         self._lines = 0
+        # These are of interim answers and trailers, too.
+        self._header_bytes = 0
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
 
@@ -451,6 +455,9 @@ class Exchange:
 
     def _header(self, line: bytes) -> int:
         self._moved = self._loop.time()
+        self._header_bytes += len(line)
+        if self._header_bytes > HEADERS_MAX_BYTES:
+            return self._refuse("its headers are too long")
         if self._have_head:  # trailers
             return len(line)
         if line.startswith(b"HTTP/"):

@@ -254,6 +254,8 @@ def test_a_url_goes_out_as_it_was_written() -> None:
         ("/nul-header", Outcome.MALFORMED),
         ("/giant-header", Outcome.MALFORMED),
         ("/many-headers", Outcome.MALFORMED),
+        ("/endless-hints", Outcome.MALFORMED),
+        ("/endless-trailers", Outcome.MALFORMED),
         ("/101", Outcome.MALFORMED),
         ("/gzip-truncated", Outcome.MALFORMED),
         ("/gzip-not", Outcome.MALFORMED),
@@ -266,6 +268,20 @@ def test_failures_are_named(path: str, outcome: Outcome) -> None:
     error = failure(path)
     assert error.outcome is outcome, str(error)
     assert error.url is not None and error.url.endswith(path)
+
+
+@pytest.mark.parametrize("path", ["/endless-extension", "/endless-extensions"])
+def test_chunk_extensions_end_the_answer(path: str, over: str) -> None:
+    """libcurl shows them to nobody: there they end with the time."""
+    error = failure(path, replace(POLICY, read_timeout_s=0.5, page_timeout_s=1))
+    assert error.outcome is (Outcome.MALFORMED if over == "aiohttp" else Outcome.TIMEOUT), str(
+        error
+    )
+    assert "beside the body" in str(error) or over == "libcurl"
+
+
+def test_a_body_in_the_smallest_chunks_is_a_body() -> None:
+    assert get("/single-bytes").body == b"z" * 300_000
 
 
 def test_bytes_beyond_the_length_are_never_taken_for_the_next_answer(over: str) -> None:
@@ -322,7 +338,6 @@ def test_connections_are_kept() -> None:
         ("/hang", {"page_timeout_s": 0.3}, "page timeout"),
         ("/drip", {"page_timeout_s": 0.3}, "page timeout"),
         ("/drip-header", {"page_timeout_s": 0.3}, "page timeout"),
-        ("/endless-hints", {"page_timeout_s": 0.3}, "page timeout"),
     ],
 )
 def test_nothing_lasts_for_ever(path: str, limit: dict[str, float], says: str) -> None:

@@ -319,3 +319,36 @@ def test_any_set_cookie_is_taken_or_left(line: bytes, host: str) -> None:
 
 def test_the_pools_of_the_list_are_those_of_a_definition() -> None:
     assert set(get_args(ProxyUse.model_fields["pool"].annotation)) == {"none", *proxies.POOLS}
+
+
+@pytest.mark.parametrize(
+    ("host", "domain", "elsewhere"),
+    [
+        ("shop.co.uk", "co.uk", "other.co.uk"),
+        ("shop.github.io", "github.io", "other.github.io"),
+        ("a.myshopify.com", ".myshopify.com", "b.myshopify.com"),
+        ("shop.de", "de", "other.de"),
+        ("shop.localhost", "localhost", "localhost"),
+        ("www.shop.de", "shop.com", "shop.com"),
+    ],
+)
+def test_a_cookie_for_all_of_a_public_suffix_is_refused(
+    host: str, domain: str, elsewhere: str
+) -> None:
+    jar = CookieJar()
+    jar.keep(host, "/", f"session=1; Domain={domain}".encode())
+    for name in (host, elsewhere, domain.lstrip(".")):
+        assert jar.header(name, "/", secure=True) == ""
+
+
+def test_a_public_suffix_that_is_a_shop_keeps_its_cookies_to_itself() -> None:
+    jar = CookieJar()
+    jar.keep("github.io", "/", b"session=1; Domain=github.io")
+    assert jar.header("github.io", "/", secure=True) == "session=1"
+    assert jar.header("shop.github.io", "/", secure=True) == ""
+
+
+def test_a_domain_of_the_shop_is_shared_by_its_hosts() -> None:
+    jar = CookieJar()
+    jar.keep("www.shop.co.uk", "/", b"session=1; Domain=shop.co.uk")
+    assert jar.header("api.shop.co.uk", "/", secure=True) == "session=1"
