@@ -529,8 +529,8 @@ class CrawlQuality(Base):
     records: Mapped[int] = count_column("products looked for on pages")
     found: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=EMPTY)
     mistyped: Mapped[dict[str, int]] = mapped_column(JSONB, server_default=EMPTY)
-    kept: Mapped[dict[str, int]] = mapped_column(
-        JSONB, server_default=EMPTY, comment="values kept though they were not found"
+    vanished: Mapped[dict[str, int]] = mapped_column(
+        JSONB, server_default=EMPTY, comment="values that products have and pages did not give"
     )
     recent_records: Mapped[float] = mapped_column(
         server_default=text("0"), comment="older ones fade"
@@ -559,7 +559,10 @@ class CrawlField(Base):
     mistyped: Mapped[int] = mapped_column(
         comment="of these with something else than a value of its type"
     )
-    kept: Mapped[int] = mapped_column(comment="products that kept a value which was not found")
+    vanished: Mapped[int] = mapped_column(comment="products that have it, on pages that do not")
+    compared: Mapped[int] = count_column("products that were known before, and read")
+    changed: Mapped[int] = count_column("of these with another value than before")
+    held: Mapped[int] = count_column("values that are not believed, and wait")
     distinct_values: Mapped[int] = mapped_column(comment="among the sampled")
     sampled: Mapped[int] = mapped_column(comment="values of stored products")
     usual_fill: Mapped[float | None] = mapped_column(comment="null: not known")
@@ -583,17 +586,31 @@ class CrawlExample(Base):
     seen_at: Mapped[datetime] = now_column()
 
 
-class KeptValues(Base):
-    """Fields of a product that kept their values in a crawl, and what came in their place."""
+class HeldValue(Base):
+    """A value that a page gave for a product which has another one: it waits until its crawl is
+    judged, and longer where it is not believed."""
 
-    __tablename__ = "kept_values"
+    __tablename__ = "held_values"
+    __table_args__ = (Index("held_values_crawl_id_product_id_idx", "crawl_id", "product_id"),)
 
-    crawl_id: Mapped[int] = crawl_key()
     product_id: Mapped[int] = mapped_column(
         ForeignKey("products.id", ondelete="CASCADE"), primary_key=True
     )
-    fields: Mapped[list[str]] = mapped_column(ARRAY(Text))
-    came: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    field: Mapped[str] = mapped_column(primary_key=True)
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id", ondelete="CASCADE"), comment="the last crawl that read it"
+    )
+    since_crawl_id: Mapped[int] = mapped_column(
+        BigInteger, comment="the first crawl that read this very value, with none in between"
+    )
+    seen_at: Mapped[datetime] = now_column("when that was")
+    difference: Mapped[str] = mapped_column(comment="changed, vanished or appeared")
+    value: Mapped[dict[str, Any]] = mapped_column(
+        JSONB, comment="what its keys would hold; empty: it vanished"
+    )
+    reason: Mapped[str | None] = mapped_column(
+        comment="why it is not believed; null: its crawl is not judged yet"
+    )
 
 
 class AlertRow(Base):

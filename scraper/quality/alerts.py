@@ -120,7 +120,7 @@ def notice_of(report: Report) -> Notice:
             for example in report.examples.get(reason["field"] or "", [])[:1]
         ]
     if report.suspect:
-        lines.append("Nothing was delisted, and values that vanished were kept.")
+        lines.append("Nothing was delisted, and what is not believed is held.")
     lines.append(f"More: scraper report {report.crawl_id}")
     details = {
         "crawl": report.crawl_id,

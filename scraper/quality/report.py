@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.errors import NotFoundError
-from scraper.rules import quality as policy
 from scraper.settle import fill_rates
 from scraper.sites.definition import Site
 
@@ -36,14 +35,13 @@ SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = 
 @dataclass(frozen=True, slots=True)
 class FieldReport:
     """One field in one crawl beside what was usual. `breach` is what is wrong with it, None where
-    nothing is or the crawl still runs; `guarded`: values of it are kept just now, in a crawl that
-    runs."""
+    nothing is or the crawl still runs; `held`: values that are not believed, and wait."""
 
     field: str
     records: int
     found: int
     mistyped: int
-    kept: int
+    vanished: int
     distinct: int
     sampled: int
     usual_fill: float | None
@@ -51,7 +49,9 @@ class FieldReport:
     usual_distinct: float
     line: float
     breach: str | None = None
-    guarded: bool = False
+    compared: int = 0
+    changed: int = 0
+    held: int = 0
 
     @property
     def fill(self) -> float | None:
@@ -95,9 +95,10 @@ def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
     for a crawl of which nothing was counted."""
     judged = [
         FieldReport(
-            row.field, row.records, row.found, row.mistyped, row.kept, row.distinct_values,
+            row.field, row.records, row.found, row.mistyped, row.vanished, row.distinct_values,
             row.sampled, row.usual_fill,
             row.usual_mistyped, row.usual_distinct, row.line, row.breach,
+            row.compared, row.changed, row.held,
         )
         for row in connection.execute(FIELDS, {"id": crawl_id})
     ]  # fmt: skip
@@ -118,14 +119,13 @@ def _running(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
                 records=now.records,
                 found=now.found,
                 mistyped=now.mistyped,
-                kept=now.kept,
+                vanished=now.vanished,
                 distinct=0,
                 sampled=0,
                 usual_fill=usual.get("fill"),
                 usual_mistyped=usual.get("mistyped", 0.0),
                 usual_distinct=usual.get("distinct", 0.0),
                 line=expected["line"],
-                guarded=policy.guards(now, expected["line"], usual.get("fill") or 0.0),
             )
         )
     return shown

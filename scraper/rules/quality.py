@@ -1,10 +1,9 @@
 """Whether a crawl's data can be trusted: its fields' figures against those of recent crawls. Pure:
 numbers in, verdicts out.
 
-Two questions are asked of the same numbers. While a crawl runs: may this page empty a field that
-had a value (`guards`)? The answer is no for as long as nobody can tell, since a value kept too long
-is mended at the crawl's end and one that was lost is not. When it ends: is the crawl suspect
-(`judge`)? That wants evidence, since people are woken by it.
+Two questions are asked of the same numbers when a crawl has ended. Do values that vanished stay
+held (`broken`)? Weak evidence does, since one that is held too long is mended by the next crawl. Is
+the crawl suspect (`judge_field`)? That wants more, since people are woken by it.
 
 How much evidence there is, is one number: how improbable so few values would be if nothing had
 changed, as the Chernoff bound of the binomial distribution, in nats. It is exact where not one
@@ -27,7 +26,7 @@ FEW = 20
 WHOLE = 0.5
 # No field is expected on more: one page without it proves nothing.
 CAP = 0.99
-# One in twenty is enough to keep a value for now.
+# One in twenty is enough to hold a value.
 DOUBTFUL = math.log(20)
 # One in a thousand is enough to call somebody.
 CERTAIN = math.log(1000)
@@ -35,12 +34,23 @@ CERTAIN = math.log(1000)
 DISTINCT_LEAST = 5.0
 # A field that none of so many product pages has, and no crawl has had before, is misread.
 NEVER_LEAST = 5
-# So many values are kept by a field that broke so late that its share of the whole crawl does not
+# So many values vanish with a field that broke so late that its share of the whole crawl does not
 # show it.
-KEPT_AT_END = 10
+VANISHED_AT_END = 10
 
 What = Literal[
-    "never", "fill", "floor", "late", "mistyped", "distinct", "products", "products_floor"
+    "never",
+    "fill",
+    "floor",
+    "late",
+    "mistyped",
+    "distinct",
+    "products",
+    "products_floor",
+    "changed",
+    "vanished",
+    "implausible",
+    "pages",
 ]
 
 
@@ -53,6 +63,7 @@ class Tolerances:
     fill: float = 0.8
     mistyped: float = 0.1
     distinct: float = 0.25
+    changed: float = 0.1
     products_floor: int = 0
     floors: Mapping[str, float] = field(default_factory=dict)
 
@@ -61,17 +72,20 @@ class Tolerances:
 class Figures:
     """One field in one crawl. `records` is how many products were looked for, `found` on how many
     of them the field was, `mistyped` where something else was; `distinct` its values among
-    `sampled` stored ones; `kept` how many products kept a value that was not found any more; the
-    recent ones are of the last fifty records or so, older ones fading."""
+    `sampled` stored ones; `vanished` how many products have a value that was not found any more;
+    the recent ones are of the last fifty records or so, older ones fading. Of `compared` products
+    that were known before, `changed` got another value."""
 
     records: int
     found: int
     mistyped: int = 0
     distinct: int = 0
     sampled: int = 0
-    kept: int = 0
+    vanished: int = 0
     recent_records: float = 0.0
     recent_found: float = 0.0
+    compared: int = 0
+    changed: int = 0
 
     @property
     def fill(self) -> float:
@@ -80,12 +94,19 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """A field in recent crawls: medians. `fill` None: nothing is known of it."""
+    """A field in recent crawls: medians, but for `changed`, the largest share of products that got
+    another value. `fill` or `changed` None: nothing is known of it."""
 
     fill: float | None = None
     mistyped: float = 0.0
     distinct: float = 0.0
     sampled: float = 0.0
+    changed: float | None = None
+
+    @property
+    def own_share(self) -> float:
+        """How many of its values are no other product's, roughly."""
+        return self.distinct / self.sampled if self.sampled else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +166,10 @@ def usual_of(history: Sequence[Figures]) -> Usual:
         mistyped=median(figures.mistyped / figures.records for figures in chosen),
         distinct=median(figures.distinct for figures in sampled),
         sampled=median(figures.sampled for figures in sampled),
+        changed=max(
+            (figures.changed / figures.compared for figures in chosen if figures.compared >= FEW),
+            default=None,
+        ),
     )
 
 
@@ -155,25 +180,9 @@ def line_of(name: str, usual: Usual, tolerances: Tolerances) -> float:
     return floor if floor is not None else (usual.fill or 0.0) * tolerances.fill
 
 
-def guards(now: Figures, line: float, expected: float, group: tuple[int, int] = (0, 0)) -> bool:
-    """Whether a record without the field keeps the value that is stored: the field is breaking,
-    among the recent records or among all, or there are too few of them to see it if it were.
-    `expected` is its usual fill rate, `group` how many of how many records had it that are stored
-    together just now: a break begins with them, whatever came before."""
-    if line <= 0 or expected <= 0:
-        return False
-    if surprise(0, now.records, expected) < DOUBTFUL or surprise(*group, expected) >= DOUBTFUL:
-        return True
-    return any(
-        found < line * records and surprise(found, records, expected) >= DOUBTFUL
-        for found, records in ((now.recent_found, now.recent_records), (now.found, now.records))
-    )
-
-
 def broken(now: Figures, line: float, expected: float) -> bool:
-    """The same question once all is read: whether what was kept stays kept. Weaker evidence does
-    than for a verdict, for what is wrongly kept is right again with the product's next good
-    reading."""
+    """Whether values of the field that vanished stay held. Weaker evidence does than for a verdict,
+    for what is wrongly held is right again with the product's next good reading."""
     few = now.found < line * now.records and surprise(now.found, now.records, expected) >= DOUBTFUL
     return few or _late(now, line, expected)
 
@@ -268,4 +277,4 @@ def _late(now: Figures, line: float, expected: float) -> bool:
     nothing, as a part of the catalogue may be without it: values that vanished do."""
     few = now.recent_found < line * now.recent_records
     certain = surprise(now.recent_found, now.recent_records, expected) >= CERTAIN
-    return few and certain and now.kept >= KEPT_AT_END
+    return few and certain and now.vanished >= VANISHED_AT_END

@@ -1,34 +1,34 @@
 """A crawl's data judged against recent crawls, once, when it has ended; and what follows for the
-values it kept.
+values that wait for that.
 
 `judge` runs in the transaction that ends the crawl, so that what depends on it (delisting) does
 too; crawls that end otherwise (stopped, stalled) are judged by a tick. A person, or the definition,
-may take a suspect crawl as the new usual: then what it kept goes as well, and nothing before it is
-compared with any more.
+may take a suspect crawl as the new usual: then what is held of it is released, and nothing before
+it is compared with any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus
-from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import dumps
 from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Usual
-from scraper.settle import fill_rates, products
+from scraper.settle import fill_rates, held_values, plausibility
 from scraper.settle.fill_rates import FieldBaseline, FieldSums
-from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.held_values import Mark
+from scraper.settle.plausibility import Changes
 from scraper.sites.definition import Site
 
 # So many examples of a field that is in breach are kept.
 EXAMPLES = 3
-BATCH = 1000
 # The values of so many products are compared with each other.
 SAMPLED = 20_000
 
@@ -50,34 +50,41 @@ SELECT greatest(c.ok + c.unchanged - (
 
 
 # Hashes are counted, since texts of any length would have to be sorted.
+# What waits counts as it was read.
 def _distinct_of(sample: str) -> sa.TextClause:
     return sa.text(f"""
 SELECT key AS field, count(*) AS sampled,
        count(DISTINCT hashtextextended(CAST(value AS text), 0)) AS distinct_values
-  FROM ({sample} LIMIT {SAMPLED}) AS sample, jsonb_each(sample.data)
+  FROM ({sample} LIMIT {SAMPLED}) AS sample
+  LEFT JOIN LATERAL (
+       SELECT jsonb_object_agg(e.key, e.value) AS data
+         FROM held_values h CROSS JOIN jsonb_each(h.value) AS e
+        WHERE h.product_id = sample.id AND h.crawl_id = :id) AS waiting ON true,
+       jsonb_each(sample.data || coalesce(waiting.data, '{{}}'))
  WHERE jsonb_typeof(value) <> 'null' GROUP BY key
 """)
 
 
 # What was read in this crawl counts, not what was fresh.
 DISTINCT = _distinct_of("""
-        SELECT pr.data FROM pages pg JOIN products pr ON pr.page_id = pg.id
+        SELECT pr.id, pr.data FROM pages pg JOIN products pr ON pr.page_id = pg.id
          WHERE pg.site_id = :site_id AND pg.crawl_id = :id AND pg.status IN ('ok', 'unchanged')
            AND pg.last_outcome = 'fetched'""")
 
 # Where pages have left the frontier, it goes by what the crawl has written, which is nearly all
 # that it read.
 DISTINCT_WRITTEN = _distinct_of(
-    "SELECT data FROM products WHERE site_id = :site_id AND crawl_id = :id"
+    "SELECT id, data FROM products WHERE site_id = :site_id AND crawl_id = :id"
 )
 
 ADD_FIELDS = sa.text("""
-INSERT INTO crawl_fields (crawl_id, field, records, found, mistyped, kept, distinct_values,
-                          sampled, usual_fill, usual_mistyped, usual_distinct, line, breach)
+INSERT INTO crawl_fields (crawl_id, field, records, found, mistyped, vanished, distinct_values,
+                          sampled, compared, changed, held, usual_fill, usual_mistyped,
+                          usual_distinct, line, breach)
 SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-  AS i(field text, records int, found int, mistyped int, kept int, distinct_values int,
-       sampled int, usual_fill float8, usual_mistyped float8, usual_distinct float8, line float8,
-       breach text)
+  AS i(field text, records int, found int, mistyped int, vanished int, distinct_values int,
+       sampled int, compared int, changed int, held int, usual_fill float8, usual_mistyped float8,
+       usual_distinct float8, line float8, breach text)
 """)
 
 JUDGED = sa.text("""
@@ -106,34 +113,19 @@ DELETE FROM crawl_examples e USING (
    AND (e.field <> ALL (:fields) OR placed.place > {EXAMPLES})
 """)
 
-# It is for fields of which the worker gave no example: a Python function's, say.
+# It is for fields of which the worker gave no example: values that are held, and what a Python
+# function left out.
 MORE_EXAMPLES = sa.text(f"""
 INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known)
-SELECT k.crawl_id, name, pr.url, 'it came without', '', pr.data ->> name
+SELECT :id, name, pr.url, CASE h.difference WHEN 'vanished' THEN 'it came without'
+                          ELSE 'it came as ' || left(coalesce(h.value ->> name, ''), 200) END,
+       '', left(pr.data ->> name, 200)
   FROM unnest(CAST(:fields AS text[])) AS name
- CROSS JOIN LATERAL (SELECT * FROM kept_values WHERE crawl_id = :id AND name = ANY (fields)
-                     LIMIT {EXAMPLES}) AS k
-  JOIN products pr ON pr.id = k.product_id
+ CROSS JOIN LATERAL (SELECT * FROM held_values WHERE crawl_id = :id AND field = name
+                     ORDER BY product_id LIMIT {EXAMPLES}) AS h
+  JOIN products pr ON pr.id = h.product_id
  WHERE NOT EXISTS (SELECT FROM crawl_examples WHERE crawl_id = :id AND field = name)
 ON CONFLICT DO NOTHING
-""")
-
-# A page that a later crawl has reached has been asked since.
-KEPT = sa.text(f"""
-SELECT k.product_id, k.fields, CAST(k.came AS text) AS came, p.site_id, p.external_id, p.page_id,
-       p.url,
-       CAST(p.data AS text) AS data
-  FROM kept_values k JOIN products p ON p.id = k.product_id LEFT JOIN pages pg ON pg.id = p.page_id
- WHERE k.crawl_id = :id AND k.product_id > :after AND coalesce(pg.crawl_id = :id, p.crawl_id <= :id)
-   AND NOT k.fields <@ CAST(:stay AS text[])
- ORDER BY k.product_id LIMIT {BATCH} FOR UPDATE OF p
-""")
-
-SETTLED = sa.text("""
-DELETE FROM kept_values k USING crawls c
- WHERE c.id = k.crawl_id AND c.site_id = :site_id
-   AND (c.id < :id OR c.id = :id AND k.fields && CAST(:gone AS text[])
-        AND NOT k.fields && CAST(:stay AS text[]))
 """)
 
 ACCEPT = sa.text("""
@@ -175,20 +167,21 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     whole = crawl.trigger != REPLAY and status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
     figures = _figures(connection, crawl, sums, names)
     breaches = _breaches(figures, lines, site)
-    reasons = list(breaches.values())
+    compared = max(0, sums.stored.records - crawl.products_new)
+    odd = _hold(connection, crawl.id, site, compared, figures, lines, breaches)
+    reasons = [*odd, *breaches.values()]
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
     if missing is not None:
         reasons.insert(0, missing)
     expected = policy.usual_number(usual.products)
     values = {"id": crawl.id, "products": good if whole else None, "usual": expected}
     connection.execute(COUNTED, values)
-    _store_fields(connection, crawl.id, figures, lines, breaches)
     suspect = bool(reasons) and crawl.trigger != REPLAY
     _store_judgement(connection, crawl.id, suspect, reasons)
-    stay = [name for name, now in figures.items() if _stays(name, now, lines, breaches)]
-    settle_kept(connection, crawl.id, crawl.site_id, stay)
     for statement in (MORE_EXAMPLES, PRUNE_EXAMPLES):
         connection.execute(statement, {"id": crawl.id, "fields": list(breaches)})
+    held = held_values.release(connection, crawl.id)
+    _store_fields(connection, crawl.id, figures, lines, breaches, held)
     if suspect and _agrees(connection, crawl, reasons, site.quality.accept_after):
         accept(connection, crawl.id)
         suspect = False
@@ -206,53 +199,63 @@ def _alert(
 
 
 def accept(connection: sa.Connection, crawl_id: int) -> bool:
-    """Takes a judged crawl as the new usual; what it kept goes. False where it was accepted before,
-    or is not judged."""
+    """Takes a judged crawl as the new usual, and releases what is held of it. False where it was
+    accepted before, or is not judged."""
     row = connection.execute(ACCEPT, {"id": crawl_id}).first()
     if row is None:
         return False
-    settle_kept(connection, crawl_id, row.site_id, [])
+    held_values.take(connection, crawl_id)
+    held_values.release(connection, crawl_id)
     return True
 
 
-def settle_kept(
-    connection: sa.Connection, crawl_id: int, site_id: int, stay: Collection[str]
-) -> None:
-    """Takes the values that a crawl kept, but for those of the fields that break: these stay for
-    good, or until somebody accepts the crawl. What earlier crawls kept is settled with that."""
-    after, counts = 0, CountsByCrawl()
-    gone: set[str] = set()
-    while True:
-        rows = connection.execute(KEPT, {"id": crawl_id, "after": after, "stay": list(stay)}).all()
-        emptied = [_without_kept(row, crawl_id, stay) for row in rows]
-        for written in products.upsert(connection, emptied):
-            counts[crawl_id].products_changed += written.changed
-        gone.update(name for row in rows for name in row.fields if name not in stay)
-        if len(rows) < BATCH:
-            break
-        after = rows[-1].product_id
-    values = {"id": crawl_id, "site_id": site_id, "gone": sorted(gone), "stay": list(stay)}
-    connection.execute(SETTLED, values)
-    add_counts(connection, counts)
+def _hold(
+    connection: sa.Connection,
+    crawl_id: int,
+    site: Site,
+    compared: int,
+    figures: dict[str, Figures],
+    lines: Mapping[str, FieldBaseline],
+    breaches: dict[str, Reason],
+) -> list[Reason]:
+    """Marks what is not believed of a crawl's changes, and adds what follows to its figures and
+    breaches. Returns why the crawl as a whole is odd."""
+    prices = [name for name, spec in site.product.fields.items() if spec.type == "price"]
+    usuals = {name: lines[name].usual if name in lines else Usual() for name in figures}
+    tolerances = site.tolerances
+    judged = tolerances.changed < 1
+    if judged:
+        own = [name for name in figures if _is_own(figures[name], usuals[name])]
+        lasting = [name for name in figures if plausibility.may_not_vanish(name, tolerances)]
+        fields = held_values.Fields(list(figures), prices, own, lasting)
+        held_values.classify(connection, crawl_id, fields)
+    changes, pages = held_values.changes(connection, crawl_id, compared, prices)
+    marks = []
+    for name, now in figures.items():
+        change = changes.get(name, Changes(compared))
+        figures[name] = replace(now, compared=compared, changed=change.changed)
+        reason = plausibility.judge_changes(
+            name, change, usuals[name].changed, tolerances, price=name in prices
+        )
+        if reason is not None:
+            if reason.what != "implausible":
+                marks.append(Mark(name, reason.what, reason.what, fresh=True))
+            breaches.setdefault(name, reason)
+        if name in lines and policy.broken(now, lines[name].line, usuals[name].fill or 0.0):
+            marks.append(Mark(name, "fill", "vanished", fresh=False))
+        breach = breaches.get(name)
+        if breach is not None and name in lines and breach is not reason:
+            difference = None if breach.what in ("mistyped", "distinct") else "vanished"
+            marks.append(Mark(name, breach.what, difference, fresh=False))
+    held_values.mark(connection, crawl_id, marks)
+    odd = plausibility.judge_pages(pages, compared) if judged else None
+    return [odd] if odd is not None else []
 
 
-def _without_kept(row: sa.Row[Any], crawl_id: int, stay: Collection[str]) -> NewProduct:
-    data, came = fill_rates.parsed(row.data), fill_rates.parsed(row.came)
-    for name in row.fields:
-        if name not in stay:
-            for key in fill_rates.keys_of(name):
-                data.pop(key, None)
-                if key in came:
-                    data[key] = came[key]
-    return NewProduct(
-        site_id=row.site_id,
-        external_id=row.external_id,
-        page_id=row.page_id,
-        crawl_id=crawl_id,
-        url=row.url,
-        data=data,
-        content_hash=content_hash(data),
-    )
+def _is_own(now: Figures, usual: Usual) -> bool:
+    """Whether a field's values mostly differ from product to product."""
+    share = usual.own_share or (now.distinct / now.sampled if now.sampled else 0.0)
+    return share >= plausibility.OWN_VALUES
 
 
 def _figures(
@@ -276,21 +279,13 @@ def _breaches(
     return breaches
 
 
-def _stays(
-    name: str, now: Figures, lines: Mapping[str, FieldBaseline], breaches: Mapping[str, Reason]
-) -> bool:
-    if name not in lines:
-        return False
-    usual, line = lines[name]
-    return name in breaches or policy.broken(now, line, usual.fill or 0.0)
-
-
 def _store_fields(
     connection: sa.Connection,
     crawl_id: int,
     figures: Mapping[str, Figures],
     lines: Mapping[str, FieldBaseline],
     breaches: Mapping[str, Reason],
+    held: Mapping[str, int],
 ) -> None:
     rows = []
     for name, now in figures.items():
@@ -301,9 +296,12 @@ def _store_fields(
                 "records": now.records,
                 "found": now.found,
                 "mistyped": now.mistyped,
-                "kept": now.kept,
+                "vanished": now.vanished,
                 "distinct_values": now.distinct,
                 "sampled": now.sampled,
+                "compared": now.compared,
+                "changed": now.changed,
+                "held": held.get(name, 0),
                 "usual_fill": usual.fill,
                 "usual_mistyped": usual.mistyped,
                 "usual_distinct": usual.distinct,

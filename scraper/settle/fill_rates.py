@@ -1,33 +1,26 @@
-"""What a crawl's pages said of its fields: counted while they are settled, and what is done to a
-product that would lose a value meanwhile.
+"""What a crawl's pages said of its fields: counted while they are settled.
 
 One row a crawl (`crawl_quality`) holds the sums, so that a group of pages of a hundred crawls costs
 a hundred short updates and not a thousand. It changes in the transaction that settles the pages:
 what a lost lease has read is not counted, and nothing twice. The row is made with the crawl's first
 page, together with what is usual, which stays the same until its end.
-
-**A value is kept** where a page comes without a field that its product had, while nobody can tell
-whether the field breaks (`scraper.rules.quality.guards`). `kept_values` has what was kept; the
-crawl's end (`crawl_quality`) takes the values that are really gone, and leaves the others.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from scraper.domain import Example, FieldObservations, Status, filled
+from scraper.domain import Example, FieldObservations, Status
 from scraper.infra.database import dumps
 from scraper.rules import quality
 from scraper.rules.quality import Figures, Tolerances, Usual
 from scraper.settle.excerpts import shown
-from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.products import parsed
 from scraper.sites.quality import tolerances_of
 
 # Pages that end so were read.
@@ -40,8 +33,8 @@ FADES = 0.98
 SEARCHED = 20
 
 SUMS = sa.text("""
-SELECT crawl_id, records, found, mistyped, kept, recent_records, recent, usual FROM crawl_quality
- WHERE crawl_id = ANY (:ids)
+SELECT crawl_id, records, found, mistyped, vanished, recent_records, recent, usual
+  FROM crawl_quality WHERE crawl_id = ANY (:ids)
 """)
 
 BEGIN = sa.text("""
@@ -64,30 +57,11 @@ _FADED = f"power({FADES}, least(i.records, 1000))"
 COUNT = sa.text(f"""
 UPDATE crawl_quality q
    SET records = q.records + i.records, found = {_added("found")}, mistyped = {_added("mistyped")},
-       kept = {_added("kept")}, recent_records = q.recent_records * {_FADED} + i.records,
+       vanished = {_added("vanished")}, recent_records = q.recent_records * {_FADED} + i.records,
        recent = {_added("found", _FADED).replace("q.found", "q.recent")}
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, kept jsonb)
+    AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, vanished jsonb)
  WHERE q.crawl_id = i.crawl_id
-""")
-
-# The rows are locked, so that what is put together with the new data is still what the upsert
-# finds.
-STORED = sa.text("""
-SELECT p.id, p.site_id, p.external_id, p.page_id, CAST(p.data AS text) AS data, p.content_hash,
-       EXISTS (SELECT FROM pages pg WHERE pg.id = p.page_id) AS owned
-  FROM products p
-  JOIN jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(site_id int, external_id text)
-    ON i.site_id = p.site_id AND i.external_id = p.external_id
- ORDER BY p.id FOR UPDATE OF p
-""")
-
-KEEP = sa.text("""
-INSERT INTO kept_values (crawl_id, product_id, fields, came)
-SELECT crawl_id, product_id, fields, came
-  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(crawl_id bigint, product_id bigint, fields text[], came jsonb)
-ON CONFLICT (crawl_id, product_id) DO UPDATE SET fields = excluded.fields, came = excluded.came
 """)
 
 ADD_EXAMPLES = sa.text("""
@@ -114,7 +88,8 @@ SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.
 """)
 
 PAST_FIELDS = sa.text("""
-SELECT field, records, found, mistyped, distinct_values, sampled, kept FROM crawl_fields
+SELECT field, records, found, mistyped, distinct_values, sampled, vanished, compared, changed
+  FROM crawl_fields
  WHERE crawl_id = ANY (:ids) ORDER BY crawl_id DESC
 """)
 
@@ -158,7 +133,7 @@ class FieldSums:
         self.records = 0
         self.found: Counter[str] = Counter()
         self.mistyped: Counter[str] = Counter()
-        self.kept: Counter[str] = Counter()
+        self.vanished: Counter[str] = Counter()
 
     def add(self, observations: FieldObservations) -> None:
         self.records += observations.records
@@ -180,25 +155,10 @@ class FieldSums:
             mistyped=round(row.mistyped.get(name, 0)) + self.mistyped[name],
             distinct=distinct,
             sampled=sampled,
-            kept=round(row.kept.get(name, 0)) + self.kept[name],
+            vanished=round(row.vanished.get(name, 0)) + self.vanished[name],
             recent_records=row.recent_records * fade + self.records,
             recent_found=row.recent.get(name, 0.0) * fade + self.found[name],
         )
-
-    @property
-    def guarded(self) -> set[str]:
-        """The fields that no product may lose now. Of those that each record of this group has,
-        nobody asks."""
-        return {
-            name
-            for name, baseline in self.stored.usual.items()
-            if self.found[name] < self.records and self._guards(name, baseline)
-        }
-
-    def _guards(self, name: str, baseline: Mapping[str, Any]) -> bool:
-        usual_fill = baseline["usual"]["fill"] or 0.0
-        group = (self.found[name], self.records)
-        return quality.guards(self.figures(name), baseline["line"], usual_fill, group)
 
     def row(self, crawl_id: int) -> dict[str, Any]:
         return {
@@ -206,7 +166,7 @@ class FieldSums:
             "records": self.records,
             "found": self._bounded(self.found),
             "mistyped": self._bounded(self.mistyped),
-            "kept": dict(self.kept),
+            "vanished": dict(self.vanished),
         }
 
     def _bounded(self, counts: Counter[str]) -> dict[str, int]:
@@ -216,70 +176,23 @@ class FieldSums:
         return {name: count for name, count in counts.items() if name not in left_out}
 
 
-class _Losing(NamedTuple):
-    """A product that came without fields which no product may lose now, and its place in the
-    group."""
-
-    place: int
-    product: NewProduct
-    missing: list[str]
-
-
 class FillRates:
-    """What one settling transaction reads and counts of its crawls' fields. `keeping`: pages whose
-    products are stored otherwise than they were read."""
+    """What one settling transaction reads and counts of its crawls' fields."""
 
     def __init__(self, sums: Mapping[int, FieldSums], pages: Sequence[ReadPage]) -> None:
         self._sums = sums
         self._pages = pages
-        self.keeping: set[int] = set()
 
-    def guard(self, connection: sa.Connection, products: list[NewProduct]) -> list[NewProduct]:
-        """The products to be stored: those that would lose a value they must not lose have it
-        still."""
-        losing = self._losing(products)
-        if not losing:
-            return products
-        products, rows = list(products), []
-        keys = [{"site_id": site_id, "external_id": external_id} for site_id, external_id in losing]
-        for row in connection.execute(STORED, {"rows": dumps(keys)}):
-            stored = parsed(row.data)
-            for place, product, missing in losing[row.site_id, row.external_id]:
-                lost = [name for name in missing if loses(name, stored, product.data)]
-                if not lost:
-                    continue
-                products[place] = _keeping(product, stored, row.content_hash, lost)
-                self.keeping.add(product.page_id)
-                if row.owned and row.page_id != product.page_id:
-                    # This page only shares the id: the value is not its to lose.
-                    continue
-                came = _values_of(lost, product.data)
-                kept = {"crawl_id": product.crawl_id, "product_id": row.id}
-                rows.append(kept | {"fields": lost, "came": came})
-                self._sums[product.crawl_id].kept.update(lost)
-        if rows:
-            connection.execute(KEEP, {"rows": dumps(rows)})
-        return products
+    @property
+    def observed(self) -> dict[int, FieldObservations]:
+        """By page."""
+        return {page.page_id: page.observations for page in self._pages}
 
-    def _losing(self, products: Iterable[NewProduct]) -> dict[tuple[int, str], list[_Losing]]:
-        """By site and product id."""
-        losing: dict[tuple[int, str], list[_Losing]] = defaultdict(list)
-        guarded = {crawl_id: sums.guarded for crawl_id, sums in self._sums.items()}
-        if not any(guarded.values()):
-            return losing
-        observed = {page.page_id: page.observations for page in self._pages}
-        for place, product in enumerate(products):
-            fields, observations = guarded.get(product.crawl_id), observed.get(product.page_id)
-            if fields and observations is not None:
-                one_record = observations.records == 1
-                missing = sorted(
-                    fields.difference(observations.found if one_record else filled(product.data))
-                )
-                if missing:
-                    losing[product.site_id, product.external_id].append(
-                        _Losing(place, product, missing)
-                    )
-        return losing
+    def vanished(self, counts: Mapping[int, Counter[str]]) -> None:
+        """Adds how often a field vanished from a product, by crawl."""
+        for crawl_id, names in counts.items():
+            if crawl_id in self._sums:
+                self._sums[crawl_id].vanished.update(names)
 
     def count(self, connection: sa.Connection) -> None:
         """Adds to the crawls' sums, late in the transaction: others queue for these rows."""
@@ -349,40 +262,13 @@ def read_baseline(
                 mistyped=row.mistyped,
                 distinct=row.distinct_values,
                 sampled=row.sampled,
-                kept=row.kept,
+                vanished=row.vanished,
+                compared=row.compared,
+                changed=row.changed,
             )
         )
     usual = {name: quality.usual_of(past) for name, past in figures.items()}
     return SiteBaseline(usual, [row.products for row in usable])
-
-
-def parsed(text: str) -> dict[str, Any]:
-    """A product's data as it was stored, every digit."""
-    data: dict[str, Any] = json.loads(text, parse_float=Decimal)
-    return data
-
-
-def keys_of(name: str) -> tuple[str, str]:
-    """The keys that a field's value may have: a price has two."""
-    return name, f"{name}_currency"
-
-
-def loses(name: str, stored: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
-    """Whether a stored value would be replaced by what stands for none: nothing, or another value
-    that was not found."""
-    return bool(filled({name: stored.get(name)})) and stored[name] != data.get(name)
-
-
-def _keeping(
-    product: NewProduct, stored: Mapping[str, Any], stored_hash: Any, lost: list[str]
-) -> NewProduct:
-    data = {**product.data, **_values_of(lost, stored)}
-    hashed = stored_hash if data == stored else content_hash(data)
-    return replace(product, data=data, content_hash=hashed)
-
-
-def _values_of(names: Iterable[str], data: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: data[key] for name in names for key in keys_of(name) if key in data}
 
 
 def _data_of(connection: sa.Connection, page_ids: list[int]) -> dict[int, dict[str, Any]]:

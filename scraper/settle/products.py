@@ -9,8 +9,10 @@ once it is due again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID
@@ -23,11 +25,20 @@ from scraper.infra.database import dumps
 # An unchanged product is not rewritten more often than this.
 GUARD = "1 hour"
 
+# Which page may write a stored product, and how its owner is looked up: only where it is another
+# page than the one that was read.
+MAY_WRITE = """l.fetched_at <= now()
+            AND (l.page_id = i.page_id OR l.missed_crawls > 0
+                 OR owner.status IN ('gone', 'dead', 'invalid')
+                 OR (owner.id IS NULL AND (l.url = i.url OR l.fetched_at < (
+                     SELECT coalesce(c.fresh_after, c.started_at) FROM crawls c
+                      WHERE c.id = i.crawl_id))))"""
+OWNER = "owner.id = CASE WHEN l.page_id <> i.page_id THEN l.page_id END"
+
 # `locked` takes the known rows first, in the order of their ids, so that the content that becomes a
 # version is the content that is replaced. A row that appears between the two (same id, another
 # page) fails the last WHERE. What becomes new, another one or listed again goes into the feed with
-# the same statement (`scraper.feed.store`). The `owner` is looked up only where it is another page
-# than the one that was read.
+# the same statement (`scraper.feed.store`).
 UPSERT = sa.text(f"""
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (site_id, external_id) *
@@ -45,14 +56,9 @@ WITH input AS MATERIALIZED (
     SELECT i.*, l.id, l.version, l.data AS old_data, l.content_hash AS old_hash, l.changed_at
       FROM input i
       LEFT JOIN locked l ON l.site_id = i.site_id AND l.external_id = i.external_id
-      LEFT JOIN pages owner ON owner.id = CASE WHEN l.page_id <> i.page_id THEN l.page_id END
+      LEFT JOIN pages owner ON {OWNER}
      WHERE l.id IS NULL
-        OR (l.fetched_at <= now()
-            AND (l.page_id = i.page_id OR l.missed_crawls > 0
-                 OR owner.status IN ('gone', 'dead', 'invalid')
-                 OR (owner.id IS NULL AND (l.url = i.url OR l.fetched_at < (
-                     SELECT coalesce(c.fresh_after, c.started_at) FROM crawls c
-                      WHERE c.id = i.crawl_id))))
+        OR ({MAY_WRITE}
             AND (l.content_hash <> i.content_hash OR l.fetched_at < now() - interval '{GUARD}'
                  OR l.page_id <> i.page_id
                  OR l.delisted_at IS NOT NULL))
@@ -131,6 +137,12 @@ def content_hash(data: Any) -> UUID:
     """Hash of a product's data: equal for equal values, whatever order the fields come in."""
     canonical = dumps(dict(sorted(data.items())))
     return UUID(bytes=blake2b(canonical.encode(), digest_size=16).digest())
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """A product's data as it was stored, every digit."""
+    data: dict[str, Any] = json.loads(text, parse_float=Decimal)
+    return data
 
 
 def upsert(connection: sa.Connection, products: Sequence[NewProduct]) -> list[Written]:

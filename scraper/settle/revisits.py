@@ -5,7 +5,7 @@ its lease is claimed.)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
@@ -32,8 +32,6 @@ INSERT INTO changes (site_id, product_id, crawl_id, version, event)
 SELECT site_id, id, crawl_id, version, 'relisted' FROM seen WHERE was_delisted ORDER BY id
 """)
 
-FORGET = sa.text("UPDATE pages SET read_by = NULL WHERE id = ANY (:ids)")
-
 
 def seen(connection: sa.Connection, pages: Sequence[tuple[int, int]]) -> None:
     """The products of pages that have answered 304 count as found and read. `pages`: each's own id
@@ -41,9 +39,3 @@ def seen(connection: sa.Connection, pages: Sequence[tuple[int, int]]) -> None:
     if pages:
         rows = [{"page_id": page_id, "crawl_id": crawl_id} for page_id, crawl_id in pages]
         connection.execute(SEEN, {"rows": dumps(rows)})
-
-
-def forget(connection: sa.Connection, page_ids: Collection[int]) -> None:
-    """Pages whose products are not stored as they were read: the next crawl reads them whole."""
-    if page_ids:
-        connection.execute(FORGET, {"ids": list(page_ids)})

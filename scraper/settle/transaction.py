@@ -42,7 +42,7 @@ from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage, PageChange, Room
 from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import dumps
-from scraper.settle import fill_rates, products, revisits
+from scraper.settle import fill_rates, held_values, products, revisits
 from scraper.settle.products import NewProduct
 
 # The leases are locked, the pages taken out of them, and a lease that has none left ends; what
@@ -207,24 +207,24 @@ def settle(
         connection.execute(FENCE, {"rows": dumps([_row(page) for page in pages])}).all(),
     )
     # A group may have a page twice: of a lost lease and of a living one.
-    held = {(row.page_id, row.lease): row for row in rows}
+    fenced = {(row.page_id, row.lease): row for row in rows}
     kept = [
         (page, row)
         for page in pages
-        if page.crawl_id in live and (row := held.get((page.page_id, page.lease_id))) is not None
+        if page.crawl_id in live and (row := fenced.get((page.page_id, page.lease_id))) is not None
     ]
     counts = CountsByCrawl()
     for page, row in kept:
         _count_page(counts, page, row)
     rates = fill_rates.read_fill_rates(connection, _read(kept))
     extracted = [product for page, _ in kept for product in page.products]
-    to_store = rates.guard(connection, extracted)
-    revisits.forget(connection, rates.keeping)
+    held = held_values.hold(connection, extracted, rates.observed)
+    rates.vanished(held.vanished)
     same = [
         (page.page_id, page.crawl_id) for page, _ in kept if page.outcome is Outcome.NOT_MODIFIED
     ]
     revisits.seen(connection, same)
-    for written in products.upsert(connection, to_store):
+    for written in products.upsert(connection, held.products):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
     added = frontier.add(

@@ -30,6 +30,11 @@ class Quality(Model):
     distinct: Share = Field(
         "25%", description="a field's different values, as a share of the usual; 0: not judged"
     )
+    changed: Share = Field(
+        "10%",
+        description="products with another value of a field, above 1.5 times the usual; 100%: "
+        "not judged, and nothing is held",
+    )
     accept_after: int | None = Field(
         None,
         ge=2,
@@ -44,6 +49,7 @@ class Quality(Model):
             fill=share(self.fill),
             mistyped=share(self.mistyped),
             distinct=share(self.distinct),
+            changed=share(self.changed),
             products_floor=self.products_floor,
             floors=floors,
         )
@@ -64,7 +70,13 @@ def tolerances_of(definition: Mapping[str, Any]) -> Tolerances:
 def judges_nothing(value: Any) -> Any:
     """`quality: none` judges nothing."""
     if value == "none":
-        return {"products": "0", "fill": "0", "mistyped": "100%", "distinct": "0"}
+        return {
+            "products": "0",
+            "fill": "0",
+            "mistyped": "100%",
+            "distinct": "0",
+            "changed": "100%",
+        }
     if isinstance(value, str):
         raise ValueError(
             f"{value!r} is no quality (mend: `none`, or tolerances, as in `{{fill: 90%}}`)"

@@ -142,7 +142,7 @@ def test_a_selector_breaks_and_is_mended(
     report: dict[str, Any] = run.json("report", "shop", code=5)
     price = next(one for one in report["fields"] if one["field"] == "price")
     assert (
-        price["breach"] == "fill" and price["kept"] == price["records"] == 40 and price["fill"] == 0
+        price["breach"] == "fill" and price["held"] == price["records"] == 40 and price["fill"] == 0
     )
     assert price["selector"] == "css '.price'" and len(price["examples"]) == 3
     for example in price["examples"]:

@@ -137,6 +137,7 @@ def test_a_product_whose_page_is_gone_is_taken_over_at_once(shop: Shop) -> None:
     pages = shop.begin(A, B)
     store(shop.engine, shop.crawl, [settled(pages[A][0], shop.crawl, pages[A][1], GONE)])
     shop.give(pages[B], "7", title="new address")
+    shop.end()
     assert rows(shop.engine, "SELECT data ->> 'title', version FROM products") == [
         ("new address", 2)
     ]

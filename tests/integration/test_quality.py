@@ -27,7 +27,7 @@ from scraper.domain import (
 from scraper.frontier import crawls, leases
 from scraper.quality import report
 from scraper.quality.alerts import alert
-from scraper.settle import crawl_quality, fill_rates
+from scraper.settle import crawl_quality, products
 from scraper.settle.products import NewProduct, content_hash
 from scraper.settle.transaction import PageResult
 from scraper.sites.definition import Site
@@ -152,15 +152,15 @@ def crawled(
 
 def stored(engine: sa.Engine) -> dict[str, Data]:
     found = making.rows(engine, "SELECT external_id, CAST(data AS text) FROM products")
-    return {str(external_id): fill_rates.parsed(str(text)) for external_id, text in found}
+    return {str(external_id): products.parsed(str(text)) for external_id, text in found}
 
 
 def versions(engine: sa.Engine) -> int:
     return int(str(making.rows(engine, "SELECT count(*) FROM product_versions")[0][0]))
 
 
-def kept(engine: sa.Engine) -> int:
-    return int(str(making.rows(engine, "SELECT count(*) FROM kept_values")[0][0]))
+def held(engine: sa.Engine) -> int:
+    return int(str(making.rows(engine, "SELECT count(*) FROM held_values")[0][0]))
 
 
 ALL = {str(number): good(number) for number in range(40)}
@@ -234,13 +234,13 @@ def test_a_broken_field_empties_no_product_from_its_first_page_on(engine: sa.Eng
         "the values and their currencies are there"
     )
     assert third.row.products_changed == third.row.products_delisted == 0
-    assert third.fields["price"].kept == 35 and third.fields["price"].breach == "fill"
-    assert third.fields["brand"].breach is None and third.fields["brand"].kept == 0
+    assert third.fields["price"].held == 35 and third.fields["price"].breach == "fill"
+    assert third.fields["brand"].breach is None and third.fields["brand"].held == 0
     missed = making.rows(engine, "SELECT count(*) FROM products WHERE missed_crawls > 0")
     assert missed == [(0,)], "a suspect crawl's misses are none"
     assert making.rows(engine, "SELECT crawl_id FROM alerts") == [(third.id,)]
     mended = crawled(engine, shop(), range(40))
-    assert not mended.row.suspect and stored(engine) == ALL and kept(engine) == 0
+    assert not mended.row.suspect and stored(engine) == ALL and held(engine) == 0
     assert mended.fields["price"].usual_fill == 1.0, "a suspect crawl is not what is usual"
 
 
@@ -273,16 +273,18 @@ def test_a_required_field_that_breaks_is_named_too(engine: sa.Engine) -> None:
 
 
 @pytest.mark.parametrize("first", [1, 2])
-def test_the_first_pages_lose_nothing_while_nobody_can_tell(engine: sa.Engine, first: int) -> None:
-    """And what really went is gone when the crawl was sound, as one change of its product."""
+def test_a_value_that_vanishes_by_itself_waits_for_a_second_crawl(
+    engine: sa.Engine, first: int
+) -> None:
     crawled(engine, shop(), range(40))
-    crawl = Crawl(engine, shop(), range(40))
-    crawl.settle(lambda number: without(good(number), "price"), pages=first)
-    assert stored(engine) == ALL and crawl.fields["price"].guarded
-    crawl.settle(good)
-    assert not crawl.fields["price"].guarded
-    crawl.end()
-    assert not crawl.row.suspect and kept(engine) == 0
+
+    def some(number: int) -> Data:
+        return without(good(number), "price") if number < first else good(number)
+
+    crawl = crawled(engine, shop(), range(40), some)
+    assert not crawl.row.suspect and stored(engine) == ALL and held(engine) == first
+    crawl = crawled(engine, shop(), range(40), some)
+    assert not crawl.row.suspect and held(engine) == 0
     gone = {
         external_id: data for external_id, data in stored(engine).items() if "price" not in data
     }
@@ -290,14 +292,19 @@ def test_the_first_pages_lose_nothing_while_nobody_can_tell(engine: sa.Engine, f
     assert all("price_currency" not in data and "brand" in data for data in gone.values())
 
 
-def test_single_values_go_at_once_where_the_field_is_sound(engine: sa.Engine) -> None:
+def test_a_value_that_vanishes_with_another_change_goes_with_it(engine: sa.Engine) -> None:
+    """What is sold out has no brand here: one change, one version, and no state in between."""
     crawled(engine, shop(), range(40))
-    crawl = Crawl(engine, shop(), range(40))
-    crawl.settle(good, pages=30)
-    crawl.settle(lambda number: without(good(number), "brand") if number == 33 else good(number))
-    lost = {external_id for external_id, data in stored(engine).items() if "brand" not in data}
-    assert len(lost) <= 1 and kept(engine) == 0
-    assert not crawl.end().row.suspect
+    sold_out = good(33, name="sold out")
+    crawl = crawled(
+        engine,
+        shop(),
+        range(40),
+        lambda number: without(sold_out, "brand") if number == 33 else good(number),
+    )
+    assert not crawl.row.suspect and held(engine) == 0
+    assert stored(engine)["33"] == without(sold_out, "brand") and versions(engine) == 1
+    assert crawl.row.products_changed == 1
 
 
 def test_a_field_that_breaks_in_the_middle_of_a_crawl(engine: sa.Engine) -> None:
@@ -309,7 +316,7 @@ def test_a_field_that_breaks_in_the_middle_of_a_crawl(engine: sa.Engine) -> None
     crawl.end()
     assert crawl.why == {("price", "late")}, "nine tenths of the crawl were sound"
     assert stored(engine) == {str(number): good(number) for number in numbers}
-    assert crawl.fields["price"].kept == 40
+    assert crawl.fields["price"].held == 40
 
 
 def test_a_break_that_begins_within_a_group(engine: sa.Engine) -> None:
@@ -337,7 +344,7 @@ def test_two_workers_that_settle_the_first_pages_at_once(engine: sa.Engine) -> N
     assert stored(engine) == ALL
     crawl.end()
     assert stored(engine) == ALL and crawl.row.suspect
-    assert crawl.fields["price"].records == 40 and crawl.fields["price"].kept == 40
+    assert crawl.fields["price"].records == 40 and crawl.fields["price"].held == 40
 
 
 def test_accepted_the_values_go_and_the_next_crawl_is_as_usual(engine: sa.Engine) -> None:
@@ -351,7 +358,7 @@ def test_accepted_the_values_go_and_the_next_crawl_is_as_usual(engine: sa.Engine
         "price" not in data and "price_currency" not in data for data in stored(engine).values()
     )
     assert not crawl.row.suspect and crawl.row.accepted_at and crawl.row.reasons
-    assert crawl.row.products_changed == 30 and kept(engine) == 0
+    assert crawl.row.products_changed == 30 and held(engine) == 0
     later = crawled(engine, shop(), range(30), lambda number: without(good(number), "price"))
     assert not later.row.suspect and later.fields["price"].usual_fill == 0.0
 

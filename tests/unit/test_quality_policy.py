@@ -1,4 +1,4 @@
-"""What makes a crawl suspect, what is kept meanwhile: numbers in, verdicts out."""
+"""What makes a crawl suspect, and which values stay held: numbers in, verdicts out."""
 
 from __future__ import annotations
 
@@ -70,14 +70,10 @@ def test_what_is_as_usual_is_never_in_breach(
 
 
 @given(st.integers(3, 100_000), st.floats(0.95, 1.0))
-def test_a_field_that_all_had_and_none_has_is_in_breach_and_kept_throughout(
-    records: int, share: float
-) -> None:
+def test_a_field_that_all_had_and_none_has_is_in_breach(records: int, share: float) -> None:
     now, usual = figures(records, 0), Usual(share)
     line = quality.line_of("price", usual, TOLERANCES)
     assert verdict(now, usual) == "fill" and quality.broken(now, line, share)
-    for so_far in {1, 2, records}:
-        assert quality.guards(figures(so_far, 0), line, share)
 
 
 @given(RECORDS, SHARES, st.data())
@@ -91,15 +87,13 @@ def test_fewer_found_is_never_a_better_verdict(
 
 
 @given(RECORDS, SHARES, st.data())
-def test_whatever_is_in_breach_at_the_end_was_kept_at_the_end(
+def test_the_values_of_whatever_is_in_breach_stay_held(
     records: int, share: float, data: st.DataObject
 ) -> None:
-    """No verdict without its values: what makes a crawl suspect for emptiness is guarded when its
-    last group is stored."""
     now = figures(records, data.draw(st.integers(0, records)))
     line = quality.line_of("price", Usual(share), TOLERANCES)
     if verdict(now, Usual(share)) == "fill":
-        assert quality.broken(now, line, share) and quality.guards(now, line, share)
+        assert quality.broken(now, line, share)
 
 
 @pytest.mark.parametrize(
@@ -131,13 +125,12 @@ def test_floors_stand_for_themselves() -> None:
     assert verdict(figures(3, 0), Usual(), floor) == "floor"
     never = replace(TOLERANCES, floors={"price": 0.0})
     assert verdict(figures(1000, 0, mistyped=1000), Usual(1.0), never) is None
-    assert not quality.guards(figures(1, 0), quality.line_of("price", Usual(1.0), never), 1.0)
 
 
 def test_a_field_breaks_late() -> None:
-    now = Figures(10_000, 9_900, kept=90, recent_records=50, recent_found=1)
+    now = Figures(10_000, 9_900, vanished=90, recent_records=50, recent_found=1)
     assert verdict(now, Usual(1.0)) == "late"
-    assert verdict(replace(now, kept=0), Usual(1.0)) is None, (
+    assert verdict(replace(now, vanished=0), Usual(1.0)) is None, (
         "a part of the catalogue that never had it"
     )
 

@@ -23,7 +23,18 @@ from scraper.settle import crawl_quality
 EXCERPT_CHARS = 500
 # A field on fewer pages of a first crawl is worth a look.
 SELDOM = 0.5
-COLUMNS = ["field", "fill", "usual", "floor", "mistyped", "distinct", "usual", "kept", "verdict"]
+COLUMNS = [
+    "field",
+    "fill",
+    "usual",
+    "floor",
+    "mistyped",
+    "distinct",
+    "usual",
+    "changed",
+    "held",
+    "verdict",
+]
 
 
 @click.command()
@@ -102,8 +113,8 @@ def _print_report(report: Report) -> None:
         _print_reason(report, reason)
     if report.suspect:
         click.echo(
-            "\nNothing was delisted, and values that vanished were kept. Mend the definition and "
-            "crawl again; or, if the shop has changed for good:\n"
+            "\nNothing was delisted, and what is not believed is held: products keep what they "
+            "had. Mend the definition and crawl again; or, if the shop has changed for good:\n"
             f"  scraper report {report.crawl_id} --accept"
         )
 
@@ -131,14 +142,15 @@ def _cells(field: FieldReport, ended_well: bool) -> list[str]:
         f"{field.mistyped:,}" if field.mistyped else "",
         f"{field.distinct:,}" if field.sampled else "",
         f"{field.usual_distinct:,.0f}" if field.usual_distinct else "",
-        f"{field.kept:,}" if field.kept else "",
+        f"{field.changed:,}" if field.changed else "",
+        f"{field.held:,}" if field.held else "",
         _verdict_on(field, ended_well),
     ]
 
 
 def _verdict_on(field: FieldReport, ended_well: bool) -> str:
-    if field.breach or field.guarded:
-        return field.breach or "values are kept for now"
+    if field.breach:
+        return field.breach
     if field.usual_fill is None and field.fill is not None and field.fill < SELDOM:
         return "seldom found: is its selector right?"
     return "ok" if ended_well else "read of too few pages"

@@ -1,0 +1,128 @@
+"""Whether what a crawl changed is believed. Pure: numbers in, verdicts out.
+
+A changed value waits until its crawl has ended. Then single values are looked at (`REASONS`; the
+statement is `scraper.settle.held_values.CLASSIFY`), and each field as a whole: how many products
+changed it, compared with recent crawls, and of prices by how much. What is not believed waits for
+the next crawl to say the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scraper.rules.quality import CERTAIN, Reason, Tolerances, surprise
+
+# So many times the price before, or so small a part of it: a decimal point was lost or found.
+LEAP = 8
+# A page that lacks this share of what its product has, or says something else about this share of
+# it, is not the product's.
+LACKING, OTHERWISE = 0.5, 0.6
+# A value that so many changes to a field have in common, and this share of them, is no product's
+# own. Only fields are asked of whose values differ on this share of the products.
+SHARED_LEAST, SHARED, OWN_VALUES = 5, 0.2, 0.3
+# So many products, and this share of those that were compared, make a crawl suspect.
+HELD_LEAST, HELD_SHARE = 3, 0.01
+# Where nobody knows how many products usually change their price, this share is worth a look.
+UNKNOWN_USUAL = 0.3
+# From no more products than this share a field vanishes in one crawl.
+VANISHED = 0.05
+# The prices of a sale are in the order that they were in; those of other products are not.
+IN_ORDER = 0.9
+# The sum of all prices stays within this factor.
+SUM_FACTOR = 2.0
+# Prices that all change by one factor, but for their last digit, have another currency or tax.
+ONE_FACTOR = 0.005
+
+# What a single value is held for, in words.
+REASONS: Mapping[str, str] = {
+    "lacking": "the page lacks most of what the product has",
+    "other": "the page says something else about most of the product",
+    "currency": "another currency",
+    "zero": "no price at all",
+    "leap": f"{LEAP} times the price or more, or an eighth or less",
+    "shared": "many products got this very value",
+    "vanished": "it vanished, and nothing else changed",
+}
+OF_PAGES = ("lacking", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a crawl changed of one field, among the `compared` products that were known before.
+    `held`: values that are not believed singly. Of prices also the sums before and after, how far
+    the new ones follow the old (`order`, -1 to 1) and how much their factors differ (`spread`, a
+    standard deviation of logarithms)."""
+
+    compared: int
+    changed: int = 0
+    vanished: int = 0
+    held: int = 0
+    before: float = 0.0
+    after: float = 0.0
+    order: float | None = None
+    spread: float | None = None
+
+
+def judge_changes(
+    name: str, now: Changes, usual: float | None, tolerances: Tolerances, *, price: bool
+) -> Reason | None:
+    """Whether what changed of a field is not believed as a whole. `usual`: the largest share of
+    products that changed it in a recent crawl; None: nobody knows.
+
+    >>> judge_changes("name", Changes(500, changed=90), 0.01, Tolerances(), price=False).what
+    'changed'
+    >>> judge_changes("price", Changes(500, 400, before=9e4, after=7e4, order=0.97, spread=0.2),
+    ...               0.01, Tolerances(), price=True)
+    """
+    tolerated = tolerances.changed
+    if tolerated >= 1 or not now.compared:
+        return None
+    lost = min(tolerated, VANISHED)
+    if may_not_vanish(name, tolerances) and _is_certain(now.vanished, now.compared, lost):
+        text = f"vanished from {now.vanished:,} of {now.compared:,} products"
+        return Reason(name, "vanished", text)
+    line = 1.5 * (usual or 0.0) + tolerated
+    if usual is None:
+        line = UNKNOWN_USUAL if price else 1.0
+    if _is_certain(now.changed, now.compared, min(line, 1.0)) and not (price and _is_sale(now)):
+        usually = "" if usual is None else f", usually on {usual:.0%} at most"
+        text = f"changed on {now.changed:,} of {now.compared:,} products{usually}"
+        return Reason(name, "changed", text)
+    if held_is_odd(now.held, now.compared):
+        text = f"{now.held:,} of {now.compared:,} products got values that are not believed"
+        return Reason(name, "implausible", text)
+    return None
+
+
+def judge_pages(pages: int, compared: int) -> Reason | None:
+    """Whether so many pages that are not their products' make a crawl suspect."""
+    if not held_is_odd(pages, compared):
+        return None
+    text = f"{pages:,} of {compared:,} product pages lack or contradict most of what is known"
+    return Reason(None, "pages", text)
+
+
+def may_not_vanish(name: str, tolerances: Tolerances) -> bool:
+    """Whether a value of the field that vanishes is worth a second look."""
+    return tolerances.fill > 0 and tolerances.floors.get(name) != 0
+
+
+def held_is_odd(held: int, compared: int) -> bool:
+    """Whether so many values that are not believed make a crawl suspect."""
+    return held >= HELD_LEAST and held >= HELD_SHARE * compared
+
+
+def _is_certain(number: int, compared: int, line: float) -> bool:
+    """Whether more than that share can be no accident."""
+    others = compared - number
+    return number > line * compared and surprise(others, compared, 1 - line) >= CERTAIN
+
+
+def _is_sale(now: Changes) -> bool:
+    """A sale, or a new price list: the dear products stay the dear ones, the sum is about what it
+    was, and the prices do not all change by one factor."""
+    in_order = now.order is not None and now.order >= IN_ORDER
+    in_sum = now.before / SUM_FACTOR <= now.after <= now.before * SUM_FACTOR
+    one_factor = now.spread is not None and now.spread < ONE_FACTOR
+    return in_order and in_sum and not one_factor
