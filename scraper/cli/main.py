@@ -80,6 +80,10 @@ COMMANDS = {
         "Serve the state of the whole fleet for Prometheus, from PostgreSQL, Redis and the broker.",
     ),
     "migrate": ("setup.servers", "Apply migrations to the database."),
+    "new": (
+        "setup.new",
+        "Write a definition for the shop at URL, and prove it on some of its pages.",
+    ),
     "products": ("data.products", "Show products of SITE."),
     "proxies": (
         "fleet.proxies",

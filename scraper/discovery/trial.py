@@ -1,8 +1,9 @@
 """What a definition gives on one page, field by field: the value, the source that gave it, what the
-other sources of the field would give, and what is wrong. Pure."""
+other sources of the field would give, and what is wrong. What a selector alone matches. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,10 +12,14 @@ from scraper.domain import Fetched, Kind
 from scraper.extract.document import Document
 from scraper.extract.extractor import compile_site
 from scraper.extract.product import ProductReader
+from scraper.extract.sources import compile_source
 from scraper.sites.definition import ProductPage, Site
-from scraper.sites.grammar.fields import FieldSource, FieldSpec
+from scraper.sites.grammar.fields import SOURCES, FieldSource, FieldSpec, Source
 
 FUNCTION = "function"
+_KEYED = re.compile(rf"({'|'.join(SOURCES)}):\s*(.+)", re.DOTALL)
+# Where a CSS selector may be cut: before a descendant, and before a class, id or attribute.
+_CUTS = re.compile(r"\s*[>+~]\s*|\s+|(?=[.#\[:])")
 # Of a page on which no field is filled the reader says that it is none: every page has this one.
 _PRESENT = FieldSpec.model_validate({"regex": "."})
 
@@ -130,3 +135,42 @@ def _read(
     extracted = ProductReader(page, site.url_rules).read(document)
     data = [product.data for product in extracted.products]
     return {key: value for key, value in data[0].items() if key} if data else {}, extracted.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    url: str
+    source: str
+    matches: tuple[str, ...]
+    nearest: str | None = None
+
+
+def source_of_text(text: str) -> Source:
+    """CSS; XPath where it begins as that does; or `key:value` with a source's key. Raises
+    pydantic's ValidationError."""
+    keyed = _KEYED.fullmatch(text)
+    if keyed is not None and keyed[1] != "url":
+        return Source.model_validate({keyed[1]: keyed[2]})
+    key = "xpath" if text.startswith(("/", "(", "./")) else "css"
+    return Source.model_validate({key: text})
+
+
+def select(source: Source, page: Fetched) -> Matches:
+    document = Document(page, page.url)
+    matches = tuple(compile_source(source)(document, True))
+    nearest = None
+    if not matches and source.css is not None:
+        nearest = _nearest(source.css, document)
+    return Matches(page.url, source.described, matches, nearest)
+
+
+def _nearest(css: str, document: Document) -> str | None:
+    """The longest beginning of the selector that matches something."""
+    for end in sorted({match.start() for match in _CUTS.finditer(css)}, reverse=True):
+        try:
+            shorter = Source.model_validate({"css": css[:end].strip()})
+        except ValueError:
+            continue
+        if compile_source(shorter)(document, False):
+            return shorter.css
+    return None

@@ -8,9 +8,14 @@ from decimal import Decimal
 import pytest
 from pydantic import ValidationError
 
-from scraper.discovery.selecting import select, source_of_text
 from scraper.discovery.standard import is_private, standard_definition
-from scraper.discovery.trial import FieldTrial, try_listing, try_product
+from scraper.discovery.trial import (
+    FieldTrial,
+    select,
+    source_of_text,
+    try_listing,
+    try_product,
+)
 from scraper.sites.loader import load_text
 from tests.unit.extracting import URL, fetched
 

@@ -17,9 +17,14 @@ from scraper.cli.common.tables import cell, plain, print_table
 from scraper.crawl.context import make_context
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import Sample, Sampler, spread
-from scraper.discovery.selecting import Matches, select, source_of_text
 from scraper.discovery.standard import standard_definition
-from scraper.discovery.trial import ListingTrial, PageTrial
+from scraper.discovery.trial import (
+    ListingTrial,
+    Matches,
+    PageTrial,
+    select,
+    source_of_text,
+)
 from scraper.domain import Fetched, Kind
 from scraper.errors import DefinitionError, FetchError, NotFoundError, ScraperError, did_you_mean
 from scraper.settings import Settings

@@ -1,0 +1,235 @@
+"""`scraper new`: from a shop's address to a definition that has been tried. Needs no servers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
+from scraper.cli.common.tables import cell, plain, print_table
+from scraper.crawl.context import make_context
+from scraper.discovery.induction import FieldChoice
+from scraper.discovery.polite_reader import PoliteReader
+from scraper.discovery.standard import is_private, standard_definition
+from scraper.discovery.survey import Survey, Surveyor
+from scraper.discovery.trial import PageTrial, try_listing, try_product
+from scraper.discovery.writing import definition_text
+from scraper.errors import ConfigError, FetchError, ScraperError
+from scraper.rules import urls
+from scraper.settings import Settings
+from scraper.sites import loader
+from scraper.sites.definition import Site
+
+RATE = "4/s"
+EXAMPLE_CHARS = 60
+
+
+@click.command()
+@click.argument("url")
+@click.argument("name", required=False)
+@click.option("--rate", default=RATE, show_default=True, help="Requests to the host: 60/m, 2/s.")
+@json_option()
+def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
+    """Write a definition for the shop at URL, and prove it on some of its pages.
+
+    URL is a list of products, such as a category page, or the shop's home. At most 60 pages are
+    read, at the rate and as robots.txt allows; nothing is stored but sites/NAME.yaml, which is not
+    overwritten. Needs no servers.
+    """
+    settings = load_settings()
+    require_project(settings)
+    address = urls.clean(url if "://" in url else f"https://{url}")
+    if address is None:
+        raise click.UsageError(f"{url!r} is no URL, such as https://shop.example/all")
+    name = name or name_of(address)
+    path = settings.sites_dir / f"{name}.yaml"
+    if path.exists():
+        raise ConfigError(
+            f"{path} is there already, and is not overwritten (mend: give another name: "
+            f"`scraper new {url} NAME`, or remove it)"
+        )
+    site = _provisional(address, name, rate)
+    survey, requests, seconds = _survey(site, settings, address)
+    text = definition_text(survey, name, rate, private=is_private(survey.start))
+    definition = loader.load_text(text, path, settings.site_function_modules)
+    trials = _prove(definition, survey, settings)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error}") from None
+    good = sum(trial.complete for trial in trials)
+    if as_json:
+        print_json(_as_json(survey, trials, path, requests))
+    else:
+        _show(survey, trials, path, requests, seconds, definition)
+    if good < len(trials):
+        raise ScraperError(
+            f"{len(trials) - good} of {len(trials)} product pages would not be stored by it "
+            f"(mend: `scraper try {name}` says why)"
+        )
+
+
+def name_of(url: str) -> str:
+    """A site's name by its host: `books` for https://www.books.example/."""
+    host, port = urls.name_and_port(urls.host_of(url))
+    if is_private(url):
+        return f"local-{port}" if port else "local"
+    labels = [label for label in host.removeprefix("www.").split(".") if label]
+    # Second levels that are as good as a top level: co.uk, com.au.
+    ending = 2 if len(labels) > 2 and len(labels[-1]) == 2 and len(labels[-2]) <= 3 else 1
+    label = labels[-1 - ending] if len(labels) > ending else labels[0]
+    return re.sub(r"[^a-z0-9_-]", "-", label.lower()).strip("-_")[:63] or "shop"
+
+
+def _provisional(url: str, name: str, rate: str) -> Site:
+    """What pages are read by while nothing is known."""
+    data = standard_definition(url).model_dump(mode="json", exclude_unset=True)
+    try:
+        return Site.model_validate({**data, "name": name, "rate": rate})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def _survey(site: Site, settings: Settings, url: str) -> tuple[Survey, int, float]:
+    """The survey, and how many requests and seconds it took."""
+
+    async def run() -> tuple[Survey, int, float]:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        async with PoliteReader(make_context(0, 0, site, settings)) as reader:
+            survey = await Surveyor(reader).survey(url)
+            return survey, reader.requests, loop.time() - began
+
+    try:
+        return asyncio.run(run())
+    except FetchError as error:
+        raise ScraperError(f"{error.url or url}: {error.outcome}: {error}") from None
+
+
+def _prove(definition: Site, survey: Survey, settings: Settings) -> list[PageTrial]:
+    """What the written definition gives on the pages that it was made from. Raises `ScraperError`
+    where it finds no product on the first listing page."""
+    allowed = settings.site_function_modules
+    if definition.listing is not None and survey.listing_pages:
+        # Categories are behind the first page, and products on theirs.
+        page = survey.listing_pages[0]
+        trial = try_listing(definition, page.page, page.url, allowed)
+        if not trial.products:
+            raise ScraperError(f"{page.url}: no product link: {'; '.join(trial.problems)}")
+    return [try_product(definition, page, url, allowed) for url, page in survey.product_pages]
+
+
+def _counts(trials: list[PageTrial]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for trial in trials:
+        for row in trial.fields:
+            counts[row.name] = counts.get(row.name, 0) + (row.value is not None)
+    return counts
+
+
+def _example(choice: FieldChoice) -> str:
+    assert choice.best is not None
+    at = next(at for at, value in enumerate(choice.best.values) if value is not None)
+    currency = choice.currency or choice.best.currencies[at]
+    return cell(choice.best.values[at])[:EXAMPLE_CHARS] + (f" {currency}" if currency else "")
+
+
+def _show(
+    survey: Survey,
+    trials: list[PageTrial],
+    path: Path,
+    requests: int,
+    seconds: float,
+    definition: Site,
+) -> None:
+    click.echo(
+        f"{requests} requests: robots.txt, {len(survey.listing_pages)} listing and {len(trials)} "
+        f"product pages read in {seconds:.0f} s; nothing was stored",
+        err=True,
+    )
+    counts = _counts(trials)
+    about = "" if survey.products is None else f": about {survey.products:,} products"
+    rows = [
+        (
+            "products",
+            plain(str((survey.listing or survey.sitemap or {}).get("products", ""))),
+            f"{survey.links or len(survey.known_urls)} links",
+            f"{plain(survey.pages_text)[:60]}{about}",
+            "",
+        ),
+        (
+            "id",
+            plain(
+                ", ".join(f"{key} {value}" for key, value in (survey.id or {"the": "URL"}).items())
+            ),
+            f"{sum(trial.external_id is not None for trial in trials)} of {len(trials)}",
+            plain(trials[0].external_id or ""),
+            "",
+        ),
+    ]
+    for name, choice in survey.fields.items():
+        if choice.best is None:
+            rows.append((name, "-", "", plain("; ".join(choice.guesses)), ""))
+            continue
+        source = choice.best.candidate.source
+        rows.append(
+            (
+                name,
+                plain(", ".join(str(value) for key, value in source.items() if key != "map")),
+                f"{counts.get(name, 0)} of {len(trials)}",
+                _example(choice),
+                ", ".join(sorted(choice.best.agrees)),
+            )
+        )
+    print_table(("field", "source", "pages", "example", "agrees with"), rows)
+    for note in survey.notes:
+        click.echo(f"note: {plain(note)}", err=True)
+    if definition.allow_private:
+        click.echo(
+            "allow_private: true was written, since the address is on this machine or its network",
+            err=True,
+        )
+    click.echo(
+        f"{path} written. {_duration(survey, definition)}next: scraper try {definition.name}"
+    )
+
+
+def _duration(survey: Survey, definition: Site) -> str:
+    """How long a crawl will take at its rate."""
+    if survey.products is None or not definition.rate_per_s:
+        return ""
+    pages = survey.products + (survey.pages or 0)
+    seconds = pages / definition.rate_per_s
+    return f"{pages:,} pages at {definition.rate}: about {seconds / 60:.0f} min; "
+
+
+def _as_json(survey: Survey, trials: list[PageTrial], path: Path, requests: int) -> dict[str, Any]:
+    counts = _counts(trials)
+    return {
+        "file": str(path),
+        "requests": requests,
+        "listing": survey.listing,
+        "sitemap": survey.sitemap,
+        "products": survey.products,
+        "id": survey.id,
+        "fields": {
+            name: {
+                **choice.definition(),
+                "pages": counts.get(name, 0),
+                "agrees": sorted(choice.best.agrees),
+                "values": choice.best.values,
+            }
+            for name, choice in survey.fields.items()
+            if choice.best is not None
+        },
+        "pages": len(trials),
+        "notes": survey.notes,
+    }

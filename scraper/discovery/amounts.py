@@ -1,0 +1,119 @@
+"""Where amounts of money stand on a page. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from decimal import Decimal
+from typing import NamedTuple
+
+from selectolax.lexbor import LexborNode
+
+from scraper.extract.money import to_price
+from scraper.extract.text import unstruck_text, whole_text
+from scraper.extract.values import Mistyped
+from scraper.rules.decoding import clean_text
+
+TEXT_MAX = 60
+PRICE_WORD = re.compile(
+    r"price|preis|prix|precio|prezzo|prijs|pris|cena|amount|betrag|kosten", re.I
+)
+FORMER_WORD = re.compile(
+    r"old|was|list|regular|rrp|uvp|compare|cross|strike|struck|msrp|before|former|previous|original"
+    r"|statt|streich|vorher|avant|barr|antes|anterior|tachado|prima|van-?prijs|ordinarie|højre|retail",
+    re.I,
+)
+_STRUCK = frozenset({"del", "s", "strike"})
+_SKIPPED = frozenset({"script", "style", "noscript", "template", "select", "option", "svg", "head"})
+
+
+class Amount(NamedTuple):
+    element: LexborNode
+    value: Decimal
+    currency: str | None
+    struck: bool
+
+
+def words_of(element: LexborNode) -> str:
+    """What the element says of itself: class, id, itemprop and the like."""
+    attributes = element.attributes
+    return " ".join(
+        value
+        for key in ("class", "id", "itemprop", "data-testid", "data-test", "data-qa", "data-hook")
+        if (value := attributes.get(key))
+    )
+
+
+def elements_of(root: LexborNode, without: Collection[int] = ()) -> Iterator[LexborNode]:
+    """The elements below `root` that people see, in the order of the document, without those whose
+    ids are in `without` and all within them."""
+    stack = [root.iter(include_text=False)]
+    while stack:
+        for child in stack[-1]:
+            if child.tag in _SKIPPED or child.mem_id in without or not child.is_element_node:
+                continue
+            yield child
+            stack.append(child.iter(include_text=False))
+            break
+        else:
+            stack.pop()
+
+
+def amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
+    """The innermost elements with a price: a currency beside a number, or a number in an element
+    that calls itself a price."""
+    prices: list[Amount] = []
+    for element in elements_of(root, without):
+        amount = _amount(element)
+        if amount is not None:
+            prices.append(amount)
+    inner = {ancestor.mem_id for amount in prices for ancestor in _above(amount.element)}
+    return [amount for amount in prices if amount.element.mem_id not in inner]
+
+
+def price_of(element: LexborNode) -> tuple[Decimal, str | None] | None:
+    """The price that a definition's `type: price` reads of the element."""
+    text = clean_text(unstruck_text(element))
+    if not text or len(text) > 500 or not any(map(str.isdigit, text)):
+        return None
+    try:
+        return to_price(text)
+    except Mistyped:
+        return None
+
+
+def _amount(element: LexborNode) -> Amount | None:
+    text = clean_text(whole_text(element))
+    if not text or len(text) > TEXT_MAX or not any(map(str.isdigit, text)):
+        return None
+    try:
+        value, currency = to_price(text)
+    except Mistyped:
+        return None
+    if currency is None and not PRICE_WORD.search(words_of(element)):
+        return None
+    return Amount(element, value, currency, is_former(element))
+
+
+def is_former(element: LexborNode) -> bool:
+    """Whether it, or what it stands in, is crossed out or calls itself a former price."""
+    at: LexborNode | None = element
+    for _ in range(3):
+        if at is None:
+            break
+        if at.tag in _STRUCK:
+            return True
+        words = words_of(at)
+        if FORMER_WORD.search(words) and PRICE_WORD.search(words):
+            return True
+        at = at.parent
+    return bool(FORMER_WORD.search(words_of(element)))
+
+
+def _above(element: LexborNode) -> Iterator[LexborNode]:
+    parent = element.parent
+    for _ in range(6):
+        if parent is None:
+            return
+        yield parent
+        parent = parent.parent

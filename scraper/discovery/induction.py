@@ -1,0 +1,408 @@
+"""Which source of a field is right, by what it gives on many pages: what changes from page to page
+and agrees with another, independent source is the field; what never changes is the frame. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from pydantic import ValidationError
+
+from scraper.discovery.candidates import Candidate, ProductSample, candidates, file_of, plain_text
+from scraper.discovery.standard import TYPES
+from scraper.extract.product import ProductReader
+from scraper.extract.sources import compile_source
+from scraper.rules import urls
+from scraper.sites.definition import ProductPage
+from scraper.sites.grammar.fields import FieldSpec, Source
+
+# These may be the same on all pages of a shop; nothing else may.
+_SHARED = frozenset({"availability", "brand", "category", "list_price", "rating", "stock"})
+# In this order: the price is what former ones are compared with, and titles what others are not.
+FIELDS = tuple(TYPES)
+_PRESENT = FieldSpec.model_validate({"regex": "."})
+# How much an origin is worth beside others: what is written for machines lasts longest.
+_LASTS = {"json-ld": 0.0, "microdata": 0.05, "meta": 0.1, "label": 0.15, "page": 0.2, "script": 0.3}
+RIVALS_MAX = 2
+# Languages of countries that write "kr" for a currency of their own.
+_CROWNS = {"da": "DKK", "nb": "NOK", "nn": "NOK", "no": "NOK", "sv": "SEK", "is": "ISK"}
+_CURRENCIES = [
+    compile_source(Source.model_validate(source))
+    for source in (
+        {"jsonld": "offers.priceCurrency"},
+        {"css": "[itemprop=priceCurrency]::attr(content)"},
+        {"css": "[itemprop=priceCurrency]"},
+        {"css": 'meta[property="product:price:currency"]::attr(content)'},
+        {"css": 'meta[property="og:price:currency"]::attr(content)'},
+    )
+]
+VALUES_LIKE_GTIN = re.compile(r"\d{8}|\d{12,14}")
+
+
+@dataclass(slots=True)
+class Reading:
+    """A candidate and what it gives on each page."""
+
+    candidate: Candidate
+    values: list[Any]
+    currencies: list[str | None]
+    score: float = 0.0
+    agrees: frozenset[str] = frozenset()
+
+    @property
+    def count(self) -> int:
+        return sum(value is not None for value in self.values)
+
+
+@dataclass(slots=True)
+class FieldChoice:
+    """`rivals` say the same from other places. `currency`: what prices are in where they do not say
+    so themselves. `guesses`: what came nearest, where nothing was good enough."""
+
+    name: str
+    best: Reading | None
+    rivals: list[Reading]
+    currency: str | None = None
+    guesses: tuple[str, ...] = ()
+
+    def definition(self) -> dict[str, Any]:
+        """The field as a definition writes it."""
+        assert self.best is not None
+        options = dict(TYPES[self.name])
+        if self.currency is not None:
+            options["currency"] = self.currency
+        sources = [dict(reading.candidate.source) for reading in (self.best, *self.rivals)]
+        if len(sources) == 1:
+            return {**sources[0], **options}
+        return {"any": sources, **options}
+
+
+def choose(samples: Sequence[ProductSample]) -> dict[str, FieldChoice]:
+    """The sources of all fields that can be told."""
+    chosen: dict[str, FieldChoice] = {}
+    for name in FIELDS:
+        readings = [
+            reading
+            for candidate in candidates(name, samples)
+            if (reading := _read(name, candidate, samples)) is not None
+        ]
+        chosen[name] = _choose(name, readings, samples, chosen)
+    for name in ("price", "list_price"):
+        chosen[name].currency = _currency(chosen[name], samples)
+    return chosen
+
+
+def _currency(choice: FieldChoice, samples: Sequence[ProductSample]) -> str | None:
+    """What prices are in, where they do not all say so, or with a sign that several countries
+    have."""
+    if choice.best is None:
+        return None
+    shown = {
+        code
+        for reading in (choice.best, *choice.rivals)
+        for code, value in zip(reading.currencies, reading.values, strict=True)
+        if value is not None
+    }
+    coded = {code for sample in samples for code in _codes(sample)}
+    if not coded and shown <= {None, "SEK", "DKK"}:
+        language = samples[0].document.dom.css_first("html[lang]")
+        spoken = (language.attributes.get("lang") or "")[:2] if language is not None else ""
+        coded = {_CROWNS[spoken]} if spoken in _CROWNS else set()
+    return next(iter(coded)) if len(coded) == 1 and shown != coded else None
+
+
+def _codes(sample: ProductSample) -> Iterator[str]:
+    for source in _CURRENCIES:
+        for text in source(sample.document, False):
+            if re.fullmatch(r"[A-Za-z]{3}", text):
+                yield text.upper()
+
+
+def _read(name: str, candidate: Candidate, samples: Sequence[ProductSample]) -> Reading | None:
+    """What the candidate gives, by the reader that crawls use; None where that is nothing."""
+    try:
+        spec = FieldSpec.model_validate({**TYPES[name], **candidate.source})
+    except ValidationError:
+        return None
+    page = ProductPage.model_construct(fields={name: spec, "": _PRESENT})
+    reader = ProductReader(page, urls.DEFAULT_RULES)
+    values: list[Any] = []
+    currencies: list[str | None] = []
+    for sample in samples:
+        products = reader.read(sample.document).products
+        data = products[0].data if products else {}
+        values.append(data.get(name))
+        currencies.append(data.get(f"{name}_currency"))
+    reading = Reading(candidate, values, currencies)
+    return reading if reading.count else None
+
+
+def _choose(
+    name: str,
+    readings: list[Reading],
+    samples: Sequence[ProductSample],
+    chosen: dict[str, FieldChoice],
+) -> FieldChoice:
+    readings = [reading for reading in readings if _is_possible(name, reading, samples, chosen)]
+    witnesses = [*readings, *_witnesses(name, samples)]
+    consensus = _consensus(name, witnesses, len(samples))
+    for reading in readings:
+        _judge(name, reading, witnesses, consensus, samples)
+    if name == "description":
+        _believe_the_page(readings)
+    readings.sort(key=lambda reading: reading.score, reverse=True)
+    if not readings or readings[0].score <= 0:
+        guesses = tuple(_described(reading) for reading in readings[:2])
+        return FieldChoice(name, None, [], guesses=guesses)
+    best = readings[0]
+    rivals: list[Reading] = []
+    for reading in readings[1:]:
+        origins = {other.candidate.origin for other in (best, *rivals)}
+        if (
+            len(rivals) < RIVALS_MAX
+            and reading.candidate.origin not in origins
+            and reading.candidate.origin != "script"
+            and _stands_in(name, reading, best)
+        ):
+            rivals.append(reading)
+    return FieldChoice(name, best, rivals)
+
+
+def _is_possible(
+    name: str,
+    reading: Reading,
+    samples: Sequence[ProductSample],
+    chosen: dict[str, FieldChoice],
+) -> bool:
+    """Whether the values may be this field's at all."""
+    values = [value for value in reading.values if value is not None]
+    distinct = len(set(map(str, values)))
+    if name not in _SHARED and len(samples) > 2 and distinct == 1 and len(values) > 1:
+        return False
+    repeated = distinct == 1 < len(values)
+    places = {"category": ("page", "meta", "label"), "brand": ("page", "meta")}
+    if repeated and reading.candidate.origin in places.get(name, ()):
+        return False
+    match name:
+        case "title":
+            return all(1 < len(value) <= 300 for value in values)
+        case "price":
+            return all(value > 0 for value in values)
+        case "list_price":
+            price = chosen["price"].best
+            return price is not None and all(
+                former > current
+                for former, current in zip(reading.values, price.values, strict=True)
+                if former is not None and current is not None
+            )
+        case "gtin":
+            return all(is_gtin(value) for value in values)
+        case "sku" | "mpn":
+            # A product has a number of its own.
+            return all(len(value) <= 60 for value in values) and distinct * 10 >= len(values) * 9
+        case "brand" | "category":
+            return all(1 < len(value) <= 80 for value in values) and not _is_title(
+                values, reading, chosen
+            )
+        case "rating":
+            return all(0 <= value <= 5 for value in values)
+        case "description":
+            return sum(len(value) > 40 for value in values) * 2 >= len(values)
+        case _:
+            return True
+
+
+def _is_title(values: list[str], reading: Reading, chosen: dict[str, FieldChoice]) -> bool:
+    best = chosen["title"].best
+    if best is None:
+        return False
+    same = sum(
+        value is not None and plain_text(value) == plain_text(title or "")
+        for value, title in zip(reading.values, best.values, strict=True)
+    )
+    return same * 2 > len(values)
+
+
+def is_gtin(text: str) -> bool:
+    """Whether the check digit is right (GS1 General Specifications, 7.9)."""
+    digits = re.sub(r"[\s-]", "", text)
+    if VALUES_LIKE_GTIN.fullmatch(digits) is None:
+        return False
+    total = sum(
+        int(digit) * (3 if at % 2 == 0 else 1) for at, digit in enumerate(reversed(digits[:-1]))
+    )
+    return (10 - total % 10) % 10 == int(digits[-1])
+
+
+def _witnesses(name: str, samples: Sequence[ProductSample]) -> list[Reading]:
+    """What the listing's cards say."""
+    values: list[Any] = []
+    for sample in samples:
+        card = sample.card
+        value: Any = None
+        if card is not None:
+            match name:
+                case "title":
+                    value = card.title or None
+                case "price":
+                    value = min(card.prices) if card.prices else None
+                case "image":
+                    value = card.image
+                case "list_price":
+                    struck = [amount.value for amount in card.amounts if amount.struck]
+                    value = max(struck) if struck and card.prices else None
+        values.append(value)
+    if not any(value is not None for value in values):
+        return []
+    return [Reading(Candidate("listing card", {}, 0), values, [None] * len(values))]
+
+
+def _consensus(name: str, witnesses: Sequence[Reading], pages: int) -> list[tuple[Any, int]]:
+    """For each page the value that most origins give, and how many do."""
+    agreed: list[tuple[Any, int]] = []
+    for at in range(pages):
+        origins: dict[Any, set[str]] = {}
+        shown: dict[Any, Any] = {}
+        for reading in witnesses:
+            value = reading.values[at]
+            if value is not None:
+                key = _key(name, value)
+                origins.setdefault(key, set()).add(reading.candidate.origin)
+                shown.setdefault(key, value)
+        if not origins:
+            agreed.append((None, 0))
+            continue
+        key = max(origins, key=lambda known: len(origins[known]))
+        agreed.append((key, len(origins[key])))
+    return agreed
+
+
+def _judge(
+    name: str,
+    reading: Reading,
+    witnesses: Sequence[Reading],
+    consensus: Sequence[tuple[Any, int]],
+    samples: Sequence[ProductSample],
+) -> None:
+    agreements: Counter[str] = Counter()
+    supported = differing = 0
+    origin = reading.candidate.origin
+    for at, value in enumerate(reading.values):
+        if value is None:
+            continue
+        others = {
+            other.candidate.origin
+            for other in witnesses
+            if other.candidate.origin != origin
+            and other.values[at] is not None
+            and _same(name, value, other.values[at])
+        }
+        agreements.update(others)
+        supported += bool(others)
+        key, number = consensus[at]
+        differing += number >= 2 and not others and _key(name, value) != key
+    pages = len(samples)
+    distinct = len({_key(name, value) for value in reading.values if value is not None})
+    score = reading.count + 0.6 * supported - 2.0 * differing
+    score -= pages * (_LASTS.get(origin, 0.2) + 0.02 * reading.candidate.rank)
+    score += 0.1 * distinct
+    if name == "description":
+        lengths = [len(value) for value in reading.values if value]
+        longest = [
+            max((len(other.values[at]) for other in witnesses if other.values[at]), default=0)
+            for at, value in enumerate(reading.values)
+            if value
+        ]
+        # What is cut off, or takes half of the page with it, is not the description.
+        score -= (
+            sum(
+                length < 0.8 * most and length < 400
+                for length, most in zip(lengths, longest, strict=True)
+            )
+            * 0.3
+        )
+        if origin == "page" and not supported:
+            score -= 0.4 * reading.count
+    if origin in ("page", "script") and not supported and name in ("title", "image", "rating"):
+        score -= 0.2 * reading.count
+    if origin == "script" and not supported:
+        score = -1.0
+    if reading.count * 2 < pages and name in ("title", "price", "sku", "image", "availability"):
+        score -= pages * 0.5
+    reading.score = score
+    reading.agrees = frozenset(
+        other for other, times in agreements.items() if times * 2 >= reading.count
+    )
+
+
+def _believe_the_page(readings: Sequence[Reading]) -> None:
+    """A meta tag is an advertisement of the page: where a text of the page agrees with it on
+    several pages and differs on others, the text is the description."""
+    shown = [reading for reading in readings if reading.candidate.origin in ("page", "label")]
+    for meta in (reading for reading in readings if reading.candidate.origin == "meta"):
+        worst = 0
+        for reading in shown:
+            both = [
+                _same("description", value, other)
+                for value, other in zip(meta.values, reading.values, strict=True)
+                if value is not None and other is not None
+            ]
+            if both and 3 * sum(both) >= len(both):
+                worst = max(worst, both.count(False))
+        meta.score -= 2.0 * worst
+
+
+def _stands_in(name: str, reading: Reading, best: Reading) -> bool:
+    """Whether it says what `best` does wherever both say something, and is no frame where `best` is
+    silent."""
+    both = [
+        (value, other)
+        for value, other in zip(reading.values, best.values, strict=True)
+        if value is not None and other is not None
+    ]
+    alone = [
+        value
+        for value, other in zip(reading.values, best.values, strict=True)
+        if value is not None and other is None
+    ]
+    same = sum(_equal(name, value, other) for value, other in both)
+    if not both or same < len(both) or len(both) < 0.5 * best.count:
+        return False
+    return len(alone) < 2 or len(set(map(str, alone))) > 1 or name in _SHARED
+
+
+def _equal(name: str, value: Any, other: Any) -> bool:
+    return bool(_key(name, value) == _key(name, other))
+
+
+def _same(name: str, value: Any, other: Any) -> bool:
+    """Whether two sources mean the same, though one may cut it short."""
+    if name in ("title", "description"):
+        one, two = sorted((_key(name, value), _key(name, other)), key=len)
+        return bool(one) and (
+            two.startswith(one) or (name == "description" and one[:60] == two[:60])
+        )
+    if name == "stock":
+        return bool(value == other)
+    return _equal(name, value, other)
+
+
+def _key(name: str, value: Any) -> Any:
+    match name:
+        case "title" | "description" | "brand" | "category":
+            return plain_text(str(value)).removesuffix(" ...").strip()
+        case "image":
+            return file_of(str(value))
+        case "price" | "list_price":
+            return Decimal(value).normalize()
+        case _:
+            return str(value)
+
+
+def _described(reading: Reading) -> str:
+    source = ", ".join(f"{key}: {value!r}" for key, value in reading.candidate.source.items())
+    return f"{{{source}}}  # {reading.count} of {len(reading.values)}"

@@ -1,0 +1,423 @@
+"""A shop, looked at through at most sixty pages: where its products are listed, how the pages go
+on, what identifies a product, and where each field stands. Stores nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from scraper.discovery.candidates import ProductSample
+from scraper.discovery.cards import Card, LinkGroup, link_groups, pattern_of, selector_of
+from scraper.discovery.identity import product_id
+from scraper.discovery.induction import FieldChoice, choose
+from scraper.discovery.paging import (
+    Last,
+    Numbering,
+    last_pages,
+    leads_to_all,
+    next_link,
+    numbered_links,
+    numbering,
+)
+from scraper.discovery.polite_reader import PoliteReader
+from scraper.discovery.sampling import spread
+from scraper.domain import Fetched, Kind, Outcome
+from scraper.errors import FetchError, ScraperError
+from scraper.extract.document import Document
+from scraper.extract.listing import LinkFilter
+from scraper.extract.sitemap import SitemapReader
+from scraper.politeness.robots import RobotsRules
+from scraper.rules import urls
+
+PAGES_MAX = 60
+PRODUCTS = 12
+CATEGORY_GROUPS = 4
+SITEMAPS_MAX = 4
+_PROBED = ("page", "p")
+_HOME = re.compile(r"/?(?:index\.\w+)?(?:[a-z]{2}(?:-[a-z]{2})?/?)?", re.I)
+
+
+class NoShopError(ScraperError):
+    """Nothing that looks like products is behind an address. The message says what was seen."""
+
+
+@dataclass(slots=True)
+class ListingPage:
+    url: str
+    page: Fetched
+    document: Document
+    groups: list[LinkGroup]
+
+    @property
+    def products(self) -> LinkGroup | None:
+        """Of groups with the same links the one whose links have text."""
+        listed = [group for group in self.groups if group.is_products]
+        if not listed:
+            return None
+        best = listed[0]
+        alike = [group for group in listed if set(group.urls) == set(best.urls)]
+        return max(alike, key=lambda group: sum(len(card.title) for card in group.cards))
+
+
+@dataclass(slots=True)
+class Survey:
+    """What was seen; `listing` and `sitemap` as a definition says them."""
+
+    start: str
+    listing: dict[str, Any] | None = None
+    sitemap: dict[str, Any] | None = None
+    listing_pages: list[ListingPage] = field(default_factory=list)
+    product_pages: list[tuple[str, Fetched]] = field(default_factory=list)
+    samples: list[ProductSample] = field(default_factory=list)
+    links: int = 0
+    pages_text: str = ""
+    pages: int | None = None
+    known_urls: list[str] = field(default_factory=list)
+    fields: dict[str, FieldChoice] = field(default_factory=dict)
+    id: dict[str, str] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def products(self) -> int | None:
+        """About how many there are."""
+        if self.sitemap is not None:
+            return len(self.known_urls)
+        return self.pages * self.links if self.pages is not None else None
+
+
+class Surveyor:
+    """Looks at one shop. Raises `NoShopError` and FetchError where the address itself cannot be
+    read."""
+
+    def __init__(self, reader: PoliteReader) -> None:
+        self._reader = reader
+        self._site = reader.context.site
+        self._read: dict[str, ListingPage] = {}
+
+    async def survey(self, url: str) -> Survey:
+        first = await self._listing(url)
+        survey = Survey(first.url)
+        if _is_product(first):
+            first = await self._above(first)
+            survey.start = first.url
+        await self._find_listing(survey, first)
+        await self._read_products(survey)
+        survey.fields = choose(survey.samples)
+        _drop_frame(survey)
+        survey.id = product_id(survey.known_urls, survey.fields)
+        return survey
+
+    async def _find_listing(self, survey: Survey, first: ListingPage) -> None:
+        group = first.products
+        home = bool(_HOME.fullmatch(urlsplit(first.url).path))
+        if group is not None and await self._pages(survey, first, group, single=True):
+            return
+        if (group is None or home) and await self._categories(survey, first):
+            return
+        if (group is None or home) and await self._sitemap(survey):
+            return
+        if group is None:
+            scripts = len(first.document.dom.css("script"))
+            links = len(first.document.dom.css("a[href]"))
+            raise NoShopError(
+                f"{first.url}: no list of products was found: {links} links, {scripts} scripts, "
+                "and no repeated cards with prices or pictures (mend: give the address of a "
+                "category page; a page that only scripts fill needs `queue: browser`)"
+            )
+        self._take(survey, [first], group)
+        survey.listing = {"products": _links(first, group, self._site.owns)}
+        survey.pages_text = "no further page"
+        survey.pages = 1
+
+    def _take(self, survey: Survey, pages: Sequence[ListingPage], group: LinkGroup) -> None:
+        survey.listing_pages += [page for page in pages if page not in survey.listing_pages]
+        survey.links = max(survey.links, len(group.cards))
+        for page in pages:
+            if page.products is not None:
+                survey.known_urls += page.products.urls
+
+    async def _pages(
+        self, survey: Survey, first: ListingPage, group: LinkGroup, *, single: bool
+    ) -> bool:
+        """Whether the listing goes on, and how. `single`: it is the only one, so that its pages may
+        be named by their path."""
+        following = next_link(first.document)
+        numbers = numbered_links(first.document)
+        second_url = following[1] if following is not None else numbers.get(2)
+        second = await self._further(second_url, group)
+        number: Numbering | None = None
+        if second is None and not single:
+            return False
+        if second is None:
+            for name in _PROBED:
+                probe = Numbering(1, 1, param=name)
+                second = await self._further(probe.url(first.url, 2), group)
+                if second is not None:
+                    number = probe
+                    break
+            else:
+                return False
+        assert second is not None
+        if number is None:
+            next_of_second = next_link(second.document)
+            third = next_of_second[1] if next_of_second is not None else None
+            numbers_of_second = numbered_links(second.document)
+            if following is None or third in (None, second_url):
+                third = numbers_of_second.get(3) or numbers.get(3)
+            number = numbering(second.url, third)
+        options: dict[str, Any] = {"products": _links(first, group, self._site.owns)}
+        self._take(survey, [first, second], group)
+        if number is not None and (single or number.param is not None):
+            last = await self._last(first, second, number, group)
+            if last is not None:
+                options["pages"] = {**last.options, **number.options()}
+                survey.pages, survey.pages_text = last.pages, last.text
+                end = self._read.get(
+                    number.url(first.url, number.first + number.step * (last.pages - 1))
+                )
+                self._take(survey, [end] if end is not None else [], group)
+                survey.listing = options
+                return True
+        if following is not None:
+            options["next"] = following[0]
+            survey.pages_text = "the link to the next page"
+        elif number is not None:
+            options["pages"] = number.options()
+            survey.pages_text = "numbered pages, until one has no products"
+        else:
+            return False
+        survey.listing = options
+        return True
+
+    async def _further(self, url: str | None, group: LinkGroup) -> ListingPage | None:
+        """The page, where it has products of its own."""
+        if url is None:
+            return None
+        try:
+            page = await self._listing(url)
+        except FetchError:
+            return None
+        products = page.products
+        if products is None or set(products.urls) <= set(group.urls):
+            return None
+        return page
+
+    async def _last(
+        self, first: ListingPage, second: ListingPage, number: Numbering, group: LinkGroup
+    ) -> Last | None:
+        """The number of pages as the first page says it, where the second says the same and the
+        last page is there and leads no further."""
+        of_second = last_pages(second.document, number)
+        for last in last_pages(first.document, number)[:8]:
+            if not any(
+                other.options == last.options and other.pages == last.pages for other in of_second
+            ):
+                continue
+            if not leads_to_all(first.document, last, number):
+                continue
+            url = number.url(first.url, number.first + number.step * (last.pages - 1))
+            try:
+                page = await self._listing(url)
+            except FetchError:
+                continue
+            products = page.products
+            if last.pages == 2:
+                products = second.products
+            # The last page may have fewer products than make a group.
+            few = products is None and _has_any(page, first, group, self._site.owns)
+            if not few and (products is None or set(products.urls) <= set(group.urls)):
+                continue
+            beyond = next_link(page.document)
+            numbers = numbered_links(page.document)
+            if (
+                beyond is not None
+                and beyond[1] not in (first.url, page.url)
+                and max(numbers, default=0) > last.pages
+            ):
+                continue
+            return last
+        return None
+
+    async def _categories(self, survey: Survey, home: ListingPage) -> bool:
+        """Lists of products behind groups of links, such as a menu's."""
+        best: tuple[int, LinkGroup, list[ListingPage]] | None = None
+        others = [group for group in home.groups if not (group.is_products and group.score > 20)]
+        others = sorted(others, key=lambda group: len(group.cards), reverse=True)
+        home_products = set(home.products.urls) if home.products is not None else set()
+        for group in others[:CATEGORY_GROUPS]:
+            pages = []
+            for url in spread([url for url in group.urls if url not in home_products], 3):
+                try:
+                    page = await self._listing(url)
+                except FetchError:
+                    continue
+                if page.products is not None and not _is_product(page):
+                    pages.append(page)
+            if len(pages) >= 2 and (best is None or len(group.cards) > best[0]):
+                best = len(group.cards), group, pages
+        if best is None:
+            return False
+        _, group, pages = best
+        pages.sort(key=lambda page: next_link(page.document) is None)
+        first = pages[0]
+        products = first.products
+        assert products is not None
+        if not await self._pages(survey, first, products, single=False):
+            survey.listing = {"products": _links(first, products, self._site.owns)}
+            survey.pages_text = "categories of one page each"
+        self._take(survey, pages, products)
+        assert survey.listing is not None
+        survey.listing["listings"] = _links(home, group, self._site.owns)
+        survey.pages_text = f"{len(group.cards)} categories; {survey.pages_text}"
+        survey.pages = None
+        return True
+
+    async def _sitemap(self, survey: Survey) -> bool:
+        """Products that a sitemap lists."""
+        rules = await self._reader.robots(survey.start)
+        named = rules.sitemaps if isinstance(rules, RobotsRules) else []
+        start = named[0] if named else urls.clean("/sitemap.xml", survey.start)
+        due: list[str] = [start] if start else []
+        listed: list[str] = []
+        read = 0
+        reader = SitemapReader(None, LinkFilter(self._site))
+        while due and read < SITEMAPS_MAX:
+            url = due.pop(0)
+            read += 1
+            try:
+                fetched = await self._reader.read(url, Kind.SITEMAP)
+            except FetchError:
+                continue
+            for link in reader.read(fetched, url).links:
+                (due if link.kind is Kind.SITEMAP else listed).append(link.url)
+            due.sort(key=lambda url: "product" not in url and "produ" not in url)
+        groups: dict[str, list[str]] = {}
+        for url in listed:
+            folder = "/".join(urlsplit(url).path.split("/")[1:-1])
+            groups.setdefault(folder, []).append(url)
+        if not groups or start is None:
+            return False
+        likely = max(groups.values(), key=len)
+        for url in spread(likely, 2):
+            try:
+                page = await self._listing(url)
+            except FetchError:
+                return False
+            if page.products is not None and not _is_product(page) and len(page.products.cards) > 8:
+                return False
+        pattern = pattern_of(likely)
+        survey.sitemap = {"url": start, **({"products": pattern} if pattern else {})}
+        survey.known_urls = likely
+        survey.pages_text = "the sitemap"
+        return True
+
+    async def _above(self, product: ListingPage) -> ListingPage:
+        """The listing that a product page belongs to."""
+        crumbs = product.document.dom.css(
+            "[class*=breadcrumb i] a[href], [aria-label*=breadcrumb i] a[href]"
+        )
+        near = [
+            urls.clean(link.attributes.get("href") or "", product.document.base) for link in crumbs
+        ]
+        above = [url for url in reversed(near) if url and self._site.owns(url)]
+        home = urls.clean("/", product.url)
+        for url in dict.fromkeys([*above[:3], *([home] if home else [])]):
+            if url == product.url:
+                continue
+            try:
+                page = await self._listing(url)
+            except FetchError:
+                continue
+            if not _is_product(page):
+                return page
+        return product
+
+    async def _listing(self, url: str) -> ListingPage:
+        page = self._read.get(url)
+        if page is None:
+            if self._reader.requests >= PAGES_MAX:
+                raise FetchError(
+                    Outcome.DEFERRED, f"not read: {PAGES_MAX} requests are enough", url=url
+                )
+            fetched = await self._reader.read(url, Kind.LISTING)
+            document = Document(fetched, url)
+            page = ListingPage(
+                fetched.url, fetched, document, link_groups(document, self._site.owns)
+            )
+            self._read[url] = page
+        return page
+
+    async def _read_products(self, survey: Survey) -> None:
+        survey.known_urls = list(dict.fromkeys(survey.known_urls))
+        cards: dict[str, Card] = {}
+        for page in survey.listing_pages:
+            if page.products is not None:
+                for card in page.products.cards:
+                    cards.setdefault(card.url, card)
+        for url in spread(survey.known_urls, PRODUCTS):
+            if self._reader.requests >= PAGES_MAX:
+                break
+            try:
+                fetched = await self._reader.read(url, Kind.PRODUCT)
+            except FetchError as error:
+                survey.notes.append(f"{url}: {error.outcome}: {error}")
+                continue
+            document = Document(fetched, url)
+            groups = link_groups(document, self._site.owns)
+            others = frozenset(
+                card.element.mem_id
+                for group in groups
+                if group.is_products
+                or (len(group.cards) > 1 and any(card.amounts for card in group.cards))
+                for card in group.cards
+                if len(card.element.html or "") * 2 < len(fetched.body)
+            )
+            survey.product_pages.append((url, fetched))
+            survey.samples.append(ProductSample(document, cards.get(url), others))
+        if not survey.samples:
+            raise NoShopError(
+                f"{survey.start}: no product page could be read: "
+                f"{'; '.join(survey.notes[:2]) or 'no link led to one'}"
+            )
+
+
+def _is_product(page: ListingPage) -> bool:
+    """Whether the page says that it is about one product."""
+    offered = [
+        node
+        for node in page.document.jsonld
+        if "offers" in node and str(node.get("@type", "")).lower().endswith("product")
+    ]
+    kind = page.document.dom.css_first('meta[property="og:type"]')
+    if kind is not None and "product" in (kind.attributes.get("content") or "").split(".")[0]:
+        return "group" not in (kind.attributes.get("content") or "")
+    scopes = page.document.dom.css('[itemtype*="schema.org/Product"]')
+    return len(offered) == 1 or (not offered and len(scopes) == 1)
+
+
+def _has_any(page: ListingPage, first: ListingPage, group: LinkGroup, owns: Any) -> bool:
+    """Whether the page has a product, though not so many that they are seen to repeat."""
+    css, _ = selector_of(first.document, group, owns)
+    matched = {
+        urls.clean(element.attributes.get("href") or "", page.document.base)
+        for element in page.document.dom.css(css)
+    }
+    return bool(matched - set(group.urls) - {None})
+
+
+def _links(page: ListingPage, group: LinkGroup, owns: Any) -> Any:
+    css, match = selector_of(page.document, group, owns)
+    return css if match is None else {"css": css, "match": match}
+
+
+def _drop_frame(survey: Survey) -> None:
+    """Without a title there is no product."""
+    if survey.fields["title"].best is None:
+        raise NoShopError(
+            f"{survey.start}: the pages behind its links have no title that changes from page to "
+            f"page and agrees with another source, as in {survey.product_pages[0][0]} (mend: give "
+            "the address of a category page)"
+        )
