@@ -23,6 +23,7 @@ from scraper.extract.document import Document
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text
+from scraper.sites.grammar.css import parse_css
 
 PATHS_MAX = 14
 ELEMENTS_MAX = 40
@@ -53,6 +54,7 @@ _WORD_OF = {
         re.I,
     ),
 }
+_ORIGINS = {"jsonld": "json-ld", "microdata": "microdata", "meta": "meta"}
 _BREADCRUMB = re.compile(r"bread-?crumb|brotkrumen|fil-?d-?ariane|migas|ariane|kruimel", re.I)
 _KEYS = {
     "sku": ("sku", "productSku", "itemNumber", "articleNumber"),
@@ -113,7 +115,7 @@ class ProductSample:
         return clean_text(whole_text(element)) if element is not None else ""
 
     def first(self, css: str) -> int | None:
-        element = self.document.dom.css_first(css)
+        element = parse_css(css).first(self.document.dom)
         return element.mem_id if element is not None else None
 
 
@@ -121,11 +123,9 @@ def candidates(name: str, samples: Iterable[ProductSample]) -> list[Candidate]:
     """The field's candidates on all these pages, each once."""
     unique: dict[str, Candidate] = {}
     for at, source in enumerate(SOURCES.get(name, ())):
-        origin = "json-ld" if "jsonld" in source else "meta" if "meta[" in source["css"] else "page"
-        if "itemprop" in source.get("css", ""):
-            origin = "microdata"
-        if source != {"css": "h1"}:
-            unique[str(source)] = Candidate(origin, source, at // 4)
+        (key,) = source
+        if key in _ORIGINS:
+            unique[str(source)] = Candidate(_ORIGINS[key], source, at // 4)
     for key in _KEYS.get(name, ()):
         quoted = r'"?([\w.-]+)"?' if name != "brand" else r'"([^"\\]{2,60})"'
         source = {"regex": rf'"{key}"\s*:\s*{quoted}'}
@@ -363,13 +363,6 @@ def _out_of(text: str) -> str:
 
 def _breadcrumbs(sample: ProductSample) -> Iterator[Candidate]:
     """The last link of the way here that is not the page itself."""
-    for path, origin in (
-        ("BreadcrumbList.itemListElement[-1].name", "json-ld"),
-        ("BreadcrumbList.itemListElement[-2].name", "json-ld"),
-        ("BreadcrumbList.itemListElement[-1].item.name", "json-ld"),
-        ("BreadcrumbList.itemListElement[-2].item.name", "json-ld"),
-    ):
-        yield Candidate(origin, {"jsonld": path}, 1)
     for element in sample.document.dom.css("nav, ol, ul, div, p, section"):
         attributes = element.attributes
         words = f"{words_of(element)} {attributes.get('aria-label') or ''}"

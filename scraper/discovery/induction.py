@@ -34,10 +34,9 @@ _CURRENCIES = [
     compile_source(Source.model_validate(source))
     for source in (
         {"jsonld": "offers.priceCurrency"},
-        {"css": "[itemprop=priceCurrency]::attr(content)"},
-        {"css": "[itemprop=priceCurrency]"},
-        {"css": 'meta[property="product:price:currency"]::attr(content)'},
-        {"css": 'meta[property="og:price:currency"]::attr(content)'},
+        {"microdata": "offers.priceCurrency"},
+        {"meta": "product:price:currency"},
+        {"meta": "og:price:currency"},
     )
 ]
 VALUES_LIKE_GTIN = re.compile(r"\d{8}|\d{12,14}")

@@ -26,78 +26,60 @@ TYPES: dict[str, dict[str, Any]] = {
     "description": {},
     "rating": {"type": "decimal"},
 }
-_PRODUCT = '[itemtype*="schema.org/Product"]'
-
-
-def _itemprop(name: str, attribute: str = "content", inside: str = "") -> list[dict[str, str]]:
-    """The attribute where there is one, else the element's text."""
-    element = f"{_PRODUCT} {inside}[itemprop={name}]"
-    return [{"css": f"{element}::attr({attribute})"}, {"css": element}]
-
-
-def _meta(*names: str) -> list[dict[str, str]]:
-    return [
-        {"css": f'meta[{attribute}="{name}"]::attr(content)'}
-        for name in names
-        for attribute in ("property", "name")
-    ]
 
 
 def _jsonld(*paths: str) -> list[dict[str, str]]:
     return [{"jsonld": path} for path in paths]
 
 
+def _structured(*paths: str) -> list[dict[str, str]]:
+    """JSON-LD and microdata have the same names."""
+    return [{key: path} for key in ("jsonld", "microdata") for path in paths]
+
+
+def _meta(*names: str) -> list[dict[str, str]]:
+    return [{"meta": name} for name in names]
+
+
+_GTINS = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "ean", "isbn")
 SOURCES: Mapping[str, list[dict[str, str]]] = {
-    "title": [*_jsonld("name"), *_itemprop("name"), *_meta("og:title"), {"css": "h1"}],
+    "title": [*_structured("name"), *_meta("og:title"), {"css": "h1"}],
     "price": [
-        *_jsonld("offers.price"),
-        *_itemprop("price"),
-        *_itemprop("lowPrice"),
+        *_structured("offers.price"),
         *_meta("product:sale_price:amount", "product:price:amount", "og:price:amount"),
     ],
     "list_price": _meta("product:original_price:amount"),
     "availability": [
-        *_jsonld("offers.availability"),
-        *_itemprop("availability", "href"),
-        *_itemprop("availability"),
+        *_structured("offers.availability"),
         *_meta("product:availability", "og:availability"),
     ],
     "sku": [
-        *_jsonld("sku", "offers.sku", "productID"),
-        *_itemprop("sku"),
+        *_structured("sku", "offers.sku", "productID"),
         *_meta("product:retailer_item_id"),
     ],
     "gtin": [
-        *(
-            source
-            for name in ("gtin13", "gtin", "gtin14", "gtin12", "gtin8")
-            for source in _jsonld(name, f"offers.{name}")
-        ),
-        *(source for name in ("gtin13", "gtin", "gtin12") for source in _itemprop(name)),
+        *_structured(*_GTINS, *(f"offers.{name}" for name in _GTINS[:5])),
         *_meta("product:ean", "product:upc"),
     ],
-    "mpn": [*_jsonld("mpn"), *_itemprop("mpn"), *_meta("product:mfr_part_no")],
+    "mpn": [*_structured("mpn"), *_meta("product:mfr_part_no")],
     "brand": [
-        *_jsonld("brand.name", "manufacturer.name"),
-        *_itemprop("name", inside="[itemprop=brand] "),
-        *_itemprop("brand"),
+        *_structured("brand.name", "manufacturer.name"),
         *_meta("product:brand", "og:brand"),
     ],
     "category": [
-        *_jsonld("category"),
-        *_itemprop("category"),
+        *_jsonld(
+            *(
+                f"BreadcrumbList.itemListElement[{at}].{name}"
+                for at in (-1, -2)
+                for name in ("name", "item.name")
+            )
+        ),
+        *_structured("category"),
         *_meta("product:category"),
     ],
-    "image": [*_jsonld("image"), *_itemprop("image", "src"), *_meta("og:image", "twitter:image")],
-    "description": [
-        *_jsonld("description"),
-        *_itemprop("description"),
-        *_meta("og:description", "description"),
-    ],
-    "rating": [
-        *_jsonld("aggregateRating.ratingValue"),
-        *_itemprop("ratingValue"),
-    ],
+    "image": [*_structured("image"), *_meta("og:image", "twitter:image")],
+    "description": [*_structured("description"), *_meta("og:description", "description")],
+    "rating": _structured("aggregateRating.ratingValue"),
 }
 
 

@@ -21,6 +21,7 @@ from scraper.extract.bounds import (
     fits,
     tags,
 )
+from scraper.extract.structured import metas, microdata
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode, parse_html
 from scraper.sites.grammar.css import CssSelector
@@ -116,6 +117,18 @@ class Document:
         if scripts is None:
             scripts = [script.text() for script in self.dom.css(_JSONLD)]
         return jsonld_blocks.objects(scripts)
+
+    @cached_property
+    def microdata(self) -> list[dict[str, Any]]:
+        """Every microdata object of the page, outer ones before the ones inside them."""
+        if b"itemscope" not in self.decoded.utf8.lower():
+            return []
+        return microdata.objects(self.dom)
+
+    @cached_property
+    def metas(self) -> dict[str, list[str]]:
+        """What the page's <meta> tags hold, by their names in lower case."""
+        return metas.contents(self.dom)
 
     def captured(self, name: str) -> list[Any]:
         """The JSON answers that a browser captured under that name, in the order in which they

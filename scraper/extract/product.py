@@ -245,18 +245,23 @@ class _Field:
 
 
 def _compile(reading: FieldSource, spec: FieldSpec) -> _Compiled:
-    currency = None
-    if spec.type == "price" and reading.jsonld is not None and not reading.regex:
-        beside = selectors.parse_jsonld(reading.jsonld).sibling("priceCurrency")
-        path = ".".join(
-            [
-                beside.type,
-                *(step if isinstance(step, str) else f"[{step}]" for step in beside.steps),
-            ]
-        )
-        currency = compile_source(Source.model_validate({"jsonld": path.replace(".[", "[")}))
+    beside = _currency_source(reading) if spec.type == "price" and not reading.regex else None
+    currency = compile_source(Source.model_validate(beside)) if beside is not None else None
     texts = compile_source(reading, unstruck_text if spec.type == "price" else whole_text)
     return _Compiled(texts, _typed(reading, spec), reading, currency)
+
+
+def _currency_source(reading: FieldSource) -> dict[str, str] | None:
+    """Where the currency of a price is that is written for machines: beside it."""
+    if reading.meta is not None:
+        name = reading.meta.lower()
+        return {"meta": name[:-6] + "currency"} if name.endswith(":amount") else None
+    key, path = ("jsonld", reading.jsonld) if reading.jsonld else ("microdata", reading.microdata)
+    if path is None:
+        return None
+    beside = selectors.parse_jsonld(path).sibling("priceCurrency")
+    steps = (step if isinstance(step, str) else f"[{step}]" for step in beside.steps)
+    return {key: ".".join([beside.type, *steps]).replace(".[", "[")}
 
 
 def _typed(reading: FieldSource, spec: FieldSpec) -> Typed:

@@ -36,6 +36,10 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
     pattern = selectors.compile_regex(source.regex) if source.regex is not None else None
     if source.jsonld is not None:
         raw = _on_jsonld(source.jsonld)
+    elif source.microdata is not None:
+        raw = _on_microdata(source.microdata)
+    elif source.meta is not None:
+        raw = _on_meta(source.meta)
     elif source.response is not None:
         raw = _on_response(source.response, source.path or "")
     elif source.css is not None or source.xpath is not None:
@@ -90,6 +94,16 @@ def _on_tree(xpath: etree.XPath, text_of: TextOf) -> Texts:
 def _on_jsonld(path: str) -> Texts:
     parsed = selectors.parse_jsonld(path)
     return lambda document, every: _cleaned(jsonld.values(document.jsonld, parsed, every), every)
+
+
+def _on_microdata(path: str) -> Texts:
+    parsed = selectors.parse_jsonld(path)
+    return lambda document, every: _cleaned(jsonld.values(document.microdata, parsed, every), every)
+
+
+def _on_meta(name: str) -> Texts:
+    lower = name.lower()
+    return lambda document, every: _cleaned(document.metas.get(lower, ()), every)
 
 
 def _on_response(name: str, path: str) -> Texts:

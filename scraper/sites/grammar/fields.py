@@ -19,7 +19,9 @@ from pydantic_core import PydanticCustomError
 from scraper.sites.grammar import scalars, selectors
 from scraper.sites.grammar.css import parse_css
 
-SOURCES = ("css", "xpath", "jsonld", "response", "regex", "url")
+SOURCES = ("css", "xpath", "jsonld", "microdata", "meta", "response", "regex", "url")
+# Of these a source has one; `regex` may stand beside it.
+_PLACES = tuple(key for key in SOURCES if key != "regex")
 FieldType = Literal["text", "int", "decimal", "price", "bool", "date", "url", "list"]
 # A text of more characters is a selector that took the whole page.
 MAX_LENGTH = 100_000
@@ -66,6 +68,7 @@ Regex = Annotated[
 ]
 JsonLd = Annotated[str, AfterValidator(partial(checked, selectors.parse_jsonld))]
 JsonPath = Annotated[str, AfterValidator(partial(checked, selectors.parse_json))]
+MetaName = Annotated[str, Field(pattern=r"^[A-Za-z][\w:.-]{0,100}$")]
 Captured = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 RESPONSE = "a JSON answer that a browser captured, by its name in `browser.responses`; with `path`"
 PATH = "path in that JSON, as in `product.offers[0].price`; of a list without an index, each"
@@ -83,8 +86,8 @@ Share = Annotated[
 
 
 class Source(Model):
-    """Where a text comes from. One of css, xpath, jsonld, response, url; `regex` picks a part of
-    it, or of the source."""
+    """Where a text comes from. One of css, xpath, jsonld, microdata, meta, response, url; `regex`
+    picks a part of it, or of the source."""
 
     css: Css | None = Field(
         None,
@@ -93,6 +96,12 @@ class Source(Model):
     xpath: XPath | None = Field(None, description="XPath 1.0")
     jsonld: JsonLd | None = Field(
         None, description="path in the page's JSON-LD, as in `Product.offers.price`"
+    )
+    microdata: JsonLd | None = Field(
+        None, description="path in the page's microdata, as for jsonld"
+    )
+    meta: MetaName | None = Field(
+        None, description="the name or property of a <meta> tag, as in `og:title`: its content"
     )
     response: Captured | None = Field(None, description=RESPONSE)
     path: JsonPath | None = Field(None, description=PATH)
@@ -113,11 +122,7 @@ class Source(Model):
 
     def source_problems(self) -> list[tuple[str, str]]:
         """(key, sentence) for what cannot stand together."""
-        given = [
-            key
-            for key in ("css", "xpath", "jsonld", "response", "url")
-            if getattr(self, key) is not None
-        ]
+        given = [key for key in _PLACES if getattr(self, key) is not None]
         if (self.response is None) != (self.path is None):
             return [path_problem(self.response)]
         if len(given) > 1:
