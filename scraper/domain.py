@@ -114,7 +114,10 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.NOT_MODIFIED: ("the server says nothing changed (304)", Blame.NOBODY),
     Outcome.FRESH: ("fetched less than the revisit age ago, not asked again", Blame.NOBODY),
     Outcome.NOT_FOUND: ("the server says it does not exist (404, 410)", Blame.PAGE),
-    Outcome.REFUSED: ("the server refuses it (another 4xx)", Blame.PAGE),
+    Outcome.REFUSED: (
+        "the server refuses it (another 4xx; a 403 is asked for once more)",
+        Blame.PAGE,
+    ),
     Outcome.BLOCKED: (
         "kept out: a challenge page, a captcha, or a refusal of whoever asks from there",
         Blame.HOST,

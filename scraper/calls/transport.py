@@ -31,6 +31,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.http.request import headers_dict
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
+from scraper.politeness.robots import RobotsRules, Unavailable
 from scraper.politeness.robots_cache import RobotsCache
 from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.urls import host_of
@@ -227,7 +228,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
                 asyncio.get_running_loop().time() + context.policy.page_timeout_s, by.urgency
             )
 
-        async def rules_within(deadline_at: float) -> object:
+        async def rules_within(deadline_at: float) -> RobotsRules | Unavailable:
             @asynccontextmanager
             async def permit() -> AsyncIterator[None]:
                 async with limiter.permit(deadline_at, by.urgency):
@@ -237,18 +238,13 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             return await self._robots.rules(url, context, permit_of, before_hop, via)
 
         rules = await self.when_permitted(limiter, by, rules_within)
-        if rules is None:
-            raise FetchError(
-                Outcome.ROBOTS_UNAVAILABLE,
-                f"robots.txt of {limiter.host} cannot be read; until it can, "
-                "nothing of the host is fetched",
-                url=url,
-            )
-        if not rules.allowed(url):  # type: ignore[attr-defined]
+        if isinstance(rules, Unavailable):
+            raise FetchError(Outcome.ROBOTS_UNAVAILABLE, rules.sentence(limiter.host), url=url)
+        if not rules.allowed(url):
             raise FetchError(
                 Outcome.ROBOTS_DISALLOWED, f"robots.txt of {limiter.host} disallows {url}", url=url
             )
-        limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)  # type: ignore[attr-defined]
+        limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
     async def when_permitted(
         self, limiter: HostLimiter, by: CallInput, do: Callable[[float], Awaitable[T]]

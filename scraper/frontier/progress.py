@@ -13,7 +13,9 @@ from scraper.frontier.counters import Counts
 PROGRESS = sa.text("""
 SELECT c.*, s.name AS site, s.paused,
        EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now()))
-       AS elapsed_s, coalesce(recent.per_s, 0) AS recent_per_s
+       AS elapsed_s, coalesce(recent.per_s, 0) AS recent_per_s,
+       CASE WHEN position(trouble.host in trouble.error) > 0 THEN trouble.error
+            ELSE trouble.host || ': ' || trouble.error END AS last_error
   FROM crawls c JOIN sites s ON s.id = c.site_id
   LEFT JOIN LATERAL (
        SELECT sum(t.done)
@@ -21,6 +23,10 @@ SELECT c.*, s.name AS site, s.paused,
          FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
          JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
         WHERE c.status = 'running' GROUP BY since.at) recent ON true
+  LEFT JOIN LATERAL (
+       SELECT p.host, p.error FROM pages p
+        WHERE p.crawl_id = c.id AND p.error IS NOT NULL AND p.status <> 'gone'
+        ORDER BY p.settled_at DESC LIMIT 1) trouble ON c.status = 'running'
  WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
    AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
    AND (NOT :active OR c.status IN ('planned', 'running'))
@@ -31,7 +37,8 @@ SELECT c.*, s.name AS site, s.paused,
 @dataclass(frozen=True, slots=True)
 class Progress:
     """One crawl as people see it. `recent_per_s`: pages done a second, over the last half minute;
-    those that were fresh are no work."""
+    those that were fresh are no work. `last_error`: a page's, with its host, while the crawl
+    runs."""
 
     id: int
     site: str
@@ -49,6 +56,7 @@ class Progress:
     paused: bool = False
     suspect: bool = False
     recent_per_s: float = 0.0
+    last_error: str | None = None
 
     @property
     def active(self) -> bool:

@@ -34,6 +34,12 @@ CAUSES_MAX = 5
 
 # 08: the connection broke. 53: there are too many clients, or disk or memory is full.
 _AWAY_CLASSES = ("08", "53")
+# Of the class 53, what people can do something about.
+_TROUBLES = {
+    "53100": "has a full disk",
+    "53200": "is out of memory",
+    "53300": "has too many clients",
+}
 # The server shuts down, has crashed or is starting up.
 _AWAY_STATES = frozenset({"57P01", "57P02", "57P03", "57P04", "57P05"})
 # There is no such table, column or schema.
@@ -149,7 +155,8 @@ class Outage:
             announce = not self._announced and now - self._back_at >= QUIET_S
             self._announced = self._announced or announce
         if announce:
-            log.warning(f"{self._server} is away", address=self.address, error=self._error)
+            what = _TROUBLES.get(getattr(error, "sqlstate", None) or "", "is away")
+            log.warning(f"{self._server} {what}", address=self.address, error=self._error)
 
     def answered(self, began: float | None = None) -> None:
         """`began`: when the work began that succeeded (the clock's time). What began before the

@@ -43,6 +43,12 @@ class Unavailable:
 
     reason: str
 
+    def sentence(self, host: str) -> str:
+        return (
+            f"robots.txt of {host} cannot be read ({self.reason}); until it can, nothing of the "
+            f"host is fetched"
+        )
+
 
 class RobotsRules:
     """One origin's robots.txt as it applies to one product token. Immutable; `allowed` costs a few

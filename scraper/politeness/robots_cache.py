@@ -52,7 +52,7 @@ class RobotsCache:
     def __init__(self, fetcher: HttpFetcher, texts: RobotsStore) -> None:
         self._fetcher = fetcher
         self._texts = texts
-        self._rules: dict[tuple[str, str], tuple[float, RobotsRules | None]] = {}
+        self._rules: dict[tuple[str, str], tuple[float, RobotsRules | Unavailable]] = {}
         self._fetching: dict[str, asyncio.Lock] = {}
 
     async def rules(
@@ -62,9 +62,9 @@ class RobotsCache:
         permit: Permit,
         before_hop: BeforeHop,
         via: ProxyRoute | None = None,
-    ) -> RobotsRules | None:
-        """The rules that govern `url`, or None while robots.txt cannot be read. `permit` is
-        the host's for the request; `before_hop` waits for that of each further one.
+    ) -> RobotsRules | Unavailable:
+        """The rules that govern `url`, or why robots.txt cannot be read for now. `permit` is the
+        host's for the request; `before_hop` waits for that of each further one.
 
         Through a proxy, raises FetchError where there is no answer: whose fault that is, another
         proxy may tell.
@@ -82,7 +82,8 @@ class RobotsCache:
                 rules, certain = await self._look_up(url, origin, context, permit, before_hop, via)
                 if len(self._rules) >= ORIGINS_MAX:
                     self._rules.clear()
-                lasts = RULES_FOR_S if rules is not None and certain else UNAVAILABLE_FOR_S
+                good = certain and isinstance(rules, RobotsRules)
+                lasts = RULES_FOR_S if good else UNAVAILABLE_FOR_S
                 self._rules[key] = (asyncio.get_running_loop().time() + lasts, rules)
                 return rules
         finally:
@@ -90,7 +91,7 @@ class RobotsCache:
             if lock is not None and not lock.locked():
                 self._fetching.pop(origin)
 
-    def _cached(self, key: tuple[str, str]) -> tuple[float, RobotsRules | None] | None:
+    def _cached(self, key: tuple[str, str]) -> tuple[float, RobotsRules | Unavailable] | None:
         cached = self._rules.get(key)
         fresh = cached is not None and cached[0] > asyncio.get_running_loop().time()
         return cached if fresh else None
@@ -103,7 +104,7 @@ class RobotsCache:
         permit: Permit,
         before_hop: BeforeHop,
         via: ProxyRoute | None,
-    ) -> tuple[RobotsRules | None, bool]:
+    ) -> tuple[RobotsRules | Unavailable, bool]:
         """The rules, and whether they are certain: a 403, which allows everything (RFC 9309
         2.3.1.3), may mean the proxy it came through. Such an answer is not shared, and not believed
         for long."""
@@ -137,5 +138,4 @@ class RobotsCache:
             certain = signal is ProxySignal.ANSWERED
             if certain:
                 await self._texts.put(origin, *kept)
-        rules = rules_from(*kept, context.robots_agent)
-        return None if isinstance(rules, Unavailable) else rules, certain
+        return rules_from(*kept, context.robots_agent), certain

@@ -27,6 +27,9 @@ HOST_PATIENCE = 2
 # other; one that gives no answer has one less.
 OWN_BASE_S = 0.5
 UNANSWERED_LESS = 1
+# A 403 without any other sign of a block may pass.
+FORBIDDEN_ATTEMPTS = 2
+FORBIDDEN_BASE_S = 10.0
 # A blocked page that has no other tier to go to waits at least this long.
 BLOCKED_BASE_S = 60.0
 # A host's troubles pass soon or not at all, so a longer delay would gain nothing.
@@ -61,11 +64,12 @@ def judge(
     retry_after_s: float | None = None,
     down: HostDown | None = None,
     well: bool = False,
+    forbidden: bool = False,
 ) -> Verdict:
     """The verdict on a page with `attempts` tries before this one, charged to the account that this
     outcome is charged to: the host's for a host's fault, else the page's own. While its host is
     `down` a page waits for that, for free at first; while it is `well` a page that fails again is
-    at fault itself.
+    at fault itself. `forbidden`: it was refused by a 403, which may mean who asked, and when.
 
     `retry_after_s` is a server's own wish: it is honoured as the least delay up to
     `RETRY_AFTER_MAX_S`, with jitter added and never taken away.
@@ -116,6 +120,10 @@ def judge(
         case Outcome.NOT_EXTRACTED | Outcome.TOO_SLOW | Outcome.FUNCTION_FAILED:
             limit = min(INVALID_ATTEMPTS, policy.attempts_max)
             return _retry(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
+        case Outcome.REFUSED if forbidden:
+            later = replace(policy, base_s=FORBIDDEN_BASE_S)
+            limit = min(FORBIDDEN_ATTEMPTS, policy.attempts_max)
+            return _retry(attempts, limit, Status.DEAD, later, rng, retry_after_s)
         case (
             Outcome.REFUSED
             | Outcome.TOO_LARGE

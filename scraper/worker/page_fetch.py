@@ -26,7 +26,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
-from scraper.politeness.robots import RobotsRules
+from scraper.politeness.robots import RobotsRules, Unavailable
 from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.blocks import detect_redirect
 from scraper.rules.routing import BROWSER
@@ -50,7 +50,7 @@ class Robots(Protocol):
         turn: Turn,
         before_hop: BeforeHop,
         via: ProxyRoute | None = None,
-    ) -> RobotsRules | None: ...
+    ) -> RobotsRules | Unavailable: ...
 
 
 class PageFetcher:
@@ -314,11 +314,10 @@ class PageFetch:
         rules = await self._all.robots.rules(
             url, context, turn, self._robots_hop, self._permits.via
         )
-        if rules is None:
+        if isinstance(rules, Unavailable):
             raise FetchError(
                 Outcome.ROBOTS_UNAVAILABLE,
-                f"robots.txt of {host_of(url)} cannot be read; until it can, nothing of the host "
-                "is fetched",
+                rules.sentence(host_of(url)),
                 url=url,
                 retry_after_s=ROBOTS_PATIENCE_S,
             )

@@ -59,6 +59,7 @@ AWAY_S = 5.0
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
 _NOT_MODIFIED = 304
+_FORBIDDEN = 403
 _FREE = Verdict(Status.DUE, 0.0, charged=False)
 _BACK = Decision(_FREE)
 _NOT_BEGUN = Attempt(Outcome.DEFERRED)
@@ -235,6 +236,7 @@ class Scraper:
             retry_after_s=attempt.delay_s,
             down=down,
             well=limiter.signals.well(now),
+            forbidden=attempt.http_status == _FORBIDDEN,
         )
 
     async def _heed_host(

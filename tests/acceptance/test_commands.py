@@ -278,6 +278,32 @@ def test_a_crawl_with_workers_of_its_own(
     assert_counted(engine, crawl)
 
 
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("http://127.0.0.1:9/", "Connect call failed ('127.0.0.1', 9)"),
+        ("http://no-such-shop.invalid/", "no connection to no-such-shop.invalid"),
+    ],
+)
+def test_a_shop_that_cannot_be_reached_is_named_at_once(
+    run: Commands, environment: Settings, address: str, reason: str
+) -> None:
+    (environment.sites_dir / "away.yaml").write_text(
+        f"start: {address}\nallow_private: true\nlisting: {{products: a}}\n"
+        "product: {fields: {title: h1}}\n"
+    )
+    run.coordinator()
+    run.until_ready(run.worker("datacenter"))
+    waiting = run.start("scraper", "crawl", "away", "--wait")
+    until(lambda: reason in run.log(waiting), 15)
+    until(lambda: "`scraper stop 1` ends the crawl" in run.log(waiting), 30)
+    (crawl,) = run.crawls()
+    assert reason in crawl["last_error"] and crawl["status"] == "running"
+    assert reason in run.scraper("status", "away").stdout
+    run.scraper("stop", "1")
+    assert waiting.wait(30) == 4
+
+
 def test_interrupted_and_stopped(
     run: Commands, engine: sa.Engine, sample_shop: Callable[..., SampleShop], environment: Settings
 ) -> None:

@@ -691,7 +691,7 @@ def only_what_may_be_asked_is_asked(crawled: Crawled) -> None:
     assert not any("sid=" in target.lower() or "utm_" in target for target in asked)
     for target, times in (
         ("/e/404", 1),
-        ("/e/403", 1),
+        ("/e/403", 2),
         ("/r/20/8", 1),
         ("/r/20/9", 0),
     ):

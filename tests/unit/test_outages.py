@@ -126,6 +126,13 @@ def test_one_line_when_it_goes_and_one_when_it_is_back() -> None:
     assert logs[1]["away_s"] == 50 and outage.away_s == 0
 
 
+def test_a_full_disk_is_called_that() -> None:
+    with capture_logs() as logs:
+        Outage("PostgreSQL", SECRET_URL).failed(psycopg.errors.DiskFull("could not extend file"))
+    assert logs[0]["event"] == "PostgreSQL has a full disk"
+    assert psycopg.errors.DiskFull.sqlstate == "53100"
+
+
 def test_what_began_before_the_outage_is_no_answer() -> None:
     clock = Clock()
     outage = Outage("Redis", "redis://x", clock)

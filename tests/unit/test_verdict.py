@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scraper.domain import Blame, Outcome, Status, Verdict
 from scraper.rules.circuit_breaker import HostDown
 from scraper.rules.verdict import (
+    FORBIDDEN_BASE_S,
     HOST_PATIENCE,
     RETRY_AFTER_MAX_S,
     THROTTLED_ATTEMPTS,
@@ -279,3 +280,13 @@ def test_a_host_that_is_down_is_waited_for_however_well_it_was() -> None:
     for outcome in (Outcome.SERVER_ERROR, Outcome.TIMEOUT):
         verdict = judge(outcome, 3, policy, middle(), down=down, well=True)
         assert (verdict.status, verdict.charged) == (Status.DUE, False)
+
+
+def test_a_403_is_asked_for_once_more_and_later() -> None:
+    policy, rng = RetryPolicy(), random.Random(1)
+    first = judge(Outcome.REFUSED, 0, policy, rng, forbidden=True)
+    assert first.status is Status.DUE and first.delay_s >= FORBIDDEN_BASE_S / 2 and first.charged
+    assert judge(Outcome.REFUSED, 1, policy, rng, forbidden=True).status is Status.DEAD
+    once = RetryPolicy(attempts_max=1)
+    assert judge(Outcome.REFUSED, 0, once, rng, forbidden=True).status is Status.DEAD
+    assert judge(Outcome.REFUSED, 0, policy, rng).status is Status.DEAD

@@ -15,6 +15,7 @@ from rich.progress import Progress as Bar
 from sqlalchemy.exc import OperationalError
 
 from scraper.cli.common.shared import print_json
+from scraper.cli.common.tables import plain
 from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, SuspectError
 from scraper.frontier import crawls
@@ -27,6 +28,8 @@ from scraper.views import progress as views
 
 POLL_S = 0.5
 AWAY_S = 60.0
+# A crawl that has fetched nothing for so long is worth a word.
+NOTHING_FETCHED_S = 10.0
 
 Show = Callable[[Progress], None]
 
@@ -96,10 +99,20 @@ def follow(
 ) -> Progress:
     """Shows a crawl until it ends. `check` is called each time it was read, and may raise."""
     display = _bar() if sys.stderr.isatty() else _lines()
+    began, told = time.monotonic(), False
     with display as show:
         while True:
             progress = _read(engine, crawl_id)
             show(progress)
+            hopeless = not progress.done and time.monotonic() - began > NOTHING_FETCHED_S
+            if hopeless and progress.last_error and not told:
+                told = True
+                click.echo(
+                    f"no page could be fetched in {NOTHING_FETCHED_S:g} s: "
+                    f"{plain(progress.last_error)}\n"
+                    f"it is tried for some minutes more; `scraper stop {crawl_id}` ends the crawl",
+                    err=True,
+                )
             if check:
                 check()
             if not progress.active:
@@ -125,15 +138,18 @@ def _read(engine: sa.Engine, crawl_id: int) -> Progress:
 
 @contextmanager
 def _lines() -> Iterator[Show]:
-    last_at, last_phase = 0.0, ""
+    last_at, last_phase, last_error = 0.0, "", None
 
     def show(progress: Progress) -> None:
-        nonlocal last_at, last_phase
+        nonlocal last_at, last_phase, last_error
         now = time.monotonic()
         due = now - last_at >= views.PLAIN_LINE_S or progress.phase != last_phase
+        due |= progress.last_error != last_error and not progress.done
         if progress.active and due:
             click.echo(views.line(progress, progress.recent_per_s), err=True)
-            last_at, last_phase = now, progress.phase
+            if progress.last_error and progress.last_error != last_error and not progress.done:
+                click.echo(f"  {plain(progress.last_error)}", err=True)
+            last_at, last_phase, last_error = now, progress.phase, progress.last_error
 
     yield show
 

@@ -179,7 +179,13 @@ class Watch:
 
 def _lines(status: FleetStatus) -> list[str]:
     """What moves, a line each: for a log or a pipe."""
-    lines = [progress.line(c, progress.per_s(c)) for c in status.crawls if c.active]
+    active = [crawl for crawl in status.crawls if crawl.active]
+    lines = [progress.line(crawl, progress.per_s(crawl)) for crawl in active]
+    lines += [
+        f"{crawl.site}: last error: {plain(crawl.last_error)}"
+        for crawl in active
+        if crawl.last_error and not crawl.recent_per_s
+    ]
     lines += [
         f"queue {queue.queue}: {queue.due:,} due, {queue.later:,} later, {queue.leased:,} leased, "
         f"{queue.claimed} batches under way, {queue.waiting} waiting"
