@@ -98,24 +98,21 @@ class LocalWorker:
 
 @contextmanager
 def local_workers(settings: Settings, queues: set[str]) -> Iterator[list[LocalWorker]]:
-    """Starts a coordinator (if `queues` names it) and one worker for the other queues; stops them
-    at the end. Meanwhile `keep_running` is the caller's to call now and then. Were this process
-    killed, they would end by themselves."""
-    workers = []
-    fetching = sorted(queues - {COORDINATOR})
+    """Starts one worker for these queues, and beat in it if the coordinator's is among them: what
+    two processes would need of memory is more than what a crawl gains. Stops it at the end.
+    Meanwhile `keep_running` is the caller's to call now and then. Were this process killed, it
+    would end by itself."""
     pid = os.getpid()
-    ends_with_us = {ENDS_WITH: str(pid)}
+    env = {ENDS_WITH: str(pid)}
+    coordinates = COORDINATOR in queues
+    if coordinates:
+        env["SCRAPER_SCHEDULES"] = "false"
+    command = worker_command(sorted(queues), name=f"worker-{pid}", beat=coordinates)
+    worker = LocalWorker(settings, "worker", command, env)
     try:
-        if COORDINATOR in queues:
-            command = worker_command([COORDINATOR], name=f"coordinator-{pid}", beat=True)
-            env = {"SCRAPER_SCHEDULES": "false", **ends_with_us}
-            workers.append(LocalWorker(settings, "coordinator", command, env))
-        if fetching:
-            command = worker_command(fetching, name=f"worker-{pid}")
-            workers.append(LocalWorker(settings, "worker", command, ends_with_us))
-        yield workers
+        yield [worker]
     finally:
-        stop([worker.process for worker in workers])
+        stop([worker.process])
 
 
 def start(
