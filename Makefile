@@ -4,6 +4,7 @@
 # KEEP=1     with demo: leave the servers running afterwards
 # FOLDER=…   with secrets: another one than ./secrets; POSTGRES=…, REDIS=… the hosts in the addresses
 # MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again
+# PRODUCTS=… with lies: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
 # ROUNDS=…   with bench: runs of each contender (default: 1); PRODUCTS=… in the shop (default: 10000); ONLY=ours,scrapy some
 #            of them; JSON=file every run; WORKERS=2 no peers, two workers of ours against one
@@ -27,7 +28,7 @@ UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check secrets chaos lock bench dist clean
+.PHONY: help setup demo fast test check secrets chaos lies lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -84,6 +85,10 @@ secrets: ## write the passwords that docker-compose.yml reads (FOLDER= POSTGRES=
 chaos: setup ## kill everything again and again during a crawl, and check that nothing is lost (MINUTES=30 SEED=…)
 	@$(BIN)/python -m tests.acceptance.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep)
+
+lies: setup ## let shops go wrong in every way, and count what is published wrongly, delisted wrongly, late (PRODUCTS=200 SEED=…)
+	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \
+		-o log_cli=false | grep -v '\[info \|\[0m'
 
 # The build backend is locked with the rest, so that installing the checkout itself fetches nothing that is not.
 lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)

@@ -136,6 +136,10 @@ class OddShop(Threaded):
         self._pages[port, target] = page
         return self.url(target, port)
 
+    def forget(self, target: str, port: int = 0) -> None:
+        """From now on there is no such page."""
+        self._pages.pop((port, target), None)
+
     def asked(self, port: int = 0) -> list[str]:
         return [target for _, at, target in self.requests if at == port]
 

@@ -161,8 +161,12 @@ def usual_of(history: Sequence[Figures]) -> Usual:
     if not chosen:
         return Usual()
     sampled = [figures for figures in chosen if figures.sampled] or [Figures(0, 0)]
+    fill = median(figures.fill for figures in chosen)
+    # What is sold out may lack a field. Once a crawl was believed, its successors are, too.
+    if chosen[0].fill < fill * Tolerances().fill:
+        fill = chosen[0].fill
     return Usual(
-        fill=median(figures.fill for figures in chosen),
+        fill=fill,
         mistyped=median(figures.mistyped / figures.records for figures in chosen),
         distinct=median(figures.distinct for figures in sampled),
         sampled=median(figures.sampled for figures in sampled),

@@ -167,7 +167,8 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     whole = crawl.trigger != REPLAY and status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
     figures = _figures(connection, crawl, sums, names)
     breaches = _breaches(figures, lines, site)
-    compared = max(0, sums.stored.records - crawl.products_new)
+    # What answers 304 was asked and has not changed.
+    compared = max(0, sums.stored.records + crawl.not_modified - crawl.products_new)
     odd = _hold(connection, crawl.id, site, compared, figures, lines, breaches)
     reasons = [*odd, *breaches.values()]
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
@@ -230,23 +231,38 @@ def _hold(
         fields = held_values.Fields(list(figures), prices, own, lasting)
         held_values.classify(connection, crawl_id, fields)
     changes, pages = held_values.changes(connection, crawl_id, compared, prices)
+    switches = [name for name, spec in site.product.fields.items() if spec.type == "bool"]
+    switched = held_values.switched(connection, crawl_id, switches)
     marks = []
     for name, now in figures.items():
         change = changes.get(name, Changes(compared))
         figures[name] = replace(now, compared=compared, changed=change.changed)
+        if name in switched:
+            change = replace(change, vanished=0)
         reason = plausibility.judge_changes(
             name, change, usuals[name].changed, tolerances, price=name in prices
         )
-        if reason is not None:
-            if reason.what != "implausible":
-                marks.append(Mark(name, reason.what, reason.what, fresh=True))
-            breaches.setdefault(name, reason)
-        if name in lines and policy.broken(now, lines[name].line, usuals[name].fill or 0.0):
-            marks.append(Mark(name, "fill", "vanished", fresh=False))
+        doubt = plausibility.doubt(
+            name, change, usuals[name].changed, tolerances, price=name in prices
+        )
+        if doubt is not None:
+            marks.append(Mark(name, doubt, doubt, fresh=True))
+            marks += [
+                Mark(other, doubt, "vanished", fresh=True)
+                for other, switch in switched.items()
+                if switch == name
+            ]
         breach = breaches.get(name)
-        if breach is not None and name in lines and breach is not reason:
+        if name in switched and breach is not None and breach.what in ("fill", "late"):
+            del breaches[name]
+            breach = None
+        elif name in lines and policy.broken(now, lines[name].line, usuals[name].fill or 0.0):
+            marks.append(Mark(name, "fill", "vanished", fresh=False))
+        if breach is not None and name in lines:
             difference = None if breach.what in ("mistyped", "distinct") else "vanished"
             marks.append(Mark(name, breach.what, difference, fresh=False))
+        if reason is not None:
+            breaches.setdefault(name, reason)
     held_values.mark(connection, crawl_id, marks)
     odd = plausibility.judge_pages(pages, compared) if judged else None
     return [odd] if odd is not None else []

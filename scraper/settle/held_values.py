@@ -78,6 +78,7 @@ WITH fresh AS MATERIALIZED (
                 THEN CAST(p.data ->> h.field AS numeric) END AS before,
            CASE WHEN h.field = ANY (:prices) AND jsonb_typeof(h.value -> h.field) = 'number'
                 THEN CAST(h.value ->> h.field AS numeric) END AS after,
+           p.data ->> h.field AS text_before, h.value ->> h.field AS text,
            p.data ->> (h.field || '_currency') AS currency_before,
            h.value ->> (h.field || '_currency') AS currency,
            count(*) FILTER (WHERE h.difference = 'vanished') OVER of_page AS vanished,
@@ -101,6 +102,8 @@ WITH fresh AS MATERIALIZED (
            WHEN before > 0 AND after <= 0 THEN 'zero'
            WHEN before > 0 AND (after >= before * {policy.LEAP}
                                 OR after <= before / {policy.LEAP}) THEN 'leap'
+           WHEN difference = 'changed' AND text ~ :misread AND NOT text_before ~ :misread
+                THEN 'encoding'
            WHEN difference = 'changed' AND field = ANY (:own)
                 AND sharing >= {policy.SHARED_LEAST} AND sharing >= {policy.SHARED} * of_field
                 THEN 'shared'
@@ -117,7 +120,7 @@ UPDATE held_values h SET reason = judged.reason FROM judged
 SUMS = sa.text("""
 SELECT CASE WHEN h.reason = ANY (:of_pages) THEN '' ELSE h.field END AS field,
        count(DISTINCT h.product_id) AS products,
-       count(*) FILTER (WHERE h.difference = 'changed') AS changed,
+       count(*) FILTER (WHERE h.difference = 'changed' AND h.reason IS NULL) AS changed,
        count(*) FILTER (WHERE h.difference = 'vanished') AS vanished,
        count(*) FILTER (WHERE h.reason <> 'vanished') AS held,
        coalesce(sum(n.before), 0) AS before, coalesce(sum(n.after), 0) AS after,
@@ -128,9 +131,20 @@ SELECT CASE WHEN h.reason = ANY (:of_pages) THEN '' ELSE h.field END AS field,
                    THEN CAST(p.data ->> h.field AS float8) END AS before,
               CASE WHEN jsonb_typeof(h.value -> h.field) = 'number'
                    THEN CAST(h.value ->> h.field AS float8) END AS after
-       ) n ON h.field = ANY (:prices) AND n.before > 0 AND n.after > 0
+       ) n ON h.field = ANY (:prices) AND h.reason IS NULL AND n.before > 0 AND n.after > 0
  WHERE h.crawl_id = :id AND h.since_crawl_id = :id
  GROUP BY 1
+""")
+
+# Which fields vanished, and for how many products together with a switch (a field of type bool).
+SWITCHED = sa.text("""
+SELECT h.field, count(*) AS vanished, count(s.product_id) AS switched, min(s.field) AS switch
+  FROM held_values h
+  LEFT JOIN LATERAL (
+       SELECT product_id, field FROM held_values s
+        WHERE s.product_id = h.product_id AND s.crawl_id = :id AND s.difference = 'changed'
+          AND s.field = ANY (:switches) LIMIT 1) s ON true
+ WHERE h.crawl_id = :id AND h.difference = 'vanished' GROUP BY h.field
 """)
 
 MARK = sa.text("""
@@ -298,7 +312,8 @@ class Fields(NamedTuple):
 
 def classify(connection: sa.Connection, crawl_id: int, fields: Fields) -> None:
     """Marks single values that are not believed."""
-    connection.execute(CLASSIFY, {"id": crawl_id, **fields._asdict()})
+    values = {"id": crawl_id, "misread": policy.MISREAD, **fields._asdict()}
+    connection.execute(CLASSIFY, values)
 
 
 def changes(
@@ -322,6 +337,17 @@ def changes(
                 row.spread,
             )
     return by_field, pages
+
+
+def switched(connection: sa.Connection, crawl_id: int, switches: Collection[str]) -> dict[str, str]:
+    """The fields that vanished where a switch was turned, each with its switch: what is sold out
+    has no stock, and nobody misses it."""
+    if not switches:
+        return {}
+    rows = connection.execute(SWITCHED, {"id": crawl_id, "switches": list(switches)})
+    return {
+        row.field: row.switch for row in rows if row.switched >= policy.EXPLAINED * row.vanished
+    }
 
 
 class Mark(NamedTuple):

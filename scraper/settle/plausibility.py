@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
-from scraper.rules.quality import CERTAIN, Reason, Tolerances, surprise
+from scraper.rules.quality import CERTAIN, DOUBTFUL, Reason, Tolerances, surprise
 
 # So many times the price before, or so small a part of it: a decimal point was lost or found.
 LEAP = 8
 # A page that lacks this share of what its product has, or says something else about this share of
 # it, is not the product's.
-LACKING, OTHERWISE = 0.5, 0.6
+LACKING, OTHERWISE = 0.5, 0.5
 # A value that so many changes to a field have in common, and this share of them, is no product's
 # own. Only fields are asked of whose values differ on this share of the products.
 SHARED_LEAST, SHARED, OWN_VALUES = 5, 0.2, 0.3
+# UTF-8 that was read as Latin-1 or Windows-1252, and what could not be read at all.
+MISREAD = "\u00c3[\u0080-\u00bf\u0160-\u2122]|\u00c2[\u0080-\u00bf]|\u00e2\u20ac|\ufffd"
+# A field that vanishes together with a switch on this share of the products goes with it.
+EXPLAINED = 0.9
 # So many products, and this share of those that were compared, make a crawl suspect.
 HELD_LEAST, HELD_SHARE = 3, 0.01
 # Where nobody knows how many products usually change their price, this share is worth a look.
@@ -32,7 +37,7 @@ IN_ORDER = 0.9
 # The sum of all prices stays within this factor.
 SUM_FACTOR = 2.0
 # Prices that all change by one factor, but for their last digit, have another currency or tax.
-ONE_FACTOR = 0.005
+ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE = 0.005, 5, 0.1
 
 # What a single value is held for, in words.
 REASONS: Mapping[str, str] = {
@@ -41,6 +46,7 @@ REASONS: Mapping[str, str] = {
     "currency": "another currency",
     "zero": "no price at all",
     "leap": f"{LEAP} times the price or more, or an eighth or less",
+    "encoding": "its letters were read in another encoding",
     "shared": "many products got this very value",
     "vanished": "it vanished, and nothing else changed",
 }
@@ -50,9 +56,9 @@ OF_PAGES = ("lacking", "other")
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What a crawl changed of one field, among the `compared` products that were known before.
-    `held`: values that are not believed singly. Of prices also the sums before and after, how far
-    the new ones follow the old (`order`, -1 to 1) and how much their factors differ (`spread`, a
-    standard deviation of logarithms)."""
+    `held`: values that are not believed singly, and not counted with the others. Of prices also the
+    sums before and after, how far the new ones follow the old (`order`, -1 to 1) and how much their
+    factors differ (`spread`, a standard deviation of logarithms)."""
 
     compared: int
     changed: int = 0
@@ -75,24 +81,43 @@ def judge_changes(
     >>> judge_changes("price", Changes(500, 400, before=9e4, after=7e4, order=0.97, spread=0.2),
     ...               0.01, Tolerances(), price=True)
     """
+    what = doubt(name, now, usual, tolerances, CERTAIN, price=price)
+    if what == "vanished":
+        text = f"vanished from {now.vanished:,} of {now.compared:,} products"
+        return Reason(name, what, text)
+    if what == "changed":
+        usually = "" if usual is None else f", usually on {usual:.0%} at most"
+        text = f"changed on {now.changed:,} of {now.compared:,} products{usually}"
+        return Reason(name, what, text)
+    if tolerances.changed < 1 and held_is_odd(now.held, now.compared):
+        text = f"{now.held:,} of {now.compared:,} products got values that are not believed"
+        return Reason(name, "implausible", text)
+    return None
+
+
+def doubt(
+    name: str,
+    now: Changes,
+    usual: float | None,
+    tolerances: Tolerances,
+    evidence: float = DOUBTFUL,
+    *,
+    price: bool,
+) -> Literal["changed", "vanished"] | None:
+    """Which changes of a field wait for a second crawl. Weaker evidence does than for a suspect
+    crawl."""
     tolerated = tolerances.changed
     if tolerated >= 1 or not now.compared:
         return None
     lost = min(tolerated, VANISHED)
-    if may_not_vanish(name, tolerances) and _is_certain(now.vanished, now.compared, lost):
-        text = f"vanished from {now.vanished:,} of {now.compared:,} products"
-        return Reason(name, "vanished", text)
+    if may_not_vanish(name, tolerances) and _is_odd(now.vanished, now.compared, lost, evidence):
+        return "vanished"
     line = 1.5 * (usual or 0.0) + tolerated
     if usual is None:
         line = UNKNOWN_USUAL if price else 1.0
-    if _is_certain(now.changed, now.compared, min(line, 1.0)) and not (price and _is_sale(now)):
-        usually = "" if usual is None else f", usually on {usual:.0%} at most"
-        text = f"changed on {now.changed:,} of {now.compared:,} products{usually}"
-        return Reason(name, "changed", text)
-    if held_is_odd(now.held, now.compared):
-        text = f"{now.held:,} of {now.compared:,} products got values that are not believed"
-        return Reason(name, "implausible", text)
-    return None
+    if _is_odd(now.changed, now.compared, min(line, 1.0), evidence):
+        return None if price and _is_sale(now) else "changed"
+    return "changed" if price and _has_one_factor(now) else None
 
 
 def judge_pages(pages: int, compared: int) -> Reason | None:
@@ -113,10 +138,10 @@ def held_is_odd(held: int, compared: int) -> bool:
     return held >= HELD_LEAST and held >= HELD_SHARE * compared
 
 
-def _is_certain(number: int, compared: int, line: float) -> bool:
-    """Whether more than that share can be no accident."""
+def _is_odd(number: int, compared: int, line: float, evidence: float) -> bool:
+    """Whether more than that share can hardly be an accident."""
     others = compared - number
-    return number > line * compared and surprise(others, compared, 1 - line) >= CERTAIN
+    return number > line * compared and surprise(others, compared, 1 - line) >= evidence
 
 
 def _is_sale(now: Changes) -> bool:
@@ -124,5 +149,10 @@ def _is_sale(now: Changes) -> bool:
     was, and the prices do not all change by one factor."""
     in_order = now.order is not None and now.order >= IN_ORDER
     in_sum = now.before / SUM_FACTOR <= now.after <= now.before * SUM_FACTOR
-    one_factor = now.spread is not None and now.spread < ONE_FACTOR
-    return in_order and in_sum and not one_factor
+    return in_order and in_sum and not _has_one_factor(now)
+
+
+def _has_one_factor(now: Changes) -> bool:
+    """Another currency, with or without tax, the price of the smallest size."""
+    many = now.changed >= max(ONE_FACTOR_LEAST, ONE_FACTOR_SHARE * now.compared)
+    return many and now.spread is not None and now.spread < ONE_FACTOR

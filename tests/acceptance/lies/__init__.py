@@ -1,0 +1,5 @@
+"""A shop that goes wrong, in every way on a site of its own, and what the crawler makes of it.
+
+`make lies` crawls each site well twice, lets it go wrong or surprise, and counts: values published
+that never were true, live products delisted, true changes that came late. Seeded: `SEED=`.
+"""

@@ -1,0 +1,48 @@
+"""Nothing wrong is ever published: a shop goes wrong in many ways, and surprises in others.
+
+`make lies` shows tables of both; `PRODUCTS=` of each site, `SEED=` for another shop.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import sqlalchemy as sa
+
+from scraper.settings import Settings
+from tests.acceptance.lies.harness import run, table
+from tests.acceptance.lies.ways import LIES, SURPRISES
+
+PRODUCTS = int(os.environ.get("LIES_PRODUCTS", "60"))
+SEED = os.environ.get("LIES_SEED", "1")
+# A listing page that names no product, or the same ones, twice in a row.
+DELISTS = {
+    "a captcha for a listing page",
+    "a category without products",
+    "every listing shows page one",
+}
+# These wait until somebody accepts the crawl.
+ASKS = {"a field dropped", "half delisted"}
+AT_ONCE = 6
+
+
+@pytest.mark.timeout(1800)
+def test_no_lie_is_published(engine: sa.Engine, environment: Settings) -> None:
+    results = run(engine, environment, LIES, PRODUCTS, SEED)
+    print("\n" + table(results))
+    assert {result.way.name: result.examples[:3] for result in results if result.wrong} == {}
+    assert {result.way.name for result in results if result.delisted} <= DELISTS
+
+
+@pytest.mark.timeout(1800)
+def test_what_is_true_comes_a_crawl_late_at_the_most(
+    engine: sa.Engine, environment: Settings
+) -> None:
+    results = run(engine, environment, SURPRISES, PRODUCTS, SEED)
+    print("\n" + table(results))
+    assert not any(result.wrong or result.delisted for result in results)
+    late = {result.way.name: result.late for result in results}
+    assert {name for name, crawls in late.items() if crawls is None} <= ASKS
+    assert all(crawls <= 1 for crawls in late.values() if crawls is not None), late
+    assert sum(crawls == 0 for crawls in late.values()) >= AT_ONCE, late
