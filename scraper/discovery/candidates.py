@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
 
-from scraper.discovery.amounts import amounts, elements_of, price_of, words_of
 from scraper.discovery.cards import Card
 from scraper.discovery.css_paths import ancestors, paths
-from scraper.discovery.labels import labelled
 from scraper.discovery.standard import SOURCES
 from scraper.extract.document import Document
+from scraper.extract.structured.amounts import amounts, elements_of, price_of, words_of
+from scraper.extract.structured.labels import labelled
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text

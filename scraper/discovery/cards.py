@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
 
-from scraper.discovery.amounts import Amount, amounts
 from scraper.discovery.css_paths import ancestors, paths
 from scraper.extract.document import Document
+from scraper.extract.structured.amounts import Amount, amounts
 from scraper.extract.text import whole_text
 from scraper.rules import urls
 from scraper.rules.decoding import clean_text

@@ -10,10 +10,10 @@ from urllib.parse import quote, unquote_plus, urlsplit
 
 from selectolax.lexbor import LexborNode
 
-from scraper.discovery.amounts import elements_of
 from scraper.discovery.css_paths import ancestors, is_first, paths
 from scraper.extract.document import Document
 from scraper.extract.pages import Paginator
+from scraper.extract.structured.amounts import elements_of
 from scraper.extract.text import whole_text
 from scraper.rules import urls
 from scraper.rules.decoding import clean_text

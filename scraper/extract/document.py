@@ -22,6 +22,7 @@ from scraper.extract.bounds import (
     tags,
 )
 from scraper.extract.structured import metas, microdata
+from scraper.extract.structured.auto import AutoReader
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode, parse_html
 from scraper.sites.grammar.css import CssSelector
@@ -129,6 +130,11 @@ class Document:
     def metas(self) -> dict[str, list[str]]:
         """What the page's <meta> tags hold, by their names in lower case."""
         return metas.contents(self.dom)
+
+    @cached_property
+    def auto(self) -> AutoReader:
+        """What the page's sources agree on."""
+        return AutoReader(self)
 
     def captured(self, name: str) -> list[Any]:
         """The JSON answers that a browser captured under that name, in the order in which they

@@ -40,7 +40,8 @@ _CODES = _codes("""
     UAH UGX USD UYU UZS VES VND VUV WST XAF XCD XOF XPF YER ZAR ZMW ZWG HRK
 """)
 _SYMBOLS = {
-    "£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY", "￥": "JPY", "zł": "PLN", "Zł": "PLN",
+    "£": "GBP", "€": "EUR", "$": "USD", "¥": "JPY", "￥": "JPY", "円": "JPY", "원": "KRW",
+    "zł": "PLN", "Zł": "PLN",
     "ZŁ": "PLN", "kr": "SEK",
     "kr.": "DKK", "Kr": "SEK", "Kč": "CZK", "₽": "RUB", "руб": "RUB", "руб.": "RUB", "р.": "RUB",
     "₴": "UAH",
@@ -154,6 +155,11 @@ def to_price(
     return _to_price_slowly(text, decimal, currency)
 
 
+def names_currency(text: str) -> bool:
+    """Whether a sign, a name or a code of a currency is in the text."""
+    return _CURRENCIES.search(ascii_digits(text)) is not None
+
+
 def _to_price_slowly(
     text: str, decimal: str | None, currency: str | None
 ) -> tuple[Decimal, str | None]:
@@ -179,7 +185,7 @@ def _the_one(text: str) -> str:
         for match in _NUMBERS.finditer(text)
         if not _OTHER(text, match.end())
     ]
-    starts = [0, *(amount.end for amount in amounts[:-1])]
+    starts = [0, *(amount.end for amount in amounts)][: len(amounts)]
     prices = [
         amount
         for amount, start in zip(amounts, starts, strict=True)

@@ -144,6 +144,9 @@ class _Field:
                     problems += [fault for fault in faults if fault.endswith("cut")]
                 if value is not NOTHING_SHOWN:
                     found.append(self.name)
+                if compiled.reading.auto is not None:
+                    sure = document.auto.read(compiled.reading.auto)
+                    data[f"{self.name}_confidence"] = sure and Decimal(str(sure.confidence))
                 return True
         if faults:
             mistyped.append(self.name)

@@ -40,6 +40,8 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
         raw = _on_microdata(source.microdata)
     elif source.meta is not None:
         raw = _on_meta(source.meta)
+    elif source.auto is not None:
+        raw = _on_auto(source.auto)
     elif source.response is not None:
         raw = _on_response(source.response, source.path or "")
     elif source.css is not None or source.xpath is not None:
@@ -104,6 +106,14 @@ def _on_microdata(path: str) -> Texts:
 def _on_meta(name: str) -> Texts:
     lower = name.lower()
     return lambda document, every: _cleaned(document.metas.get(lower, ()), every)
+
+
+def _on_auto(field: str) -> Texts:
+    def texts(document: Document, every: bool) -> list[str]:
+        answer = document.auto.read(field)
+        return [] if answer is None else _cleaned([answer.text], every)
+
+    return texts
 
 
 def _on_response(name: str, path: str) -> Texts:

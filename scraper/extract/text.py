@@ -10,7 +10,7 @@ from typing import TypeAlias
 from lxml import etree
 from selectolax.lexbor import LexborNode
 
-_BLOCKS = frozenset({
+BLOCKS = frozenset({
     "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset",
     "figcaption", "figure",
     "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol",
@@ -70,7 +70,7 @@ def _whole_text(element: LexborNode, hidden: frozenset[str]) -> str:
     tag = element.tag
     if tag in hidden and any(not node.is_text_node for node in element.iter(include_text=True)):
         return ""
-    space = " " if tag in _BLOCKS else ""
+    space = " " if tag in BLOCKS else ""
     parts = [space]
     levels = [(space, element.iter(include_text=True))]
     while levels:
@@ -82,7 +82,7 @@ def _whole_text(element: LexborNode, hidden: frozenset[str]) -> str:
             tag = node.tag
             if tag in hidden:
                 continue
-            inner_space = " " if tag in _BLOCKS else ""
+            inner_space = " " if tag in BLOCKS else ""
             parts.append(inner_space)
             if node.first_child is not None:
                 levels.append((inner_space, node.iter(include_text=True)))
@@ -101,7 +101,7 @@ def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str]) -> str:
         return element.text or ""
     # One level is the usual, and costs a third of what walking does.
     if tag not in _HIDDEN and not any(map(len, element)):
-        space = " " if tag in _BLOCKS else ""
+        space = " " if tag in BLOCKS else ""
         return "".join(
             (space, element.text or "", *map(_with_tail, element, repeat(hidden)), space)
         )
@@ -113,12 +113,12 @@ def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str]) -> str:
             text = node.tail
         elif event == "start":
             depth += tag in hidden
-            if tag in _BLOCKS:
+            if tag in BLOCKS:
                 parts.append(" ")
             text = node.text
         else:
             depth -= tag in hidden
-            if tag in _BLOCKS:
+            if tag in BLOCKS:
                 parts.append(" ")
             text = None if node is element else node.tail
         if text and not depth:
@@ -132,4 +132,4 @@ def _with_tail(child: etree._Element, hidden: frozenset[str]) -> str:
     if not isinstance(tag, str) or tag in hidden:
         return tail
     text = child.text or ""
-    return f" {text} {tail}" if tag in _BLOCKS else text + tail
+    return f" {text} {tail}" if tag in BLOCKS else text + tail

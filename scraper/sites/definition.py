@@ -33,7 +33,7 @@ from scraper.sites.blocked import Markers
 from scraper.sites.browser import Rendering
 from scraper.sites.browser import problems as browser_problems
 from scraper.sites.dedup import Dedup, as_dedup, check_dedup
-from scraper.sites.grammar import scalars
+from scraper.sites.grammar import auto_fields, scalars
 from scraper.sites.grammar.fields import (
     FieldSpec,
     Function,
@@ -218,10 +218,18 @@ class ProductPage(Model):
     id: (
         Annotated[IdSource, BeforeValidator(as_css, json_schema_input_type=str | IdSource)] | None
     ) = Field(None, description="the shop's own id; default: the URL")
-    fields: dict[
-        FieldName,
-        Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)],
-    ] = Field(default_factory=dict, max_length=500, description="name -> CSS, or a mapping")
+    fields: Annotated[
+        dict[
+            FieldName,
+            Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type=str | FieldSpec)],
+        ],
+        BeforeValidator(
+            auto_fields.as_fields,
+            json_schema_input_type=Literal["auto"] | dict[FieldName, str | FieldSpec],
+        ),
+    ] = Field(
+        default_factory=dict, max_length=500, description="name -> CSS, auto, or a mapping; or auto"
+    )
     function: Function | None = Field(None, description="`module:function`, in place of fields")
     queue: Queue | None = Field(None, description="for product pages; default: the site's")
     proxy: Proxy | None = Field(None, description="for product pages; default: the site's")
@@ -247,6 +255,11 @@ class ProductPage(Model):
                     f"fields.{name}_currency",
                     f"the price {name} already gives {name}_currency (mend: remove it, or use "
                     f"another name)",
+                ))  # fmt: skip
+            if spec.auto_read and f"{name}_confidence" in self.fields:
+                problems.append((
+                    f"fields.{name}_confidence",
+                    f"`auto` already gives {name}_confidence (mend: use another name)",
                 ))  # fmt: skip
         if problems:
             raise wrong(*problems)

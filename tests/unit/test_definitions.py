@@ -539,7 +539,9 @@ def test_the_schema_knows_every_key_and_the_shorthands() -> None:
     schema = json_schema()
     assert set(schema["properties"]) == set(Site.model_fields)
     assert schema["additionalProperties"] is False
-    (field,) = schema["$defs"]["ProductPage"]["properties"]["fields"]["patternProperties"].values()
+    auto, mapping = schema["$defs"]["ProductPage"]["properties"]["fields"]["anyOf"]
+    assert auto["const"] == "auto"
+    (field,) = mapping["patternProperties"].values()
     assert "string" in [one.get("type") for one in field["anyOf"]]
 
 

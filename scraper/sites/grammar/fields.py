@@ -17,9 +17,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from scraper.sites.grammar import scalars, selectors
+from scraper.sites.grammar.auto_fields import AutoField
 from scraper.sites.grammar.css import parse_css
 
-SOURCES = ("css", "xpath", "jsonld", "microdata", "meta", "response", "regex", "url")
+SOURCES = ("css", "xpath", "jsonld", "microdata", "meta", "auto", "response", "regex", "url")
 # Of these a source has one; `regex` may stand beside it.
 _PLACES = tuple(key for key in SOURCES if key != "regex")
 FieldType = Literal["text", "int", "decimal", "price", "bool", "date", "url", "list"]
@@ -86,8 +87,8 @@ Share = Annotated[
 
 
 class Source(Model):
-    """Where a text comes from. One of css, xpath, jsonld, microdata, meta, response, url; `regex`
-    picks a part of it, or of the source."""
+    """Where a text comes from. One of css, xpath, jsonld, microdata, meta, auto, response, url;
+    `regex` picks a part of it, or of the source."""
 
     css: Css | None = Field(
         None,
@@ -102,6 +103,9 @@ class Source(Model):
     )
     meta: MetaName | None = Field(
         None, description="the name or property of a <meta> tag, as in `og:title`: its content"
+    )
+    auto: AutoField | None = Field(
+        None, description="what the page's own sources agree on for this field"
     )
     response: Captured | None = Field(None, description=RESPONSE)
     path: JsonPath | None = Field(None, description=PATH)
@@ -218,6 +222,11 @@ class FieldSpec(FieldSource):
             )
             for alternative in self.any
         )
+
+    @property
+    def auto_read(self) -> bool:
+        """Whether one of its sources is `auto`, which tells how sure it is."""
+        return any(reading.auto is not None for reading in self.readings)
 
     def _any_problems(self) -> list[tuple[str, str]]:
         given = [key for key in SOURCES if getattr(self, key) is not None]

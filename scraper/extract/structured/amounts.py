@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 
 from selectolax.lexbor import LexborNode
 
-from scraper.extract.money import to_price
-from scraper.extract.text import unstruck_text, whole_text
+from scraper.extract.money import names_currency, to_price
+from scraper.extract.text import BLOCKS, unstruck_text
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text
 
 TEXT_MAX = 60
+NODES_MAX = 80
 PRICE_WORD = re.compile(
     r"price|preis|prix|precio|prezzo|prijs|pris|cena|amount|betrag|kosten", re.I
 )
@@ -59,6 +61,36 @@ def elements_of(root: LexborNode, without: Collection[int] = ()) -> Iterator[Lex
             stack.pop()
 
 
+def short_text(element: LexborNode, most: int) -> str:
+    """The element's text as people see it, where it has no more characters; else nothing. So many
+    nodes are looked at and no more: of elements within each other each is asked."""
+    parts: list[str] = []
+    size = nodes = 0
+    stack = [element.iter(include_text=True)]
+    while stack:
+        for child in stack[-1]:
+            nodes += 1
+            if nodes > NODES_MAX:
+                return ""
+            if child.is_text_node:
+                text = child.text_content or ""
+                size += len(text.strip())
+                if size > most:
+                    return ""
+                parts.append(text)
+            elif child.tag not in _SKIPPED:
+                if child.tag in BLOCKS:
+                    parts.append(" ")
+                stack.append(child.iter(include_text=True))
+                break
+        else:
+            stack.pop()
+            if stack:
+                parts.append(" ")
+    text = clean_text("".join(parts))
+    return text if len(text) <= most else ""
+
+
 def amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
     """The innermost elements with a price: a currency beside a number, or a number in an element
     that calls itself a price."""
@@ -83,16 +115,25 @@ def price_of(element: LexborNode) -> tuple[Decimal, str | None] | None:
 
 
 def _amount(element: LexborNode) -> Amount | None:
-    text = clean_text(whole_text(element))
-    if not text or len(text) > TEXT_MAX or not any(map(str.isdigit, text)):
+    text = short_text(element, TEXT_MAX)
+    if not any(map(str.isdigit, text)):
         return None
+    # A number alone is a price only where the element says so.
+    if not (names_currency(text) or PRICE_WORD.search(words_of(element))):
+        return None
+    price = _price_in(text)
+    if price is None or (price[1] is None and not PRICE_WORD.search(words_of(element))):
+        return None
+    return Amount(element, *price, is_former(element))
+
+
+@lru_cache(maxsize=4096)
+def _price_in(text: str) -> tuple[Decimal, str | None] | None:
+    """An element, what it stands in, and a card beside it often have one text."""
     try:
-        value, currency = to_price(text)
+        return to_price(text)
     except Mistyped:
         return None
-    if currency is None and not PRICE_WORD.search(words_of(element)):
-        return None
-    return Amount(element, value, currency, is_former(element))
 
 
 def is_former(element: LexborNode) -> bool:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from scraper.discovery.amounts import elements_of
 from scraper.extract.document import Document
+from scraper.extract.structured.amounts import elements_of
 from scraper.extract.text import whole_text
 from scraper.rules.decoding import clean_text
 

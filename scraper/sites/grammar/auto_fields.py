@@ -1,0 +1,55 @@
+"""The fields that `auto` reads by itself, and what their texts become. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+AutoField = Literal[
+    "title",
+    "price",
+    "availability",
+    "sku",
+    "gtin",
+    "brand",
+    "category",
+    "image",
+    "description",
+    "rating",
+]
+AUTO = "auto"
+TYPES: dict[AutoField, dict[str, Any]] = {
+    "title": {},
+    "price": {"type": "price"},
+    "availability": {"type": "bool"},
+    "sku": {},
+    "gtin": {},
+    "brand": {},
+    "category": {},
+    "image": {"type": "url"},
+    "description": {},
+    "rating": {"type": "decimal"},
+}
+
+
+def as_fields(value: Any) -> Any:
+    """`fields: auto` and `price: auto` written out: each field by its own name."""
+    if value == AUTO:
+        return {
+            name: {AUTO: name, **options, "required": name == "title"}
+            for name, options in TYPES.items()
+        }
+    if not isinstance(value, dict):
+        return value
+    return {name: _as_field(name, spec) for name, spec in value.items()}
+
+
+def _as_field(name: Any, spec: Any) -> Any:
+    if spec != AUTO:
+        return spec
+    options = TYPES.get(name)
+    if options is None:
+        raise ValueError(
+            f"{name} is no field that `auto` knows (mend: {', '.join(TYPES)}; or say which one it "
+            f"is: {{auto: sku}})"
+        )
+    return {AUTO: name, **options}
