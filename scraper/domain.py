@@ -347,7 +347,8 @@ class LeasedPage:
 
     `level` is the capability that it has come to by itself in this crawl, above its host's;
     `blocked` how often it was blocked where it is; `probe` says that it is to find out whether a
-    cheaper way is open again; `good_before` that its last answer gave all that was asked for.
+    cheaper way is open again; `products_named` is how many products a listing gave when it was last
+    believed; `good_before` says that its last answer gave all that was asked for.
     `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
     `good_s` how long ago its last good answer was.
     """
@@ -364,6 +365,7 @@ class LeasedPage:
     level: str | None = None
     blocked: int = 0
     probe: bool = False
+    products_named: int = 0
     good_before: bool = False
     last_reading: LastReading | None = None
     revisit_s: int | None = None

@@ -286,6 +286,9 @@ class Page(Base):
         BigInteger, comment="what read it whole; null: it is asked for without validators"
     )
     read_at: Mapped[datetime | None] = mapped_column(comment="when it was last read whole")
+    products_named: Mapped[int | None] = mapped_column(
+        comment="a listing's, when it was last believed; 1: it was empty once; null: never read"
+    )
     revisit_s: Mapped[int | None] = mapped_column(
         comment="the page's own interval; null: the definition's is every page's"
     )
@@ -545,6 +548,9 @@ class CrawlQuality(Base):
     )
     products: Mapped[int | None] = mapped_column(comment="good product pages at its end")
     usual_products: Mapped[float | None]
+    missed: Mapped[int | None] = mapped_column(
+        comment="products that its listings no longer named, for the first time"
+    )
 
 
 class CrawlField(Base):

@@ -28,6 +28,7 @@ log = structlog.get_logger()
 LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
+       count(*) FILTER (WHERE unread AND status = 'invalid' AND products_named > 1) AS emptied,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
                     ELSE ok + unchanged END
           FROM crawls WHERE id = :id)
@@ -54,7 +55,19 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
             # A replay has asked for a few pages only.
             whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
             whole = whole and read.unread == 0 and crawl.links_cut == 0 and not suspect
-            delisted = crawls.delist(connection, crawl_id, crawl.site_id) if whole else 0
+            delisted = 0
+            if whole:
+                with connection.begin_nested() as savepoint:
+                    misses = crawls.delist(connection, crawl_id, crawl.site_id)
+                    suspect = crawl_quality.doubts_misses(connection, crawl, misses.missed)
+                    if suspect:
+                        savepoint.rollback()
+                    else:
+                        delisted = misses.delisted
+                if suspect:
+                    crawl_quality.suspect_misses(connection, crawl, misses.missed)
+            elif read.emptied and crawl.trigger != REPLAY:
+                suspect = crawl_quality.suspect_listings(connection, crawl.id, note or "")
             crawls.end(connection, crawl_id, status, note, delisted)
             facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
             log.info("crawl ended", crawl=crawl_id, **facts)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
@@ -53,6 +53,7 @@ SELECT c.id FROM crawls c
 DELIST = sa.text("""
 WITH seen AS (
     SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone') AS listed,
+           pg.crawl_id < :crawl_id AS missed,
            pr.delisted_at IS NOT NULL AS was_delisted
       FROM products pr JOIN pages pg ON pg.id = pr.page_id
      WHERE pr.site_id = :site_id AND pg.site_id = :site_id
@@ -66,13 +67,15 @@ WITH seen AS (
      WHERE pr.id = seen.id AND (NOT seen.listed OR pr.missed_crawls > 0
                                 OR pr.delisted_at IS NOT NULL)
     RETURNING pr.id, pr.version, coalesce(pr.delisted_at = now(), false) AS delisted,
+              seen.missed AND pr.missed_crawls = 1 AS newly_missed,
               seen.was_delisted AND pr.delisted_at IS NULL AS relisted
 ), fed AS (
     INSERT INTO changes (site_id, product_id, crawl_id, version, event)
     SELECT :site_id, id, :crawl_id, version, CASE WHEN delisted THEN 'delisted' ELSE 'relisted' END
       FROM marked WHERE delisted OR relisted ORDER BY id
 )
-SELECT count(*) FROM marked WHERE delisted
+SELECT count(*) FILTER (WHERE delisted) AS delisted,
+       count(*) FILTER (WHERE newly_missed) AS missed FROM marked
 """)
 
 DROP_OPEN = sa.text("""
@@ -242,15 +245,24 @@ def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None
     return None if connection.execute(query, {"id": crawl_id}).scalar() else row
 
 
-def delist(connection: sa.Connection, crawl_id: int, site_id: int) -> int:
-    """Counts a complete crawl's misses. Returns how many products became delisted with it."""
+class Misses(NamedTuple):
+    """How many products became delisted with a crawl, and how many it has missed for the first
+    time; None: nobody knows."""
+
+    delisted: int
+    missed: int | None
+
+
+def delist(connection: sa.Connection, crawl_id: int, site_id: int) -> Misses:
+    """Counts a complete crawl's misses."""
     query = sa.text("SELECT filter_id, definition FROM crawls WHERE id = :id")
     crawl = connection.execute(query, {"id": crawl_id}).one()
     if crawl.filter_id is not None:
         life_s = Site.model_validate(crawl.definition).revisit_s
-        return filters.delist(connection, crawl_id, site_id, life_s, DELISTED_AFTER)
+        delisted = filters.delist(connection, crawl_id, site_id, life_s, DELISTED_AFTER)
+        return Misses(delisted, None)
     values = {"crawl_id": crawl_id, "site_id": site_id, "delisted_after": DELISTED_AFTER}
-    return int(connection.execute(DELIST, values).scalar_one())
+    return Misses(*connection.execute(DELIST, values).one())
 
 
 def end(

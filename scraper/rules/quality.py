@@ -51,6 +51,8 @@ What = Literal[
     "vanished",
     "implausible",
     "pages",
+    "missed",
+    "listings",
 ]
 
 
@@ -260,9 +262,12 @@ def judge_products(now: int, history: Sequence[int], tolerances: Tolerances) -> 
 
 
 def usual_number(history: Sequence[int]) -> float | None:
-    """The median number of good products of recent crawls, the newest first; None: there are
-    none."""
-    return median(history[:RECENT_CRAWLS]) if history else None
+    """The median number of good products of recent crawls, the newest first; None: there are none.
+    What the newest one was believed, its successors are, too: the shop has become smaller."""
+    usual = median(history[:RECENT_CRAWLS]) if history else None
+    if usual is not None and history[0] < usual * Tolerances().products:
+        return history[0]
+    return usual
 
 
 def agree(reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | None) -> bool:

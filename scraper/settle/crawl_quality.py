@@ -26,6 +26,8 @@ from scraper.settle.fill_rates import FieldBaseline, FieldSums
 from scraper.settle.held_values import Mark
 from scraper.settle.plausibility import Changes
 from scraper.sites.definition import Site
+from scraper.sites.grammar import scalars
+from scraper.sites.quality import Quality
 
 # So many examples of a field that is in breach are kept.
 EXAMPLES = 3
@@ -97,6 +99,36 @@ UPDATE crawl_quality SET products = :products, usual_products = :usual WHERE cra
 """)
 
 ALERT = sa.text("INSERT INTO alerts (crawl_id) VALUES (:id) ON CONFLICT DO NOTHING")
+
+# It stores how many products were missed for the first time, and returns what was usual.
+MISSED = sa.text("""
+UPDATE crawl_quality now SET missed = :missed WHERE now.crawl_id = :id
+RETURNING now.products, (
+    SELECT max(CAST(missed AS float8) / (products + missed)) FROM (
+        SELECT q.missed, q.products FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
+         WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND NOT c.suspect
+           AND c.trigger NOT IN ('replay', 'reextract') AND q.products > 0 AND q.missed IS NOT NULL
+         ORDER BY c.id DESC LIMIT 7) AS recent) AS usual
+""")
+
+BEFORE_SUSPECT = sa.text("""
+SELECT c.reasons, q.products FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
+ WHERE c.site_id = :site_id AND c.id < :id AND c.trigger NOT IN ('replay', 'reextract')
+   AND c.status IN ('completed', 'failed')
+ ORDER BY c.id DESC LIMIT 1
+""")
+
+ALSO_SUSPECT = sa.text("""
+UPDATE crawls SET suspect = true,
+       reasons = coalesce(reasons, '[]') || CAST(:reasons AS jsonb) WHERE id = :id
+""")
+# Listings that were empty in an accepted crawl are believed.
+EMPTY_LISTINGS = sa.text("""
+UPDATE pages SET products_named = NULL
+ WHERE crawl_id = :id AND kind <> 'product' AND status = 'invalid'
+""")
+# Reasons that are the number of products.
+NUMBERS = ("products", "missed")
 
 BEFORE = sa.text("""
 SELECT suspect, reasons FROM crawls
@@ -172,7 +204,9 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     odd = _hold(connection, crawl.id, site, compared, figures, lines, breaches)
     reasons = [*odd, *breaches.values()]
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
-    if missing is not None:
+    if missing is not None and not (
+        missing.what == "products" and _was_suspect_for(connection, crawl, good)
+    ):
         reasons.insert(0, missing)
     expected = policy.usual_number(usual.products)
     values = {"id": crawl.id, "products": good if whole else None, "usual": expected}
@@ -207,6 +241,7 @@ def accept(connection: sa.Connection, crawl_id: int) -> bool:
         return False
     held_values.take(connection, crawl_id)
     held_values.release(connection, crawl_id)
+    connection.execute(EMPTY_LISTINGS, {"id": crawl_id})
     return True
 
 
@@ -272,6 +307,53 @@ def _is_own(now: Figures, usual: Usual) -> bool:
     """Whether a field's values mostly differ from product to product."""
     share = usual.own_share or (now.distinct / now.sampled if now.sampled else 0.0)
     return share >= plausibility.OWN_VALUES
+
+
+def doubts_misses(connection: sa.Connection, crawl: sa.Row[Any], missed: int | None) -> bool:
+    """Whether a judged crawl has missed so many products at once that none of them counts."""
+    return missed is not None and _doubt_of_misses(connection, crawl, missed) is not None
+
+
+def suspect_misses(connection: sa.Connection, crawl: sa.Row[Any], missed: int | None) -> None:
+    """Makes a crawl suspect for what it has missed."""
+    reason = _doubt_of_misses(connection, crawl, missed or 0)
+    if reason is not None:
+        _suspect_also(connection, crawl.id, reason)
+
+
+def suspect_listings(connection: sa.Connection, crawl_id: int, note: str) -> bool:
+    """Makes a crawl suspect in which listings were empty that used to name products."""
+    _suspect_also(connection, crawl_id, Reason(None, "listings", note))
+    return True
+
+
+def _suspect_also(connection: sa.Connection, crawl_id: int, reason: Reason) -> None:
+    connection.execute(ALSO_SUSPECT, {"id": crawl_id, "reasons": dumps([reason])})
+    connection.execute(ALERT, {"id": crawl_id})
+
+
+def _doubt_of_misses(connection: sa.Connection, crawl: sa.Row[Any], missed: int) -> Reason | None:
+    """Stores the number, too."""
+    values = {"id": crawl.id, "site_id": crawl.site_id, "missed": missed}
+    row = connection.execute(MISSED, values).first()
+    judged = Quality.model_validate(crawl.definition.get("quality", {}))
+    if row is None or row.products is None or scalars.share(judged.products) <= 0:
+        return None
+    if _was_suspect_for(connection, crawl, row.products):
+        return None
+    return plausibility.judge_misses(missed, row.products, row.usual or 0.0)
+
+
+def _was_suspect_for(connection: sa.Connection, crawl: sa.Row[Any], products: int) -> bool:
+    """Whether the crawl before was suspect for the number of its products, which was the same."""
+    values = {"id": crawl.id, "site_id": crawl.site_id}
+    row = connection.execute(BEFORE_SUSPECT, values).first()
+    return (
+        row is not None
+        and row.products is not None
+        and any(reason["what"] in NUMBERS for reason in row.reasons or ())
+        and plausibility.says_the_same(products, row.products)
+    )
 
 
 def _figures(

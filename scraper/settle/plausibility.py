@@ -30,6 +30,8 @@ EXPLAINED = 0.9
 HELD_LEAST, HELD_SHARE = 3, 0.01
 # Where nobody knows how many products usually change their price, this share is worth a look.
 UNKNOWN_USUAL = 0.3
+# Two crawls have found the same number of products where these differ by no more than this share.
+SAME_NUMBER = 0.1
 # From no more products than this share a field vanishes in one crawl.
 VANISHED = 0.05
 # The prices of a sale are in the order that they were in; those of other products are not.
@@ -126,6 +128,21 @@ def judge_pages(pages: int, compared: int) -> Reason | None:
         return None
     text = f"{pages:,} of {compared:,} product pages lack or contradict most of what is known"
     return Reason(None, "pages", text)
+
+
+def judge_misses(missed: int, listed: int, usual: float) -> Reason | None:
+    """Whether so many products are missed for the first time that a listing is rather not whole.
+    `usual`: the largest share in a recent crawl."""
+    known = listed + missed
+    if missed < HELD_LEAST or not _is_odd(missed, known, VANISHED + 1.5 * usual, DOUBTFUL):
+        return None
+    text = f"{missed:,} of {known:,} products are not listed any more, usually {usual:.0%} at most"
+    return Reason(None, "missed", text)
+
+
+def says_the_same(products: int, before: int) -> bool:
+    """Whether a crawl has as many good products as one before that was suspect for their number."""
+    return abs(products - before) <= SAME_NUMBER * before
 
 
 def may_not_vanish(name: str, tolerances: Tolerances) -> bool:

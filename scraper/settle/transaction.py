@@ -56,7 +56,8 @@ WITH s AS (
       AS s(id bigint, lease uuid, crawl bigint, status text, delay float8, charged int,
            host_charged int, outcome text, tried bool, code int, error text, excerpt text,
            head jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text,
-           modified text, read_by bigint, if_changed_s int, if_unchanged_s int)
+           modified text, read_by bigint, if_changed_s int, if_unchanged_s int,
+           named int)
 ), mine AS MATERIALIZED (
     SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id
      FOR UPDATE
@@ -99,6 +100,8 @@ UPDATE pages p
        revisit_s = CASE WHEN s.status = 'unchanged' OR (s.status = 'ok' AND p.content_hash = s.hash)
                         THEN s.if_unchanged_s
                         WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
+       products_named = CASE WHEN s.status = 'due' THEN p.products_named
+                             ELSE coalesce(s.named, p.products_named) END,
        settled_at = now()
   FROM s JOIN held ON held.page_id = s.id AND held.lease = s.lease
  WHERE p.id = s.id AND p.crawl_id = s.crawl AND {STILL_DUE}
@@ -120,7 +123,7 @@ class PageResult:
     was cut: nobody knows how many there were. `signal` is for its host's tier, `observations` for
     its crawl's fields. `cost` is None where nobody measured it. `filter` is its site's; with a
     `fingerprint` the page leaves the frontier for it, once it is finished. `spooled` is its answer,
-    where that is archived.
+    where that is archived. `products_named` is how many products a listing is to be known for.
     """
 
     page_id: int
@@ -144,6 +147,7 @@ class PageResult:
     filter: BloomFilter | None = None
     fingerprint: UUID | None = None
     spooled: SpooledPage | None = None
+    products_named: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +287,8 @@ def _row(page: PageResult) -> dict[str, Any]:
         "excerpt": page.excerpt,
         "hash": page.content_hash,
     }
+    if page.products_named is not None:
+        row["named"] = page.products_named
     if page.head:
         row["head"] = page.head
     visit = page.next_visit

@@ -47,6 +47,8 @@ class Attempt:
     next_visit: NextVisit | None = None
     # This is its answer, where that is archived.
     spooled: SpooledPage | None = None
+    # So many products a listing is to be known for; None: as many as before.
+    products_named: int | None = None
 
 
 @dataclass(slots=True)

@@ -33,6 +33,7 @@ from scraper.rules.blocks import missing_is_block
 from scraper.rules.circuit_breaker import Breakers
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status, retry_after_s
+from scraper.worker import listings
 from scraper.worker.batch import Attempt, Batch
 from scraper.worker.next_visits import after_read, after_same
 from scraper.worker.observations import FieldObserver
@@ -391,6 +392,7 @@ class Scraper:
             if page.kind is Kind.PRODUCT
             else None
         )
+        extracted, products_named = listings.believed(page, extracted)
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
             other_way = permits.via is not None or tier.above is not None
@@ -401,7 +403,9 @@ class Scraper:
             )
             if block is None:
                 return replace(
-                    _useless(Outcome.NOT_EXTRACTED, fetched, error), observations=observations
+                    _useless(Outcome.NOT_EXTRACTED, fetched, error),
+                    observations=observations,
+                    products_named=products_named,
                 )
             if permits.via is not None:
                 self._page_fetcher.suspect(page, permits.via)
@@ -415,6 +419,7 @@ class Scraper:
             extracted,
             observations=observations,
             next_visit=visit,
+            products_named=products_named,
         )
 
 

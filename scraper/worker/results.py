@@ -56,6 +56,7 @@ def page_result(
             observations=attempt.observations,
             cost=cost,
             next_visit=attempt.next_visit,
+            products_named=attempt.products_named,
         )
     is_product = page.kind is Kind.PRODUCT
     products = _new_products(page, extracted, attempt.final_url or page.url, context)
@@ -77,6 +78,7 @@ def page_result(
         filter=context.filter,
         fingerprint=fingerprint(page.url) if is_product and context.filter is not None else None,
         spooled=attempt.spooled,
+        products_named=attempt.products_named,
     )
 
 

@@ -16,14 +16,11 @@ from tests.acceptance.lies.ways import LIES, SURPRISES
 
 PRODUCTS = int(os.environ.get("LIES_PRODUCTS", "60"))
 SEED = os.environ.get("LIES_SEED", "1")
-# A listing page that names no product, or the same ones, twice in a row.
-DELISTS = {
-    "a captcha for a listing page",
-    "a category without products",
-    "every listing shows page one",
-}
-# These wait until somebody accepts the crawl.
-ASKS = {"a field dropped", "half delisted"}
+# Listings that name products, but the wrong ones, are seen by how many others are missed at once,
+# which in a shop this small may be an accident.
+DELISTS = {"every listing shows page one"}
+# This waits until somebody accepts the crawl.
+ASKS = {"a field dropped"}
 AT_ONCE = 6
 
 

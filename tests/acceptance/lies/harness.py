@@ -186,7 +186,7 @@ def _note_lateness(way: Way, result: Result, at: int, behind: int) -> None:
     if way.surprise is None or at < 0:
         return
     if behind == 0:
-        result.late = result.late if result.late is not None else max(0, at)
+        result.late = result.late if result.late is not None else max(0, at - way.delists)
     else:
         result.late = None
 

@@ -21,12 +21,13 @@ Surprise = Callable[[Shop, Random], None]
 
 @dataclass(frozen=True)
 class Way:
-    """`lie` spoils pages for so many crawls; `surprise` is true."""
+    """`lie` spoils pages for so many crawls; `surprise` is true, and `delists` some products."""
 
     name: str
     lie: Lie | None = None
     surprise: Surprise | None = None
     crawls: int = 1
+    delists: bool = False
 
 
 def chosen(shop: Shop, random: Random, share: float) -> list[Item]:
@@ -240,13 +241,13 @@ SURPRISES = [
     Way("sale: a third of all", surprise=_sale(0.33)),
     Way("sale: everything", surprise=_sale(1.0)),
     Way("all prices doubled", surprise=each(_price(2))),
-    Way("half the assortment replaced", surprise=_replaced),
+    Way("half the assortment replaced", surprise=_replaced, delists=True),
     Way("a field dropped", surprise=each(_set(brand=None))),
     Way("a new design", surprise=_redesigned),
     Way("a new currency", surprise=each(_euros)),
     Way("the shop doubled", surprise=_doubled),
-    Way("half delisted", surprise=_half_delisted),
-    Way("other URLs", surprise=_moved),
+    Way("half delisted", surprise=_half_delisted, delists=True),
+    Way("other URLs", surprise=_moved, delists=True),
     Way("a fifth sold out", surprise=each(_set(stock=0), 0.2)),
     Way("one price ten times as high", surprise=each(_price(10), 0.005)),
     Way("a tenth renamed", surprise=each(_renamed, 0.1)),
