@@ -10,35 +10,51 @@ import sqlalchemy as sa
 from scraper.domain import CrawlStatus
 from scraper.frontier.counters import Counts
 
-PROGRESS = sa.text("""
-SELECT c.*, s.name AS site, s.paused,
-       EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now()))
-       AS elapsed_s, coalesce(recent.per_s, 0) AS recent_per_s,
-       CASE WHEN position(trouble.host in trouble.error) > 0 THEN trouble.error
-            ELSE trouble.host || ': ' || trouble.error END AS last_error
-  FROM crawls c JOIN sites s ON s.id = c.site_id
-  LEFT JOIN LATERAL (
-       SELECT sum(t.done)
-              / greatest(1, EXTRACT(EPOCH FROM now() - greatest(since.at, c.started_at))) AS per_s
-         FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
-         JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
-        WHERE c.status = 'running' GROUP BY since.at) recent ON true
-  LEFT JOIN LATERAL (
-       SELECT p.host, p.error FROM pages p
-        WHERE p.crawl_id = c.id AND p.error IS NOT NULL AND p.status <> 'gone'
-        ORDER BY p.settled_at DESC LIMIT 1) trouble ON c.status = 'running'
- WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
-   AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
-   AND (NOT :active OR c.status IN ('planned', 'running'))
- ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC LIMIT :newest
-""")
+# How a site or its crawl stands, the worst first.
+STATES = (
+    *("failed", "suspect", "waiting", "failing", "dead pages", "paused", "running", "planned"),
+    *("never crawled", "stopped", "skipped", "completed"),
+)
+# A crawl that began just now has had no time to move.
+BEGINS_S = 10
+
+# One of `STATES`, of a crawl `c` (all null: there was none) of a site `s`.
+STATE = f"""
+CASE WHEN c.id IS NULL THEN 'never crawled'
+     WHEN c.status = 'failed' THEN 'failed'
+     WHEN c.suspect THEN 'suspect'
+     WHEN c.status = 'running' AND s.paused THEN 'paused'
+     WHEN c.status = 'running' AND coalesce(recent.per_s, 0) = 0
+          AND c.started_at < now() - interval '{BEGINS_S} s' THEN 'waiting'
+     WHEN c.status = 'running' AND c.dead + c.invalid > 0 THEN 'failing'
+     WHEN c.status = 'completed' AND c.dead + c.invalid > 0 THEN 'dead pages'
+     ELSE c.status END"""
+
+# What is read of a crawl besides its own columns.
+MOVES = f"""
+s.name AS site, s.paused, coalesce(recent.per_s, 0) AS recent_per_s, {STATE} AS state,
+CASE WHEN position(trouble.host in trouble.error) > 0 THEN trouble.error
+     ELSE trouble.host || ': ' || trouble.error END AS last_error,
+EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s"""
+
+RECENT = """
+LEFT JOIN LATERAL (
+     SELECT sum(t.done)
+            / greatest(1, EXTRACT(EPOCH FROM now() - greatest(since.at, c.started_at))) AS per_s
+       FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
+       JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
+      WHERE c.status = 'running' GROUP BY since.at) recent ON true
+LEFT JOIN LATERAL (
+     SELECT p.host, p.error FROM pages p
+      WHERE p.crawl_id = c.id AND p.error IS NOT NULL AND p.status <> 'gone'
+      ORDER BY p.settled_at DESC LIMIT 1) trouble ON c.status = 'running'"""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
     """One crawl as people see it. `recent_per_s`: pages done a second, over the last half minute;
     those that were fresh are no work. `last_error`: a page's, with its host, while the crawl
-    runs."""
+    runs. `state`: of `STATES`."""
 
     id: int
     site: str
@@ -57,6 +73,7 @@ class Progress:
     suspect: bool = False
     recent_per_s: float = 0.0
     last_error: str | None = None
+    state: str = ""
 
     @property
     def active(self) -> bool:
@@ -96,6 +113,33 @@ class Progress:
         )
 
 
+_COUNTS = [field.name for field in fields(Counts)]
+_COPIED = [
+    field.name
+    for field in fields(Progress)
+    if field.name not in ("elapsed_s", "recent_per_s", "counts")
+]
+_OWN = [name for name in _COPIED if name not in ("site", "paused", "state", "last_error")]
+COLUMNS = ", ".join(f"c.{name}" for name in (*_OWN, *_COUNTS))
+
+PROGRESS = sa.text(f"""
+WITH shown AS (
+     SELECT id FROM crawls WHERE status IN ('planned', 'running')
+     UNION ALL
+    (SELECT id FROM crawls
+      WHERE NOT :active AND status NOT IN ('planned', 'running')
+        AND (CAST(:id AS bigint) IS NULL OR id = :id)
+        AND (CAST(:site AS text) IS NULL
+             OR site_id = (SELECT id FROM sites WHERE name = :site))
+      ORDER BY id DESC LIMIT :newest))
+SELECT {COLUMNS}, {MOVES}
+  FROM shown JOIN crawls c USING (id) JOIN sites s ON s.id = c.site_id {RECENT}
+ WHERE (CAST(:site AS text) IS NULL OR s.name = :site)
+   AND (CAST(:id AS bigint) IS NULL OR c.id = :id)
+ ORDER BY c.status IN ('planned', 'running') DESC, c.id DESC
+""")
+
+
 def read_progress(
     connection: sa.Connection,
     *,
@@ -104,20 +148,13 @@ def read_progress(
     active: bool = False,
     newest: int = 20,
 ) -> list[Progress]:
-    """The active crawls and, unless only those are wanted, the newest ended ones, newest first."""
+    """Every active crawl and, unless only those are wanted, the newest ended ones, newest first."""
     values = {"site": site, "id": crawl_id, "active": active, "newest": newest}
-    return [_progress(row) for row in connection.execute(PROGRESS, values).mappings()]
+    return [progress_of(row) for row in connection.execute(PROGRESS, values).mappings()]
 
 
-_COUNTS = [field.name for field in fields(Counts)]
-_COPIED = [
-    field.name
-    for field in fields(Progress)
-    if field.name not in ("elapsed_s", "recent_per_s", "counts")
-]
-
-
-def _progress(row: sa.RowMapping) -> Progress:
+def progress_of(row: sa.RowMapping) -> Progress:
+    """A crawl from a row of `COLUMNS` and `MOVES`."""
     return Progress(
         **{name: row[name] for name in _COPIED},
         elapsed_s=float(row["elapsed_s"]),

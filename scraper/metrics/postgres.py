@@ -230,7 +230,7 @@ def _active(connection: sa.Connection) -> list[Metric]:
         "scraper_crawl_pages", "Of a site's running crawl: pages done and open", ["site", "state"]
     )
     phases = dict.fromkeys(("planned", "discovering", "fetching", "paused"), 0)
-    for crawl in read_progress(connection, active=True, newest=CRAWLS_MAX):
+    for crawl in read_progress(connection, active=True)[:CRAWLS_MAX]:
         phases[crawl.phase] += 1
         pages.add_metric([crawl.site, "done"], crawl.done)
         pages.add_metric([crawl.site, "open"], crawl.total - crawl.done)

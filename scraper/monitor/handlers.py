@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64decode
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,9 +19,11 @@ import tornado.web
 from flower.views import BaseHandler
 
 from scraper.errors import NotFoundError, ScraperError, ServerUnavailableError
+from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.monitor import actions, view
 from scraper.monitor.reader import Reader, UnavailableError
+from scraper.views.fleet import ORDERS, Query
 
 log = structlog.get_logger()
 
@@ -31,6 +34,7 @@ ASSETS = {
     "crawls.css": "text/css; charset=utf-8",
 }
 BODY_MAX_BYTES = 4096
+PAGE_MAX = 1_000_000
 
 # Flower's layout has no script or style of its own in a page; Bootstrap's icons are data: images
 # within its style sheet.
@@ -114,7 +118,7 @@ class PageHandler(Guarded):
                     ("crawl", int(crawl_id)), lambda c: view.crawl_details(c, int(crawl_id))
                 )
             else:
-                await self.reader.read(("list", None, view.LIMIT), view.listing)
+                await self.reader.read(Query(), lambda c: view.listing(c, Query()))
         except NotFoundError as error:
             raise tornado.web.HTTPError(404, str(error)) from None
         except UnavailableError as error:
@@ -156,26 +160,40 @@ class ApiHandler(Guarded):
 
 
 class ListApi(ApiHandler):
-    """GET /api/crawls?site=…&limit=…"""
+    """GET /api/crawls?show=sites|crawls&site=…&search=…&state=…&queue=…&sort=…&page=…&limit=…"""
 
     async def get(self) -> None:
-        site = self.get_query_argument("site", None)
+        query = self._query()
         try:
-            limit = int(self.get_query_argument("limit", str(view.LIMIT)))
-            if not 1 <= limit <= view.LIMIT_MAX:
-                raise ValueError
-        except ValueError:
-            raise tornado.web.HTTPError(
-                400, f"limit is a number from 1 to {view.LIMIT_MAX}"
-            ) from None
-        try:
-            self.answer(
-                await self.reader.read(
-                    ("list", site, limit), lambda c: view.listing(c, site, limit)
-                )
-            )
+            self.answer(await self.reader.read(query, lambda c: view.listing(c, query)))
         except UnavailableError as error:
             self.fail(503, error)
+
+    def _query(self) -> Query:
+        show = self._choice("show", "sites", ("sites", "crawls"))
+        limit = self._number("limit", view.LIMIT, view.LIMIT_MAX)
+        return Query(
+            history=show == "crawls",
+            site=self.get_query_argument("site", None),
+            search=self.get_query_argument("search", None),
+            state=self._choice("state", "", ("", *STATES)) or None,
+            queue=self.get_query_argument("queue", None) or None,
+            sort=self._choice("sort", "worst" if show == "sites" else "newest", ORDERS),
+            limit=limit,
+            offset=(self._number("page", 1, PAGE_MAX) - 1) * limit,
+        )
+
+    def _choice(self, name: str, default: str, choices: Collection[str]) -> str:
+        value: str = self.get_query_argument(name, default)
+        if value not in choices:
+            raise tornado.web.HTTPError(400, f"{name} is one of: {', '.join(choices)}")
+        return value
+
+    def _number(self, name: str, default: int, largest: int) -> int:
+        text = self.get_query_argument(name, str(default))
+        if not (text.isdecimal() and len(text) < 9 and 1 <= int(text) <= largest):
+            raise tornado.web.HTTPError(400, f"{name} is a number from 1 to {largest}")
+        return int(text)
 
 
 class CrawlApi(ApiHandler):

@@ -12,31 +12,50 @@ import sqlalchemy as sa
 from scraper.domain import Blame, Outcome
 from scraper.errors import NotFoundError
 from scraper.frontier.progress import Progress, read_progress
-from scraper.views import overview, progress
+from scraper.views import fleet, overview, progress
 from scraper.views.overview import HostShare, Point, Share
 
-LIMIT = 30
-LIMIT_MAX = 200
+LIMIT = 50
+LIMIT_MAX = 100
 ID_MAX = 2**63 - 1
 
 
-def listing(
-    connection: sa.Connection, site: str | None = None, limit: int = LIMIT
-) -> dict[str, Any]:
-    """Running and recent crawls, each with a sparkline, and the sites that will be crawled by
-    schedule."""
+def listing(connection: sa.Connection, query: fleet.Query) -> dict[str, Any]:
+    """The totals of the fleet, and the rows of a page of it: sites or crawls, those that run with a
+    sparkline."""
     now = _now(connection)
-    newest = read_progress(connection, site=site, newest=limit)
-    times = {crawl.id: _times(crawl, now) for crawl in newest if crawl.started_at}
+    matching = fleet.rows(connection, query)
+    times = {
+        row.crawl.id: _times(row.crawl, now)
+        for row in matching.rows
+        if row.crawl is not None and row.crawl.started_at and row.crawl.active
+    }
     sparks = overview.sparks(connection, times)
     return {
         "now": now,
-        "crawls": [
-            {**progress.as_json(crawl), "spark": sparks.get(crawl.id, [])} for crawl in newest
-        ],
-        "scheduled": [
-            asdict(slot) for slot in overview.scheduled(connection) if site in (None, slot.site)
-        ],
+        "totals": asdict(fleet.totals(connection)),
+        "queues": fleet.queue_names(connection),
+        "matching": matching.matching,
+        "crawls": [_fleet_row(row, sparks) for row in matching.rows],
+    }
+
+
+def _fleet_row(row: fleet.FleetRow, sparks: dict[int, list[float]]) -> dict[str, Any]:
+    crawl = {} if row.crawl is None else progress.as_json(row.crawl)
+    # What it says, `why` does.
+    for name in ("note", "last_error"):
+        crawl.pop(name, None)
+    return {
+        **crawl,
+        "id": crawl.get("id"),
+        "site": row.site,
+        "state": row.state,
+        "why": row.why,
+        "queues": row.queues,
+        "schedule": row.schedule,
+        "timezone": row.timezone,
+        "next_slot": row.next_slot,
+        "spark": [] if row.crawl is None else sparks.get(row.crawl.id, []),
     }
 
 
@@ -53,6 +72,7 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     return {
         "now": now,
         "crawl": progress.as_json(crawl),
+        "why": fleet.reasons(connection, rows).get(crawl_id, ""),
         "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
         "outcomes": [{**_share(share), **_meaning(share.name)} for share in shares.outcomes],
         "workers": [_share(share) for share in shares.workers],

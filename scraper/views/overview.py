@@ -15,11 +15,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.domain import Outcome
-from scraper.frontier import sites
 from scraper.frontier.throughput import BUCKET_S, failed
 from scraper.infra.database import dumps
 from scraper.quality import report
-from scraper.rules.schedule import next_slot
 
 CHART_POINTS = 120
 SPARK_POINTS = 40
@@ -150,17 +148,6 @@ class HostShare:
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class NextCrawl:
-    """A site with a schedule, and when its next slot is; None: never."""
-
-    site: str
-    schedule: str
-    timezone: str
-    next_slot: datetime | None
-    last_slot: datetime | None
-
-
 def window(
     start: datetime, end: datetime, *, points: int = CHART_POINTS, coarsest_s: int = BUCKET_S
 ) -> Window:
@@ -274,22 +261,6 @@ def dead(
     if not pages:
         return [], []
     return pages, list(connection.execute(REASONS, {"id": crawl_id, "limit": REASONS_OF}))
-
-
-def scheduled(connection: sa.Connection) -> list[NextCrawl]:
-    """The sites with a schedule, the next first."""
-    crawls = [
-        NextCrawl(
-            site=row.name,
-            schedule=row.definition["schedule"],
-            timezone=row.definition["timezone"],
-            next_slot=next_slot(row.definition["schedule"], row.definition["timezone"], row.now),
-            last_slot=row.last_slot,
-        )
-        for row in sites.scheduled(connection)
-    ]
-    never = datetime.max.replace(tzinfo=UTC)
-    return sorted(crawls, key=lambda crawl: (crawl.next_slot or never, crawl.site))
 
 
 def fill_rates(connection: sa.Connection, crawl_id: int) -> Sequence[dict[str, Any]]:

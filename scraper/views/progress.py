@@ -20,8 +20,9 @@ PLAIN_LINE_S = 5.0
 
 
 def average_per_s(progress: Progress) -> float:
-    """Pages a second since it began."""
-    return progress.done / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
+    """Pages a second since it began. Those that were not due are no work."""
+    fetched = progress.done - progress.counts.fresh
+    return fetched / progress.elapsed_s if progress.elapsed_s > 0 else 0.0
 
 
 def per_s(progress: Progress) -> float:
@@ -76,13 +77,24 @@ def line(progress: Progress, per_s: float) -> str:
     )
 
 
+def pages(progress: Progress) -> str:
+    """How many pages are done. A crawl that skipped some says so.
+
+    >>> pages(done) 'fetched 50, not due 1,000'
+    """
+    fresh = progress.counts.fresh
+    if not fresh:
+        return f"{progress.done:,} pages"
+    return f"fetched {progress.done - fresh:,}, not due {fresh:,}"
+
+
 def summary(progress: Progress) -> str:
     """What a finished crawl came to, in a few lines."""
     c = progress.counts
     rate = average_per_s(progress)
     lines = [
         f"{progress.site}: crawl {progress.id} {progress.ending or progress.status} "
-        f"in {progress.elapsed_s:.1f} s, {progress.done:,} pages, {rate:.0f} pages/s",
+        f"in {progress.elapsed_s:.1f} s, {pages(progress)}, {rate:.0f} pages/s",
         f"  pages: {c.ok:,} ok, {c.unchanged:,} unchanged, {c.gone:,} gone, {c.dead:,} dead, "
         f"{c.invalid:,} invalid{f', {c.dropped:,} dropped' if c.dropped else ''}; "
         f"{c.fetches:,} fetches, {c.retries:,} of them to be retried",

@@ -24,7 +24,9 @@ from scraper.infra.redaction import redacted
 from scraper.rules.routing import COORDINATOR
 from scraper.runtime import fleet
 from scraper.settings import Settings
+from scraper.views import fleet as fleet_view
 from scraper.views import progress, state
+from scraper.views.fleet import Totals
 from scraper.views.state import LeaseHolder, QueueState, Trouble, Unusable
 
 
@@ -42,8 +44,9 @@ class WorkerState:
 
 @dataclass(slots=True)
 class FleetStatus:
-    """Everything at one moment. `paused`: sites. `away`: by server, the error of each that does not
-    answer."""
+    """Everything at one moment. `paused`: sites. `totals`: of all sites, however many `crawls` are
+    shown. `why`: by crawl, what is wrong with it. `away`: by server, the error of each that does
+    not answer."""
 
     crawls: list[Progress]
     paused: list[str]
@@ -52,6 +55,8 @@ class FleetStatus:
     errors: list[Trouble]
     hosts: list[HostState] = field(default_factory=list)
     workers: list[WorkerState] = field(default_factory=list)
+    totals: Totals = field(default_factory=Totals)
+    why: dict[int, str] = field(default_factory=dict)
     away: dict[str, str] = field(default_factory=dict)
 
 
@@ -63,8 +68,9 @@ def read(
     newest: int = 20,
     nodes: Mapping[str, fleet.Node] | None = None,
 ) -> FleetStatus:
-    """Reads all of it; of a site, its crawls, hosts, dead pages and errors. Workers are asked,
-    which takes a second, unless somebody has their `nodes` already."""
+    """Reads all of it: every running crawl, and the newest ended ones; of a site, its crawls,
+    hosts, dead pages and errors. Workers are asked, which takes a second, unless somebody has their
+    `nodes` already."""
     with ThreadPoolExecutor(1) as pool:
         inspection = None if nodes is not None else pool.submit(fleet.nodes)
         with engine.connect() as connection:
@@ -75,6 +81,8 @@ def read(
                 dead=state.unusable(connection, site),
                 errors=[],
             )
+            status.totals = fleet_view.totals(connection, site)
+            status.why = fleet_view.reasons(connection, status.crawls)
             holders = state.holders(connection, settings.lease_s)
             _read_hosts(connection, settings, status, site)
         status.errors = state.troubles(engine, site)
@@ -126,7 +134,11 @@ def workers(nodes: Mapping[str, fleet.Node], holders: list[LeaseHolder]) -> list
 def as_json(status: FleetStatus) -> dict[str, Any]:
     """What `scraper status --json` prints, and `scraper watch --json` line by line."""
     return {
-        "crawls": [progress.as_json(crawl) for crawl in status.crawls],
+        "totals": asdict(status.totals),
+        "crawls": [
+            {**progress.as_json(crawl), "why": status.why.get(crawl.id, "")}
+            for crawl in status.crawls
+        ],
         "paused": status.paused,
         "queues": [asdict(queue) for queue in status.queues],
         "hosts": [asdict(host) for host in status.hosts],

@@ -16,7 +16,7 @@ from tests.acceptance.commands import Commands, counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium
 from tests.flower import Flower
-from tests.making import a_site, give_up, open_crawl, rows, urls
+from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
 
 EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\u202e"
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 360, "height": 740}
@@ -110,14 +110,14 @@ def test_an_operators_evening(
     run.worker("residential")
     window = Window(browser, flower)
     page = window.open("/crawls")
-    expect(page.locator("#running")).to_contain_text("No crawl is running")
+    expect(page.locator("#fleet")).to_contain_text("never crawled")
     crawl_id = int(run.scraper("crawl", "demo").stdout)
 
     # It runs: seen without loading the page again, and told the same as in the terminal.
-    expect(page.locator(f'[data-crawl="{crawl_id}"]')).to_contain_text("Discovery", timeout=30_000)
+    expect(page.locator(f'[data-crawl="{crawl_id}"]')).to_contain_text("running", timeout=30_000)
     until(lambda: progress.read_one(engine, crawl_id).counts.product_done > 250, 90)
     window.drawn(2)
-    expect(page.locator(".crawl-running .spark path").first).to_be_attached()
+    expect(page.locator("[data-crawl] .spark path").first).to_be_attached()
     page.get_by_role("link", name="demo").click()
     window.drawn()
     expect(page.locator("h1")).to_have_text("demo")
@@ -210,6 +210,79 @@ def test_an_operators_evening(
                 assert other.overflows() == [], (scheme, size, where)
             other.assert_quiet()
             other.context.close()
+
+
+def test_a_fleet_at_a_glance(flower: Flower, browser: Browser, engine: sa.Engine) -> None:
+    for name in (f"shop-{index:02}" for index in range(60)):
+        crawl = open_crawl(engine, a_site(name, timezone="Asia/Tokyo"))
+        add(engine, [new_page(crawl, url) for url in urls(5, f"{name}.example")])
+        if name in ("shop-07", "shop-41"):
+            give_up(engine, crawl, urls(2, f"bad-{name}.example"), error=EVIL)
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                """UPDATE crawls SET status = 'failed', note = 'unreachable: connection refused',
+                          finished_at = now()
+                    WHERE site_id IN (SELECT id FROM sites WHERE name = 'shop-33');
+                   UPDATE crawls SET fresh = 1000, unchanged = 1000, product_done = 1050,
+                          product_total = 1050, status = 'completed', finished_at = now()
+                    WHERE site_id IN (SELECT id FROM sites WHERE name = 'shop-12');
+                   UPDATE crawls SET started_at = now() - interval '1 h' WHERE status = 'running'
+                """
+            )
+        )
+    ((running, done, failed),) = rows(
+        engine,
+        """SELECT count(*), sum(discovery_done + product_done), sum(dead + invalid)
+             FROM crawls WHERE status = 'running'""",
+    )
+    for scheme in ("light", "dark"):
+        for size in (WIDE, {"width": 390, "height": 780}):
+            window = Window(browser, flower, scheme=scheme, size=size)
+            page = window.open("/crawls")
+            assert number(page, "Crawls running") == str(running)
+            assert number(page, "Pages done") == str(done)
+            assert number(page, "Dead and invalid") == str(failed)
+            table = page.locator(".fleet-table tbody tr")
+            assert [table.nth(row).get_attribute("data-site") for row in range(3)] == [
+                *("shop-33", "shop-07", "shop-41")
+            ]
+            expect(table.first.locator(".fleet-why")).to_be_visible()
+            expect(table.first).to_contain_text("unreachable: connection refused")
+            assert window.overflows() == [], (scheme, size)
+            if size is WIDE:
+                heights = [table.nth(row).bounding_box()["height"] for row in range(50)]  # type: ignore[index]
+                assert max(heights) <= 44, heights
+                expect(page.locator(".fleet-table thead")).to_contain_text("CE")
+            else:
+                assert table.first.bounding_box()["height"] < 80  # type: ignore[index]
+            window.assert_quiet()
+            window.context.close()
+
+    window = Window(browser, flower)
+    page = window.open("/crawls")
+    table = page.locator(".fleet-table tbody tr")
+    expect(page.locator("#pager")).to_contain_text("60 sites, page 1 of 2")
+    page.get_by_role("button", name="Next").click()
+    expect(table).to_have_count(10)
+    page.get_by_role("searchbox", name="Search sites").fill("shop-12")
+    expect(table).to_have_count(1)
+    expect(table).to_contain_text("fetched 50, not due 1,000")
+    page.reload()
+    window.drawn()
+    expect(table).to_have_count(1)
+    page.get_by_role("searchbox", name="Search sites").fill("")
+    page.get_by_role("combobox", name="State").select_option("completed")
+    expect(table).to_have_count(1)
+    expect(page.locator("#fleet script, #fleet img")).to_have_count(0)
+    page.locator("#states").get_by_role("button", name="failed 1").click()
+    expect(table).to_have_count(1)
+    page.locator("#states").get_by_role("button", name="failed 1").click()
+    page.get_by_role("button", name="Site", exact=True).click()
+    expect(table.first).to_contain_text("shop-00")
+    page.get_by_role("combobox", name="Show").select_option("crawls")
+    expect(page.locator("#pager")).to_contain_text("60 crawls")
+    window.assert_quiet()
 
 
 def test_a_wrong_login_sees_nothing(flower: Flower, browser: Browser, engine: sa.Engine) -> None:

@@ -228,7 +228,13 @@ def test_what_is_answered_and_with_which_headers(flower: Flower) -> None:
         "/api/crawls/9999999999999999999",
     ]
     assert {path: flower.get(path).status_code for path in missing} == dict.fromkeys(missing, 404)
-    wrong = ["/api/crawls?limit=0", "/api/crawls?limit=x", "/api/crawls?limit=1000"]
+    wrong = [
+        f"/api/crawls?{query}"
+        for query in (
+            *("limit=0", "limit=x", "limit=1000", "page=0", "page=99999999999", "sort=id;DROP"),
+            *("state=odd", "show=all"),
+        )
+    ]
     assert {path: flower.get(path).status_code for path in wrong} == dict.fromkeys(wrong, 400)
     assert flower.json("/api/crawls?site=nobody")["crawls"] == []
 
@@ -245,9 +251,33 @@ def test_the_numbers_are_postgresqls(flower: Flower, engine: sa.Engine) -> None:
             == row
         )
         assert crawl["phase"] == "fetching" and crawl["left"] == "–"
-    (scheduled,) = listed["scheduled"]
-    assert scheduled["site"] == "shop" and scheduled["next_slot"][14:19] == "00:00"
+    (shop,) = listed["crawls"]
+    assert shop["site"] == "shop" and shop["next_slot"][14:19] == "00:00"
+    assert (listed["totals"]["crawls"], listed["totals"]["failed"]) == (1, row[0] + row[1])
+    assert shop["state"] == "failing" and "not_extracted: title is missing" in shop["why"]
     assert found["fields"] == []
+
+
+def test_five_hundred_sites_are_a_small_answer(flower: Flower, engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        sites.sync(connection, [a_site(f"shop-{number}") for number in range(500)])
+        connection.execute(
+            sa.text(
+                """INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash,
+                                       concurrency, started_at, note)
+                   SELECT id, now(), 'manual', 'running', definition, definition_hash, 4, now(),
+                          repeat('why ', 100) FROM sites WHERE name LIKE 'shop-%'"""
+            )
+        )
+    answer = flower.get("/api/crawls?limit=100")
+    assert len(answer.content) < 300_000 and answer.json()["matching"] == 501
+    assert answer.json()["totals"]["crawls"] == 501
+    pages = [flower.json(f"/api/crawls?sort=site&page={page}")["crawls"] for page in range(1, 12)]
+    assert len({row["site"] for page in pages for row in page}) == 501
+    assert [row["site"] for row in flower.json("/api/crawls?search=SHOP-499")["crawls"]] == [
+        "shop-499"
+    ]
+    assert len(flower.json("/api/crawls?show=crawls&site=shop")["crawls"]) == 1
 
 
 def test_behind_a_prefix_every_link_works(

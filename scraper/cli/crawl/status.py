@@ -32,7 +32,7 @@ PROMPT_LINES = 2
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
-    help="Crawls to show (20, or as many as fit on the screen).",
+    help="Ended crawls to show (20, or as many as fit on the screen).",
 )
 def status(site: str | None, as_json: bool, limit: int | None) -> None:
     """Show how things stand, on one screen; of SITE alone, its crawls, hosts, dead pages and

@@ -55,11 +55,15 @@
     return minutes ? `${minutes} min ${s % 60} s` : `${s} s`;
   }
 
+  function zoneName(date) {
+    return new Intl.DateTimeFormat([], {timeZoneName: "short"}).formatToParts(date || new Date()).find((part) => part.type === "timeZoneName").value;
+  }
+
   function when(iso) {
     if (!iso) return "–";
     const date = new Date(iso), today = new Date().toDateString() === date.toDateString();
     const time = date.toLocaleTimeString([], {hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit"});
-    return h("time", {datetime: iso, title: date.toLocaleString()},
+    return h("time", {datetime: iso, title: `${date.toLocaleString([], {hourCycle: "h23"})} ${zoneName(date)}`},
              today ? time : `${date.toLocaleDateString([], {month: "short", day: "numeric"})} ${time.slice(0, 5)}`);
   }
 
@@ -138,50 +142,116 @@
 
   const active = (crawl) => crawl.status === "running" || crawl.status === "planned";
 
-  // --- the list
+  // --- the fleet
 
-  function drawList(data) {
-    const all = data.crawls.map((crawl) => ({...crawl, active_now: active(crawl)}));
-    const running = all.filter(active), ended = all.filter((crawl) => !active(crawl));
-    const sum = (name) => running.reduce((total, crawl) => total + crawl[name], 0);
-    section("summary", [running.length, sum("recent_per_s"), sum("done"), sum("total"), sum("failed")], () => [
-      metric("Running crawls", count(running.length), running.length ? running.map((c) => plain(c.site)).slice(0, 3).join(", ") + (running.length > 3 ? " …" : "") : "nothing runs", "metric-card-active"),
-      metric("Pages a second", rate(sum("recent_per_s")), "over the last half minute"),
-      metric("Pages done", count(sum("done")), `of ${count(sum("total"))} known`, "metric-card-success"),
-      metric("Dead and invalid", count(sum("failed")), "in running crawls", "metric-card-danger"),
-    ]);
-    section("running", running, () => running.length ? running.map(runningCard) : card("Running", "",
-      h("p", {class: "crawl-empty"}, "No crawl is running. ", h("code", {}, "scraper crawl SITE"), " opens one.")));
-    section("recent", ended, () => ended.length && card("Recent", `${ended.length}`, table(
-      [["Crawl", ""], ["Site", ""], ["Ended", ""], ["Began", ""], ["Took", "num"], ["Pages", "num"], ["Good", "num"],
-       ["Failed", "num"], ["New", "num"], ["Changed", "num"], ["Delisted", "num"], ["Pages/s", "num"], ["", ""]],
-      ended.map((crawl) => [
-        h("a", {href: `${pages}/${crawl.id}`, "data-key": `crawl-${crawl.id}`}, `${crawl.id}`), plain(crawl.site), badge(crawl),
-        when(crawl.started_at || crawl.created_at), crawl.started_at ? duration(crawl.elapsed_s) : "–",
-        count(crawl.done), count(crawl.ok + crawl.unchanged), count(crawl.failed), count(crawl.products_new),
-        count(crawl.products_changed), count(crawl.products_delisted), rate(crawl.pages_per_s), spark(crawl.spark, `crawl ${crawl.id}: pages a second`),
-      ]), "Recent crawls")));
-    section("scheduled", data.scheduled, () => data.scheduled.length && card("Scheduled", "", table(
-      [["Site", ""], ["Next", ""], ["Schedule", ""], ["Time zone", ""], ["Last slot", ""]],
-      data.scheduled.map((one) => [plain(one.site), when(one.next_slot), h("code", {}, plain(one.schedule)), plain(one.timezone), when(one.last_slot)]),
-      "Scheduled crawls")));
-    return running.length > 0;
+  const STATES = ["failed", "suspect", "waiting", "failing", "dead pages", "paused", "running", "planned", "never crawled", "stopped",
+                  "skipped", "completed"];
+  const TONES = {failed: "bad", suspect: "bad", waiting: "waiting", failing: "waiting", "dead pages": "waiting", paused: "waiting",
+                 running: "busy", planned: "quiet", "never crawled": "quiet", stopped: "quiet", skipped: "quiet", completed: "good"};
+  const SORTS = [["", "Sort: default"], ["worst", "Worst first"], ["site", "Site"], ["rate", "Pages/s"], ["pages", "Pages done"],
+                 ["failed", "Failed"], ["newest", "Newest first"]];
+  const ROWS = 50;
+  const filters = document.getElementById("filters");
+  const wanted = new URLSearchParams(location.search);
+
+  function query() {
+    const asked = new URLSearchParams({limit: ROWS});
+    for (const name of ["show", "search", "state", "queue", "sort", "page"]) if (wanted.get(name)) asked.set(name, wanted.get(name));
+    return asked;
   }
 
-  function runningCard(crawl) {
-    return h("div", {class: "crawl-card crawl-running", "data-crawl": crawl.id},
-      h("div", {class: "crawl-running-head"},
-        h("h2", {}, h("a", {href: `${pages}/${crawl.id}`, "data-key": `crawl-${crawl.id}`}, plain(crawl.site)),
-          h("span", {class: "crawl-aside"}, `crawl ${crawl.id}`)),
-        badge(crawl)),
-      h("div", {class: "crawl-running-body"},
-        h("div", {class: "crawl-bars"}, bars(crawl)),
-        h("dl", {class: "crawl-figures"},
-          h("div", {}, h("dt", {}, "Left"), h("dd", {class: "num"}, left(crawl))),
-          h("div", {}, h("dt", {}, "Pages/s"), h("dd", {class: "num"}, rate(crawl.recent_per_s))),
-          h("div", {}, h("dt", {}, "Began"), h("dd", {class: "num"}, when(crawl.started_at || crawl.created_at))),
-          h("div", {class: "crawl-spark"}, spark(crawl.spark, `crawl ${crawl.id}: pages a second`)))),
-      chips(crawl));
+  function want(changes) {
+    for (const [name, value] of Object.entries({page: "", ...changes})) value ? wanted.set(name, value) : wanted.delete(name);
+    history.replaceState(null, "", `${location.pathname}${wanted.size ? `?${wanted}` : ""}`);
+    showWanted();
+    refresh();
+  }
+
+  function options(name, choices) {
+    const select = filters.elements[name];
+    const value = wanted.get(name) || "";
+    const all = choices.some(([choice]) => choice === value) ? choices : [...choices, [value, value]];
+    if (drawn.get(`options-${name}`) !== JSON.stringify(all)) {
+      drawn.set(`options-${name}`, JSON.stringify(all));
+      select.replaceChildren(...all.map(([choice, text]) => h("option", {value: choice}, plain(text))));
+    }
+    select.value = value;
+  }
+
+  function showWanted() {
+    filters.elements.show.value = wanted.get("show") || "sites";
+    if (document.activeElement !== filters.elements.search) filters.elements.search.value = wanted.get("search") || "";
+    options("state", [["", "All states"], ...STATES.map((state) => [state, state])]);
+    options("sort", SORTS);
+  }
+
+  if (filters) {
+    let typing = null;
+    filters.addEventListener("submit", (event) => event.preventDefault());
+    filters.addEventListener("input", (event) => {
+      clearTimeout(typing);
+      const {name, value} = event.target;
+      typing = setTimeout(() => want({[name]: name === "show" && value === "sites" ? "" : value.trim()}), name === "search" ? 250 : 0);
+    });
+    showWanted();
+  }
+
+  function stateBadge(state) {
+    return h("span", {class: `crawl-badge badge-${TONES[state] || "quiet"}`}, plain(state));
+  }
+
+  function fetched(crawl) {
+    const text = `${count(crawl.done)} / ${count(crawl.total)}${crawl.phase === "discovering" ? "+" : ""}`;
+    return crawl.fresh ? h("span", {title: `${text} pages`}, `fetched ${count(crawl.done - crawl.fresh)}, not due ${count(crawl.fresh)}`) : text;
+  }
+
+  function fleetRow(row) {
+    const crawl = row.id !== null, runs = crawl && active(row);
+    const name = crawl ? h("a", {href: `${pages}/${row.id}`, "data-key": `crawl-${row.id}`}, plain(row.site)) : plain(row.site);
+    return h("tr", {"data-site": plain(row.site), "data-crawl": row.id},
+      h("td", {class: "fleet-site"}, name, crawl && h("span", {class: "crawl-aside"}, ` ${row.id}`)),
+      h("td", {class: "fleet-state"}, h("div", {class: "fleet-line"}, stateBadge(row.state), h("span", {class: "fleet-why", title: plain(row.why)}, plain(row.why)))),
+      h("td", {class: "num fleet-pages"}, crawl ? fetched(row) : "–"),
+      h("td", {class: "num fleet-failed"}, crawl ? count(row.failed) : "–", h("span", {class: "fleet-word"}, " failed")),
+      h("td", {class: "num fleet-wide"}, runs ? rate(row.recent_per_s) : "", runs && row.spark.length ? spark(row.spark, `crawl ${row.id}: pages a second`) : ""),
+      h("td", {class: "num fleet-left"}, runs ? left(row) : "–"),
+      h("td", {class: "fleet-wide"}, crawl ? when(row.started_at || row.created_at) : "–"),
+      h("td", {class: "fleet-wide"}, row.next_slot ? h("span", {title: `${plain(row.schedule)}, ${plain(row.timezone)}`}, when(row.next_slot)) : "–"));
+  }
+
+  function heading(text, kind, sort) {
+    const now = wanted.get("sort") || (wanted.get("show") === "crawls" ? "newest" : "worst");
+    return h("th", {scope: "col", class: kind, "aria-sort": sort && now === sort ? (sort === "site" || sort === "worst" ? "ascending" : "descending") : null},
+      sort ? h("button", {type: "button", class: "fleet-sort", "data-key": `sort-${sort}`, on: () => want({sort})}, text) : text);
+  }
+
+  function drawList(data) {
+    const {totals} = data, running = totals.crawls;
+    options("queue", [["", "All queues"], ...data.queues.map((name) => [name, name])]);
+    section("summary", totals, () => [
+      metric("Crawls running", count(running), `of ${count(totals.sites)} sites`, "metric-card-active"),
+      metric("Pages a second", rate(totals.pages_per_s), "over the last half minute"),
+      metric("Pages done", count(totals.done), `of ${count(totals.total)} so far${totals.not_due ? `; ${count(totals.not_due)} were not due` : ""}`, "metric-card-success"),
+      metric("Dead and invalid", count(totals.failed), "in running crawls", "metric-card-danger"),
+    ]);
+    section("states", [totals.states, wanted.get("state")], () => Object.entries(totals.states).map(([state, sites]) =>
+      h("button", {type: "button", class: `crawl-badge badge-${TONES[state] || "quiet"}`, "aria-pressed": String(wanted.get("state") === state), "data-key": `state-${state}`,
+                   on: () => want({state: wanted.get("state") === state ? "" : state, show: ""})}, `${plain(state)} ${count(sites)}`)));
+    const zone = zoneName();
+    section("fleet", [data.crawls, String(wanted)], () => data.crawls.length ? h("div", {class: "crawl-card fleet-card"},
+      h("table", {class: "table table-hover align-middle crawl-table fleet-table"},
+        h("thead", {}, h("tr", {}, heading("Site", "fleet-site", "site"), heading("State", "fleet-state", "worst"), heading("Pages", "num fleet-pages", "pages"),
+          heading("Failed", "num", "failed"), heading("Pages/s", "num fleet-wide", "rate"), heading("Left", "num"),
+          heading(`Began, ${zone}`, "fleet-wide", "newest"), heading(`Next, ${zone}`, "fleet-wide"))),
+        h("tbody", {}, data.crawls.map(fleetRow)))) : card("", "", h("p", {class: "crawl-empty"}, totals.sites && query().size > 1
+          ? "Nothing matches." : ["No site is in the database yet. ", h("code", {}, "scraper crawl SITE"), " opens a crawl."])));
+    const at = Number(wanted.get("page") || 1), last = Math.max(1, Math.ceil(data.matching / ROWS));
+    section("pager", [data.matching, at, wanted.get("show"), data.crawls.length], () => [
+      h("span", {class: "crawl-detail"}, `${count(data.matching)} ${wanted.get("show") === "crawls" ? "crawls" : "sites"}${last > 1 ? `, page ${count(at)} of ${count(last)}` : ""}`),
+      at > 1 && h("button", {type: "button", class: "btn btn-sm btn-outline-primary", "data-key": "previous", on: () => want({page: at > 2 ? String(at - 1) : ""})}, "Previous"),
+      at < last && h("button", {type: "button", class: "btn btn-sm btn-outline-primary", "data-key": "next", on: () => want({page: String(at + 1)})}, "Next"),
+    ]);
+    return running > 0;
   }
 
   // --- one crawl
@@ -199,13 +269,15 @@
     const title = document.getElementById("heading");
     if (title.textContent !== plain(crawl.site)) title.textContent = plain(crawl.site);
     section("actions", [crawl.status, crawl.paused, crawl.phase, crawl.ending], () => actions(crawl));
-    section("note", crawl.note, () => crawl.note && h("div", {class: `alert ${crawl.status === "failed" ? "alert-danger" : "alert-secondary"}`}, plain(crawl.note)));
+    const notes = [data.why, data.why.includes(crawl.note) ? "" : crawl.note].filter(Boolean);
+    section("note", [notes, crawl.state], () => notes.map((text) => h("div", {class: `alert ${crawl.state === "failed" || crawl.state === "suspect" ? "alert-danger" : "alert-secondary"}`},
+      text === data.why ? `${plain(crawl.state)}: ${plain(text)}` : plain(text))));
     section("summary", crawl, () => [
       metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? left(crawl) : duration(crawl.elapsed_s),
-             crawl.active_now ? `running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})}`, "metric-card-active"),
+             crawl.active_now ? `running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})} ${zoneName(new Date(crawl.finished_at))}`, "metric-card-active"),
       metric("Pages a second", rate(crawl.active_now ? crawl.recent_per_s : crawl.pages_per_s),
              crawl.active_now ? `${rate(crawl.pages_per_s)} on the whole` : "on the whole"),
-      metric("Pages done", count(crawl.done), `of ${count(crawl.total)}${crawl.phase === "discovering" ? " so far" : ""}; ${count(crawl.fetches)} fetches, ${count(crawl.retries)} to be retried`, "metric-card-success"),
+      metric("Pages done", count(crawl.done), `${crawl.fresh ? `fetched ${count(crawl.done - crawl.fresh)}, not due ${count(crawl.fresh)}; ` : ""}of ${count(crawl.total)}${crawl.phase === "discovering" ? " so far" : ""}; ${count(crawl.fetches)} fetches, ${count(crawl.retries)} to be retried`, "metric-card-success"),
       metric("Dead and invalid", count(crawl.failed), `${count(crawl.gone)} gone, ${count(crawl.fresh)} fresh, not asked; ${count(crawl.not_modified)} answered 304`, "metric-card-danger"),
       metric("Products", count(crawl.products_new + crawl.products_changed),
              `${count(crawl.products_new)} new, ${count(crawl.products_changed)} changed, ${count(crawl.products_delisted)} delisted`),
@@ -348,13 +420,13 @@
     asking = true;
     clearTimeout(timer);
     try {
-      const answer = await fetch(crawlId ? `${api}/${crawlId}` : api, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
+      const answer = await fetch(crawlId ? `${api}/${crawlId}` : `${api}?${query()}`, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
       if (answer.ok) {
         const data = await answer.json();
         everyMs = (crawlId ? drawCrawl(data) : drawList(data)) ? RUNNING_MS : QUIET_MS;
         problem("");
         page.dataset.refreshed = String(Number(page.dataset.refreshed || 0) + 1);
-        document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})}`;
+        document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})} ${zoneName()}`;
       } else {
         const told = await answer.json().catch(() => ({}));
         problem(answer.status === 401 ? "You are not logged in any more: load this page again." : told.error || `The server answered ${answer.status}.`);

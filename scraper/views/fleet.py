@@ -1,0 +1,263 @@
+"""The whole fleet: a row for each site or crawl, what is broken first, why it does not move, and
+totals that are true at any number. Reads PostgreSQL alone, and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.frontier.progress import (
+    COLUMNS,
+    MOVES,
+    RECENT,
+    STATES,
+    Progress,
+    progress_of,
+)
+from scraper.infra.redaction import redacted
+from scraper.rules.schedule import next_slot
+
+# Of a crawl that does not move, so many open pages are looked at.
+SAMPLE = 50
+# For so long a batch that no worker has claimed is nothing to speak of.
+UNCLAIMED_S = 10
+REASON_MAX = 300
+
+QUEUES = """
+(SELECT array_agg(DISTINCT kind.queue || coalesce('.' || (s.definition ->> 'region'), ''))
+   FROM (VALUES (coalesce(s.definition -> 'listing' ->> 'queue', s.definition ->> 'queue')),
+                (coalesce(s.definition -> 'product' ->> 'queue', s.definition ->> 'queue'))
+        ) AS kind(queue))"""
+
+_OF_SITE = "(CAST(:site AS text) IS NULL OR s.name = :site)"
+
+# A site stands as its running crawl does, else its newest one that was not skipped.
+SITES = f"""
+SELECT s.definition, {COLUMNS}, {MOVES}
+  FROM sites s
+  LEFT JOIN LATERAL (
+       SELECT * FROM (
+           (SELECT * FROM crawls a WHERE a.site_id = s.id AND a.status IN ('planned', 'running'))
+           UNION ALL
+           (SELECT * FROM crawls e WHERE e.site_id = s.id AND e.status <> 'skipped'
+             ORDER BY e.slot DESC LIMIT 1)) newest
+        ORDER BY status IN ('planned', 'running') DESC LIMIT 1) c ON true {RECENT}
+ WHERE (s.enabled OR c.status IN ('planned', 'running')) AND {_OF_SITE}"""
+
+CRAWLS = f"""
+SELECT s.definition, {COLUMNS}, {MOVES}
+  FROM crawls c JOIN sites s ON s.id = c.site_id {RECENT} WHERE {_OF_SITE}"""
+
+ORDERS = {
+    "worst": "array_position(CAST(:states AS text[]), state), dead + invalid DESC, site, id DESC",
+    "site": "site, id DESC",
+    "rate": "recent_per_s DESC, site, id DESC",
+    "pages": "discovery_done + product_done DESC NULLS LAST, site, id DESC",
+    "failed": "dead + invalid DESC NULLS LAST, site, id DESC",
+    "newest": "coalesce(started_at, created_at) DESC NULLS LAST, id DESC",
+}
+
+ROWS = """
+WITH rows AS ({rows}), matching AS (
+     SELECT *, count(*) OVER () AS matching FROM rows s
+      WHERE (CAST(:search AS text) IS NULL OR strpos(lower(site), lower(:search)) > 0)
+        AND (CAST(:state AS text) IS NULL OR state = :state)
+        AND (CAST(:queue AS text) IS NULL OR :queue = ANY (CAST({queues} AS text[])))
+      ORDER BY {order} LIMIT :limit OFFSET :offset)
+SELECT *, CAST({queues} AS text[]) AS queues, definition ->> 'schedule' AS schedule,
+       definition ->> 'timezone' AS timezone, now() AS now
+  FROM matching s ORDER BY {order}
+"""
+
+TOTALS = sa.text(f"""
+WITH rows AS ({SITES})
+SELECT state, count(*) AS sites,
+       count(*) FILTER (WHERE status IN ('planned', 'running')) AS crawls,
+       coalesce(sum(recent_per_s), 0) AS per_s,
+       coalesce(sum(discovery_done + product_done) FILTER (WHERE status = 'running'), 0) AS done,
+       coalesce(sum(discovery_total + product_total) FILTER (WHERE status = 'running'), 0) AS total,
+       coalesce(sum(dead + invalid) FILTER (WHERE status = 'running'), 0) AS failed,
+       coalesce(sum(fresh) FILTER (WHERE status = 'running'), 0) AS not_due
+  FROM rows GROUP BY state
+""")
+
+ALL_QUEUES = sa.text(
+    f"SELECT DISTINCT unnest({QUEUES}) AS queue FROM sites s WHERE s.enabled ORDER BY 1"
+)
+
+HOLDUPS = sa.text("""
+SELECT c.id, c.rate_per_s, c.reasons -> 0 ->> 'text' AS suspicion,
+       jsonb_array_length(c.reasons) AS suspicions, failure.host AS failed_host, failure.outcome,
+       failure.error, open.pages, open.later, CAST(open.next_s AS float8) AS next_s, open.host,
+       open.queue, coalesce(h.paused, false) AS host_paused, h.rate AS host_rate,
+       EXISTS (SELECT FROM leases l WHERE l.queue = open.queue AND l.started_at IS NULL
+                  AND l.created_at < now() - make_interval(secs => :unclaimed_s)) AS unserved
+  FROM crawls c
+  LEFT JOIN LATERAL (
+       SELECT host, last_outcome AS outcome, error FROM pages
+        WHERE crawl_id = c.id AND error IS NOT NULL AND status <> 'gone'
+        ORDER BY settled_at DESC LIMIT 1) failure ON true
+ CROSS JOIN LATERAL (
+       SELECT count(*) AS pages, count(*) FILTER (WHERE not_before > now()) AS later,
+              extract(epoch FROM min(not_before) - now()) AS next_s,
+              mode() WITHIN GROUP (ORDER BY host) AS host,
+              mode() WITHIN GROUP (ORDER BY queue) AS queue
+         FROM (SELECT not_before, host, queue FROM pages
+                WHERE crawl_id = c.id AND status = 'due' LIMIT :sample) some_pages) open
+  LEFT JOIN hosts h ON h.host = open.host
+ WHERE c.id = ANY (:ids)
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRow:
+    """A site as its newest crawl stands, or a crawl. `why`: what is wrong, in words, or nothing."""
+
+    site: str
+    state: str
+    why: str
+    queues: list[str]
+    schedule: str | None
+    timezone: str
+    next_slot: datetime | None
+    crawl: Progress | None
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRows:
+    """Some rows of those that match."""
+
+    rows: list[FleetRow]
+    matching: int
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over all sites, and over all running crawls: pages `done` of a `total` so far, `failed`
+    (dead and invalid), `not_due` (of the done, not asked again). `states`: how many sites stand
+    how."""
+
+    sites: int = 0
+    crawls: int = 0
+    pages_per_s: float = 0.0
+    done: int = 0
+    total: int = 0
+    failed: int = 0
+    not_due: int = 0
+    states: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which rows are wanted. `history`: each crawl there is, instead of each site."""
+
+    history: bool = False
+    site: str | None = None
+    search: str | None = None
+    state: str | None = None
+    queue: str | None = None
+    sort: str = "worst"
+    limit: int = 50
+    offset: int = 0
+
+
+def rows(connection: sa.Connection, query: Query) -> FleetRows:
+    statement = ROWS.format(
+        rows=CRAWLS if query.history else SITES, queues=QUEUES, order=ORDERS[query.sort]
+    )
+    values = {
+        "site": query.site,
+        "search": query.search or None,
+        "state": query.state,
+        "queue": query.queue,
+        "limit": query.limit,
+        "offset": query.offset,
+        "states": list(STATES),
+    }
+    matching = connection.execute(sa.text(statement), values).mappings().all()
+    crawls = {row["id"]: progress_of(row) for row in matching if row["id"] is not None}
+    why = reasons(connection, crawls.values())
+    return FleetRows(
+        [_row(row, crawls.get(row["id"]), why.get(row["id"], "")) for row in matching],
+        matching[0]["matching"] if matching else 0,
+    )
+
+
+def _row(row: sa.RowMapping, crawl: Progress | None, why: str) -> FleetRow:
+    schedule, timezone = row["schedule"], row["timezone"] or "UTC"
+    if row["paused"]:
+        why = "; ".join(filter(None, ["its site is paused", why]))
+    return FleetRow(
+        site=row["site"],
+        state=row["state"],
+        why=why,
+        queues=row["queues"],
+        schedule=schedule,
+        timezone=timezone,
+        next_slot=next_slot(schedule, timezone, row["now"]) if schedule else None,
+        crawl=crawl,
+    )
+
+
+def totals(connection: sa.Connection, site: str | None = None) -> Totals:
+    totals = Totals()
+    for row in connection.execute(TOTALS, {"site": site}):
+        totals.states[row.state] = row.sites
+        totals.sites += row.sites
+        totals.crawls += row.crawls
+        totals.pages_per_s = round(totals.pages_per_s + float(row.per_s), 2)
+        totals.done += int(row.done)
+        totals.total += int(row.total)
+        totals.failed += int(row.failed)
+        totals.not_due += int(row.not_due)
+    totals.states = {state: totals.states[state] for state in STATES if state in totals.states}
+    return totals
+
+
+def queue_names(connection: sa.Connection) -> list[str]:
+    """The queues that definitions name, but for those of their routes."""
+    return list(connection.execute(ALL_QUEUES).scalars())
+
+
+def reasons(connection: sa.Connection, crawls: Iterable[Progress]) -> dict[int, str]:
+    """Why each of these crawls stands as it does; those of which there is nothing to say are left
+    out."""
+    wanted = {crawl.id: crawl for crawl in crawls if crawl.state not in ("completed", "planned")}
+    values = {"ids": list(wanted), "sample": SAMPLE, "unclaimed_s": UNCLAIMED_S}
+    texts = {row.id: reason(wanted[row.id], row) for row in connection.execute(HOLDUPS, values)}
+    return {id_: redacted(text)[:REASON_MAX] for id_, text in texts.items() if text}
+
+
+def reason(crawl: Progress, row: sa.Row[Any]) -> str:
+    """Why a crawl stands as it does, from a row of `HOLDUPS`; empty: there is nothing to say."""
+    failure = f"{row.outcome}: {row.error}" if row.error else ""
+    match crawl.state:
+        case "suspect":
+            more = f"; {row.suspicions - 1} more" if row.suspicions and row.suspicions > 1 else ""
+            return (row.suspicion or "its data is not to be trusted") + more
+        case "waiting":
+            return _holdup(row, failure)
+        case "failing" | "dead pages":
+            return f"{crawl.failed:,} dead or invalid pages, the last: {failure}"
+        case _:
+            return crawl.note or ""
+
+
+def _holdup(row: sa.Row[Any], failure: str) -> str:
+    """Why nothing moves. A host's budget stands here as it is written: 4/s."""
+    if not row.pages:
+        return "no page is open: it is about to end"
+    if row.host_paused:
+        return f"{row.host} is paused (`scraper hosts resume {row.host}`)"
+    if row.later == row.pages:
+        again = f"{row.host} is asked again in {max(0.0, row.next_s):.0f} s"
+        return f"{failure}; {again}" if failure else again
+    if row.unserved:
+        return f"waits for a worker of the queue {row.queue}"
+    rate = row.host_rate or ("unlimited" if row.rate_per_s is None else f"{row.rate_per_s:g}/s")
+    waits = f"waits for {row.host}, {rate}"
+    return f"{waits}; the last failure: {failure}" if failure else waits
