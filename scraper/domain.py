@@ -298,6 +298,7 @@ class Extracted:
 
     `found` names the fields for which the page gave a value of its own, complete or not (a default
     is none); `mistyped` those for which it gave something else than a value of their type.
+    `disallowed`: links to listings that were left out for robots.txt.
     """
 
     links: list[Link] = field(default_factory=list)
@@ -307,6 +308,7 @@ class Extracted:
     partial: bool = False
     found: tuple[str, ...] = ()
     mistyped: tuple[str, ...] = ()
+    disallowed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

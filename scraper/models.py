@@ -177,6 +177,10 @@ class Crawl(Base):
     fetches: Mapped[int] = count_column("pages tried, retries included")
     retries: Mapped[int] = count_column()
     links_cut: Mapped[int] = count_column("over the limits; a page that breaks off: 1")
+    links_fruitless: Mapped[int] = count_column(
+        "to listings behind too many that brought nothing new"
+    )
+    links_disallowed: Mapped[int] = count_column("to listings that robots.txt disallows")
     products_new: Mapped[int] = count_column()
     products_changed: Mapped[int] = count_column()
     products_delisted: Mapped[int] = count_column()
@@ -218,6 +222,7 @@ class Page(Base):
             "pages_due_idx", "queue", "host", desc("priority"), "not_before", where="status = 'due'"
         ),
         partial_index("pages_open_idx", "crawl_id", where="status = 'due'"),
+        partial_index("pages_lists_idx", "crawl_id", "lists", where="lists IS NOT NULL"),
         partial_index(
             "pages_error_idx",
             "crawl_id",
@@ -247,6 +252,12 @@ class Page(Base):
     queue: Mapped[str]
     priority: Mapped[int] = mapped_column(SmallInteger)
     depth: Mapped[int] = mapped_column(SmallInteger, comment="links followed from a start URL")
+    fruitless: Mapped[int] = mapped_column(
+        SmallInteger,
+        server_default=text("0"),
+        comment="steps through listings that brought nothing new, up to here",
+    )
+    lists: Mapped[UUID | None] = mapped_column(comment="a listing's: hash of its product links")
     status: Mapped[str]
     attempts: Mapped[int] = mapped_column(
         SmallInteger, server_default=text("0"), comment="tries charged to the page"

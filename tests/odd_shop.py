@@ -127,6 +127,8 @@ class OddShop(Threaded):
         self.tries: Counter[tuple[int, str]] = Counter()
         self._pages: dict[tuple[int, str], Pages] = {}
         self._count = ports
+        # What is answered where nothing is served.
+        self.otherwise: Callable[[str], Page | None] = lambda target: None
 
     def url(self, target: str = "", port: int = 0) -> str:
         return f"http://127.0.0.1:{self.ports[port]}{target}"
@@ -164,7 +166,8 @@ class OddShop(Threaded):
     async def _answer(self, target: str, writer: asyncio.StreamWriter, port: int) -> None:
         self.requests.append((time.monotonic(), port, target))
         self.tries[port, target] += 1
-        page = self._pages.get((port, target), Answer(b"<h1>no such page</h1>", 404))
+        page = self._pages.get((port, target)) or self.otherwise(target)
+        page = page or Answer(b"<h1>no such page</h1>", 404)
         if callable(page) and not asyncio.iscoroutinefunction(page):
             page = page(self.tries[port, target])  # type: ignore[assignment,arg-type,call-arg]
         if isinstance(page, bytes):

@@ -29,6 +29,8 @@ LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status = 'invalid' AND products_named > 1) AS emptied,
+       (SELECT url FROM pages WHERE site_id = :site_id AND crawl_id = :id AND fruitless > 0
+         ORDER BY fruitless DESC, id LIMIT 1) AS fruitless,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
                     ELSE ok + unchanged END
           FROM crawls WHERE id = :id)
@@ -88,6 +90,16 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
     if crawl.links_cut:
         why = "the definition's limits, or a page that breaks off"
         notes.append(f"{crawl.links_cut} links were left out: {why}")
+    if crawl.links_fruitless:
+        notes.append(
+            f"{crawl.links_fruitless} links to listings were left out behind pages that brought "
+            f"nothing new (`limits.fruitless`), such as {read.fruitless}"
+        )
+    if crawl.links_disallowed:
+        notes.append(
+            f"{crawl.links_disallowed} links to listings were left out, since robots.txt disallows "
+            f"them"
+        )
     if crawl.dead + crawl.invalid:
         notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid")
     nothing = crawl.ok + crawl.unchanged == 0

@@ -36,6 +36,7 @@ from scraper.rules.routing import ANY_REGION, Route, route
 from scraper.rules.urls import belongs
 from scraper.rules.verdict import RetryPolicy
 from scraper.settings import Settings
+from scraper.settle.chains import steps_allowed
 from scraper.settle.transaction import CrawlLimits
 from scraper.sites.blocked import markers_of
 from scraper.sites.definition import NO_PROXY, STICKY_REQUESTS, ProxyUse, Site
@@ -237,7 +238,9 @@ def make_context(crawl_id: int, site_id: int, site: Site, settings: Settings) ->
         if site.user_agent in (None, BROWSER)
         else policy.user_agent,
         retry=RetryPolicy(attempts_max=site.limits.attempts or settings.attempts_max),
-        limits=CrawlLimits(site.limits.listings, site.limits.products),
+        limits=CrawlLimits(
+            site.limits.listings, site.limits.products, steps_allowed(site.limits.fruitless)
+        ),
         budget=budget_of(site),
         reader=Reader(site, settings.site_function_modules),
         ways={} if site.routes else {kind: route(site.wishes, kind, "") for kind in Kind},

@@ -31,6 +31,8 @@ class Counts:
     fetches: int = 0
     retries: int = 0
     links_cut: int = 0
+    links_fruitless: int = 0
+    links_disallowed: int = 0
     products_new: int = 0
     products_changed: int = 0
 

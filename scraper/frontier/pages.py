@@ -40,7 +40,8 @@ WITH input AS (
     SELECT DISTINCT ON (site_id, fingerprint) *
       FROM jsonb_to_recordset(CAST(:rows AS jsonb))
         AS i(site_id int, crawl_id bigint, fingerprint uuid, url text, kind text, host text,
-             queue text, priority int, depth int)
+             queue text, priority int, depth int, found_on bigint, fruitless int)
+     ORDER BY site_id, fingerprint, fruitless
 ), unknown AS (
     SELECT i.*, row_number() OVER (PARTITION BY i.crawl_id, i.kind = 'product'
                                    ORDER BY i.fingerprint) AS place,
@@ -50,19 +51,25 @@ WITH input AS (
      WHERE p.id IS NULL OR p.crawl_id < i.crawl_id OR {unusable}
 ), room AS (
     SELECT * FROM jsonb_to_recordset(CAST(:room AS jsonb))
-      AS r(crawl_id bigint, listings int, products int)
+      AS r(crawl_id bigint, listings int, products int, fruitless int)
+), fruitful AS (
+    SELECT found_on FROM unknown WHERE kind = 'product'
 ), placed AS (
-    SELECT u.*, u.place <= CASE WHEN u.kind = 'product' THEN r.products ELSE r.listings END AS fits
+    SELECT u.*, u.place <= CASE WHEN u.kind = 'product' THEN r.products ELSE r.listings END AS fits,
+           CASE WHEN u.found_on IN (SELECT found_on FROM fruitful) THEN 0 ELSE u.fruitless END
+           AS steps, r.fruitless AS steps_max
       FROM unknown u JOIN room r ON r.crawl_id = u.crawl_id
 ), added AS (
     INSERT INTO pages AS p (site_id, crawl_id, fingerprint, url, kind, host, queue, priority,
-                            depth, status)
-    SELECT site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, 'due'
-      FROM placed WHERE fits ORDER BY site_id, fingerprint
+                            depth, fruitless, status)
+    SELECT site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, steps, 'due'
+      FROM placed WHERE fits AND (kind = 'product' OR steps <= steps_max)
+     ORDER BY site_id, fingerprint
     ON CONFLICT (site_id, fingerprint) DO UPDATE
        SET crawl_id = excluded.crawl_id, url = excluded.url, kind = excluded.kind,
            host = excluded.host,
            queue = excluded.queue, priority = excluded.priority, depth = excluded.depth,
+           fruitless = excluded.fruitless, lists = NULL,
            attempts = 0, host_attempts = 0, losses = 0, level = NULL, blocked = 0, probe = false,
            not_before = now(),
            read_by = CASE WHEN p.url = excluded.url THEN p.read_by END,
@@ -75,8 +82,9 @@ WITH input AS (
     RETURNING site_id, fingerprint, crawl_id, kind, status
 )
 SELECT {added}
-UNION ALL SELECT crawl_id, kind, 'cut', count(*), NULL FROM placed WHERE NOT fits
- GROUP BY crawl_id, kind
+UNION ALL SELECT crawl_id, kind, CASE WHEN fits THEN 'fruitless' ELSE 'cut' END, count(*), NULL
+  FROM placed WHERE NOT fits OR (kind <> 'product' AND steps > steps_max)
+ GROUP BY crawl_id, kind, fits
 """)
 
 
@@ -86,7 +94,9 @@ ADD_AGAIN = _add_statement(again=True)
 
 @value
 class NewPage:
-    """A page to add. `queue` is the full queue name, `priority` the frontier's sort key."""
+    """A page to add. `queue` is the full queue name, `priority` the frontier's sort key. `found_on`
+    is the page that links to it, `fruitless` how far the chain of listings has brought nothing new
+    by then, if that page does not (`scraper.settle.chains`)."""
 
     site_id: int
     crawl_id: int
@@ -97,15 +107,19 @@ class NewPage:
     queue: str
     priority: int
     depth: int
+    found_on: int = 0
+    fruitless: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How many more pages a crawl may get, by its definition's limits."""
+    """How many more pages a crawl may get, and how fruitless a chain of listings may be, by its
+    definition's limits."""
 
     crawl_id: int
     listings: int
     products: int
+    fruitless: int = 0
 
 
 @value
@@ -122,10 +136,11 @@ class PageChange:
 @dataclass(frozen=True, slots=True)
 class Added:
     """The pages that joined a crawl (or were found fresh), and how many by crawl there was no room
-    for."""
+    for, or that lay behind too many `fruitless` ones."""
 
     pages: list[PageChange]
     cut: dict[int, int]
+    fruitless: dict[int, int]
 
 
 def add(
@@ -138,13 +153,16 @@ def add(
     """Adds pages to their crawls while there is room; those a crawl has already are left alone, but
     for dead and invalid ones where they are wanted `again`."""
     if not pages:
-        return Added([], {})
+        return Added([], {}, {})
     values = {"rows": dumps(pages), "room": dumps(room)}
     changes, cut = [], {limit.crawl_id: 0 for limit in room}
+    fruitless = dict(cut)
     rows = connection.execute(ADD_AGAIN if again else ADD, values)
     for crawl_id, kind, status, pages_cut, before in rows:
         if status == "cut":
             cut[crawl_id] += pages_cut
+        elif status == "fruitless":
+            fruitless[crawl_id] += pages_cut
         else:
             changes.append(PageChange(crawl_id, Kind(kind), status, before))
-    return Added(changes, cut)
+    return Added(changes, cut, fruitless)

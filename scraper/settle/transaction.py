@@ -42,7 +42,8 @@ from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage, PageChange, Room
 from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import dumps
-from scraper.settle import fill_rates, held_values, products, revisits
+from scraper.settle import chains, fill_rates, held_values, products, revisits
+from scraper.settle.chains import steps_allowed
 from scraper.settle.products import NewProduct
 
 # The leases are locked, the pages taken out of them, and a lease that has none left ends; what
@@ -120,10 +121,12 @@ class PageResult:
     again.
 
     `links` and `products` are empty unless the page is ok. A `partial` page counts as a link that
-    was cut: nobody knows how many there were. `signal` is for its host's tier, `observations` for
-    its crawl's fields. `cost` is None where nobody measured it. `filter` is its site's; with a
-    `fingerprint` the page leaves the frontier for it, once it is finished. `spooled` is its answer,
-    where that is archived. `products_named` is how many products a listing is to be known for.
+    was cut: nobody knows how many there were. `lists` is one value for the products that a listing
+    links to, `disallowed` how many of its links robots.txt disallows. `signal` is for its host's
+    tier, `observations` for its crawl's fields. `cost` is None where nobody measured it. `filter`
+    is its site's; with a `fingerprint` the page leaves the frontier for it, once it is finished.
+    `spooled` is its answer, where that is archived. `products_named` is how many products a listing
+    is to be known for.
     """
 
     page_id: int
@@ -140,6 +143,8 @@ class PageResult:
     products: Sequence[NewProduct] = ()
     content_hash: UUID | None = None
     partial: bool = False
+    lists: UUID | None = None
+    disallowed: int = 0
     signal: TierSignal | None = None
     observations: FieldObservations | None = None
     cost: FetchCost | None = None
@@ -157,6 +162,7 @@ class CrawlLimits:
 
     listings: int
     products: int
+    fruitless: int = steps_allowed(20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +237,12 @@ def settle(
     for written in products.upsert(connection, held.products):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
-    added = frontier.add(
-        connection, [link for page, _ in kept for link in page.links], _room(live, limits)
-    )
+    added = frontier.add(connection, chains.links(connection, kept), _room(live, limits))
     for change in added.pages:
         counts[change.crawl_id].added(change)
     for crawl_id, cut in added.cut.items():
         counts[crawl_id].links_cut += cut
+        counts[crawl_id].links_fruitless += added.fruitless[crawl_id]
     host_tiers.apply_signals(
         connection, [page.signal for page, _ in kept if page.signal is not None]
     )
@@ -310,6 +315,7 @@ def _row(page: PageResult) -> dict[str, Any]:
 def _count_page(counts: CountsByCrawl, page: PageResult, row: Fenced) -> None:
     mine = counts[page.crawl_id]
     mine.links_cut += page.partial
+    mine.links_disallowed += page.disallowed
     mine.settled(PageChange(page.crawl_id, Kind(row.kind), row.status))
     if page.outcome.tried:
         mine.fetches += 1
@@ -330,6 +336,7 @@ def _room(live: Mapping[int, sa.Row[Any]], limits: Mapping[int, CrawlLimits]) ->
             crawl_id,
             limits[crawl_id].listings - row.discovery_total,
             limits[crawl_id].products - row.product_total,
+            limits[crawl_id].fruitless,
         )
         for crawl_id, row in live.items()
     ]

@@ -325,6 +325,13 @@ class Limits(Model):
 
     listings: int = Field(10_000, ge=1, le=10_000_000, description="listing pages")
     products: int = Field(1_000_000, ge=1, le=1_000_000_000, description="product pages")
+    fruitless: int = Field(
+        20,
+        ge=1,
+        le=6000,
+        description="listing pages in a row without a new product, after which they are not "
+        "followed",
+    )
     attempts: int | None = Field(
         None,
         ge=1,

@@ -325,6 +325,7 @@ class PageFetch:
             raise FetchError(
                 Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url
             )
+        self._permits.robots = rules
         limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
     async def _robots_hop(self, url: str) -> None:

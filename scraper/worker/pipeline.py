@@ -20,7 +20,7 @@ import structlog
 from scraper.archive.rows import SpooledPage
 from scraper.archive.spool import Archive
 from scraper.crawl.context import CrawlContext
-from scraper.domain import Fetched, Kind, LeasedPage, Outcome, Status, Verdict
+from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Outcome, Status, Verdict
 from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.apart.page_reader import PageReader
@@ -29,6 +29,7 @@ from scraper.infra import outages
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
+from scraper.politeness.robots import RobotsRules, origin_of
 from scraper.rules.blocks import missing_is_block
 from scraper.rules.circuit_breaker import Breakers
 from scraper.rules.urls import host_of
@@ -387,6 +388,8 @@ class Scraper:
             )
         except TooSlow as slow:
             return _useless(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
+        if permits.robots is not None and page.kind is Kind.LISTING:
+            extracted = _allowed(extracted, permits.robots, fetched.url)
         observations = (
             self._field_observer.of(page, fetched, extracted, context)
             if page.kind is Kind.PRODUCT
@@ -421,6 +424,22 @@ class Scraper:
             next_visit=visit,
             products_named=products_named,
         )
+
+
+def _allowed(extracted: Extracted, robots: RobotsRules, url: str) -> Extracted:
+    """Without the links to listings of that host that robots.txt disallows: they would become rows
+    by the thousand."""
+    origin = origin_of(url)
+    links = [
+        link
+        for link in extracted.links
+        if link.kind is not Kind.LISTING
+        or origin_of(link.url) != origin
+        or robots.allowed(link.url)
+    ]
+    if len(links) == len(extracted.links):
+        return extracted
+    return replace(extracted, links=links, disallowed=len(extracted.links) - len(links))
 
 
 def _useless(

@@ -11,6 +11,7 @@ from scraper.domain import Extracted, Kind, LeasedPage, Move, Verdict, value
 from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.throughput import FetchCost
 from scraper.rules.urls import fingerprint
+from scraper.settle.chains import listed
 from scraper.settle.products import NewProduct, content_hash
 from scraper.settle.transaction import PageResult
 from scraper.worker.batch import Attempt, Batch
@@ -71,6 +72,8 @@ def page_result(
         products=products,
         content_hash=_content_hash_of(products, is_product),
         partial=extracted.partial,
+        lists=_listed(extracted) if page.kind is Kind.LISTING else None,
+        disallowed=extracted.disallowed,
         signal=decision.signal,
         observations=attempt.observations,
         cost=cost,
@@ -105,6 +108,12 @@ def _content_hash_of(products: list[NewProduct], is_product: bool) -> UUID | Non
     if products and is_product:
         return content_hash({product.external_id: product.content_hash for product in products})
     return None
+
+
+def _listed(extracted: Extracted) -> UUID | None:
+    """One value for the products that a listing links to; None where there are none."""
+    links = [fingerprint(link.url).int for link in extracted.links if link.kind is Kind.PRODUCT]
+    return UUID(int=listed(links)) if links else None
 
 
 def storable(text: str | None, chars: int) -> str | None:
