@@ -262,7 +262,7 @@ SECRET = "4f1d9c-the-visitors-identity"
             Answer(
                 b"<h1>no", 403, headers=(f"Set-Cookie: session={SECRET}; Path=/", "Server: nginx")
             ),
-            "dead",
+            "due",
             "refused",
         ),
         (
@@ -281,7 +281,7 @@ SECRET = "4f1d9c-the-visitors-identity"
         (Answer(b"<h1>slow", 429, headers=("Retry-After: 30",)), "due", "throttled"),
         (
             Answer(b"x", 403, headers=("X-Long: " + "a" * 5000, *(f"X-{n}: b" for n in range(90)))),
-            "dead",
+            "due",
             "refused",
         ),
     ],

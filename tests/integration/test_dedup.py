@@ -296,7 +296,7 @@ def test_gone_and_dead_pages(crawling: Crawling, engine: sa.Engine) -> None:
 
     crawling.sell(*range(4))
     crawling.shop.serve("/p/1", Answer(b"gone", 404))
-    crawling.shop.serve("/p/2", Answer(b"no", 410 - 7))
+    crawling.shop.serve("/p/2", Answer(b"no", 451))
     crawling.crawl()
     assert rows(engine, "SELECT status, url FROM pages") == [("dead", crawling.shop.url("/p/2"))]
     assert rows(engine, "SELECT ok, gone, dead, product_total, product_done FROM crawls") == [
