@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from scraper.errors import ServerUnavailableError
 from scraper.infra import migrations
 from scraper.infra.database import make_engine
+from scraper.settle import held_values
 from tests.making import (
     a_site,
     add,
@@ -87,7 +88,7 @@ def test_data_survives_the_newest_revisions(empty: sa.Engine, revision: str) -> 
 
 def some_data(engine: sa.Engine) -> None:
     """A row at least in every table."""
-    for title in ("A", "B"):
+    for title in ("A", "B", "C"):
         crawl = open_crawl(engine, a_site(revisit="0s"))
         add(engine, [new_page(crawl, url) for url in urls(3)])
         (batch,) = lease_all(engine, "shop.example", 2)
@@ -97,8 +98,11 @@ def some_data(engine: sa.Engine) -> None:
         store(engine, crawl, [with_product(first, crawl, "7", {"title": title})])
         if title == "A":
             store(engine, crawl, [settled(lease.pages[1].id, crawl, batch.id)])
+        if title != "C":
             with engine.begin() as connection:
                 connection.execute(sa.text("UPDATE crawls SET status = 'completed'"))
+                held_values.take(connection, crawl[1])
+                held_values.release(connection, crawl[1])
 
 
 def test_the_data_of_these_tests_is_in_every_table(engine: sa.Engine) -> None:
