@@ -18,7 +18,14 @@ from scraper.discovery.cards import Card
 from scraper.discovery.css_paths import ancestors, paths
 from scraper.discovery.standard import SOURCES
 from scraper.extract.document import Document
-from scraper.extract.structured.amounts import amounts, elements_of, price_of, words_of
+from scraper.extract.structured.amounts import (
+    FORMER_WORD,
+    PRICE_WORD,
+    amounts,
+    elements_of,
+    price_of,
+    words_of,
+)
 from scraper.extract.structured.labels import labelled
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
@@ -29,7 +36,9 @@ PATHS_MAX = 14
 ELEMENTS_MAX = 40
 WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 _FRAME = frozenset({"nav", "footer"})
-_WORD_OF = {
+WORD_OF = {
+    "price": PRICE_WORD,
+    "list_price": FORMER_WORD,
     "title": re.compile(r"title|titel|titre|titulo|titolo|name|nombre|nome", re.I),
     "availability": re.compile(
         r"stock|avail|instock|lager|verf(?:ue|ü)g|dispo|voorraad|liefer|bestand|sklad", re.I
@@ -55,7 +64,7 @@ _WORD_OF = {
     ),
 }
 _ORIGINS = {"jsonld": "json-ld", "microdata": "microdata", "meta": "meta"}
-_BREADCRUMB = re.compile(r"bread-?crumb|brotkrumen|fil-?d-?ariane|migas|ariane|kruimel", re.I)
+_BREADCRUMB = re.compile(r"crumb|brotkrumen|ariane|migas|kruimel", re.I)
 _KEYS = {
     "sku": ("sku", "productSku", "itemNumber", "articleNumber"),
     "gtin": ("gtin13", "gtin", "ean", "barcode"),
@@ -257,7 +266,7 @@ def _stocks(sample: ProductSample) -> Iterator[Candidate]:
 
 
 def _named(sample: ProductSample, name: str, most: int) -> Iterator[LexborNode]:
-    word = _WORD_OF[name]
+    word = WORD_OF[name]
     for element in sample.elements:
         text = sample.text(element)
         if 0 < len(text) <= most and word.search(words_of(element)):
@@ -294,7 +303,7 @@ def _descriptions(sample: ProductSample) -> Iterator[LexborNode]:
         'meta[name=description], meta[property="og:description"]'
     )
     meta = plain_text((element.attributes.get("content") or "") if element is not None else "")[:40]
-    word = _WORD_OF["description"]
+    word = WORD_OF["description"]
     for element in sample.elements:
         text = sample.text(element)
         if len(text) < 40:
@@ -312,7 +321,7 @@ def _descriptions(sample: ProductSample) -> Iterator[LexborNode]:
 
 
 def _ratings(sample: ProductSample) -> Iterator[Candidate]:
-    word = _WORD_OF["rating"]
+    word = WORD_OF["rating"]
     seen = 0
     for element in sample.elements:
         attributes = element.attributes

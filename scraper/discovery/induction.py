@@ -12,10 +12,18 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scraper.discovery.candidates import Candidate, ProductSample, candidates, file_of, plain_text
+from scraper.discovery.candidates import (
+    WORD_OF,
+    Candidate,
+    ProductSample,
+    candidates,
+    file_of,
+    plain_text,
+)
 from scraper.discovery.standard import TYPES
 from scraper.extract.product import ProductReader
 from scraper.extract.sources import compile_source
+from scraper.extract.structured.auto import is_gtin
 from scraper.rules import urls
 from scraper.sites.definition import ProductPage
 from scraper.sites.grammar.fields import FieldSpec, Source
@@ -39,7 +47,6 @@ _CURRENCIES = [
         {"meta": "og:price:currency"},
     )
 ]
-VALUES_LIKE_GTIN = re.compile(r"\d{8}|\d{12,14}")
 
 
 @dataclass(slots=True)
@@ -226,17 +233,6 @@ def _is_title(values: list[str], reading: Reading, chosen: dict[str, FieldChoice
     return same * 2 > len(values)
 
 
-def is_gtin(text: str) -> bool:
-    """Whether the check digit is right (GS1 General Specifications, 7.9)."""
-    digits = re.sub(r"[\s-]", "", text)
-    if VALUES_LIKE_GTIN.fullmatch(digits) is None:
-        return False
-    total = sum(
-        int(digit) * (3 if at % 2 == 0 else 1) for at, digit in enumerate(reversed(digits[:-1]))
-    )
-    return (10 - total % 10) % 10 == int(digits[-1])
-
-
 def _witnesses(name: str, samples: Sequence[ProductSample]) -> list[Reading]:
     """What the listing's cards say."""
     values: list[Any] = []
@@ -309,6 +305,10 @@ def _judge(
     score = reading.count + 0.6 * supported - 2.0 * differing
     score -= pages * (_LASTS.get(origin, 0.2) + 0.02 * reading.candidate.rank)
     score += 0.1 * distinct
+    word = WORD_OF.get(name)
+    if word is not None and word.search(str(reading.candidate.source.get("css", ""))):
+        # What says by its name what it holds is not moved elsewhere.
+        score += pages * 0.08
     if name == "description":
         lengths = [len(value) for value in reading.values if value]
         longest = [

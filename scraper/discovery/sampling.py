@@ -15,7 +15,7 @@ from scraper.discovery.trial import (
 )
 from scraper.domain import Fetched, Kind
 from scraper.errors import FetchError
-from scraper.extract import FunctionFailed
+from scraper.extract import FunctionFailed, TooSlow
 from scraper.sites.definition import Site
 
 # Categories of categories, and indexes of sitemaps, are followed so far.
@@ -78,13 +78,13 @@ class Sampler:
     def read_listing(self, page: Fetched, url: str, kind: Kind = Kind.LISTING) -> ListingTrial:
         try:
             return try_listing(self._site, page, url, self._allowed, kind)
-        except FunctionFailed as error:
+        except (FunctionFailed, TooSlow) as error:
             return ListingTrial(url, problems=(str(error),))
 
     def read_product(self, page: Fetched, url: str) -> PageTrial:
         try:
             return try_product(self._site, page, url, self._allowed)
-        except FunctionFailed as error:
+        except (FunctionFailed, TooSlow) as error:
             return PageTrial(url, None, False, problems=(str(error),))
 
 

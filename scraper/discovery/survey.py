@@ -24,8 +24,10 @@ from scraper.discovery.paging import (
 )
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import spread
+from scraper.discovery.trial import PATIENT
 from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import FetchError, ScraperError
+from scraper.extract import TooSlow
 from scraper.extract.document import Document
 from scraper.extract.listing import LinkFilter
 from scraper.extract.sitemap import SitemapReader
@@ -343,7 +345,7 @@ class Surveyor:
                     Outcome.DEFERRED, f"not read: {PAGES_MAX} requests are enough", url=url
                 )
             fetched = await self._reader.read(url, Kind.LISTING)
-            document = Document(fetched, url)
+            document = _document(fetched, url)
             page = ListingPage(
                 fetched.url, fetched, document, link_groups(document, self._site.owns)
             )
@@ -362,10 +364,10 @@ class Surveyor:
                 break
             try:
                 fetched = await self._reader.read(url, Kind.PRODUCT)
+                document = _document(fetched, url)
             except FetchError as error:
                 survey.notes.append(f"{url}: {error.outcome}: {error}")
                 continue
-            document = Document(fetched, url)
             groups = link_groups(document, self._site.owns)
             others = frozenset(
                 card.element.mem_id
@@ -382,6 +384,16 @@ class Surveyor:
                 f"{survey.start}: no product page could be read: "
                 f"{'; '.join(survey.notes[:2]) or 'no link led to one'}"
             )
+
+
+def _document(page: Fetched, url: str) -> Document:
+    """Raises FetchError for a page that cannot be parsed."""
+    document = Document(page, url, PATIENT)
+    try:
+        document.dom  # noqa: B018 - it is made when it is first asked for
+    except TooSlow as error:
+        raise FetchError(Outcome.TOO_LARGE, str(error), url=url) from error
+    return document
 
 
 def _is_product(page: ListingPage) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scraper.domain import Fetched, Kind
+from scraper.extract.bounds import Limits
 from scraper.extract.document import Document
 from scraper.extract.extractor import compile_site
 from scraper.extract.product import ProductReader
@@ -17,6 +18,8 @@ from scraper.sites.definition import ProductPage, Site
 from scraper.sites.grammar.fields import SOURCES, FieldSource, FieldSpec, Source
 
 FUNCTION = "function"
+# Somebody waits at a terminal, and each source of each field is read by itself.
+PATIENT = Limits(300.0, alone=True)
 _KEYED = re.compile(rf"({'|'.join(SOURCES)}):\s*(.+)", re.DOTALL)
 # Where a CSS selector may be cut: before a descendant, and before a class, id or attribute.
 _CUTS = re.compile(r"\s*[>+~]\s*|\s+|(?=[.#\[:])")
@@ -84,7 +87,7 @@ def try_product(site: Site, page: Fetched, page_url: str, allowed: tuple[str, ..
             for name, value in product.data.items()
         )
     else:
-        document = Document(page, page_url)
+        document = Document(page, page_url, PATIENT)
         fields = tuple(
             trial
             for name, spec in site.product.fields.items()

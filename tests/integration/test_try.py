@@ -66,7 +66,7 @@ def test_no_page_leaves_before_its_turn(shop: StaticShop) -> None:
     define(shop, "10/s")
     run("things")
     times = [at for _, at in shop.asked]
-    assert len(times) == 5 and times[-1] - times[0] > 0.3
+    assert len(times) == 5 and times[-1] - times[0] > 0.25
 
 
 def test_a_url_needs_no_project_and_no_definition(shop: StaticShop) -> None:

@@ -12,10 +12,11 @@ from scraper.discovery.candidates import ProductSample
 from scraper.discovery.cards import link_groups, pattern_of
 from scraper.discovery.css_paths import is_first, paths
 from scraper.discovery.identity import product_id
-from scraper.discovery.induction import FieldChoice, choose, is_gtin
+from scraper.discovery.induction import FieldChoice, choose
 from scraper.discovery.paging import Numbering, next_link, numbering
 from scraper.discovery.writing import inline
 from scraper.extract.document import Document
+from scraper.extract.structured.auto import is_gtin
 from scraper.sites.grammar import yaml12
 from tests.unit.extracting import URL, fetched
 
