@@ -22,6 +22,7 @@ from scraper.extract.structured.amounts import (
     FORMER_WORD,
     PRICE_WORD,
     amounts,
+    calls_itself_former,
     elements_of,
     price_of,
     words_of,
@@ -161,7 +162,8 @@ def _visible(name: str, sample: ProductSample) -> Iterator[Candidate]:
         case "price":
             yield from _sources(sample, _prices(sample))
         case "list_price":
-            yield from _sources(sample, _former_prices(sample))
+            # Where there is none, that of another product must not take its place.
+            yield from _sources(sample, _former_prices(sample), paths_max=3 * PATHS_MAX)
         case "availability":
             yield from _sources(sample, _availabilities(sample))
         case "stock":
@@ -183,7 +185,11 @@ def _labels(sample: ProductSample) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _sources(
-    sample: ProductSample, elements: Iterable[LexborNode], suffix: str = "", **options: Any
+    sample: ProductSample,
+    elements: Iterable[LexborNode],
+    suffix: str = "",
+    paths_max: int = PATHS_MAX,
+    **options: Any,
 ) -> Iterator[Candidate]:
     """Selectors that match these elements first on their page."""
     for number, element in enumerate(elements):
@@ -195,10 +201,11 @@ def _sources(
                 continue
             # What matches once is what is meant; the first of several may be another elsewhere.
             rank = path.rank + (len(sample.document.dom.css(path.css)) > 1)
-            origin = "microdata" if "itemprop=" in path.css else "page"
+            own = re.split(r"[\s>+~]+", path.css)[-1]
+            origin = "microdata" if own.startswith("[itemprop=") else "page"
             yield Candidate(origin, {"css": path.css + suffix, **options}, rank)
             kept += 1
-            if kept >= PATHS_MAX:
+            if kept >= paths_max:
                 break
 
 
@@ -234,24 +241,30 @@ def _former_prices(sample: ProductSample) -> Iterator[LexborNode]:
         return
     listed = amounts(root, sample.others)
     current = [amount.element for amount in listed if not amount.struck]
-    beside = {ancestor.mem_id for element in current for ancestor in ancestors(element, 3)}
+    beside = {ancestor.mem_id for element in current for ancestor in ancestors(element, 5)}
     for amount in listed:
-        if amount.struck and any(up.mem_id in beside for up in ancestors(amount.element, 3)):
+        if amount.struck and any(up.mem_id in beside for up in ancestors(amount.element, 5)):
             yield amount.element
-            for ancestor in ancestors(amount.element, 1):
-                if ancestor.tag in ("del", "s", "strike"):
+            for ancestor in ancestors(amount.element, 4):
+                if calls_itself_former(ancestor, itself=False):
                     yield ancestor
 
 
-def _availabilities(sample: ProductSample) -> Iterator[LexborNode]:
+def _availabilities(sample: ProductSample) -> list[LexborNode]:
+    """Elements that say whether it may be had, and nothing else."""
+    saying: list[LexborNode] = []
+    more: set[int] = set()
     for element in sample.elements:
         text = sample.text(element)
-        if 4 < len(text) <= 80 and not text.isdigit():
-            try:
-                to_bool(text)
-            except Mistyped:
-                continue
-            yield element
+        if not 4 < len(text) <= 80 or text.isdigit():
+            continue
+        try:
+            to_bool(text)
+        except Mistyped:
+            continue
+        saying.append(element)
+        more |= {up.mem_id for up in ancestors(element, 4) if sample.text(up) != text}
+    return [element for element in saying if element.mem_id not in more]
 
 
 def _stocks(sample: ProductSample) -> Iterator[Candidate]:

@@ -303,10 +303,15 @@ def _judge(
     pages = len(samples)
     distinct = len({_key(name, value) for value in reading.values if value is not None})
     score = reading.count + 0.6 * supported - 2.0 * differing
-    score -= pages * (_LASTS.get(origin, 0.2) + 0.02 * reading.candidate.rank)
+    place = 0.1 if origin == "microdata" and "css" in reading.candidate.source else 0.0
+    score -= pages * (_LASTS.get(origin, 0.2) + place + 0.02 * reading.candidate.rank)
     score += 0.1 * distinct
     word = WORD_OF.get(name)
-    if word is not None and word.search(str(reading.candidate.source.get("css", ""))):
+    if (
+        origin == "page"
+        and word is not None
+        and word.search(str(reading.candidate.source.get("css", "")))
+    ):
         # What says by its name what it holds is not moved elsewhere.
         score += pages * 0.08
     if name == "description":

@@ -16,8 +16,12 @@ from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_text
-from tests.shop_templates import CURRENCIES, TEMPLATES, Shop
+from tests import engine_templates, shop_templates
+from tests.shop_templates import Shop
 from tests.static_shop import StaticShop
+
+TEMPLATES = {**shop_templates.TEMPLATES, **engine_templates.ENGINES}
+CURRENCIES = {**shop_templates.CURRENCIES, **engine_templates.CURRENCIES}
 
 
 @pytest.fixture(autouse=True)

@@ -17,13 +17,16 @@ from scraper.rules.decoding import clean_text
 
 TEXT_MAX = 60
 NODES_MAX = 80
+FORMER_LEVELS = 5
 PRICE_WORD = re.compile(
     r"price|preis|prix|precio|prezzo|prijs|pris|cena|amount|betrag|kosten", re.I
 )
+# "Regular" and "list" alone say nothing: where nothing is reduced the price is a regular one.
 FORMER_WORD = re.compile(
-    r"old|was|list|regular|rrp|uvp|compare|cross|strike|struck|msrp|before|former|previous|original"
-    r"|statt|streich|vorher|avant|barr|antes|anterior|tachado|prima|van-?prijs|ordinarie|højre|retail",
-    re.I,
+    r"(?i:(?:regular|list|original|retail|initial)[-_]?price)|(?:^|[\s_-])"
+    r"(?i:old|was|rrp|uvp|msrp|before|former|previous|compared?|compare-?at|crossed|cross|strike"
+    r"|struck|streich\w*|statt|vorher|avant|barred?|barrato|ancien|antes|anterior|tachado|van|oud|før)"
+    r"(?=$|[\s_-]|(?i:pr)|[A-Z])"
 )
 _STRUCK = frozenset({"del", "s", "strike"})
 _SKIPPED = frozenset({"script", "style", "noscript", "template", "select", "option", "svg", "head"})
@@ -139,16 +142,21 @@ def _price_in(text: str) -> tuple[Decimal, str | None] | None:
 def is_former(element: LexborNode) -> bool:
     """Whether it, or what it stands in, is crossed out or calls itself a former price."""
     at: LexborNode | None = element
-    for _ in range(3):
+    for level in range(FORMER_LEVELS):
         if at is None:
-            break
-        if at.tag in _STRUCK:
-            return True
-        words = words_of(at)
-        if FORMER_WORD.search(words) and PRICE_WORD.search(words):
+            return False
+        if calls_itself_former(at, itself=level == 0):
             return True
         at = at.parent
-    return bool(FORMER_WORD.search(words_of(element)))
+    return False
+
+
+def calls_itself_former(element: LexborNode, *, itself: bool) -> bool:
+    """`itself`: it holds nothing but the amount, and need not say that it is a price."""
+    if element.tag in _STRUCK or "line-through" in (element.attributes.get("style") or ""):
+        return True
+    words = words_of(element)
+    return bool(FORMER_WORD.search(words)) and (itself or bool(PRICE_WORD.search(words)))
 
 
 def _above(element: LexborNode) -> Iterator[LexborNode]:

@@ -175,6 +175,8 @@ class AutoReader:
         if top is not None and top[1].value == value:
             sure = 0.97 if origins == 1 else 0.99
             return self._answer_of(value, currency or top[1].currency, sure)
+        if top is not None and any(top[1].value in values for values in given.values()):
+            return self._answer_of(top[1].value, top[1].currency or currency, 0.85)
         if value in visible - struck:
             return self._answer_of(value, currency, 0.9 if origins > 1 else 0.85)
         if top is not None and top[0] >= 7 and (value in struck or top[1].value < value):

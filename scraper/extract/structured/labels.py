@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from selectolax.lexbor import LexborNode
+
 from scraper.extract.document import Document
 from scraper.extract.structured.amounts import elements_of
 from scraper.extract.text import whole_text
@@ -87,7 +89,7 @@ def labelled(document: Document, without: Collection[int]) -> Iterator[tuple[str
                         yield field, {"css": f'{tag}:contains("{text}") + {after.tag}'}
                 continue
         pair = _PAIR.match(text)
-        if pair is None or '"' in pair[1] or "\\" in pair[1]:
+        if pair is None or '"' in pair[1] or "\\" in pair[1] or _holds_pair(element, pair[1]):
             continue
         for field in fields_of_label(pair[1]):
             label = pair[1].strip()
@@ -98,6 +100,14 @@ def labelled(document: Document, without: Collection[int]) -> Iterator[tuple[str
                     "regex": rf"{re.escape(label)}\s*[:：#]\s*(\S.*)",
                 },
             )
+
+
+def _holds_pair(element: LexborNode, label: str) -> bool:
+    """Whether one of its children says the same: it is a list of such pairs."""
+    return any(
+        (pair := _PAIR.match(clean_text(whole_text(child)))) is not None and pair[1] == label
+        for child in element.iter(include_text=False)
+    )
 
 
 def _normal(text: str) -> str:
