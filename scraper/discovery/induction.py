@@ -154,6 +154,9 @@ def _choose(
     chosen: dict[str, FieldChoice],
 ) -> FieldChoice:
     readings = [reading for reading in readings if _is_possible(name, reading, samples, chosen)]
+    if any(reading.candidate.origin == "json-ld" for reading in readings):
+        # JSON-LD is a script as well: what is found in its text is no other source.
+        readings = [reading for reading in readings if reading.candidate.origin != "script"]
     witnesses = [*readings, *_witnesses(name, samples)]
     consensus = _consensus(name, witnesses, len(samples))
     for reading in readings:
@@ -227,7 +230,7 @@ def _is_title(values: list[str], reading: Reading, chosen: dict[str, FieldChoice
     if best is None:
         return False
     same = sum(
-        value is not None and plain_text(value) == plain_text(title or "")
+        value is not None and plain_text(title or "").startswith(plain_text(value))
         for value, title in zip(reading.values, best.values, strict=True)
     )
     return same * 2 > len(values)

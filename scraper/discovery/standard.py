@@ -9,6 +9,7 @@ from typing import Any
 
 from scraper.rules.urls import host_of, name_and_port
 from scraper.sites.definition import Site
+from scraper.sites.grammar.auto_fields import TYPES as AUTO_TYPES
 
 # A field's options in a definition, beside its sources.
 TYPES: dict[str, dict[str, Any]] = {
@@ -95,7 +96,8 @@ def is_private(url: str) -> bool:
 
 
 def standard_definition(url: str) -> Site:
-    """A definition for a page of which nothing is known but its address."""
+    """A definition for a page of which nothing is known but its address: what it says for machines,
+    then what all its sources agree on."""
     return Site.model_validate(
         {
             "name": "standard",
@@ -104,7 +106,11 @@ def standard_definition(url: str) -> Site:
             "listing": {"products": "a"},
             "product": {
                 "fields": {
-                    name: {**TYPES[name], "any": sources} for name, sources in SOURCES.items()
+                    name: {
+                        **TYPES[name],
+                        "any": [*sources, {"auto": name}] if name in AUTO_TYPES else sources,
+                    }
+                    for name, sources in SOURCES.items()
                 }
             },
         }

@@ -31,14 +31,34 @@ from scraper.extract import TooSlow
 from scraper.extract.document import Document
 from scraper.extract.listing import LinkFilter
 from scraper.extract.sitemap import SitemapReader
+from scraper.extract.text import whole_text
 from scraper.politeness.robots import RobotsRules
 from scraper.rules import urls
+from scraper.rules.decoding import clean_text
 
 PAGES_MAX = 60
 PRODUCTS = 12
 CATEGORY_GROUPS = 4
 SITEMAPS_MAX = 4
 _PROBED = ("page", "p")
+CATALOGUES_MAX = 3
+# What links to the list of all products are called, and the last part of their paths.
+_ALL = re.compile(
+    r"(?:shop|store|catalogu?e?|products?|all products|shop all|view all|all|all items|browse"
+    r"|alle produkte|produkte|sortiment|zum shop|alle artikel|boutique|tous les produits"
+    r"|nos produits"
+    r"|produits|catálogo|productos|todos los productos|tienda|tutti i prodotti|prodotti|catalogo"
+    r"|negozio"
+    r"|alle producten|producten|winkel|assortiment|alla produkter|produkter|alle varer|butik|sklep"
+    r"|wszystkie produkty|produkty|všechny produkty|obchod|каталог|все товары)",
+    re.I,
+)
+_ALL_PATH = re.compile(
+    r"(?:shop|store|catalogu?e?|products?|all|all-products|shop-all|produkte|sortiment|boutique"
+    r"|produits|productos|tienda|prodotti|catalogo|producten|winkel|produkter|sklep|produkty|obchod)"
+    r"(?:\.\w+)?",
+    re.I,
+)
 _HOME = re.compile(r"/?(?:index\.\w+)?(?:[a-z]{2}(?:-[a-z]{2})?/?)?", re.I)
 
 
@@ -116,6 +136,8 @@ class Surveyor:
         group = first.products
         home = bool(_HOME.fullmatch(urlsplit(first.url).path))
         if group is not None and await self._pages(survey, first, group, single=True):
+            return
+        if (group is None or home) and await self._catalogue(survey, first):
             return
         if (group is None or home) and await self._categories(survey, first):
             return
@@ -242,6 +264,38 @@ class Surveyor:
                 continue
             return last
         return None
+
+    async def _catalogue(self, survey: Survey, home: ListingPage) -> bool:
+        """One list of all products, behind a link that says so: "Shop", "Alle Produkte"."""
+        named: dict[str, int] = {}
+        for link in home.document.dom.css("a[href]"):
+            url = urls.clean(link.attributes.get("href") or "", home.document.base)
+            if url is None or not self._site.owns(url) or url in (home.url, survey.start):
+                continue
+            text = clean_text(whole_text(link))
+            last = urlsplit(url).path.rstrip("/").rsplit("/", 1)[-1]
+            says = 2 * bool(_ALL.fullmatch(text)) + bool(_ALL_PATH.fullmatch(last))
+            if says:
+                named[url] = max(named.get(url, 0), says)
+        known = set(home.products.urls) if home.products is not None else set()
+        for url in sorted(named, key=lambda url: -named[url])[:CATALOGUES_MAX]:
+            try:
+                page = await self._listing(url)
+            except FetchError:
+                continue
+            products = page.products
+            if products is None or _is_product(page):
+                continue
+            if await self._pages(survey, page, products, single=True):
+                survey.start = page.url
+                return True
+            if len(set(products.urls) - known) >= len(known):
+                self._take(survey, [page], products)
+                survey.start = page.url
+                survey.listing = {"products": _links(page, products, self._site.owns)}
+                survey.pages_text, survey.pages = "no further page", 1
+                return True
+        return False
 
     async def _categories(self, survey: Survey, home: ListingPage) -> bool:
         """Lists of products behind groups of links, such as a menu's."""

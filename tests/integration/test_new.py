@@ -4,6 +4,7 @@ finds every product, and reads every field of every one of them right."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,22 @@ def test_a_shop_of_which_nothing_is_known(
     assert {row["price_currency"] for row in rows.values()} == {CURRENCIES.get(name, "EUR")}, text
     assert len(set(ids.values())) == len(shop.truth), text
     assert all(site.product.fields[field].required for field in ("title", "price"))
+
+
+@pytest.mark.parametrize("name", ["wordpress", "dawn", "luma"])
+def test_the_home_page_leads_to_the_list_of_all_products(name: str, project: Path) -> None:
+    """It shows some products itself, and no way on from them."""
+    shop = TEMPLATES[name]()
+    first = shop.pages[shop.start]
+    home = re.sub(
+        r'<(nav|div) class="(?:woocommerce-pagination|pagination|pages)".*?</\1>', "", first
+    )
+    assert home != first
+    with StaticShop({**shop.pages, "/": home}) as server:
+        run(f"{server.url}/", name)
+        site = load_file(project / "sites" / f"{name}.yaml")
+        assert site.start == (server.url + shop.start,)
+        assert crawled(site, server)[0].keys() == shop.truth.keys()
 
 
 def test_what_is_written_is_proved_commented_and_never_overwritten(project: Path) -> None:
