@@ -501,7 +501,7 @@ class ChangeRow(Base):
     site_id: Mapped[int]
     version: Mapped[int] = mapped_column(comment="the product's, after it")
     previous_version: Mapped[int | None] = mapped_column(comment="null: its content is no other")
-    event: Mapped[str] = mapped_column(comment="new, changed, delisted, relisted")
+    event: Mapped[str] = mapped_column(comment="new, changed, delisted, relisted, reverted")
 
 
 class ConsumerRow(Base):

@@ -32,6 +32,11 @@ First steps:  scraper up                     start the servers (or set DATABASE_
 # Each command's module below scraper.cli, and the first paragraph of its help, which a test
 # compares with the command's docstring.
 COMMANDS = {
+    "accept": (
+        "crawl.decisions",
+        "Believe CRAWL (an id, or a site for its newest one): what is held of it is released, and "
+        "it is the new usual.",
+    ),
     "alerts": ("crawl.report", "Those who are told of suspect and failed crawls (SCRAPER_ALERTS)."),
     "archive": (
         "data.archive",
@@ -96,6 +101,11 @@ COMMANDS = {
     "reextract": (
         "data.reextract",
         "Run SITE's definition of today over its archived product pages, without a request.",
+    ),
+    "reject": (
+        "crawl.decisions",
+        "Take back what CRAWL (an id, or a site for its newest one) wrote: values, new products, "
+        "delistings.",
     ),
     "report": (
         "crawl.report",

@@ -48,7 +48,7 @@ AWAY_S = 1.0, 10.0
 BLOCKED_S = 15.0
 
 T = TypeVar("T")
-Event = Literal["new", "changed", "delisted", "relisted"]
+Event = Literal["new", "changed", "delisted", "relisted", "reverted"]
 Since = int | datetime | Literal["oldest", "now"]
 
 

@@ -218,7 +218,7 @@ def differences(
     for name in sorted(names):
         if name.endswith("_currency") and name.removesuffix("_currency") in names:
             continue
-        before, after = _value(stored, name), _value(data, name)
+        before, after = value_of(stored, name), value_of(data, name)
         was, given = name in filled(before), name in filled(after)
         if was and not (given and (found is None or name in found)):
             if before != after:
@@ -237,7 +237,8 @@ def _differ(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     return not nested or before != parsed(dumps(after))
 
 
-def _value(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+def value_of(data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What a product's data has of a field."""
     return {key: data[key] for key in keys_of(name) if key in data}
 
 
@@ -406,3 +407,9 @@ def take(connection: sa.Connection, crawl_id: int, fields: Collection[str] | Non
     """What is held of a crawl is released with the next `release`, whatever spoke against it."""
     values = {"id": crawl_id, "fields": None if fields is None else list(fields)}
     connection.execute(TAKE, values)
+
+
+def count(connection: sa.Connection, crawl_id: int, fields: Collection[str] | None = None) -> int:
+    """How many values are held of a crawl, or of certain fields of it."""
+    rows = connection.execute(COUNTS, {"id": crawl_id})
+    return sum(row.held for row in rows if fields is None or row.field in fields)
