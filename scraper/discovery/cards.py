@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from os.path import commonprefix
 from urllib.parse import urlsplit
 
 from selectolax.lexbor import LexborNode
@@ -113,12 +114,7 @@ def selector_of(
             if path.css in tried or ":nth-child" in path.css or " + " in path.css:
                 continue
             tried.add(path.css)
-            matched = {
-                url
-                for element in document.dom.css(path.css)
-                if (url := urls.clean(element.attributes.get("href") or "", document.base))
-                and owns(url)
-            }
+            matched = _matched(path.css, document, owns)
             missed, more = len(wanted - matched), len(matched - wanted)
             if missed > len(wanted) * 0.1:
                 continue
@@ -126,14 +122,35 @@ def selector_of(
             if best is None or cost < best[0]:
                 best = cost, path.css, matched
     if best is None:
-        return "a[href]", pattern_of(group.urls)
+        best = 0.0, "a[href]", _matched("a[href]", document, owns)
     css, others = best[1], best[2] - wanted
     if not others:
         return css, None
+    for pattern in (pattern_of(group.urls), _prefix_of(group.urls)):
+        if pattern is not None and not any(re.search(pattern, url) for url in others):
+            return css, pattern
     pattern = pattern_of(group.urls)
     if pattern is None or all(re.search(pattern, url) for url in others):
         return css, None
     return css, pattern
+
+
+def _matched(css: str, document: Document, owns: Callable[[str], bool]) -> set[str]:
+    """The site's own pages that the selector's links lead to."""
+    listed = (
+        urls.clean(element.attributes.get("href") or "", document.base)
+        for element in document.dom.css(css)
+    )
+    return {url for url in listed if url is not None and owns(url)}
+
+
+def _prefix_of(listed: Iterable[str]) -> str | None:
+    """How all these URLs begin behind their host, up to the last mark."""
+    parts = [urlsplit(url) for url in listed]
+    written = [f"{part.path}?{part.query}" for part in parts]
+    prefix = commonprefix(written)  # noqa: RUF071 - characters, not folders, are compared
+    marked = re.match(r".*\W", prefix)
+    return re.escape(marked[0]) if marked is not None and len(marked[0]) > 3 else None
 
 
 def pattern_of(listed: Iterable[str]) -> str | None:

@@ -4,7 +4,7 @@ number of the last one. Pure."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, unquote_plus, urlsplit
 
@@ -121,11 +121,14 @@ def numbered_links(document: Document) -> dict[int, str]:
     return pages if len(pages) >= 2 or 2 in pages else {}
 
 
-def numbering(second: str, third: str | None) -> Numbering | None:
-    """What the URLs of the second and the third page have in common; of the second alone only where
-    it has a 2 in one place that says it counts pages."""
+def numbering(second: str, third: str | None, first: str | None = None) -> Numbering | None:
+    """What the URLs of the second and the third page have in common, or of the first and the
+    second; of the second alone only where it has a 2 in one place that says it counts pages."""
     if third is not None:
         return _between(second, third)
+    begun = _between(first, second) if first is not None else None
+    if begun is not None:
+        return replace(begun, first=begun.first + begun.step)
     for key, value in _query(second):
         if value == "2" and re.fullmatch(
             r"p|pg|page|paged|seite|pagina|página|sida|side|strana", key
@@ -232,7 +235,7 @@ def _between(second: str, third: str) -> Numbering | None:
     match, other = differing[0]
     at, step = int(match[0]), int(other[0]) - int(match[0])
     first = at - step
-    if step < 1 or first < 0:
+    if step < 1 or first < -step:
         return None
     for key, value in _query(second):
         if value == match[0] and second[: match.start()].endswith(f"{key}="):

@@ -191,7 +191,7 @@ class Surveyor:
             numbers_of_second = numbered_links(second.document)
             if following is None or third in (None, second_url):
                 third = numbers_of_second.get(3) or numbers.get(3)
-            number = numbering(second.url, third)
+            number = numbering(second.url, third, first.url)
         options: dict[str, Any] = {"products": _links(first, group, self._site.owns)}
         self._take(survey, [first, second], group)
         if number is not None and (single or number.param is not None):

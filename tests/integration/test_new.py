@@ -17,12 +17,16 @@ from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_text
-from tests import engine_templates, shop_templates
+from tests import engine_templates, odd_templates, shop_templates
 from tests.shop_templates import Shop
 from tests.static_shop import StaticShop
 
-TEMPLATES = {**shop_templates.TEMPLATES, **engine_templates.ENGINES}
-CURRENCIES = {**shop_templates.CURRENCIES, **engine_templates.CURRENCIES}
+TEMPLATES = {**shop_templates.TEMPLATES, **engine_templates.ENGINES, **odd_templates.ODD}
+CURRENCIES = {
+    **shop_templates.CURRENCIES,
+    **engine_templates.CURRENCIES,
+    **odd_templates.CURRENCIES,
+}
 
 
 @pytest.fixture(autouse=True)

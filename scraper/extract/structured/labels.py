@@ -17,8 +17,14 @@ from scraper.rules.decoding import clean_text
 LABELS: dict[str, frozenset[str]] = {
     field: frozenset(word.strip() for word in words.split("|"))
     for field, words in {
+        "price": (
+            "price|our price|preis|prix|precio|prezzo|prijs|pris|cena|ár|hinta|hind|fiyat|цена|価格"
+            "|販売価格|価格(税込)|가격|판매가|价格|售价|preço|kaina|preț|pret"
+        ),
         "sku": (
-            "sku|article|article no|article number|art no|art|art nr|artnr|artikelnummer"
+            "sku|商品番号|品番|型番|商品コード|상품번호"
+            "|상품코드|货号|商品编号|article|article no|article number|art no|art|art nr|artnr"
+            "|artikelnummer"
             "|artikel nr|artikel|artikelnr|artikel-nr|bestellnummer|bestellnr|best nr|item"
             "|item no|item number|item code|item #|product code|product id|product no"
             "|product number|produktnummer|produkt nr|code|code produit|code article|référence"
@@ -30,7 +36,8 @@ LABELS: dict[str, frozenset[str]] = {
             "|bestelnummer"
         ),
         "gtin": (
-            "ean|gtin|upc|isbn|isbn-13|isbn13|ean-code|ean code|ean13|ean-13|gtin13|gtin-13"
+            "jan|janコード"
+            "|ean|gtin|upc|isbn|isbn-13|isbn13|ean-code|ean code|ean13|ean-13|gtin13|gtin-13"
             "|barcode|bar code|strichcode|code-barres|code barre|código de barras"
             "|codigo de barras|codice ean|codice a barre|streckkod|čárový kód|kod ean|vonalkód"
             "|штрихкод|viivakoodi|gencod"
@@ -43,7 +50,7 @@ LABELS: dict[str, frozenset[str]] = {
             "|tillverkarens artikelnummer|kod producenta|manufacturer code|modellnummer"
         ),
         "brand": (
-            "brand|marke|hersteller|manufacturer|marque|fabricant|marca|fabricante|produttore"
+            "brand|ブランド|メーカー|브랜드|제조사|品牌|marke|hersteller|manufacturer|marque|fabricant|marca|fabricante|produttore"
             "|merk|fabrikant|varumärke|märke|tillverkare|mærke|producent|merke|merkki"
             "|valmistaja|značka|výrobce|marka|márka|gyártó|бренд|производитель|vendor|maker"
             "|label|brands"
