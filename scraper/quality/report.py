@@ -4,7 +4,7 @@ Flower and metrics. Changes nothing."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any
@@ -22,6 +22,15 @@ SELECT c.id, c.site_id, s.name AS site, c.status, c.trigger, c.definition, c.sus
        q.records, q.products, q.usual_products, q.usual
   FROM crawls c JOIN sites s ON s.id = c.site_id
   LEFT JOIN crawl_quality q ON q.crawl_id = c.id WHERE c.id = :id
+""")
+
+# What is held, with an example of each reason for which it is.
+HELD = sa.text("""
+SELECT DISTINCT ON (h.field, h.reason) h.field, h.reason, p.url, left(p.data ->> h.field, 200)
+       AS known, left(h.value ->> h.field, 200) AS value,
+       count(*) OVER (PARTITION BY h.field, h.reason) AS number
+  FROM held_values h JOIN products p ON p.id = h.product_id
+ WHERE h.crawl_id = :id AND h.reason IS NOT NULL ORDER BY h.field, h.reason, h.product_id
 """)
 
 FIELDS = sa.text("SELECT * FROM crawl_fields WHERE crawl_id = :id ORDER BY field")
@@ -59,9 +68,22 @@ class FieldReport:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldReport:
+    """So many values of a field that are held for one reason, and one of them: its page, what the
+    product has (`known`) and what the page says (None: nothing)."""
+
+    field: str
+    reason: str
+    number: int
+    url: str
+    known: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """One crawl. `reasons` as in `crawls.reasons`; `examples` by field; `products` is None while it
-    runs."""
+    runs; `held` is what is held of it still."""
 
     crawl_id: int
     site: str
@@ -78,6 +100,7 @@ class Report:
     fields: list[FieldReport]
     examples: Mapping[str, list[dict[str, Any]]]
     selectors: Mapping[str, str] = field(default_factory=dict)
+    held: Sequence[HeldReport] = ()
 
     def selector(self, name: str) -> str | None:
         """The field's source, as its crawl's definition has it."""
@@ -161,6 +184,10 @@ def read(connection: sa.Connection, crawl_id: int) -> Report:
         fields=fields(connection, crawl_id),
         examples=dict(examples),
         selectors=_selectors(row.definition),
+        held=[
+            HeldReport(held.field, held.reason, held.number, held.url, held.known, held.value)
+            for held in connection.execute(HELD, {"id": crawl_id})
+        ],
     )
 
 

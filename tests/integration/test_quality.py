@@ -534,6 +534,16 @@ def test_the_report_ends_as_its_crawl_did(
         return done.stdout
 
     assert "nothing to compare with yet" in reported(0)
+    first, crawl = (
+        crawl,
+        crawled(
+            engine, shop(), range(30), lambda n: good(n, price=Decimal(9000)) if n == 3 else good(n)
+        ),
+    )
+    shown = reported(0)
+    assert "price: 1 values: 8 times the price or more, or an eighth or less" in shown
+    assert "https://shop.example/p/3: '9000' (the product has '3.90')" in shown
+    crawl = first
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE crawls SET status = 'failed', note = 'stalled'"))
     told = reported(4)

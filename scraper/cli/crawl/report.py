@@ -19,6 +19,7 @@ from scraper.quality.notify import Notice
 from scraper.quality.report import FieldReport, Report
 from scraper.settings import Settings, readable_by_all
 from scraper.settle import crawl_quality
+from scraper.settle.plausibility import REASONS
 
 EXCERPT_CHARS = 500
 # A field on fewer pages of a first crawl is worth a look.
@@ -105,12 +106,19 @@ def _print_report(report: Report) -> None:
         )
     if report.note:
         click.echo(f"note: {plain(report.note)}")
+    for reason in report.reasons:
+        _print_reason(report, reason)
     if report.fields:
         click.echo()
         ended_well = report.status != CrawlStatus.FAILED
         print_table(COLUMNS, [_cells(field, ended_well) for field in report.fields])
-    for reason in report.reasons:
-        _print_reason(report, reason)
+    if report.held:
+        click.echo("\nheld until the next crawl reads the same:")
+    for held in report.held:
+        why = REASONS.get(held.reason, "the field is not believed")
+        click.echo(f"  {held.field}: {held.number:,} values: {why}")
+        known, value = plain(held.known or "nothing"), plain(held.value or "nothing")
+        click.echo(f"    page: {plain(held.url)}: {value!r} (the product has {known!r})")
     if report.suspect:
         click.echo(
             "\nNothing was delisted, and what is not believed is held: products keep what they "

@@ -21,7 +21,7 @@ from tests.acceptance.lies.ways import Way
 from tests.integration.test_worker import Broker
 from tests.odd_shop import OddShop
 
-GOOD_CRAWLS = 3
+GOOD_CRAWLS = 2
 CRAWLS_AFTER = 3
 
 PUBLISHED = sa.text("""
