@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
@@ -35,6 +36,8 @@ from scraper.sites.grammar.css import parse_css
 
 PATHS_MAX = 14
 ELEMENTS_MAX = 40
+# So many elements of a page are looked at: what it sells stands before that.
+PAGE_ELEMENTS_MAX = 6000
 WORDS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5}
 _FRAME = frozenset({"nav", "footer"})
 WORD_OF = {
@@ -108,7 +111,7 @@ class ProductSample:
             root = self.document.dom.root
             frame = {element.mem_id for tag in _FRAME for element in self.document.dom.css(tag)}
             listed = elements_of(root, self.others | frame) if root is not None else ()
-            self.cache["elements"] = list(listed)
+            self.cache["elements"] = list(islice(listed, PAGE_ELEMENTS_MAX))
         return self.cache["elements"]  # type: ignore[no-any-return]
 
     def text(self, element: LexborNode) -> str:

@@ -86,6 +86,20 @@ _SOLD = re.compile(
 )
 # A template's hole that nothing was put in, or a word for nothing.
 _HOLE = re.compile(r"\{\{|\$\{?\w+\}?$|%\w+%$|(?:null|undefined|none|n/a|nan|-+)$", re.I)
+# What shops call the button, whatever its text.
+_CART = ", ".join(
+    f"{tag}[{attribute}*={name} i]"
+    for tag in ("button", "input", "a")
+    for attribute in ("id", "class", "name")
+    for name in (
+        "addtocart",
+        "add-to-cart",
+        "add_to_cart",
+        "addtobasket",
+        "add-to-basket",
+        "buynow",
+    )
+)
 _STOCK = re.compile(r"stock|avail|lager|verf|dispo|voorraad|sklad|stoc|laos", re.I)
 
 
@@ -284,6 +298,8 @@ class AutoReader:
             return _state(False, 0.7)
         if buyable:
             return _state(True, 0.8)
+        if any("disabled" not in button.attributes for button in self._document.dom.css(_CART)):
+            return _state(True, 0.6)
         return None
 
     def _buttons(self) -> tuple[bool, bool]:
