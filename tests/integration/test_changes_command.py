@@ -168,3 +168,62 @@ def test_a_pipe_gets_whole_values(run: Run, shop: Shop) -> None:
     for words in (("products", "shop"), ("history", "shop", "4"), ("changes", "shop")):
         told = run(*words).stdout
         assert name in told and "…" not in told, words
+
+
+def test_prices_that_drop(run: Run, shop: Shop) -> None:
+    for price in ("10.00", "9.90", "8.00", "12.00"):
+        shop.once("7", title="Pan", price=Decimal(price), price_currency="EUR")
+    drops = records(run("changes", "--event", "price-drop", "--min", "5%"))
+    assert [(one["before"]["price"], one["data"]["price"]) for one in drops] == [
+        (Decimal("9.90"), Decimal("8.00"))
+    ]
+    assert len(records(run("changes", "--event", "price-drop"))) == 2
+    assert len(records(run("changes", "--event", "price-rise", "--event", "new"))) == 7
+    limited = records(run("changes", "--event", "price-drop", "--limit", "1"))
+    assert [one["data"]["price"] for one in limited] == [Decimal("9.90")]
+    assert len(records(run("changes", "--event", "price-drop", "--consumer", "drops"))) == 2
+    assert run("changes", "--event", "price-drop", "--consumer", "drops").stdout == ""
+    assert "no percentage" in run("changes", "--event", "price-drop", "--min", "x", code=2).stderr
+
+
+def test_one_field_through_time(run: Run, shop: Shop) -> None:
+    for title, price in (("A", "10.00"), ("B", "10.00"), ("B", "8.00"), ("B", "12.00")):
+        shop.once("7", title=title, price=Decimal(price), price_currency="EUR")
+    points = json.loads(run("history", "shop", "7", "--field", "price", "--json").stdout)
+    assert [(one["value"], one["currency"], one["percent"]) for one in points] == [
+        (10.0, "EUR", None), (8.0, "EUR", -20.0), (12.0, "EUR", 50.0)
+    ]  # fmt: skip
+    assert points[0]["valid_to"] == points[1]["valid_from"] and points[2]["valid_to"] is None
+    shown = run("history", "shop", "7", "--field", "price")
+    assert "8.00 EUR\t-20.0%" in shown.stdout and "▄▁█  8.00 to 12.00" in shown.stderr
+    assert (
+        "never had a 'prize': price"
+        in run("history", "shop", "7", "--field", "prize", code=2).stderr
+    )
+
+
+def test_products_are_filtered_and_sorted(run: Run, shop: Shop) -> None:
+    shop.once("10", "https://shop.example/p/10", title="Ten; DROP", price=Decimal("10.5"))
+    shop.once("x", "https://shop.example/p/x", title="No price")
+
+    def ids(*words: str) -> list[str]:
+        return [one["id"] for one in json.loads(run("products", "shop", *words, "--json").stdout)]
+
+    assert ids() == ["0", "1", "2", "3", "4", "10", "x"], "numbers come as numbers do"
+    assert ids("--sort", "-id") == ["10", "4", "3", "2", "1", "0", "x"]
+    assert ids("--sort", "-price") == ["10", "4", "3", "2", "1", "0", "x"]
+    assert ids("--where", "price<2") == ["0", "1"]
+    assert ids("--where", "price >= 2", "--where", "price!=3") == ["2", "4", "10"]
+    assert ids("--where", "title~DROP") == ["10"] and ids("--where", "title=no. 1") == ["1"]
+    assert ids("--where", "id=x") == ["x"] and len(ids("--where", "url~SHOP.EX")) == 7
+    assert ids("--limit", "2", "--sort", "title") == ["0", "1"]
+    assert "is no condition" in run("products", "shop", "--where", "cheap", code=2).stderr
+    assert "no number" in run("products", "shop", "--where", "price<x", code=2).stderr
+    assert "no field 'prize'" in run("products", "shop", "--where", "prize<1", code=2).stderr
+    assert "no field 'prize'" in run("products", "shop", "--sort", "prize", code=2).stderr
+
+
+def test_a_price_stands_beside_its_currency(run: Run, shop: Shop) -> None:
+    shop.once("7", title="Pan", price=Decimal("9.90"), price_currency="EUR")
+    head, *lines = run("products", "shop", "--where", "id=7").stdout.splitlines()
+    assert "price_currency" not in head and "9.90 EUR" in lines[0]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scraper.cli.data.changes import describe_change, parse_since
+from scraper.cli.data.changes import Wanted, describe_change, parse_since
 from scraper.errors import ConfigError
+from scraper.feed.prices import sparkline
 from scraper.feed.reader import Change
 
 AT = datetime(2025, 11, 21, 6, 0, 12, tzinfo=UTC)
@@ -51,16 +55,74 @@ def test_what_is_no_place_is_said_so(text: str) -> None:
         parse_since(text)
 
 
+def priced(before: str, after: str, **more: object) -> Change:
+    return a_change(
+        before_json=f'{{"price": {before}}}',
+        data_json=f'{{"name": "Pan", "price": {after}, "price_currency": "EUR"}}',
+        **more,
+    )
+
+
 def test_a_line_for_people() -> None:
-    assert describe_change(a_change()).endswith("  shop  changed   1010  price: 9.90 -> 8.50")
-    new = describe_change(a_change("new", changed=(), before_json="{}"))
-    assert new.endswith("  shop  new       1010  name: Pan, price: 8.50")
+    fell = describe_change(priced("9.90", "8.50"))
+    assert fell.endswith("  shop  changed   1010  Pan  price: 9.90 -> 8.50 EUR (-14.1%)")
+    zone = AT.astimezone().tzname()
+    assert zone is not None and f" {zone}  shop" in fell
+    plain = describe_change(a_change())
+    assert plain.endswith("  shop  changed   1010  Pan  price: 9.90 -> 8.50")
+    free = describe_change(priced("0", "8.50"))
+    assert free.endswith("price: 0 -> 8.50 EUR"), "no percent of nothing"
+    new = describe_change(priced("1", "8.50", event="new", changed=()))
+    assert new.endswith("  shop  new       1010  Pan  price: 8.50 EUR")
     gone = describe_change(a_change("delisted", changed=(), before_json="{}"))
-    assert gone.endswith("  delisted  1010  https://shop.example/p/1010")
+    assert gone.endswith("  delisted  1010  Pan  https://shop.example/p/1010")
     many = describe_change(a_change(changed=("a", "b", "c", "d", "e", "f"), before_json="{}"))
     assert many.endswith("a:  -> , b:  -> , c:  -> , d:  -> , 2 more")
     evil = describe_change(a_change(data_json='{"price": "\\u001b[2J\\u202e8"}'))
     assert "\x1b" not in evil and "\u202e" not in evil
+
+
+@pytest.mark.parametrize(
+    ("events", "least", "shown"),
+    [
+        ((), None, True),
+        (("changed",), None, True),
+        (("new",), None, False),
+        (("price-drop",), None, True),
+        (("price-rise",), None, False),
+        (("price-drop",), "10%", True),
+        (("price-drop",), "10.01", False),
+        (("price-rise", "price-drop"), "5%", True),
+        (("new", "price-drop"), "50%", False),
+    ],
+)
+def test_what_is_shown(events: tuple[str, ...], least: str | None, shown: bool) -> None:
+    assert Wanted.parse(events, least).matches(priced("10.00", "9.00")) == shown
+
+
+def test_a_price_in_another_currency_did_not_drop() -> None:
+    change = priced("10.00", "9.00", changed=("price", "price_currency"))
+    assert not Wanted.parse(("price-drop",), None).matches(change)
+    assert "%" not in describe_change(change)
+
+
+@pytest.mark.parametrize("least", ["", "five", "-1%", "5%%", "nan", "1e9"])
+def test_a_least_that_is_no_percentage(least: str) -> None:
+    with pytest.raises(ConfigError, match="percentage"):
+        Wanted.parse(("price-drop",), least)
+
+
+def test_a_least_without_prices() -> None:
+    with pytest.raises(ConfigError, match="goes with"):
+        Wanted.parse(("new",), "5%")
+
+
+@given(st.lists(st.decimals(0, 10**9, places=2), min_size=1, max_size=40))
+def test_a_line_of_bars_has_one_for_each(values: list[Decimal]) -> None:
+    line = sparkline(values)
+    assert len(line) == len(values) and line[values.index(min(values))] == "▁"
+    if max(values) > min(values):
+        assert line[values.index(max(values))] == "█"
 
 
 def test_a_line_for_programs_keeps_every_digit() -> None:

@@ -9,12 +9,15 @@ then; exactly once has who keeps each line's `cursor` beside what he made of it,
 
 from __future__ import annotations
 
+import re
 import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import click
@@ -32,9 +35,20 @@ from scraper.cli.common.tables import cell, plain, print_table
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed import consumers as places
 from scraper.feed import reader as feed
+from scraper.feed.prices import (
+    CURRENCY,
+    NAMES,
+    PriceMove,
+    amount,
+    percent_text,
+    price_fields,
+    price_moves,
+    title_of,
+)
 from scraper.feed.reader import ROWS, Change, Reader, Since
 
 FIELDS_SHOWN = 4
+EVENTS = ("new", "changed", "delisted", "relisted", "price-drop", "price-rise")
 
 
 @click.command()
@@ -51,6 +65,19 @@ FIELDS_SHOWN = 4
     metavar="NAME",
     help="Go on where this name has read to, and note where it comes to.",
 )
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    type=click.Choice(EVENTS),
+    help="Only these: what became of products, or of a price.",
+)
+@click.option(
+    "--min",
+    "least",
+    metavar="PERCENT",
+    help="With price-drop or price-rise: no smaller ones (5%).",
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON lines; into a pipe they always are.")
 def changes(
     site: str | None,
@@ -58,6 +85,8 @@ def changes(
     follow: bool,
     limit: int | None,
     consumer: str | None,
+    events: tuple[str, ...],
+    least: str | None,
     as_json: bool,
 ) -> None:
     """Show new, changed, delisted and relisted products (of SITE), once each and in order.
@@ -66,16 +95,17 @@ def changes(
     """
     start = None if since is None else parse_since(since)
     engine = open_engine()
+    wanted = Wanted.parse(events, least)
     describe = _json_line if as_json or not sys.stdout.isatty() else describe_change
     if consumer is None:
         cursor = feed.resolved(engine, "oldest" if start is None else start)
         reader = Reader(engine, cursor, site=site)
-        _print_changes(engine, reader, None, describe, follow=follow, limit=limit)
+        _print_changes(engine, reader, None, describe, wanted, follow=follow, limit=limit)
         return
     with places.held(engine, consumer, site):
         place = Place(engine, consumer, site)
         reader = Reader(engine, place.begin(start), site=site)
-        _print_changes(engine, reader, place, describe, follow=follow, limit=limit)
+        _print_changes(engine, reader, place, describe, wanted, follow=follow, limit=limit)
 
 
 def parse_since(text: str) -> Since:
@@ -92,6 +122,36 @@ def parse_since(text: str) -> Since:
             f"--since {text!r} is neither a cursor nor a time (mend: a number from an export or a "
             "change, oldest, now, 2h, 7d, or a date and time as in 2025-11-21T06:00Z)"
         ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which changes are shown: of these events (none: all), prices that moved at least so far."""
+
+    events: frozenset[str] = frozenset()
+    least: Decimal = Decimal(0)
+
+    @classmethod
+    def parse(cls, events: Sequence[str], least: str | None) -> Wanted:
+        """Raises `ConfigError`."""
+        if least is None:
+            return cls(frozenset(events))
+        if not set(events) & {"price-drop", "price-rise"}:
+            raise ConfigError("--min goes with --event price-drop or price-rise")
+        if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?%?", least):
+            raise ConfigError(f"--min {least!r} is no percentage (mend: as in 5% or 2.5%)")
+        return cls(frozenset(events), Decimal(least.rstrip("%")))
+
+    def matches(self, change: Change) -> bool:
+        if not self.events or change.event in self.events:
+            return True
+        shares = [move.percent for move in price_moves(change)]
+        return any(
+            share is not None
+            and abs(share) >= self.least
+            and ("price-drop" if share < 0 else "price-rise") in self.events
+            for share in shares
+        )
 
 
 class StopSignal:
@@ -153,6 +213,7 @@ def _print_changes(
     reader: Reader,
     place: Place | None,
     describe: Callable[[Change], str],
+    wanted: Wanted,
     *,
     follow: bool,
     limit: int | None,
@@ -166,11 +227,12 @@ def _print_changes(
         closing(feed.batches(reader, stop.event, _warn, bear=follow)) as batches,
     ):
         for batch in batches:
-            _write_batch(batch, describe)
+            shown = [change for change in batch if wanted.matches(change)]
+            _write_batch(shown, describe)
             if place is not None:
                 _move(place, reader.cursor, stop, bear=follow)
             if left is not None:
-                left -= len(batch)
+                left -= len(shown)
                 reader.rows = min(ROWS, left)
             if (
                 left == 0
@@ -199,19 +261,39 @@ def _json_line(change: Change) -> str:
 
 
 def describe_change(change: Change) -> str:
-    """One line for people: `2025-11-21 06:00:12  shop  changed  1010  price: 9.90 -> 8.50`."""
+    """One line for people:
+    `2025-11-21 06:00:12 CET  shop  changed  1010  Pan  price: 9.90 -> 8.50 EUR (-14.1%)`."""
     if change.changed:
-        names = change.changed[:FIELDS_SHOWN]
+        moves = {move.field: move for move in price_moves(change)}
+        beside = {f"{name}{CURRENCY}" for name in moves}
+        names = [name for name in change.changed if name not in beside]
         texts = [
-            f"{plain(n)}: {cell(change.before.get(n))} -> {cell(change.data.get(n))}" for n in names
+            _move_text(moves[n])
+            if n in moves
+            else f"{plain(n)}: {cell(change.before.get(n))} -> {cell(change.data.get(n))}"
+            for n in names[:FIELDS_SHOWN]
         ]
-        more = len(change.changed) - len(names)
-        text = ", ".join(texts) + (f", {more} more" if more else "")
+        more = len(names) - FIELDS_SHOWN
+        text = ", ".join(texts) + (f", {more} more" if more > 0 else "")
     else:
-        names = tuple(change.data)[:FIELDS_SHOWN] if change.event in ("new", "relisted") else ()
-        text = ", ".join(f"{plain(n)}: {cell(change.data[n])}" for n in names) or plain(change.url)
+        listed = change.event in ("new", "relisted")
+        prices = price_fields(change.data) if listed else []
+        hidden = {*NAMES, *(f"{name}{CURRENCY}" for name in prices)}
+        names = [name for name in change.data if name not in hidden] if listed else []
+        text = ", ".join(
+            f"{plain(n)}: {cell(amount(change.data[n], change.data.get(f'{n}{CURRENCY}')))}"
+            for n in names[:FIELDS_SHOWN]
+        ) or plain(change.url)
     at = change.at.astimezone()
-    return f"{at:%Y-%m-%d %H:%M:%S}  {change.site}  {change.event:<8}  {cell(change.id)}  {text}"
+    parts = [f"{at:%Y-%m-%d %H:%M:%S %Z}", change.site, f"{change.event:<8}", cell(change.id)]
+    return "  ".join(filter(None, [*parts, cell(title_of(change.data)), text]))
+
+
+def _move_text(move: PriceMove) -> str:
+    share = percent_text(move.percent)
+    after = amount(move.after, move.currency)
+    text = f"{plain(move.field)}: {cell(move.before)} -> {cell(after)}"
+    return f"{text} ({share})" if share else text
 
 
 def _nobody_reads() -> bool:

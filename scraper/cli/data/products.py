@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
-from itertools import islice
 from typing import Any
 
 import click
@@ -13,9 +13,11 @@ import sqlalchemy as sa
 
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import cell, print_table
-from scraper.cli.data.rows import LAST_COLUMNS, read
-from scraper.errors import NotFoundError
+from scraper.cli.data.rows import LAST_COLUMNS, make_table
+from scraper.errors import ConfigError, NotFoundError
+from scraper.feed.prices import CURRENCY, amount, number, percent, percent_text, sparkline
 from scraper.settle import products as store
+from scraper.views import products as view
 from scraper.views.named_sites import field_types, require_site
 
 COLUMNS_MAX = 7
@@ -32,11 +34,31 @@ HIDDEN = {"url", *LAST_COLUMNS}
     help="Products to show.",
 )
 @click.option("--delisted", is_flag=True, help="Delisted ones too.")
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    multiple=True,
+    help="Only those of which it is true: 'price<10', 'title~pan' (contains). All of several.",
+)
+@click.option(
+    "--sort", default="id", show_default=True, help="By a field; -FIELD: the largest first."
+)
 @json_option("array")
-def products(site: str, limit: int, delisted: bool, as_json: bool) -> None:
+def products(
+    site: str, limit: int, delisted: bool, where: tuple[str, ...], sort: str, as_json: bool
+) -> None:
     """Show products of SITE."""
+    conditions = [view.parse_condition(text) for text in where]
     with open_engine().connect() as connection:
-        columns, rows = read_products(connection, site, limit, delisted=delisted)
+        types = field_types(connection, site)
+        stored = view.read(
+            connection, site, where=conditions, sort=sort, delisted=delisted, limit=limit
+        )
+        table = make_table(connection, site, types, stored)
+        columns, rows = table.columns, list(table.rows)
+    for name in {condition.field for condition in conditions} | {sort.removeprefix("-")}:
+        if name not in columns:
+            raise ConfigError(f"{site} has no field {name!r}: {', '.join(columns)}")
     if as_json:
         print_json(rows)
     else:
@@ -44,24 +66,34 @@ def products(site: str, limit: int, delisted: bool, as_json: bool) -> None:
 
 
 def read_products(
-    connection: sa.Connection, site: str, limit: int, *, delisted: bool = False
+    connection: sa.Connection, site: str, limit: int
 ) -> tuple[list[str], list[dict[str, Any]]]:
     """The columns and first products of a site."""
-    types = field_types(connection, site)
-    table = read(connection, site, types, delisted=delisted)
-    return table.columns, list(islice(table.rows, limit))
+    stored = view.read(connection, site, limit=limit)
+    table = make_table(connection, site, field_types(connection, site), stored)
+    return table.columns, list(table.rows)
 
 
 def print_products(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    names = [name for name in columns if name not in HIDDEN][:COLUMNS_MAX]
-    print_table(names, [[cell(row[name]) for name in names] for row in rows])
+    """Prints a price with its currency, in one column."""
+    priced = {name for name in columns if f"{name}{CURRENCY}" in columns}
+    hidden = HIDDEN | {f"{name}{CURRENCY}" for name in priced}
+    names = [name for name in columns if name not in hidden][:COLUMNS_MAX]
+    print_table(names, [[_value(row, name, name in priced) for name in names] for row in rows])
+
+
+def _value(row: dict[str, Any], name: str, priced: bool) -> str:
+    if not priced or row[name] is None:
+        return cell(row[name])
+    return cell(amount(row[name], row[f"{name}{CURRENCY}"]))
 
 
 @click.command()
 @click.argument("site", shell_complete=complete_site)
 @click.argument("product_id", metavar="ID")
+@click.option("--field", metavar="NAME", help="This field alone: prices with percent and a line.")
 @json_option("array")
-def history(site: str, product_id: str, as_json: bool) -> None:
+def history(site: str, product_id: str, field: str | None, as_json: bool) -> None:
     """Show what a product of SITE has been, version by version."""
     with open_engine().connect() as connection:
         require_site(connection, site)
@@ -70,10 +102,69 @@ def history(site: str, product_id: str, as_json: bool) -> None:
         raise NotFoundError(
             f"{site} has no product {product_id!r}; `scraper products {site}` shows ids"
         )
-    if as_json:
+    if field is not None:
+        points = field_history(versions, field)
+        if not points:
+            names = sorted({name for version in versions for name in version["data"]})
+            raise NotFoundError(f"{product_id} never had a {field!r}: {', '.join(names)}")
+        if as_json:
+            print_json(points)
+        else:
+            _print_field(field, points)
+    elif as_json:
         print_json(versions)
     else:
         _print_history(versions)
+
+
+def field_history(versions: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+    """The values that a field has had, oldest first, and by how many percent each is another than
+    the one before it; None where that cannot be said."""
+    points: list[dict[str, Any]] = []
+    for version in versions:
+        value = version["data"].get(field)
+        currency = version["data"].get(f"{field}{CURRENCY}")
+        last = points[-1] if points else None
+        if last is None and value is None:
+            continue
+        if last is not None and (last["value"], last["currency"]) == (value, currency):
+            last["valid_to"] = version["valid_to"]
+            continue
+        share = None
+        if last is not None and last["currency"] == currency:
+            before, after = number(last["value"]), number(value)
+            if before is not None and after is not None:
+                share = percent(before, after)
+        points.append(
+            {
+                "valid_from": version["valid_from"],
+                "valid_to": version["valid_to"],
+                "value": value,
+                "currency": currency,
+                "percent": None if share is None else round(share, 2),
+            }
+        )
+    return points
+
+
+def _print_field(field: str, points: Sequence[dict[str, Any]]) -> None:
+    rows = [
+        [
+            *(local(point["valid_from"]), local(point["valid_to"])),
+            cell(amount(point["value"], point["currency"])),
+            percent_text(point["percent"]),
+        ]
+        for point in points
+    ]
+    print_table(["from", "to", field, "percent"], rows)
+    numbers = [value for point in points if (value := number(point["value"])) is not None]
+    if len(numbers) > 1:
+        click.echo(f"{sparkline(numbers)}  {min(numbers):f} to {max(numbers):f}", err=True)
+
+
+def local(iso: str | None) -> str:
+    """A time for people, in their zone, which is named."""
+    return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M:%S %Z}" if iso else ""
 
 
 def _version(row: sa.Row[Any]) -> dict[str, Any]:
@@ -94,7 +185,7 @@ def _print_history(versions: Sequence[dict[str, Any]]) -> None:
         changed = {k: v for k, v in data.items() if not before or before.get(k) != v}
         changed |= {k: None for k in before if k not in data}
         text = ", ".join(f"{k}: {cell(v)}" for k, v in sorted(changed.items()))
-        times = [version["valid_from"][:19], (version["valid_to"] or "")[:19]]
+        times = [local(version["valid_from"]), local(version["valid_to"])]
         rows.append([str(version["version"]), *times, text])
         before = data
     print_table(["version", "from", "to", "what changed"], rows)

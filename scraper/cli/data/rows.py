@@ -7,13 +7,14 @@ Numbers keep every digit.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
 
+from scraper.feed.prices import CURRENCY
 from scraper.settle import products
 
 LAST_COLUMNS = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
@@ -43,17 +44,24 @@ def read(
     since: int | None = None,
 ) -> Table:
     """Opens the stream. `types` are those of the definition's fields, in its order."""
+    stream = products.export(connection, site, delisted=delisted, since=since)
+    return make_table(connection, site, types, stream)
+
+
+def make_table(
+    connection: sa.Connection, site: str, types: Mapping[str, str], stream: Iterable[sa.Row[Any]]
+) -> Table:
+    """A table of any of a site's products."""
     stored = set(connection.execute(KEYS, {"site": site}).scalars())
     named = [key for name, type_ in types.items() for key in keys_of(name, type_)]
     others = sorted(stored - set(named))
     columns = list(dict.fromkeys(["id", "url", *named, *others, *LAST_COLUMNS]))
-    stream = products.export(connection, site, delisted=delisted, since=since)
     return Table(columns, (_row(product, columns) for product in stream))
 
 
 def keys_of(name: str, type_: str) -> list[str]:
     """The keys a field has in a product's data: a price has its currency beside it."""
-    return [name, f"{name}_currency"] if type_ == "price" else [name]
+    return [name, f"{name}{CURRENCY}"] if type_ == "price" else [name]
 
 
 def _row(product: sa.Row[Any], columns: list[str]) -> dict[str, Any]:

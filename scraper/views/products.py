@@ -1,0 +1,127 @@
+"""A site's products for people: searched, filtered and sorted in PostgreSQL, some at a time. Ids
+that are numbers are in the order of numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import sqlalchemy as sa
+
+from scraper.errors import ConfigError
+
+CONDITION = re.compile(r"\s*([\w.-]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
+# What a condition or an order may name besides the product's fields.
+OWN = {
+    "id": "p.external_id",
+    "url": "p.url",
+    "first_seen_at": "p.first_seen_at",
+    "changed_at": "p.changed_at",
+    "fetched_at": "p.fetched_at",
+}
+BY_ID = """
+CASE WHEN p.external_id ~ '^[0-9]{1,30}$' THEN CAST(p.external_id AS numeric) END NULLS LAST,
+p.external_id COLLATE "C" """
+
+SELECT = """
+SELECT p.external_id, p.url, CAST(p.data AS text) AS data, p.version, p.first_seen_at, p.changed_at,
+       p.fetched_at, p.delisted_at, count(*) OVER () AS matching
+  FROM products p JOIN sites s ON s.id = p.site_id
+ WHERE s.name = :site AND (:delisted OR p.delisted_at IS NULL){where}
+ ORDER BY {order} LIMIT :limit OFFSET :offset
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a product must be like: `price < 10`, `title ~ pan` (contains, whatever the case)."""
+
+    field: str
+    sign: str
+    value: str
+
+
+def parse_condition(text: str) -> Condition:
+    """Raises `ConfigError`."""
+    match = CONDITION.fullmatch(text)
+    if match is None:
+        raise ConfigError(
+            f"{text!r} is no condition (mend: FIELD, one of = != < <= > >= ~, and a value, "
+            "as in 'price<10' or 'title~pan')"
+        )
+    condition = Condition(match[1], match[2], match[3])
+    if condition.sign[0] in "<>" and _number(condition.value) is None:
+        raise ConfigError(f"{text!r} compares with something that is no number")
+    return condition
+
+
+def read(
+    connection: sa.Connection,
+    site: str,
+    *,
+    where: Sequence[Condition] = (),
+    search: str = "",
+    sort: str = "id",
+    delisted: bool = False,
+    limit: int = 20,
+    offset: int = 0,
+) -> list[sa.Row[Any]]:
+    """Products, each with the number of all that match. `sort`: a field, or `-field` for the
+    largest first; products without it come last. `search`: in any value, the id or the URL."""
+    values: dict[str, Any] = {"site": site, "delisted": delisted, "limit": limit, "offset": offset}
+    clauses = [_clause(number, condition, values) for number, condition in enumerate(where)]
+    if search:
+        clauses.append(
+            "strpos(lower(p.external_id || ' ' || p.url || ' ' || CAST(p.data AS text)),"
+            " lower(:search)) > 0"
+        )
+        values["search"] = search
+    order = _order(sort, values)
+    statement = SELECT.format(where="".join(f"\n   AND {c}" for c in clauses), order=order)
+    return list(connection.execute(sa.text(statement), values))
+
+
+def _clause(number: int, condition: Condition, values: dict[str, Any]) -> str:
+    """One condition in SQL. Names and values are parameters; signs are a fixed few."""
+    field, value = f"field_{number}", f"value_{number}"
+    text = OWN.get(condition.field)
+    text = f"CAST({text} AS text)" if text else f"p.data ->> CAST(:{field} AS text)"
+    values |= {field: condition.field, value: condition.value}
+    if condition.field in OWN:
+        del values[field]
+    if condition.sign == "~":
+        return f"strpos(lower({text}), lower(:{value})) > 0"
+    wanted = _number(condition.value)
+    if wanted is None or condition.field in OWN:
+        equal = "IS DISTINCT FROM" if condition.sign == "!=" else condition.sign
+        return f"{text} {equal} CAST(:{value} AS text)"
+    values[value] = wanted
+    equal = "IS DISTINCT FROM" if condition.sign == "!=" else condition.sign
+    return f"{_numeric(field)} {equal} CAST(:{value} AS numeric)"
+
+
+def _numeric(field: str) -> str:
+    return (
+        f"CASE WHEN jsonb_typeof(p.data -> CAST(:{field} AS text)) = 'number'"
+        f" THEN CAST(p.data ->> CAST(:{field} AS text) AS numeric) END"
+    )
+
+
+def _order(sort: str, values: dict[str, Any]) -> str:
+    name, direction = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
+    if name == "id":
+        return BY_ID.replace("NULLS LAST", f"{direction} NULLS LAST") + direction
+    if name in OWN:
+        return f"{OWN[name]} {direction}, {BY_ID}"
+    values["sort"] = name
+    return (
+        f"{_numeric('sort')} {direction} NULLS LAST,"
+        f" p.data ->> CAST(:sort AS text) {direction} NULLS LAST, {BY_ID}"
+    )
+
+
+def _number(text: str) -> Decimal | None:
+    return Decimal(text) if re.fullmatch(r"-?\d{1,30}(\.\d{1,30})?", text) else None
