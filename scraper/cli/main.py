@@ -123,8 +123,7 @@ COMMANDS = {
     "sites": ("setup.sites", "Look at the site definitions; pause and resume sites."),
     "status": (
         "crawl.status",
-        "Show how things stand, on one screen; of SITE alone, its crawls, hosts, dead pages and "
-        "errors.",
+        "Show how things stand, on one screen; of SITE, what is its own alone.",
     ),
     "stop": ("crawl.crawls", "Stop a crawl now: what is not fetched yet is dropped."),
     "try": (
@@ -132,7 +131,7 @@ COMMANDS = {
         "Show what a definition gives on some pages of SITE, on FILE (a saved page) or on URL.",
     ),
     "up": ("setup.servers", "Start the embedded servers in the background and apply migrations."),
-    "watch": ("crawl.watch", "Watch what `scraper status` shows, live; Ctrl-C ends it."),
+    "watch": ("crawl.watch", "Watch what `scraper status` shows, live; q or Ctrl-C ends it."),
 }
 
 

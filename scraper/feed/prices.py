@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scraper.feed.reader import Change
+if TYPE_CHECKING:
+    # Who shows products needs neither the feed nor what it reads with.
+    from scraper.feed.reader import Change
 
 BARS = "▁▂▃▄▅▆▇█"
 CURRENCY = "_currency"

@@ -119,7 +119,7 @@ def _order(sort: str, values: dict[str, Any]) -> str:
     values["sort"] = name
     return (
         f"{_numeric('sort')} {direction} NULLS LAST,"
-        f" p.data ->> CAST(:sort AS text) {direction} NULLS LAST, {BY_ID}"
+        f" lower(p.data ->> CAST(:sort AS text)) {direction} NULLS LAST, {BY_ID}"
     )
 
 

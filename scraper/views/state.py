@@ -33,7 +33,9 @@ SELECT queue, count(*) FILTER (WHERE not_before <= now() AND NOT held) AS due,
            now() - min(not_before) FILTER (WHERE not_before <= now() AND NOT held)) AS float8)
            AS oldest_s
   FROM (SELECT *, host = ANY (:hosts) OR crawl_id = ANY (:crawls) AS held FROM pages
-         WHERE status = 'due' AND id NOT IN {LEASED}) open
+         WHERE status = 'due' AND id NOT IN {LEASED}
+           AND (CAST(:site AS text) IS NULL
+                OR site_id = (SELECT id FROM sites WHERE name = :site))) open
  GROUP BY queue
 """)
 
@@ -48,7 +50,11 @@ SELECT l.queue, l.worker, l.started_at IS NULL AS unclaimed, count(*) AS batches
        sum(open.pages) AS pages,
        CAST(extract(epoch FROM now() - min(l.started_at)) AS float8) AS busy_s,
        CAST(extract(epoch FROM max(l.until) - now()) AS float8) AS left_s
-  FROM leases l CROSS JOIN LATERAL (SELECT cardinality(array_remove(page_ids, 0)) AS pages) open
+  FROM leases l CROSS JOIN LATERAL (
+       SELECT CASE WHEN CAST(:site AS text) IS NULL THEN cardinality(array_remove(page_ids, 0))
+                   ELSE (SELECT count(*) FROM pages p JOIN sites s ON s.id = p.site_id
+                          WHERE p.id = ANY (l.page_ids) AND s.name = :site) END AS pages) open
+ WHERE open.pages > 0 OR CAST(:site AS text) IS NULL
  GROUP BY l.queue, l.worker, l.started_at IS NULL ORDER BY l.queue, l.worker
 """)
 
@@ -160,10 +166,11 @@ class SiteFreshness:
     suspect: bool
 
 
-def queues(connection: sa.Connection) -> list[QueueState]:
+def queues(connection: sa.Connection, site: str | None = None) -> list[QueueState]:
+    """Every queue with pages that are due or leased; of a site, with its pages alone."""
     states: dict[str, QueueState] = {}
     hosts = list(connection.execute(sa.text("SELECT host FROM hosts WHERE paused")).scalars())
-    values = {"hosts": hosts, "crawls": crawls.paused(connection)}
+    values = {"hosts": hosts, "crawls": crawls.paused(connection), "site": site}
     connection.execute(BY_BITMAP)
     due = list(connection.execute(DUE, values))
     connection.execute(AS_EVER)
@@ -171,7 +178,7 @@ def queues(connection: sa.Connection) -> list[QueueState]:
         states[row.queue] = QueueState(
             row.queue, row.due, row.later, row.held, oldest_s=row.oldest_s
         )
-    for row in connection.execute(LEASES):
+    for row in connection.execute(LEASES, {"site": site}):
         state = states.setdefault(row.queue, QueueState(row.queue))
         state.leased += int(row.pages)
         if row.unclaimed:
@@ -181,10 +188,13 @@ def queues(connection: sa.Connection) -> list[QueueState]:
     return [states[name] for name in sorted(states)]
 
 
-def holders(connection: sa.Connection, lease_s: float) -> list[LeaseHolder]:
-    """The processes with leases. `lease_s`: for how long they prolong them, the same for all."""
+def holders(
+    connection: sa.Connection, lease_s: float, site: str | None = None
+) -> list[LeaseHolder]:
+    """The processes with leases; of a site, with its pages. `lease_s`: for how long they prolong
+    them, the same for all."""
     holders: dict[str, LeaseHolder] = {}
-    for row in connection.execute(LEASES):
+    for row in connection.execute(LEASES, {"site": site}):
         if row.unclaimed or row.worker is None:
             continue
         holder = holders.setdefault(row.worker, LeaseHolder(row.worker, [], 0, 0, 0.0, lease_s))

@@ -68,22 +68,22 @@ def read(
     newest: int = 20,
     nodes: Mapping[str, fleet.Node] | None = None,
 ) -> FleetStatus:
-    """Reads all of it: every running crawl, and the newest ended ones; of a site, its crawls,
-    hosts, dead pages and errors. Workers are asked, which takes a second, unless somebody has their
-    `nodes` already."""
+    """Reads all of it: every running crawl, and the newest ended ones; of a site, what is its own,
+    and the workers that have pages of it. Workers are asked, which takes a second, unless somebody
+    has their `nodes` already."""
     with ThreadPoolExecutor(1) as pool:
         inspection = None if nodes is not None else pool.submit(fleet.nodes)
         with engine.connect() as connection:
             status = FleetStatus(
                 crawls=read_progress(connection, site=site, newest=newest),
-                paused=sites.paused_names(connection),
-                queues=state.queues(connection),
+                paused=[n for n in sites.paused_names(connection) if site in (None, n)],
+                queues=state.queues(connection, site),
                 dead=state.unusable(connection, site),
                 errors=[],
             )
             status.totals = fleet_view.totals(connection, site)
             status.why = fleet_view.reasons(connection, status.crawls)
-            holders = state.holders(connection, settings.lease_s)
+            holders = state.holders(connection, settings.lease_s, site)
             _read_hosts(connection, settings, status, site)
         status.errors = state.troubles(engine, site)
         if inspection is not None:
@@ -94,6 +94,8 @@ def read(
                     raise
                 status.away["broker"] = redaction.scrubbed(error, settings.celery_broker_url)
     status.workers = workers(nodes or {}, holders)
+    if site is not None:
+        status.workers = [worker for worker in status.workers if worker.pages]
     if "broker" not in status.away:
         for queue in status.queues:
             queue.workers = sum(queue.queue in node.queues for node in (nodes or {}).values())

@@ -130,7 +130,7 @@ def test_status_says_how_things_stand(
     plain = run.scraper("status").stdout
     assert (
         "# crawls  1 running" in plain
-        and "\tfetching\t" in plain
+        and "\tfailing\t" in plain
         and "nobody" in plain
         and "\x1b" not in plain
     )
@@ -168,7 +168,7 @@ def test_status_fits_the_terminal(
         )
 
 
-@pytest.mark.parametrize("end", ["Ctrl-C", "SIGTERM"])
+@pytest.mark.parametrize("end", ["Ctrl-C", "SIGTERM", "q"])
 def test_watch_is_live_and_leaves_a_clean_terminal(
     run: Commands, engine: sa.Engine, standing: tuple[int, int], end: str
 ) -> None:
@@ -178,9 +178,14 @@ def test_watch_is_live_and_leaves_a_clean_terminal(
         until(lambda: "3/50" in found.text(), 20)
         if end == "Ctrl-C":
             found.type(b"\x03")
+        elif end == "q":
+            found.type(b"/nothing\r")
+            until(lambda: "no site matches" in found.text(), 20)
+            found.type(b"\x1b")
+            found.type(b"q")
         else:
             found.process.terminate()
-        assert found.ended() == (0 if end == "Ctrl-C" else 128 + signal.SIGTERM)
+        assert found.ended() == (128 + signal.SIGTERM if end == "SIGTERM" else 0)
         assert (
             found.out.rindex(LEAVES_SCREEN) > found.out.rindex(b"crawls")
             and SHOWS_CURSOR in found.out

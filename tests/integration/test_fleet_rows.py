@@ -14,7 +14,7 @@ from scraper.frontier.progress import STATES, read_progress
 from scraper.settings import Settings
 from scraper.views import fleet, progress, status
 from scraper.views.fleet import ORDERS, FleetRow, Query
-from tests.making import a_site, add, give_up, lease_all, new_page, open_crawl, rows, urls
+from tests.making import a_site, add, claimed, give_up, lease_all, new_page, open_crawl, rows, urls
 
 
 def execute(engine: sa.Engine, text: str) -> None:
@@ -223,3 +223,23 @@ def test_a_listing_that_fails_is_counted(engine: sa.Engine) -> None:
     begun_long_ago(engine)
     row = rows_of(engine)["shop"]
     assert row.crawl is not None and row.crawl.failed == 1
+
+
+def test_the_status_of_a_site_is_of_that_site_alone(
+    engine: sa.Engine, environment: Settings
+) -> None:
+    for name in ("shop", "other"):
+        crawl = open_crawl(engine, a_site(name))
+        add(engine, [new_page(crawl, url) for url in urls(4, f"{name}.example")])
+        (batch,) = lease_all(engine, f"{name}.example", 1 if name == "shop" else 3)
+        assert claimed(engine, batch)
+        give_up(engine, crawl, urls(1, f"bad-{name}.example"))
+    with engine.begin() as connection:
+        sites.pause(connection, "other")
+    alone = status.as_json(status.read(engine, environment, site="shop", nodes={}))
+    assert "other" not in str(alone)
+    (queue,) = alone["queues"]
+    assert (queue["due"], queue["held"], queue["leased"], queue["claimed"]) == (3, 0, 1, 1)
+    assert [worker["pages"] for worker in alone["workers"]] == [1] and alone["paused"] == []
+    fleet_wide = status.as_json(status.read(engine, environment, nodes={}))
+    assert (fleet_wide["queues"][0]["leased"], fleet_wide["paused"]) == (4, ["other"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -13,15 +14,19 @@ from rich.text import Text
 
 from scraper.cli.crawl.screen import (
     GAP,
+    SORTS,
+    Choice,
     Column,
     fit_columns,
     fit_rows,
     make_screen,
     span,
 )
+from scraper.cli.crawl.watch import press
 from scraper.frontier.counters import Counts
 from scraper.frontier.hosts import HostState
 from scraper.frontier.progress import Progress
+from scraper.views.fleet import Totals
 from scraper.views.state import QueueState, Trouble, Unusable
 from scraper.views.status import FleetStatus, WorkerState
 
@@ -116,6 +121,64 @@ def test_any_size_is_borne(width: int, height: int | None) -> None:
 def test_an_empty_installation_says_how_to_begin() -> None:
     text = "\n".join(shown(FleetStatus([], [], [], [], []), 80, 24))
     assert "scraper crawl SITE" in text and "Traceback" not in text
+
+
+def a_fleet(size: int = 60) -> FleetStatus:
+    """Of which every tenth waits, and one has failed."""
+    crawls = []
+    for number in range(1, size + 1):
+        crawl = a_crawl(number, "failed" if number == 33 else "running", product_total=9)
+        state = "waiting" if number % 10 == 0 else "running"
+        state = "failed" if number == 33 else state
+        crawls.append(replace(crawl, site=f"shop-{number}", state=state, recent_per_s=number))
+    why = {33: "no listing was read", 10: "waits for h.example, 4/s"}
+    states = {"failed": 1, "waiting": 6, "running": 53}
+    found = everything()
+    found.crawls, found.why = crawls, why
+    found.totals = Totals(sites=60, crawls=59, states=states)
+    return found
+
+
+def test_a_fleet_at_eighty_by_twenty_four() -> None:
+    lines = shown(a_fleet(), 80, 24)
+    assert len(lines) <= 24 and max(map(len, map(str.rstrip, lines))) <= 80
+    assert "59 running  60 sites: 1 failed, 6 waiting, 53 running" in lines[1]
+    assert "shop-33" in lines[3] and "no listing" in lines[3]
+    assert "shop-60" in lines[4] and "waiting" in lines[4]
+
+
+def sites_of(choice: Choice) -> list[str]:
+    make_screen(a_fleet(), width=80, height=24, choice=choice)
+    return [crawl.site for crawl in choice.arrange(a_fleet().crawls)[choice.first :]]
+
+
+def test_pages_are_turned_until_the_whole_fleet_was_seen() -> None:
+    choice, seen = Choice(), []
+    while rows := sites_of(choice)[: choice.shown]:
+        seen += rows
+        assert press(choice, "n")
+    assert len(seen) == len(set(seen)) == 60 and seen[0] == "shop-33"
+    for _ in range(60):
+        press(choice, "p")
+    assert choice.first == 0
+
+
+def test_keys() -> None:
+    choice = Choice()
+    for sort in (*SORTS[1:], "worst"):
+        press(choice, "s")
+        assert choice.sort == sort and len(sites_of(choice)) == 60
+    press(choice, "/SHOP-4q")
+    assert choice.typing and sites_of(choice) == []
+    press(choice, "\x7f")
+    assert len(sites_of(choice)) == 11
+    press(choice, "\r")
+    assert not choice.typing and choice.search == "SHOP-4"
+    press(choice, "\x1b[6~")
+    assert choice.search == "SHOP-4"
+    press(choice, "\x1b")
+    assert choice.search == "" and len(sites_of(choice)) == 60
+    assert press(choice, "") and not press(choice, "q")
 
 
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=7), st.integers(0, 100))

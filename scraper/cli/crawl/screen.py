@@ -6,8 +6,9 @@ first, then rows: of ended crawls before running ones, of the longest list befor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
@@ -16,7 +17,7 @@ from rich.text import Text
 
 from scraper.cli.common.tables import plain
 from scraper.frontier.hosts import HostState
-from scraper.frontier.progress import Progress
+from scraper.frontier.progress import STATES, Progress
 from scraper.infra.redaction import redacted
 from scraper.views import progress
 from scraper.views.state import QueueState, Trouble
@@ -27,8 +28,13 @@ BAR_CELLS = 12
 GAP = 1
 # Rows of each part, however small the screen.
 ROWS_LEAST = 2
-STATES = {"silent": "red", "busy": "green", "idle": "dim", "coordinator": "cyan"}
+WORKER_STATES = {"silent": "red", "busy": "green", "idle": "dim", "coordinator": "cyan"}
+SORTS = ("worst", "site", "rate", "failed", "newest")
 PHASES = {
+    "suspect": "red",
+    "waiting": "yellow",
+    "failing": "yellow",
+    "dead pages": "yellow",
     "fetching": "green",
     "discovering": "cyan",
     "paused": "yellow",
@@ -53,9 +59,9 @@ def _number(title: str, from_width: int = 0) -> Column:
 
 
 CRAWLS = [
-    _number("id", 60), Column("site", least=8), Column("phase", least=None),
-    Column("", 76, least=None), _number("pages", 34), _number("now", 66), _number("failed", 50),
-    _number("left"),
+    _number("id", 60), Column("site", least=8), Column("state", least=None),
+    Column("", 110, least=None), _number("pages", 34), _number("now", 66), _number("failed", 50),
+    _number("left"), Column("why", 76, least=12),
 ]  # fmt: skip
 QUEUES = [
     Column("queue", least=8), _number("due"), _number("later", 44), _number("held", 74),
@@ -73,6 +79,35 @@ ERRORS = [
 ]  # fmt: skip
 
 
+@dataclass(slots=True)
+class Choice:
+    """Which crawls are wanted, and from where on. `shown`: how many the last screen had. `typing`:
+    a search that is being typed."""
+
+    sort: str = "worst"
+    search: str = ""
+    first: int = 0
+    shown: int = 0
+    typing: bool = False
+
+    def arrange(self, crawls: Sequence[Progress]) -> list[Progress]:
+        """Those that match, in the order that is wanted, the newest first among equals."""
+        matching = [c for c in crawls if self.search.lower() in c.site.lower()]
+        keys: dict[str, Callable[[Progress], Any]] = {
+            "worst": lambda c: (rank(c), -c.failed),
+            "site": lambda c: c.site,
+            "rate": lambda c: -c.recent_per_s,
+            "failed": lambda c: -c.failed,
+            "newest": lambda c: -c.id,
+        }
+        return sorted(matching, key=lambda c: (keys[self.sort](c), -c.id))
+
+
+def rank(crawl: Progress) -> int:
+    """How bad it stands; what runs comes before all that ended well or long ago."""
+    return STATES.index(crawl.state) if crawl.state in STATES else len(STATES)
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     title: str
@@ -82,12 +117,19 @@ class Part:
 
 
 def make_screen(
-    status: FleetStatus, *, width: int, height: int | None, header: Text | None = None
+    status: FleetStatus,
+    *,
+    width: int,
+    height: int | None,
+    header: Text | None = None,
+    choice: Choice | None = None,
 ) -> Group:
     """As many rows as fit into `height` (None: all there are)."""
-    parts = [part for part in make_parts(status) if part.rows or part.note]
+    choice = choice or Choice()
+    parts = [part for part in make_parts(status, choice) if part.rows or part.note]
     room = None if height is None else height - (header is not None)
     sizes = fit_rows([len(part.rows) for part in parts], room)
+    choice.shown = sizes[0] if parts[0].columns is CRAWLS else 0
     lines: list[RenderableType] = [] if header is None else [header]
     for part, size in zip(parts, sizes, strict=True):
         lines.append(_title(part, size, width))
@@ -98,14 +140,16 @@ def make_screen(
 
 def fit_rows(sizes: Sequence[int], room: int | None) -> list[int]:
     """How many rows of each part are shown, where each has a title and each list a line of column
-    titles."""
+    titles. The first gives way last."""
     fitted = list(sizes)
     if room is None:
         return fitted
     heads = sum(2 if size else 1 for size in sizes)
     while sum(fitted) + heads > room:
-        longest = max(range(len(fitted)), key=lambda k: fitted[k], default=None)
-        if longest is None or fitted[longest] <= ROWS_LEAST:
+        longest = max(range(1, len(fitted)), key=lambda k: fitted[k], default=0)
+        if fitted[longest] <= ROWS_LEAST:
+            longest = 0
+        if not fitted or fitted[longest] <= ROWS_LEAST:
             break
         fitted[longest] -= 1
     return fitted
@@ -163,13 +207,21 @@ def _cell(content: Text | str) -> Text:
     return content if isinstance(content, Text) else Text(content)
 
 
-def make_parts(status: FleetStatus) -> list[Part]:
+def make_parts(status: FleetStatus, choice: Choice | None = None) -> list[Part]:
+    choice = choice or Choice()
+    crawls = choice.arrange(status.crawls)[choice.first :]
     running = sum(crawl.active for crawl in status.crawls)
+    title = f"crawls  {running} running"
+    if status.totals.sites > 1:
+        stand = ", ".join(f"{sites} {state}" for state, sites in status.totals.states.items())
+        title += f"  {status.totals.sites:,} sites: {stand}"
     dead = ", ".join(f"{pages.site} {pages.pages:,} {pages.status}" for pages in status.dead)
     no_crawl = "" if status.crawls else "none yet; `scraper crawl SITE` starts one"
+    if status.crawls and not crawls:
+        no_crawl = "no site matches"
     redis, broker = status.away.get("redis"), status.away.get("broker")
     return [
-        Part(f"crawls  {running} running", CRAWLS, [*map(_crawl, status.crawls)], no_crawl),
+        Part(title, CRAWLS, [_crawl(c, status.why.get(c.id, "")) for c in crawls], no_crawl),
         Part("paused sites", note=", ".join(status.paused)),
         Part("queues", QUEUES, [*map(_queue, status.queues)]),
         Part(
@@ -189,20 +241,22 @@ def make_parts(status: FleetStatus) -> list[Part]:
     ]
 
 
-def _crawl(crawl: Progress) -> list[Text | str]:
-    phase = "suspect" if crawl.suspect else crawl.ending or crawl.phase
-    phase = "with dead pages" if phase == "completed with dead pages" else phase
+def _crawl(crawl: Progress, why: str) -> list[Text | str]:
+    known = crawl.state in STATES and crawl.state not in ("running", "paused")
+    state = crawl.state if known else crawl.ending or crawl.phase
+    state = "dead pages" if state == "completed with dead pages" else state
     per_s = progress.per_s(crawl)
     left = progress.eta(crawl, per_s)
     if not crawl.active:
-        left = crawl.finished_at.strftime("%m-%d %H:%M") if crawl.finished_at else ""
+        ended = crawl.finished_at
+        left = f"{ended.astimezone():%m-%d %H:%M %Z}" if ended else ""
     elif left == crawl.phase:
         left = ""
     return [
-        str(crawl.id), crawl.site, Text(phase, PHASES.get(crawl.phase, "")),
+        str(crawl.id), crawl.site, Text(state, PHASES.get(state, "")),
         _bar(crawl) if crawl.active else "", f"{crawl.done:,}/{crawl.total:,}",
         f"{per_s:,.0f}/s" if crawl.active else "",
-        Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left,
+        Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left, plain(why),
     ]  # fmt: skip
 
 
@@ -233,8 +287,8 @@ def _host(host: HostState) -> list[Text | str]:
 
 def _worker(worker: WorkerState) -> list[Text | str]:
     return [
-        worker.worker, Text(worker.state, STATES.get(worker.state, "")), f"{worker.batches:,}",
-        f"{worker.pages:,}", ", ".join(worker.queues),
+        worker.worker, Text(worker.state, WORKER_STATES.get(worker.state, "")),
+        f"{worker.batches:,}", f"{worker.pages:,}", ", ".join(worker.queues),
     ]  # fmt: skip
 
 

@@ -3,22 +3,27 @@ where there is none."""
 
 from __future__ import annotations
 
+import os
+import select
 import sys
+import termios
 import threading
 import time
+import tty
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Self
 
 import click
 import sqlalchemy as sa
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
 from sqlalchemy.exc import OperationalError
 
 from scraper.cli.common.shared import complete_site, load_settings, open_engine, print_json
 from scraper.cli.common.tables import plain
-from scraper.cli.crawl.screen import host_trouble, make_screen
+from scraper.cli.crawl.screen import SORTS, Choice, host_trouble, make_screen
 from scraper.infra import outages
 from scraper.runtime import fleet
 from scraper.settings import Settings
@@ -43,7 +48,9 @@ FIRST_ANSWERS_S = 3.0
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, each time.")
 def watch(site: str | None, every_s: float, as_json: bool) -> None:
-    """Watch what `scraper status` shows, live; Ctrl-C ends it.
+    """Watch what `scraper status` shows, live; q or Ctrl-C ends it.
+
+    Keys: / searches sites (Enter keeps, Esc forgets), s sorts otherwise, n and p turn pages.
 
     Without a terminal: lines of what moves, every five seconds or less often.
     """
@@ -102,24 +109,31 @@ class Watch:
         self._read_at = time.monotonic()
         self._error = ""
         self._took_s = 0.0
+        self._choice = Choice()
 
     def show_screen(self) -> None:
         console = Console()
-        with Live(
-            console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
-        ) as live:
+        with (
+            Keyboard() as keyboard,
+            Live(
+                console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
+            ) as live,
+        ):
             while True:
                 self._refresh()
-                screen = self._header()
-                if self._status is None:
-                    live.update(screen, refresh=True)
-                else:
-                    width, height = console.size
-                    live.update(
-                        make_screen(self._status, width=width, height=height, header=screen),
-                        refresh=True,
-                    )
-                self._pause()
+                until = time.monotonic() + self._rest_s()
+                while time.monotonic() < until:
+                    live.update(self._screen(*console.size), refresh=True)
+                    if not press(self._choice, keyboard.read(until - time.monotonic())):
+                        return
+
+    def _screen(self, width: int, height: int) -> RenderableType:
+        header = self._header()
+        if self._status is None:
+            return header
+        return make_screen(
+            self._status, width=width, height=height, header=header, choice=self._choice
+        )
 
     def print_lines(self) -> None:
         while True:
@@ -162,9 +176,12 @@ class Watch:
         return status
 
     def _pause(self, least_s: float = 0.0) -> None:
-        """Waits at least three times as long as the last read took: a frontier of millions takes
+        time.sleep(max(self._rest_s(), least_s))
+
+    def _rest_s(self) -> float:
+        """At least three times as long as the last read took: a frontier of millions takes
         its time to be counted, and watching takes at most a quarter of PostgreSQL's."""
-        time.sleep(max(self._every_s, least_s, 3 * self._took_s))
+        return max(self._every_s, 3 * self._took_s)
 
     def _header(self) -> Text:
         if self._error:
@@ -172,9 +189,70 @@ class Watch:
             header = Text(f"PostgreSQL does not answer for {away_s:.0f} s: {self._error}", "red")
         else:
             now = datetime.now().astimezone()
-            header = Text(f"{now:%H:%M:%S}  every {self._every_s:g} s, Ctrl-C ends", "dim")
+            choice = self._choice
+            keys = "/ search, s sort, n p pages, q ends"
+            if choice.typing or choice.search:
+                keys = f"/{choice.search}{'_' if choice.typing else ''}  Esc forgets, q ends"
+            header = Text(f"{now:%H:%M:%S %Z}  {choice.sort} first  {keys}", "dim")
         header.no_wrap, header.overflow = True, "ellipsis"
         return header
+
+
+class Keyboard:
+    """Keys as they are pressed; the terminal is left as it was found. None where the input is no
+    terminal."""
+
+    def __enter__(self) -> Self:
+        self._file: int | None = sys.stdin.fileno() if sys.stdin.isatty() else None
+        if self._file is not None:
+            self._before = termios.tcgetattr(self._file)
+            tty.setcbreak(self._file)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            termios.tcsetattr(self._file, termios.TCSADRAIN, self._before)
+
+    def read(self, timeout_s: float) -> str:
+        """What is typed within a time; empty: nothing."""
+        if self._file is None:
+            time.sleep(max(0.0, timeout_s))
+            return ""
+        if not select.select([self._file], [], [], max(0.0, timeout_s))[0]:
+            return ""
+        typed = os.read(self._file, 64)
+        if not typed:
+            # The terminal is gone.
+            self._file = None
+        return typed.decode(errors="ignore")
+
+
+def press(choice: Choice, typed: str) -> bool:
+    """Applies keys to what is shown. Returns whether it goes on."""
+    if typed in ("\x1b[6~", "\x1b[B", "\x1b[5~", "\x1b[A"):
+        typed = "n" if typed in ("\x1b[6~", "\x1b[B") else "p"
+        choice.typing = False
+    for key in typed:
+        if key == "\x1b":
+            choice.typing, choice.search, choice.first = False, "", 0
+        elif choice.typing:
+            if key in "\r\n":
+                choice.typing = False
+            else:
+                choice.search = choice.search[:-1] if key in "\x7f\b" else choice.search + key
+                choice.first = 0
+        elif key == "q":
+            return False
+        elif key == "/":
+            choice.typing, choice.search, choice.first = True, "", 0
+        elif key == "s":
+            choice.sort = SORTS[(SORTS.index(choice.sort) + 1) % len(SORTS)]
+            choice.first = 0
+        elif key == "n":
+            choice.first += choice.shown
+        elif key == "p":
+            choice.first = max(0, choice.first - max(choice.shown, 1))
+    return True
 
 
 def _lines(status: FleetStatus) -> list[str]:
