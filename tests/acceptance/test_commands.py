@@ -261,10 +261,17 @@ def test_an_empty_home_says_what_to_type(environment: Settings, tmp_path: Path) 
 
 
 def test_a_crawl_with_workers_of_its_own(
-    run: Commands, engine: sa.Engine, environment: Settings, sample_shop: Callable[..., SampleShop]
+    run: Commands,
+    engine: sa.Engine,
+    environment: Settings,
+    sample_shop: Callable[..., SampleShop],
+    tmp_path: Path,
 ) -> None:
     sample_shop("--products", "50")
-    done = run.scraper("crawl", "demo", "--wait", "--local")
+    output = tmp_path / "products.csv"
+    done = run.scraper("crawl", "demo", "--local", "-o", str(output))
+    with output.open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 50
     assert "nobody serves coordinator, datacenter, residential: starting workers" in done.stderr
     assert (
         "50 new" in done.stdout

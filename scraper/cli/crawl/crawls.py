@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import sqlalchemy as sa
 
 from scraper.actions import crawls, overrides
 from scraper.cli.common.shared import (
@@ -13,6 +14,8 @@ from scraper.cli.common.shared import (
     print_json,
 )
 from scraper.cli.crawl.wait import wait_all
+from scraper.cli.data.export import Form, form_of, write_export
+from scraper.errors import SuspectError
 from scraper.views import progress
 
 
@@ -29,25 +32,45 @@ from scraper.views import progress
     is_flag=True,
     help="With --wait: start workers here where none is running (embedded: default).",
 )
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE|s3://…",
+    help="With --wait, which it implies: write the site's products to a .csv, .jsonl or .parquet.",
+)
 @json_option()
-def crawl(site: str, wait: bool, refetch: bool, local: bool, as_json: bool) -> None:
+def crawl(
+    site: str, wait: bool, refetch: bool, local: bool, output: str | None, as_json: bool
+) -> None:
     """Crawl SITE now.
 
-    With --wait and the embedded servers, a coordinator and a worker are started for the crawl where
-    none is running.
+    With --wait and the embedded servers, a worker is started for the crawl where none is running.
     """
+    form = form_of(output)
     settings = load_settings()
     engine = open_engine()
     opened = crawls.open_site(engine, settings, site, refetch=refetch)
     event = "was already running" if opened.already_running else "opened"
     click.echo(f"{site}: crawl {opened.crawl_id} {event}", err=True)
-    if wait:
+    if wait or output is not None:
         ids = [opened.crawl_id]
-        wait_all(engine, settings, ids, local=local or settings.embedded, as_json=as_json)
+        try:
+            wait_all(engine, settings, ids, local=local or settings.embedded, as_json=as_json)
+        except SuspectError:
+            # What is not to be trusted of it is held, and is not among the products.
+            _write(engine, site, form, output)
+            raise
+        _write(engine, site, form, output)
     elif as_json:
         print_json(progress.as_json(progress.read_one(engine, opened.crawl_id)))
     else:
         click.echo(opened.crawl_id)
+
+
+def _write(engine: sa.Engine, site: str, form: Form, output: str | None) -> None:
+    if output is not None:
+        exported = write_export(engine, site, form, output, delisted=False)
+        click.echo(f"{exported.products:,} products written to {output}", err=True)
 
 
 @click.command()
