@@ -42,6 +42,8 @@ CATEGORY_GROUPS = 4
 SITEMAPS_MAX = 4
 _PROBED = ("page", "p")
 CATALOGUES_MAX = 3
+# A product page shows so many others at the most.
+FEW = 8
 # What links to the list of all products are called, and the last part of their paths.
 _ALL = re.compile(
     r"(?:shop|store|catalogu?e?|products?|all products|shop all|view all|all|all items|browse"
@@ -122,7 +124,7 @@ class Surveyor:
     async def survey(self, url: str) -> Survey:
         first = await self._listing(url)
         survey = Survey(first.url)
-        if _is_product(first):
+        if _is_product(first) or _lists_few(first):
             first = await self._above(first)
             survey.start = first.url
         await self._find_listing(survey, first)
@@ -380,6 +382,7 @@ class Surveyor:
         ]
         above = [url for url in reversed(near) if url and self._site.owns(url)]
         home = urls.clean("/", product.url)
+        few = len(product.products.cards) if product.products is not None else 0
         for url in dict.fromkeys([*above[:3], *([home] if home else [])]):
             if url == product.url:
                 continue
@@ -387,7 +390,8 @@ class Surveyor:
                 page = await self._listing(url)
             except FetchError:
                 continue
-            if not _is_product(page):
+            listed = len(page.products.cards) if page.products is not None else 0
+            if not _is_product(page) and (listed > few or _is_product(product)):
                 return page
         return product
 
@@ -448,6 +452,17 @@ def _document(page: Fetched, url: str) -> Document:
     except TooSlow as error:
         raise FetchError(Outcome.TOO_LARGE, str(error), url=url) from error
     return document
+
+
+def _lists_few(page: ListingPage) -> bool:
+    """Whether it may be a product page that says so to nobody, with others beside it."""
+    products = page.products
+    return (
+        not _HOME.fullmatch(urlsplit(page.url).path)
+        and (products is None or len(products.cards) <= FEW)
+        and next_link(page.document) is None
+        and not numbered_links(page.document)
+    )
 
 
 def _is_product(page: ListingPage) -> bool:

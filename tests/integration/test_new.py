@@ -132,11 +132,13 @@ def test_what_is_written_is_proved_commented_and_never_overwritten(project: Path
         assert len(server.asked) == asked
 
 
-def test_a_product_page_leads_to_the_list_that_it_is_in(project: Path) -> None:
+@pytest.mark.parametrize("says_so", [True, False])
+def test_a_product_page_leads_to_the_list_that_it_is_in(project: Path, says_so: bool) -> None:
     shop = TEMPLATES["winkel"]()
     pages = {**shop.pages, "/c/1": shop.pages["/nl/alles/pagina/1"]}
     product = next(iter(shop.truth))
-    pages[product] = f'<meta property="og:type" content="product">{pages[product]}'
+    if says_so:
+        pages[product] = f'<meta property="og:type" content="product">{pages[product]}'
     with StaticShop(pages) as server:
         shown = json.loads(run(server.url + product, "winkel", "--json").stdout)
         assert load_file(project / "sites/winkel.yaml").start == (f"{server.url}/c/1",)
