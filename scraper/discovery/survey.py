@@ -124,7 +124,7 @@ class Surveyor:
     async def survey(self, url: str) -> Survey:
         first = await self._listing(url)
         survey = Survey(first.url)
-        if _is_product(first) or _lists_few(first):
+        if is_product(first) or _lists_few(first):
             first = await self._above(first)
             survey.start = first.url
         await self._find_listing(survey, first)
@@ -286,7 +286,7 @@ class Surveyor:
             except FetchError:
                 continue
             products = page.products
-            if products is None or _is_product(page):
+            if products is None or is_product(page):
                 continue
             if await self._pages(survey, page, products, single=True):
                 survey.start = page.url
@@ -312,7 +312,7 @@ class Surveyor:
                     page = await self._listing(url)
                 except FetchError:
                     continue
-                if page.products is not None and not _is_product(page):
+                if page.products is not None and not is_product(page):
                     pages.append(page)
             if len(pages) >= 2 and (best is None or len(group.cards) > best[0]):
                 best = len(group.cards), group, pages
@@ -364,7 +364,7 @@ class Surveyor:
                 page = await self._listing(url)
             except FetchError:
                 return False
-            if page.products is not None and not _is_product(page) and len(page.products.cards) > 8:
+            if page.products is not None and not is_product(page) and len(page.products.cards) > 8:
                 return False
         pattern = pattern_of(likely)
         survey.sitemap = {"url": start, **({"products": pattern} if pattern else {})}
@@ -391,7 +391,7 @@ class Surveyor:
             except FetchError:
                 continue
             listed = len(page.products.cards) if page.products is not None else 0
-            if not _is_product(page) and (listed > few or _is_product(product)):
+            if not is_product(page) and (listed > few or is_product(product)):
                 return page
         return product
 
@@ -465,16 +465,19 @@ def _lists_few(page: ListingPage) -> bool:
     )
 
 
-def _is_product(page: ListingPage) -> bool:
+def is_product(page: ListingPage) -> bool:
     """Whether the page says that it is about one product."""
+    kinds = [str(node.get("@type")).strip("[]'").lower() for node in page.document.jsonld]
+    if kinds.count("productgroup") == 1:
+        return True
     offered = [
         node
-        for node in page.document.jsonld
-        if "offers" in node and str(node.get("@type", "")).lower().endswith("product")
+        for node, kind in zip(page.document.jsonld, kinds, strict=True)
+        if "offers" in node and kind.endswith("product")
     ]
-    kind = page.document.dom.css_first('meta[property="og:type"]')
-    if kind is not None and "product" in (kind.attributes.get("content") or "").split(".")[0]:
-        return "group" not in (kind.attributes.get("content") or "")
+    tag = page.document.dom.css_first('meta[property="og:type"]')
+    if tag is not None and "product" in (tag.attributes.get("content") or "").split(".")[0]:
+        return "group" not in (tag.attributes.get("content") or "")
     scopes = page.document.dom.css('[itemtype*="schema.org/Product"]')
     return len(offered) == 1 or (not offered and len(scopes) == 1)
 

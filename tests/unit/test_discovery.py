@@ -14,6 +14,7 @@ from scraper.discovery.css_paths import is_first, paths
 from scraper.discovery.identity import product_id
 from scraper.discovery.induction import FieldChoice, choose
 from scraper.discovery.paging import Numbering, next_link, numbering
+from scraper.discovery.survey import ListingPage, is_product
 from scraper.discovery.writing import inline
 from scraper.extract.document import Document
 from scraper.extract.structured.auto import is_gtin
@@ -166,3 +167,18 @@ def test_what_never_changes_is_the_frame_and_what_differs_is_the_field() -> None
     ]
     assert sku is not None and sku.values == ["AB-3", "AB-4", "AB-5", "AB-6"]
     assert fields["gtin"].best is None and fields["rating"].best is None
+
+
+@pytest.mark.parametrize(
+    ("body", "product"),
+    [
+        ('{"@type": "Product", "name": "K", "offers": {}}', True),
+        ('{"@type": ["Product"], "name": "K", "offers": {}}', True),
+        ('{"@type": "ProductGroup", "hasVariant": [{"@type": "Product", "offers": {}}, {"@type": "Product", "offers": {}}]}', True),
+        ('[{"@type": "Product", "offers": {}}, {"@type": "Product", "offers": {}}]', False),
+        ('{"@type": "Organization"}', False),
+    ],
+)  # fmt: skip
+def test_a_page_about_one_product_says_so(body: str, product: bool) -> None:
+    page = fetched(f'<script type="application/ld+json">{body}</script>')
+    assert is_product(ListingPage(URL, page, Document(page, URL), [])) is product
