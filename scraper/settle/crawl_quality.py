@@ -127,8 +127,6 @@ EMPTY_LISTINGS = sa.text("""
 UPDATE pages SET products_named = NULL
  WHERE crawl_id = :id AND kind <> 'product' AND status = 'invalid'
 """)
-# Reasons that are the number of products.
-NUMBERS = ("products", "missed")
 
 BEFORE = sa.text("""
 SELECT suspect, reasons FROM crawls
@@ -205,7 +203,7 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     reasons = [*odd, *breaches.values()]
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
     if missing is not None and not (
-        missing.what == "products" and _was_suspect_for(connection, crawl, good)
+        missing.what == "products" and _found_as_many(connection, crawl, good)
     ):
         reasons.insert(0, missing)
     expected = policy.usual_number(usual.products)
@@ -339,19 +337,20 @@ def _doubt_of_misses(connection: sa.Connection, crawl: sa.Row[Any], missed: int)
     judged = Quality.model_validate(crawl.definition.get("quality", {}))
     if row is None or row.products is None or scalars.share(judged.products) <= 0:
         return None
-    if _was_suspect_for(connection, crawl, row.products):
+    if _found_as_many(connection, crawl, row.products):
         return None
     return plausibility.judge_misses(missed, row.products, row.usual or 0.0)
 
 
-def _was_suspect_for(connection: sa.Connection, crawl: sa.Row[Any], products: int) -> bool:
-    """Whether the crawl before was suspect for the number of its products, which was the same."""
+def _found_as_many(connection: sa.Connection, crawl: sa.Row[Any], products: int) -> bool:
+    """Whether the crawl before was suspect, so that its misses did not count, and had found the
+    same number of products."""
     values = {"id": crawl.id, "site_id": crawl.site_id}
     row = connection.execute(BEFORE_SUSPECT, values).first()
     return (
         row is not None
         and row.products is not None
-        and any(reason["what"] in NUMBERS for reason in row.reasons or ())
+        and bool(row.reasons)
         and plausibility.says_the_same(products, row.products)
     )
 
