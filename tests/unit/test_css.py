@@ -68,6 +68,8 @@ def taken(selector: CssSelector, page: LexborHTMLParser) -> list[str]:
 @example("<div class='a'>x<div><div class='a'>y</div></div>z</div>", [".a"], "::text")
 @example("<div class='a'>x<!-- c -->y<b>z</b>w</div><div class='a'>v</div>", [".a"], "::text")
 @example("<div><div>x</div>y</div>", ["div", "div div"], "::text")
+@example("<div>x</div>z", ["*"], "::text")
+@example("<div>x</div>z", ["div", "* *"], "::attr(data-x)")
 def test_it_selects_what_parsel_selects(html: str, parts: list[str], pseudo: str) -> None:
     page = LexborHTMLParser(f"<!doctype html><body><main>{html}</main>")
     css = ", ".join(f"main {part}{pseudo}" for part in parts)

@@ -30,6 +30,7 @@ _PLAIN = re.compile(
 _LOOKING = re.compile(
     r":has\(|\bof\b|(?<![\s>+~,(])\s*[>+~]\s*(?=\S)|(?<=[\w)\]*])\s+(?=[\w.#:\[*])"
 )
+_ANY_WITHIN = re.compile(r"(?<=[^\s>+~])\s+\*$")
 _NEEDS_ELEMENT = re.compile(r"(?:^|[>+~])\s*$")
 _EMPTY = LexborHTMLParser("")
 _MENDS = (
@@ -202,6 +203,8 @@ def _element_and_pseudo(css: str, part: str) -> tuple[str, str]:
                 f"bad CSS selector {css!r}: no element can be taken apart by {pseudo!r} (mend: the "
                 f"only pseudo-elements are `::text` and `::attr(name)`, at the end)"
             )
+        # As parsel reads it, `h1 *::text` is the same.
+        before = _ANY_WITHIN.sub(" ", before)
         if _NEEDS_ELEMENT.search(before):
             before = f"{before}*"
         elif before[-1].isspace():
