@@ -166,8 +166,9 @@ class OddShop(Threaded):
     async def _answer(self, target: str, writer: asyncio.StreamWriter, port: int) -> None:
         self.requests.append((time.monotonic(), port, target))
         self.tries[port, target] += 1
-        page = self._pages.get((port, target)) or self.otherwise(target)
-        page = page or Answer(b"<h1>no such page</h1>", 404)
+        page = self._pages.get((port, target))
+        page = self.otherwise(target) if page is None else page
+        page = Answer(b"<h1>no such page</h1>", 404) if page is None else page
         if callable(page) and not asyncio.iscoroutinefunction(page):
             page = page(self.tries[port, target])  # type: ignore[assignment,arg-type,call-arg]
         if isinstance(page, bytes):
