@@ -207,7 +207,7 @@ def test_a_mended_definition_is_what_a_replay_goes_by(
     done = run.scraper("dead", "replay", str(page["id"]), "--wait", "--json")
     assert json.loads(done.stdout)[0]["pages"] == 1 and "crawl 2 completed" in done.stderr
     assert exported(run) == {"good": "Good", "empty": "Mended"}
-    assert shop.tries[0, "/refused"] == shop.tries[0, "/more"] == 1, "only what was asked for"
+    assert shop.tries[0, "/refused"] == shop.tries[0, "/more"] == 2, "only what was asked for"
     assert_counted(engine, progress.as_json(progress.read_one(engine, first["id"] + 1)))
 
 
