@@ -14,6 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
+import sqlalchemy as sa
 import structlog
 import tornado.web
 from flower.views import BaseHandler
@@ -152,6 +153,12 @@ class ApiHandler(Guarded):
         self.set_header("Content-Type", "application/json; charset=utf-8")
         self.finish(dumps({"error": message or self._reason}))
 
+    def number(self, name: str, default: int, largest: int) -> int:
+        text = self.get_query_argument(name, str(default))
+        if not (text.isdecimal() and len(text) < 9 and 1 <= int(text) <= largest):
+            raise tornado.web.HTTPError(400, f"{name} is a number from 1 to {largest}")
+        return int(text)
+
     def fail(self, status: int, error: Exception) -> None:
         self.set_status(status)
         if status == 503:
@@ -171,7 +178,7 @@ class ListApi(ApiHandler):
 
     def _query(self) -> Query:
         show = self._choice("show", "sites", ("sites", "crawls"))
-        limit = self._number("limit", view.LIMIT, view.LIMIT_MAX)
+        limit = self.number("limit", view.LIMIT, view.LIMIT_MAX)
         return Query(
             history=show == "crawls",
             site=self.get_query_argument("site", None),
@@ -180,7 +187,7 @@ class ListApi(ApiHandler):
             queue=self.get_query_argument("queue", None) or None,
             sort=self._choice("sort", "worst" if show == "sites" else "newest", ORDERS),
             limit=limit,
-            offset=(self._number("page", 1, PAGE_MAX) - 1) * limit,
+            offset=(self.number("page", 1, PAGE_MAX) - 1) * limit,
         )
 
     def _choice(self, name: str, default: str, choices: Collection[str]) -> str:
@@ -189,11 +196,37 @@ class ListApi(ApiHandler):
             raise tornado.web.HTTPError(400, f"{name} is one of: {', '.join(choices)}")
         return value
 
-    def _number(self, name: str, default: int, largest: int) -> int:
-        text = self.get_query_argument(name, str(default))
-        if not (text.isdecimal() and len(text) < 9 and 1 <= int(text) <= largest):
-            raise tornado.web.HTTPError(400, f"{name} is a number from 1 to {largest}")
-        return int(text)
+
+class ProductsApi(ApiHandler):
+    """GET /api/products?site=…&search=…&sort=…&page=…, or `&id=…` for one with its history."""
+
+    async def get(self) -> None:
+        site, external_id = self.get_query_argument("site"), self.get_query_argument("id", None)
+        search, sort = self.get_query_argument("search", ""), self.get_query_argument("sort", "id")
+        offset = (self.number("page", 1, PAGE_MAX) - 1) * view.LIMIT
+
+        def ask(connection: sa.Connection) -> dict[str, Any]:
+            if external_id is not None:
+                return view.product_details(connection, site, external_id)
+            return view.products_listing(connection, site, search, sort, offset)
+
+        try:
+            key = ("products", site, external_id, search, sort, offset)
+            self.answer(await self.reader.read(key, ask))
+        except NotFoundError as error:
+            self.fail(404, error)
+        except UnavailableError as error:
+            self.fail(503, error)
+
+
+class ProductsPage(Guarded):
+    """The shell of a site's products, and of a product."""
+
+    def refuse(self) -> None:
+        self.redirect(self.get_login_url())
+
+    def get(self) -> None:
+        self.render("products.html", crawl_id="", version=self.version, read_only=True, problem="")
 
 
 class CrawlApi(ApiHandler):

@@ -29,6 +29,8 @@ from scraper.monitor.handlers import (
     CrawlApi,
     ListApi,
     PageHandler,
+    ProductsApi,
+    ProductsPage,
     assets_version,
 )
 from scraper.monitor.reader import Reader
@@ -106,6 +108,8 @@ def routes(settings: Settings) -> list[Any]:
     return [
         url(r"/crawls", PageHandler, ours, name="crawls"),
         url(r"/crawls/(\d{1,19})", PageHandler, ours, name="crawl"),
+        url(r"/crawls/products", ProductsPage, ours, name="products"),
+        url(r"/api/products", ProductsApi, ours, name="api_products"),
         url(rf"/crawls/assets/({names})", AssetHandler, ours, name="crawls_asset"),
         url(r"/api/crawls", ListApi, ours, name="api_crawls"),
         url(r"/api/crawls/(\d{1,19})", CrawlApi, ours),

@@ -1,8 +1,9 @@
-"""What the Crawls tab shows, as JSON: the list, and one crawl. `/api/crawls` serves it, and the
-pages are drawn from it, so that both show the same numbers."""
+"""What the Crawls tab shows, as JSON: the fleet, a crawl, a site's products, a product. `/api/…`
+serves it, and the pages are drawn from it, so that both show the same numbers."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -11,13 +12,17 @@ import sqlalchemy as sa
 
 from scraper.domain import Blame, Outcome
 from scraper.errors import NotFoundError
+from scraper.feed import prices
 from scraper.frontier.progress import Progress, read_progress
-from scraper.views import fleet, overview, progress
+from scraper.settle.products import parsed
+from scraper.views import fleet, named_sites, overview, products, progress
 from scraper.views.overview import HostShare, Point, Share
 
 LIMIT = 50
 LIMIT_MAX = 100
 ID_MAX = 2**63 - 1
+# Characters of a value that are shown.
+VALUE_MAX = 500
 
 
 def listing(connection: sa.Connection, query: fleet.Query) -> dict[str, Any]:
@@ -90,6 +95,105 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
         "dead_reasons": [{**_row(row), **_meaning(row.reason)} for row in reasons],
         "fields": list(overview.fill_rates(connection, crawl_id)),
     }
+
+
+def products_listing(
+    connection: sa.Connection, site: str, search: str, sort: str, offset: int
+) -> dict[str, Any]:
+    """A page of a site's products. Raises `NotFoundError` for an unknown site."""
+    named_sites.require_site(connection, site)
+    rows = products.read(
+        connection,
+        site,
+        search=search,
+        sort=sort,
+        delisted=True,
+        limit=LIMIT,
+        offset=offset,
+    )
+    return {
+        "now": _now(connection),
+        "site": site,
+        "matching": rows[0].matching if rows else 0,
+        "products": [_product(row) for row in rows],
+    }
+
+
+def product_details(connection: sa.Connection, site: str, external_id: str) -> dict[str, Any]:
+    """A product with all that it has been, the newest first. Raises `NotFoundError`."""
+    named_sites.require_site(connection, site)
+    stored = products.read(
+        connection,
+        site,
+        where=[products.Condition("id", "=", external_id)],
+        delisted=True,
+    )
+    if not stored:
+        raise NotFoundError(f"{site} has no product {external_id!r}")
+    versions = products.versions(connection, site, external_id)
+    data = parsed(stored[0].data)
+    changes = []
+    for before, after in itertools.pairwise([{"data": {}}, *versions]):
+        names = sorted({*before["data"], *after["data"]})
+        changes.append(
+            {
+                "at": after["valid_from"],
+                "fields": [
+                    _difference(before["data"], after["data"], name)
+                    for name in names
+                    if before["data"].get(name) != after["data"].get(name)
+                ],
+            }
+        )
+    return {
+        "now": _now(connection),
+        "site": site,
+        "product": _product(stored[0]),
+        "values": {name: _text(value) for name, value in data.items()},
+        "prices": {
+            name: products.field_history(versions, name) for name in prices.price_fields(data)
+        },
+        "changes": changes[::-1][:LIMIT_MAX],
+        "changes_in_all": len(changes),
+    }
+
+
+def _product(row: sa.Row[Any]) -> dict[str, Any]:
+    data = parsed(row.data)
+    return {
+        "id": row.external_id,
+        "url": row.url,
+        "title": prices.title_of(data),
+        "prices": [
+            {"field": n, "text": prices.amount(data[n], data[f"{n}{prices.CURRENCY}"])}
+            for n in prices.price_fields(data)
+        ],
+        "changed_at": row.changed_at,
+        "fetched_at": row.fetched_at,
+        "delisted_at": row.delisted_at,
+    }
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any], name: str) -> dict[str, Any]:
+    share = None
+    currency = f"{name}{prices.CURRENCY}"
+    if before.get(currency) == after.get(currency):
+        old, new = prices.number(before.get(name)), prices.number(after.get(name))
+        share = prices.percent(old, new) if old is not None and new is not None else None
+    return {
+        "field": name,
+        "before": _text(before.get(name)),
+        "after": _text(after.get(name)),
+        "percent": prices.percent_text(share),
+    }
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return (prices.amount(value, None) if not isinstance(value, (dict, list)) else str(value))[
+        :VALUE_MAX
+    ]
 
 
 def _now(connection: sa.Connection) -> datetime:

@@ -12,6 +12,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import ConfigError
+from scraper.feed.prices import CURRENCY, number, percent
+from scraper.settle import products as store
 
 CONDITION = re.compile(r"\s*([\w.-]+)\s*(<=|>=|!=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
 # What a condition or an order may name besides the product's fields.
@@ -72,7 +74,7 @@ def read(
     """Products, each with the number of all that match. `sort`: a field, or `-field` for the
     largest first; products without it come last. `search`: in any value, the id or the URL."""
     values: dict[str, Any] = {"site": site, "delisted": delisted, "limit": limit, "offset": offset}
-    clauses = [_clause(number, condition, values) for number, condition in enumerate(where)]
+    clauses = [_clause(index, condition, values) for index, condition in enumerate(where)]
     if search:
         clauses.append(
             "strpos(lower(p.external_id || ' ' || p.url || ' ' || CAST(p.data AS text)),"
@@ -84,9 +86,52 @@ def read(
     return list(connection.execute(sa.text(statement), values))
 
 
-def _clause(number: int, condition: Condition, values: dict[str, Any]) -> str:
+def versions(connection: sa.Connection, site: str, external_id: str) -> list[dict[str, Any]]:
+    """What a product has been, oldest first, numbers with every digit."""
+    return [
+        {
+            "version": row.version,
+            "valid_from": row.valid_from.isoformat(),
+            "valid_to": row.valid_to.isoformat() if row.valid_to else None,
+            "data": store.parsed(row.data),
+        }
+        for row in store.history(connection, site, external_id)
+    ]
+
+
+def field_history(versions: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
+    """The values that a field has had, oldest first, and by how many percent each is another than
+    the one before it; None where that cannot be said."""
+    points: list[dict[str, Any]] = []
+    for version in versions:
+        value = version["data"].get(field)
+        currency = version["data"].get(f"{field}{CURRENCY}")
+        last = points[-1] if points else None
+        if last is None and value is None:
+            continue
+        if last is not None and (last["value"], last["currency"]) == (value, currency):
+            last["valid_to"] = version["valid_to"]
+            continue
+        share = None
+        if last is not None and last["currency"] == currency:
+            before, after = number(last["value"]), number(value)
+            if before is not None and after is not None:
+                share = percent(before, after)
+        points.append(
+            {
+                "valid_from": version["valid_from"],
+                "valid_to": version["valid_to"],
+                "value": value,
+                "currency": currency,
+                "percent": None if share is None else round(share, 2),
+            }
+        )
+    return points
+
+
+def _clause(index: int, condition: Condition, values: dict[str, Any]) -> str:
     """One condition in SQL. Names and values are parameters; signs are a fixed few."""
-    field, value = f"field_{number}", f"value_{number}"
+    field, value = f"field_{index}", f"value_{index}"
     text = OWN.get(condition.field)
     text = f"CAST({text} AS text)" if text else f"p.data ->> CAST(:{field} AS text)"
     values |= {field: condition.field, value: condition.value}

@@ -4,6 +4,7 @@ with faults."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.acceptance.commands import Commands, counted, until
 from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium
 from tests.flower import Flower
+from tests.integration.test_products import Shop
 from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
 
 EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\u202e"
@@ -283,6 +285,34 @@ def test_a_fleet_at_a_glance(flower: Flower, browser: Browser, engine: sa.Engine
     page.get_by_role("combobox", name="Show").select_option("crawls")
     expect(page.locator("#pager")).to_contain_text("60 crawls")
     window.assert_quiet()
+
+
+def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine) -> None:
+    shop = Shop(engine)
+    for price in ("10.00", "8.00", "12.00"):
+        shop.once("7/&?", title=EVIL, price=Decimal(price), price_currency="EUR")
+    shop.once("10", "https://shop.example/p/10", title="Pot")
+    for size in (WIDE, {"width": 390, "height": 780}):
+        window = Window(browser, flower, size=size)
+        page = window.open("/crawls")
+        page.get_by_role("link", name="shop").click()
+        window.drawn()
+        page.get_by_role("link", name="Products").click()
+        window.drawn()
+        expect(page.locator("#products tbody tr")).to_have_count(2)
+        assert window.overflows() == []
+        page.get_by_role("searchbox", name="Search products").fill("onerror")
+        expect(page.locator("#products tbody tr")).to_have_count(1)
+        expect(page.locator("#products tbody tr")).to_contain_text("12.00 EUR")
+        page.get_by_role("link", name="7/&?").click()
+        window.drawn()
+        expect(page.get_by_role("img", name="price over time")).to_be_visible()
+        expect(page.locator("#prices .chart-line")).to_have_count(3)
+        expect(page.locator("#changes tbody tr").first).to_contain_text("+50.0%")
+        expect(page.locator("h1")).to_contain_text("<script>")
+        assert window.overflows() == [] and page.title() == "Products · Flower"
+        window.assert_quiet()
+        window.context.close()
 
 
 def test_a_wrong_login_sees_nothing(flower: Flower, browser: Browser, engine: sa.Engine) -> None:

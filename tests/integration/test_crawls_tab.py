@@ -11,6 +11,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -24,6 +25,7 @@ from scraper.settings import Settings
 from tests.acceptance.commands import BIN, ROOT, Commands, commands, until
 from tests.databases import admin
 from tests.flower import Flower
+from tests.integration.test_products import Shop
 from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
@@ -33,6 +35,8 @@ GETS = [
     "/api/crawls",
     "/api/crawls/1",
     "/crawls/assets/crawls.js",
+    "/crawls/products?site=shop",
+    "/api/products?site=shop",
     "/metrics",
 ]
 ACTIONS = ["stop", "pause", "resume", "replay"]
@@ -200,7 +204,7 @@ def test_read_only_means_read_only(
 
 
 def test_what_is_answered_and_with_which_headers(flower: Flower) -> None:
-    for path in GETS[:5]:
+    for path in GETS[:7]:
         headers = flower.get(path).headers
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"], path
         assert (
@@ -278,6 +282,36 @@ def test_five_hundred_sites_are_a_small_answer(flower: Flower, engine: sa.Engine
         "shop-499"
     ]
     assert len(flower.json("/api/crawls?show=crawls&site=shop")["crawls"]) == 1
+
+
+def test_a_product_has_its_history(run: Commands, environment: Settings, engine: sa.Engine) -> None:
+    shop = Shop(engine)
+    for price in ("10.00", "8.00", "12.00"):
+        shop.once("7/&?", title=EVIL, price=Decimal(price), price_currency="EUR")
+    flower = Flower(run, environment)
+    (listed,) = flower.json("/api/products?site=shop&search=ALERT&sort=-price")["products"]
+    assert (listed["id"], listed["prices"]) == ("7/&?", [{"field": "price", "text": "12.00 EUR"}])
+    found = flower.json(f"/api/products?site=shop&id={quote('7/&?', safe='')}")
+    assert [(one["value"], one["percent"]) for one in found["prices"]["price"]] == [
+        (10, None), (8, -20), (12, 50)
+    ]  # fmt: skip
+    assert found["values"]["price"] == "12.00" and found["changes_in_all"] == 3
+    assert found["changes"][0]["fields"] == [
+        {"field": "price", "before": "8.00", "after": "12.00", "percent": "+50.0%"}
+    ]
+    assert flower.json("/api/products?site=shop&search=nothing")["products"] == []
+    statuses = {
+        path: flower.get(f"/api/products{path}").status_code
+        for path in (
+            "",
+            "?site=nobody",
+            "?site=shop&id=8",
+            "?site=shop&page=0",
+            "?site=shop&sort=x",
+        )
+    }
+    assert list(statuses.values()) == [400, 404, 404, 400, 200]
+    assert "alert(1)" not in flower.get("/crawls/products?site=shop").text
 
 
 def test_behind_a_prefix_every_link_works(

@@ -106,6 +106,12 @@ def test_a_price_in_another_currency_did_not_drop() -> None:
     assert "%" not in describe_change(change)
 
 
+def test_what_was_taken_back_is_no_drop() -> None:
+    change = priced("10.00", "9.00", event="reverted")
+    assert not Wanted.parse(("price-drop",), None).matches(change)
+    assert Wanted.parse(("reverted",), None).matches(change)
+
+
 @pytest.mark.parametrize("least", ["", "five", "-1%", "5%%", "nan", "1e9"])
 def test_a_least_that_is_no_percentage(least: str) -> None:
     with pytest.raises(ConfigError, match="percentage"):

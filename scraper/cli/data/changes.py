@@ -48,7 +48,7 @@ from scraper.feed.prices import (
 from scraper.feed.reader import ROWS, Change, Reader, Since
 
 FIELDS_SHOWN = 4
-EVENTS = ("new", "changed", "delisted", "relisted", "price-drop", "price-rise")
+EVENTS = ("new", "changed", "delisted", "relisted", "reverted", "price-drop", "price-rise")
 
 
 @click.command()
@@ -145,7 +145,9 @@ class Wanted:
     def matches(self, change: Change) -> bool:
         if not self.events or change.event in self.events:
             return True
-        shares = [move.percent for move in price_moves(change)]
+        # What a person took back moved no price in the shop.
+        moves = [] if change.event == "reverted" else price_moves(change)
+        shares = [move.percent for move in moves]
         return any(
             share is not None
             and abs(share) >= self.least

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 
 import click
@@ -15,8 +13,7 @@ from scraper.cli.common.shared import complete_site, json_option, open_engine, p
 from scraper.cli.common.tables import cell, print_table
 from scraper.cli.data.rows import LAST_COLUMNS, make_table
 from scraper.errors import ConfigError, NotFoundError
-from scraper.feed.prices import CURRENCY, amount, number, percent, percent_text, sparkline
-from scraper.settle import products as store
+from scraper.feed.prices import CURRENCY, amount, number, percent_text, sparkline
 from scraper.views import products as view
 from scraper.views.named_sites import field_types, require_site
 
@@ -97,13 +94,13 @@ def history(site: str, product_id: str, field: str | None, as_json: bool) -> Non
     """Show what a product of SITE has been, version by version."""
     with open_engine().connect() as connection:
         require_site(connection, site)
-        versions = [_version(row) for row in store.history(connection, site, product_id)]
+        versions = view.versions(connection, site, product_id)
     if not versions:
         raise NotFoundError(
             f"{site} has no product {product_id!r}; `scraper products {site}` shows ids"
         )
     if field is not None:
-        points = field_history(versions, field)
+        points = view.field_history(versions, field)
         if not points:
             names = sorted({name for version in versions for name in version["data"]})
             raise NotFoundError(f"{product_id} never had a {field!r}: {', '.join(names)}")
@@ -115,36 +112,6 @@ def history(site: str, product_id: str, field: str | None, as_json: bool) -> Non
         print_json(versions)
     else:
         _print_history(versions)
-
-
-def field_history(versions: Sequence[dict[str, Any]], field: str) -> list[dict[str, Any]]:
-    """The values that a field has had, oldest first, and by how many percent each is another than
-    the one before it; None where that cannot be said."""
-    points: list[dict[str, Any]] = []
-    for version in versions:
-        value = version["data"].get(field)
-        currency = version["data"].get(f"{field}{CURRENCY}")
-        last = points[-1] if points else None
-        if last is None and value is None:
-            continue
-        if last is not None and (last["value"], last["currency"]) == (value, currency):
-            last["valid_to"] = version["valid_to"]
-            continue
-        share = None
-        if last is not None and last["currency"] == currency:
-            before, after = number(last["value"]), number(value)
-            if before is not None and after is not None:
-                share = percent(before, after)
-        points.append(
-            {
-                "valid_from": version["valid_from"],
-                "valid_to": version["valid_to"],
-                "value": value,
-                "currency": currency,
-                "percent": None if share is None else round(share, 2),
-            }
-        )
-    return points
 
 
 def _print_field(field: str, points: Sequence[dict[str, Any]]) -> None:
@@ -165,15 +132,6 @@ def _print_field(field: str, points: Sequence[dict[str, Any]]) -> None:
 def local(iso: str | None) -> str:
     """A time for people, in their zone, which is named."""
     return f"{datetime.fromisoformat(iso).astimezone():%Y-%m-%d %H:%M:%S %Z}" if iso else ""
-
-
-def _version(row: sa.Row[Any]) -> dict[str, Any]:
-    return {
-        "version": row.version,
-        "valid_from": row.valid_from.isoformat(),
-        "valid_to": row.valid_to.isoformat() if row.valid_to else None,
-        "data": json.loads(row.data, parse_float=Decimal),
-    }
 
 
 def _print_history(versions: Sequence[dict[str, Any]]) -> None:

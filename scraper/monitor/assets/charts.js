@@ -167,5 +167,30 @@
     return root;
   }
 
-  window.crawlCharts = {chart, spark, number, span};
+  /* A value that stays until it is another one: [{at, value}], of which a value may be null. */
+  function steps(points, label) {
+    const width = 640, height = 200, right = width - MARGIN.right, bottom = height - MARGIN.bottom;
+    const priced = points.filter((point) => typeof point.value === "number");
+    const start = Date.parse(points[0]?.at), end = Math.max(Date.now(), start + 1);
+    const {top, step} = scale(Math.max(0, ...priced.map((point) => point.value)));
+    const x = (at) => MARGIN.left + (at - start) / (end - start) * (right - MARGIN.left);
+    const y = (value) => bottom - value / top * (bottom - MARGIN.top);
+    const root = svg("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label});
+    for (let value = 0; value <= top * 1.001; value += step) {
+      root.append(svg("line", {class: "chart-grid", x1: MARGIN.left, x2: right, y1: y(value), y2: y(value)}),
+                  svg("text", {class: "chart-label", x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end"}, number(value)));
+    }
+    for (const [at, anchor] of [[start, "start"], [end, "end"]]) {
+      root.append(svg("text", {class: "chart-label", x: x(at), y: bottom + 17, "text-anchor": anchor}, new Date(at).toLocaleDateString()));
+    }
+    points.forEach((point, i) => {
+      if (typeof point.value !== "number") return;
+      const from = x(Date.parse(point.at)), to = i + 1 < points.length ? x(Date.parse(points[i + 1].at)) : right;
+      const next = points[i + 1]?.value;
+      root.append(svg("path", {class: "chart-line tone-rate", d: `M${from.toFixed(1)},${y(point.value).toFixed(1)}H${to.toFixed(1)}${typeof next === "number" ? `V${y(next).toFixed(1)}` : ""}`}));
+    });
+    return root;
+  }
+
+  window.crawlCharts = {chart, spark, steps, number, span};
 }());

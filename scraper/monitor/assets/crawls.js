@@ -4,7 +4,7 @@
 
   const page = document.getElementById("crawls-page");
   if (!page) return;
-  const {chart, spark, number, span} = window.crawlCharts;
+  const {chart, spark, steps, number, span} = window.crawlCharts;
   const {api, pages, crawl: crawlId, readOnly} = page.dataset;
   const RUNNING_MS = 3000, QUIET_MS = 10000, AWAY_MS = 5000;
   const KEPT = 6, PARTLY_S = 3;
@@ -153,10 +153,13 @@
   const ROWS = 50;
   const filters = document.getElementById("filters");
   const wanted = new URLSearchParams(location.search);
+  const ofProducts = Boolean(document.getElementById("products"));
+  const PRODUCT_SORTS = [["", "By id"], ["title", "By title"], ["name", "By name"], ["price", "Cheapest first"], ["-price", "Dearest first"],
+                         ["-changed_at", "Changed last"]];
 
   function query() {
-    const asked = new URLSearchParams({limit: ROWS});
-    for (const name of ["show", "search", "state", "queue", "sort", "page"]) if (wanted.get(name)) asked.set(name, wanted.get(name));
+    const asked = new URLSearchParams(ofProducts ? {} : {limit: ROWS});
+    for (const name of ["site", "id", "show", "search", "state", "queue", "sort", "page"]) if (wanted.get(name)) asked.set(name, wanted.get(name));
     return asked;
   }
 
@@ -179,6 +182,12 @@
   }
 
   function showWanted() {
+    if (ofProducts) {
+      if (document.activeElement !== filters.elements.search) filters.elements.search.value = wanted.get("search") || "";
+      options("sort", PRODUCT_SORTS);
+      filters.classList.toggle("d-none", wanted.has("id"));
+      return;
+    }
     filters.elements.show.value = wanted.get("show") || "sites";
     if (document.activeElement !== filters.elements.search) filters.elements.search.value = wanted.get("search") || "";
     options("state", [["", "All states"], ...STATES.map((state) => [state, state])]);
@@ -190,8 +199,8 @@
     filters.addEventListener("submit", (event) => event.preventDefault());
     filters.addEventListener("input", (event) => {
       clearTimeout(typing);
-      const {name, value} = event.target;
-      typing = setTimeout(() => want({[name]: name === "show" && value === "sites" ? "" : value.trim()}), name === "search" ? 250 : 0);
+      const all = () => Object.fromEntries([...new FormData(filters)].map(([name, value]) => [name, name === "show" && value === "sites" ? "" : value.trim()]));
+      typing = setTimeout(() => want(all()), event.target.name === "search" ? 250 : 0);
     });
     showWanted();
   }
@@ -245,13 +254,47 @@
           heading(`Began, ${zone}`, "fleet-wide", "newest"), heading(`Next, ${zone}`, "fleet-wide"))),
         h("tbody", {}, data.crawls.map(fleetRow)))) : card("", "", h("p", {class: "crawl-empty"}, totals.sites && query().size > 1
           ? "Nothing matches." : ["No site is in the database yet. ", h("code", {}, "scraper crawl SITE"), " opens a crawl."])));
-    const at = Number(wanted.get("page") || 1), last = Math.max(1, Math.ceil(data.matching / ROWS));
-    section("pager", [data.matching, at, wanted.get("show"), data.crawls.length], () => [
-      h("span", {class: "crawl-detail"}, `${count(data.matching)} ${wanted.get("show") === "crawls" ? "crawls" : "sites"}${last > 1 ? `, page ${count(at)} of ${count(last)}` : ""}`),
+    pager(data.matching, wanted.get("show") === "crawls" ? "crawls" : "sites");
+    return running > 0;
+  }
+
+  function pager(matching, things) {
+    const at = Number(wanted.get("page") || 1), last = Math.max(1, Math.ceil(matching / ROWS));
+    section("pager", [matching, at, things], () => [
+      h("span", {class: "crawl-detail"}, `${count(matching)} ${things}${last > 1 ? `, page ${count(at)} of ${count(last)}` : ""}`),
       at > 1 && h("button", {type: "button", class: "btn btn-sm btn-outline-primary", "data-key": "previous", on: () => want({page: at > 2 ? String(at - 1) : ""})}, "Previous"),
       at < last && h("button", {type: "button", class: "btn btn-sm btn-outline-primary", "data-key": "next", on: () => want({page: String(at + 1)})}, "Next"),
     ]);
-    return running > 0;
+  }
+
+  // --- products
+
+  function address(site, id) {
+    return `${pages}/products?${new URLSearchParams(id === undefined ? {site} : {site, id})}`;
+  }
+
+  function drawProducts(data) {
+    document.getElementById("heading").textContent = plain(data.product ? data.product.title || data.product.id : data.site);
+    document.getElementById("of-site").href = address(data.site);
+    if (data.product) return drawProduct(data);
+    section("products", data.products, () => card("Products", "", data.products.length ? table(
+      [["Id", ""], ["Name", "wide"], ["Price", "num"], [`Changed, ${zoneName()}`, ""], ["", ""]],
+      data.products.map((one) => [h("a", {href: address(data.site, one.id), "data-key": `product-${one.id}`}, plain(one.id)), plain(one.title),
+        one.prices.map((price) => plain(price.text)).join(", "), when(one.changed_at), one.delisted_at ? stateBadge("delisted") : ""]),
+      "Products") : h("p", {class: "crawl-empty"}, "Nothing matches.")));
+    pager(data.matching, "products");
+    return false;
+  }
+
+  function drawProduct({product, values, prices, changes, changes_in_all: all}) {
+    section("values", [product, values], () => card("Values", product.delisted_at ? "delisted" : "", h("p", {}, link(product.url)),
+      table([["Field", ""], ["Value", "wide"]], Object.entries(values).map(([name, value]) => [plain(name), plain(value)]), "Values")));
+    section("prices", prices, () => Object.entries(prices).map(([name, points]) => card(plain(name), plain(points[points.length - 1]?.currency),
+      steps(points.map((point) => ({at: point.valid_from, value: point.value})), `${plain(name)} over time; the table below has its values`))));
+    section("changes", changes, () => card("Changes", changes.length < all ? `the latest ${changes.length} of ${count(all)}` : count(all), table(
+      [[`When, ${zoneName()}`, ""], ["Field", ""], ["Before", "wide"], ["After", "wide"], ["Percent", "num"]],
+      changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), plain(one.before), plain(one.after), one.percent])), "Changes")));
+    return false;
   }
 
   // --- one crawl
@@ -353,7 +396,7 @@
   // --- actions
 
   function actions(crawl) {
-    const made = [badge(crawl)];
+    const made = [badge(crawl), h("a", {class: "btn btn-sm btn-outline-primary", href: address(crawl.site), "data-key": "products"}, "Products")];
     if (crawl.paused) made.push(button("Resume site", "resume", {}, "resume"));
     else if (crawl.active_now) made.push(button("Pause site", "pause", {}, "pause"));
     if (crawl.active_now) made.push(button("Stop crawl", "stop", {}, "stop", true));
@@ -423,7 +466,7 @@
       const answer = await fetch(crawlId ? `${api}/${crawlId}` : `${api}?${query()}`, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
       if (answer.ok) {
         const data = await answer.json();
-        everyMs = (crawlId ? drawCrawl(data) : drawList(data)) ? RUNNING_MS : QUIET_MS;
+        everyMs = (crawlId ? drawCrawl(data) : ofProducts ? drawProducts(data) : drawList(data)) ? RUNNING_MS : QUIET_MS;
         problem("");
         page.dataset.refreshed = String(Number(page.dataset.refreshed || 0) + 1);
         document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})} ${zoneName()}`;
