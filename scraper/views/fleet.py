@@ -90,7 +90,8 @@ ALL_QUEUES = sa.text(
 )
 
 HOLDUPS = sa.text("""
-SELECT c.id, c.rate_per_s, c.reasons -> 0 ->> 'text' AS suspicion,
+SELECT c.id, c.rate_per_s,
+       concat_ws(': ', c.reasons -> 0 ->> 'field', c.reasons -> 0 ->> 'text') AS suspicion,
        jsonb_array_length(c.reasons) AS suspicions, failure.host AS failed_host, failure.outcome,
        failure.error, open.pages, open.later, CAST(open.next_s AS float8) AS next_s, open.host,
        open.queue, coalesce(h.paused, false) AS host_paused, h.rate AS host_rate,

@@ -71,7 +71,7 @@ def test_the_worst_comes_first_with_its_reason(engine: sa.Engine) -> None:
         UPDATE crawls c SET status = 'failed', finished_at = now(), note = 'no listing was read'
           FROM sites s WHERE s.id = c.site_id AND s.name = 'failed';
         UPDATE crawls c SET status = 'completed', finished_at = now(), suspect = true,
-               reasons = '[{"field": "price", "text": "price found on 0 of 200 pages"},
+               reasons = '[{"field": "price", "text": "found on 0 of 200 pages"},
                            {"field": "sku", "text": "other"}]'
           FROM sites s WHERE s.id = c.site_id AND s.name = 'suspect';
         UPDATE crawls c SET status = 'completed', finished_at = now()
@@ -89,7 +89,7 @@ def test_the_worst_comes_first_with_its_reason(engine: sa.Engine) -> None:
     }  # fmt: skip
     assert list(found) == sorted(found, key=lambda name: STATES.index(found[name].state))
     assert found["failed"].why == "no listing was read"
-    assert found["suspect"].why == "price found on 0 of 200 pages; 1 more"
+    assert found["suspect"].why == "price: found on 0 of 200 pages; 1 more"
     assert found["slow"].why == "waits for slow.example, 4/s"
     assert found["dead"].why == "2 dead or invalid pages, the last: refused: HTTP 403"
     assert found["paused"].why == "its site is paused" and found["fine"].why == ""

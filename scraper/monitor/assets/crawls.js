@@ -222,7 +222,7 @@
       h("td", {class: "fleet-state"}, h("div", {class: "fleet-line"}, stateBadge(row.state), h("span", {class: "fleet-why", title: plain(row.why)}, plain(row.why)))),
       h("td", {class: "num fleet-pages"}, crawl ? fetched(row) : "–"),
       h("td", {class: "num fleet-failed"}, crawl ? count(row.failed) : "–", h("span", {class: "fleet-word"}, " failed")),
-      h("td", {class: "num fleet-wide"}, runs ? rate(row.recent_per_s) : "", runs && row.spark.length ? spark(row.spark, `crawl ${row.id}: pages a second`) : ""),
+      h("td", {class: "num fleet-wide"}, runs ? rate(row.recent_per_s) : "", runs && row.spark.some((value) => value > 0) ? spark(row.spark, `crawl ${row.id}: pages a second`) : ""),
       h("td", {class: "num fleet-left"}, runs ? left(row) : "–"),
       h("td", {class: "fleet-wide"}, crawl ? when(row.started_at || row.created_at) : "–"),
       h("td", {class: "fleet-wide"}, row.next_slot ? h("span", {title: `${plain(row.schedule)}, ${plain(row.timezone)}`}, when(row.next_slot)) : "–"));
@@ -250,7 +250,7 @@
     section("fleet", [data.crawls, String(wanted)], () => data.crawls.length ? h("div", {class: "crawl-card fleet-card"},
       h("table", {class: "table table-hover align-middle crawl-table fleet-table"},
         h("thead", {}, h("tr", {}, heading("Site", "fleet-site", "site"), heading("State", "fleet-state", "worst"), heading("Pages", "num fleet-pages", "pages"),
-          heading("Failed", "num", "failed"), heading("Pages/s", "num fleet-wide", "rate"), heading("Left", "num"),
+          heading("Failed", "num fleet-short", "failed"), heading("Pages/s", "num fleet-wide", "rate"), heading("Left", "num fleet-short"),
           heading(`Began, ${zone}`, "fleet-wide", "newest"), heading(`Next, ${zone}`, "fleet-wide"))),
         h("tbody", {}, data.crawls.map(fleetRow)))) : card("", "", h("p", {class: "crawl-empty"}, totals.sites && query().size > 1
           ? "Nothing matches." : ["No site is in the database yet. ", h("code", {}, "scraper crawl SITE"), " opens a crawl."])));
