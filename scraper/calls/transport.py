@@ -31,7 +31,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.http.request import headers_dict
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
-from scraper.politeness.robots import RobotsRules, Unavailable
+from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
 from scraper.politeness.robots_cache import RobotsCache
 from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.urls import host_of
@@ -237,13 +237,7 @@ class PoliteTransport(httpx.AsyncBaseTransport):
             permit_of: Callable[[], AbstractAsyncContextManager[None]] = permit
             return await self._robots.rules(url, context, permit_of, before_hop, via)
 
-        rules = await self.when_permitted(limiter, by, rules_within)
-        if isinstance(rules, Unavailable):
-            raise FetchError(Outcome.ROBOTS_UNAVAILABLE, rules.sentence(limiter.host), url=url)
-        if not rules.allowed(url):
-            raise FetchError(
-                Outcome.ROBOTS_DISALLOWED, f"robots.txt of {limiter.host} disallows {url}", url=url
-            )
+        rules = require_allowed(await self.when_permitted(limiter, by, rules_within), url)
         limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 
     async def when_permitted(

@@ -29,8 +29,7 @@ LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status = 'invalid' AND products_named > 1) AS emptied,
-       (SELECT url FROM pages WHERE site_id = :site_id AND crawl_id = :id AND fruitless > 0
-         ORDER BY fruitless DESC, id LIMIT 1) AS fruitless,
+       (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1] AS fruitless,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
                     ELSE ok + unchanged END
           FROM crawls WHERE id = :id)

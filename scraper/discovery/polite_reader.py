@@ -19,6 +19,7 @@ from scraper.politeness.robots import (
     Unavailable,
     fetch_robots,
     origin_of,
+    require_allowed,
     robots_url,
     rules_from,
 )
@@ -81,19 +82,7 @@ class PoliteReader:
 
     async def _before_hop(self, url: str) -> None:
         if self.context.site.robots:
-            rules = await self.robots(url)
-            if isinstance(rules, Unavailable):
-                raise FetchError(
-                    Outcome.ROBOTS_UNAVAILABLE,
-                    f"robots.txt of {host_of(url)} cannot be read: {rules.reason}",
-                    url=url,
-                )
-            if not rules.allowed(url):
-                raise FetchError(
-                    Outcome.ROBOTS_DISALLOWED,
-                    f"robots.txt of {host_of(url)} disallows {url}",
-                    url=url,
-                )
+            require_allowed(await self.robots(url), url)
         await self._turn(url)
 
     async def _turn(self, url: str) -> None:

@@ -11,21 +11,18 @@ from scraper.rules.urls import host_of, name_and_port
 from scraper.sites.definition import Site
 from scraper.sites.grammar.auto_fields import TYPES as AUTO_TYPES
 
-# A field's options in a definition, beside its sources.
+# A field's options in a definition, beside its sources, in the order of definitions. Those that
+# `auto` knows have its options.
 TYPES: dict[str, dict[str, Any]] = {
     "title": {},
-    "price": {"type": "price"},
+    "price": {},
     "list_price": {"type": "price"},
-    "availability": {"type": "bool"},
+    "availability": {},
     "stock": {"type": "int"},
     "sku": {},
     "gtin": {},
     "mpn": {},
-    "brand": {},
-    "category": {},
-    "image": {"type": "url"},
-    "description": {},
-    "rating": {"type": "decimal"},
+    **AUTO_TYPES,
 }
 
 

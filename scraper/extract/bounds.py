@@ -57,7 +57,7 @@ class Patience:
         self._began, self._cpu_began = time.perf_counter(), time.thread_time()
 
     def check(self, doing: str) -> None:
-        """Raises `TooSlow`, or `ReadElsewhere` where that may help."""
+        """Raises `TooSlow` once the time is over."""
         # The clock on the wall costs a tenth of the other one.
         if time.perf_counter() - self._began < self._limits.cpu_s:
             return

@@ -99,8 +99,12 @@ class Document:
         return self.decoded.utf8
 
     def _require_few_tags(self, most: int) -> None:
-        if not self._alone and (not most or tags(self.decoded.utf8) > most):
+        if not self._alone and (not most or self._tags > most):
             raise ReadElsewhere
+
+    @cached_property
+    def _tags(self) -> int:
+        return tags(self.decoded.utf8)
 
     @cached_property
     def base(self) -> str:

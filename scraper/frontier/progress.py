@@ -46,8 +46,9 @@ LEFT JOIN LATERAL (
       WHERE c.status = 'running' GROUP BY since.at) recent ON true
 LEFT JOIN LATERAL (
      SELECT p.host, p.error FROM pages p
-      WHERE p.crawl_id = c.id AND p.error IS NOT NULL AND p.status <> 'gone'
-      ORDER BY p.settled_at DESC LIMIT 1) trouble ON c.status = 'running'"""
+      WHERE c.status = 'running' AND p.crawl_id = c.id AND p.error IS NOT NULL
+        AND p.status <> 'gone'
+      ORDER BY p.settled_at DESC LIMIT 1) trouble ON true"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from scraper.errors import FetchError
 from scraper.http.fetcher import HttpFetcher
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute
+from scraper.rules.urls import host_of
 
 # At least 500 KiB are parsed, and the rest may be ignored (RFC 9309 2.5).
 ROBOTS_MAX_BYTES = 512_000
@@ -68,6 +69,25 @@ class RobotsRules:
 
     def allowed(self, url: str) -> bool:
         return self._rules is None or self._rules.can_fetch(url, self._token)
+
+
+def require_allowed(
+    rules: RobotsRules | Unavailable, url: str, *, retry_after_s: float | None = None
+) -> RobotsRules:
+    """The rules, where they let us fetch the URL. Raises FetchError with `ROBOTS_UNAVAILABLE` or
+    `ROBOTS_DISALLOWED` otherwise; `retry_after_s`: when the former is to be tried again."""
+    if isinstance(rules, Unavailable):
+        raise FetchError(
+            Outcome.ROBOTS_UNAVAILABLE,
+            rules.sentence(host_of(url)),
+            url=url,
+            retry_after_s=retry_after_s,
+        )
+    if not rules.allowed(url):
+        raise FetchError(
+            Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url
+        )
+    return rules
 
 
 def product_token(user_agent: str) -> str:

@@ -26,7 +26,7 @@ from scraper.http.proxy_route import ProxyRoute
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
-from scraper.politeness.robots import RobotsRules, Unavailable
+from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
 from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.blocks import detect_redirect
 from scraper.rules.routing import BROWSER
@@ -311,20 +311,11 @@ class PageFetch:
         limiter.budget(context.site_id, context.budget)
         if not context.site.robots:
             return
-        rules = await self._all.robots.rules(
-            url, context, turn, self._robots_hop, self._permits.via
+        rules = require_allowed(
+            await self._all.robots.rules(url, context, turn, self._robots_hop, self._permits.via),
+            url,
+            retry_after_s=ROBOTS_PATIENCE_S,
         )
-        if isinstance(rules, Unavailable):
-            raise FetchError(
-                Outcome.ROBOTS_UNAVAILABLE,
-                rules.sentence(host_of(url)),
-                url=url,
-                retry_after_s=ROBOTS_PATIENCE_S,
-            )
-        if not rules.allowed(url):
-            raise FetchError(
-                Outcome.ROBOTS_DISALLOWED, f"robots.txt of {host_of(url)} disallows {url}", url=url
-            )
         self._permits.robots = rules
         limiter.crawl_delay(context.site_id, rules.crawl_delay_s or 0.0)
 

@@ -3,12 +3,14 @@ what it gave."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from scraper.crawl.context import CrawlContext
 from scraper.crawl.new_pages import Levels, new_pages
 from scraper.domain import Extracted, Kind, LeasedPage, Move, Verdict, value
 from scraper.frontier.host_tiers import TierSignal
+from scraper.frontier.pages import NewPage
 from scraper.frontier.throughput import FetchCost
 from scraper.rules.urls import fingerprint
 from scraper.settle.chains import listed
@@ -60,6 +62,7 @@ def page_result(
             products_named=attempt.products_named,
         )
     is_product = page.kind is Kind.PRODUCT
+    links = new_pages(extracted.links, context, page.depth + 1, levels)
     products = _new_products(page, extracted, attempt.final_url or page.url, context)
     return PageResult(
         page.id,
@@ -68,11 +71,11 @@ def page_result(
         attempt.outcome,
         decision.verdict,
         attempt.http_status,
-        links=new_pages(extracted.links, context, page.depth + 1, levels),
+        links=links,
         products=products,
         content_hash=_content_hash_of(products, is_product),
         partial=extracted.partial,
-        lists=_listed(extracted) if page.kind is Kind.LISTING else None,
+        lists=_listed(links) if page.kind is Kind.LISTING else None,
         disallowed=extracted.disallowed,
         signal=decision.signal,
         observations=attempt.observations,
@@ -110,10 +113,10 @@ def _content_hash_of(products: list[NewProduct], is_product: bool) -> UUID | Non
     return None
 
 
-def _listed(extracted: Extracted) -> UUID | None:
+def _listed(links: Sequence[NewPage]) -> UUID | None:
     """One value for the products that a listing links to; None where there are none."""
-    links = [fingerprint(link.url).int for link in extracted.links if link.kind is Kind.PRODUCT]
-    return UUID(int=listed(links)) if links else None
+    products = [link.fingerprint.int for link in links if link.kind is Kind.PRODUCT]
+    return UUID(int=listed(products)) if products else None
 
 
 def storable(text: str | None, chars: int) -> str | None:

@@ -17,7 +17,7 @@ AutoField = Literal[
     "rating",
 ]
 AUTO = "auto"
-TYPES: dict[AutoField, dict[str, Any]] = {
+TYPES: dict[str, dict[str, Any]] = {
     "title": {},
     "price": {"type": "price"},
     "availability": {"type": "bool"},
