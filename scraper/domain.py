@@ -111,7 +111,10 @@ _NOT_TRIED = frozenset(
 
 _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.FETCHED: ("answered, and what was asked for is there", Blame.NOBODY),
-    Outcome.NOT_MODIFIED: ("the server says nothing changed (304)", Blame.NOBODY),
+    Outcome.NOT_MODIFIED: (
+        "the server says nothing changed (304), or sends the same bytes again",
+        Blame.NOBODY,
+    ),
     Outcome.FRESH: ("fetched less than the revisit age ago, not asked again", Blame.NOBODY),
     Outcome.NOT_FOUND: ("the server says it does not exist (404, 410)", Blame.PAGE),
     Outcome.REFUSED: (
@@ -234,10 +237,12 @@ class CrawlStatus(StrEnum):
 
 
 class Validators(NamedTuple):
-    """A page's conditional-request validators, as the server sent them."""
+    """What a page's next answer is compared by: ETag and Last-Modified as the server sent them, and
+    the hash of the body as it came (`http.body.hash_of`)."""
 
     etag: str | None = None
     last_modified: str | None = None
+    body_hash: int | None = None
 
 
 @value
@@ -247,7 +252,8 @@ class Fetched:
     `url` is the final URL after redirects; `headers` has lower-case names; `body` is decompressed;
     `status` is the final answer's, any code; `conditional`: its request had validators, so that it
     may be 304. `captured`: bodies of answers that a browser got on the way, by the name that the
-    definition gives them.
+    definition gives them. `body_hash` is the validator that the body itself is, where somebody
+    asked for it; `same`: that is the last time's, and the body was not unpacked.
     """
 
     url: str
@@ -258,6 +264,8 @@ class Fetched:
     redirects: int = 0
     conditional: bool = False
     captured: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    body_hash: int | None = None
+    same: bool = False
 
 
 @value

@@ -173,7 +173,7 @@ class Crawl(Base):
     invalid: Mapped[int] = count_column()
     dropped: Mapped[int] = count_column()
     fresh: Mapped[int] = count_column("of unchanged: not asked again")
-    not_modified: Mapped[int] = count_column("of unchanged: answered 304")
+    not_modified: Mapped[int] = count_column("of unchanged: answered 304, or with the same bytes")
     fetches: Mapped[int] = count_column("pages tried, retries included")
     retries: Mapped[int] = count_column()
     links_cut: Mapped[int] = count_column("over the limits; a page that breaks off: 1")
@@ -293,6 +293,9 @@ class Page(Base):
     settled_at: Mapped[datetime | None] = mapped_column(comment="last verdict")
     etag: Mapped[str | None] = mapped_column(comment="a product page's, as it came")
     last_modified: Mapped[str | None] = mapped_column(comment="likewise")
+    body_hash: Mapped[int | None] = mapped_column(
+        BigInteger, comment="of its body as it came, packed: the same again is not read"
+    )
     read_by: Mapped[int | None] = mapped_column(
         BigInteger, comment="what read it whole; null: it is asked for without validators"
     )

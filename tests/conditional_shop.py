@@ -4,11 +4,12 @@ asked for, and how."""
 from __future__ import annotations
 
 import asyncio
+import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha1
 
-from tests.odd_shop import Answer, listing, product
+from tests.odd_shop import HTML, Answer, listing, product
 from tests.threaded import Threaded
 
 
@@ -30,7 +31,8 @@ class ConditionalShop(Threaded):
 
     `etags` and `modified` say what a page's validators are instead of its own ETag ({} of a
     product: none); `redirects` where a product's page leads to. With `always_304` every product
-    page is answered 304, asked or not; with `deaf` none is.
+    page is answered 304, asked or not; with `deaf` none is. `kinds` and `codes` are a product's
+    Content-Type and status, `packed` says that bodies come as gzip.
     """
 
     def __init__(self, products: int = 6) -> None:
@@ -43,6 +45,9 @@ class ConditionalShop(Threaded):
         self.modified: dict[int, str] = {}
         self.redirects: dict[int, str] = {}
         self.more: dict[int, str] = {}
+        self.kinds: dict[int, str] = {}
+        self.codes: dict[int, int] = {}
+        self.packed = ""
         self.always_304 = self.deaf = False
         self.asked: list[Asked] = []
 
@@ -105,4 +110,8 @@ class ConditionalShop(Threaded):
             modified is not None and headers.get("if-modified-since") == modified)  # fmt: skip
         if self.always_304 or (matches and not self.deaf):
             return Answer(status=304, headers=tuple(given))
-        return Answer(self.body(number), headers=tuple(given))
+        body = self.body(number)
+        if self.packed:
+            body, given = gzip.compress(body, mtime=0), [*given, "Content-Encoding: gzip"]
+        kind, code = self.kinds.get(number, HTML), self.codes.get(number, 200)
+        return Answer(body, code, kind, headers=tuple(given))

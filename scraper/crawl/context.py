@@ -85,7 +85,10 @@ class CrawlContext:
         return replace(need, region=self._region(page)) if self.site.routes else need
 
     def block_of(self, fetched: Fetched) -> Block | None:
-        """What keeps us out, if anything does, by the answer itself."""
+        """What keeps us out, if anything does, by the answer itself. What it was when it was good
+        does not."""
+        if fetched.same:
+            return None
         block = detect(fetched.status, fetched.headers, fetched.body, self.markers, url=fetched.url)
         if (
             self.login is not None
@@ -104,7 +107,7 @@ class CrawlContext:
         return sign if sign is not None and self.block_of(fetched) is None else None
 
     def _out(self, fetched: Fetched) -> str | None:
-        if self.login is None:
+        if self.login is None or fetched.same:
             return None
         return self.login.logged_out(fetched.status, fetched.headers, fetched.body, fetched.url)
 
@@ -116,10 +119,13 @@ class CrawlContext:
         region = self.route(page.kind, page.url).region
         return None if region == ANY_REGION else region
 
-    def validators_of(self, page: LeasedPage) -> Validators:
-        """Those that a page is asked with. Listings and sitemaps are asked for whole: the links on
-        them are stored nowhere, and are to be followed in each crawl."""
-        if page.last_reading is None or page.kind is not Kind.PRODUCT:
+    def validators_of(self, page: LeasedPage) -> Validators | None:
+        """Those that a page is asked with, and its answer compared by. None where that is never
+        done. Listings and sitemaps are asked for whole: the links on them are stored nowhere, and
+        are to be followed in each crawl."""
+        if page.kind is not Kind.PRODUCT or not self.site.conditional_s:
+            return None
+        if page.last_reading is None:
             return NO_VALIDATORS
         return validators_to_send(page, self.reader.number, self.site.conditional_s)
 

@@ -63,10 +63,10 @@ UPDATE leases SET started_at = now(), until = now() + :lease_s * interval '1 sec
 RETURNING kind, queue
 """).bindparams(sa.bindparam("claim", type_=sa.Uuid))
 
-# A 304 stands for a stored product, so a page that owns none is read whole: another page had its
-# product's id first, say, and may be gone by now. So is one that was last read before the crawl's
-# line: in a suspect crawl, or before somebody typed `--refetch`. (Subqueries, and one with LIMIT,
-# since a join or EXISTS may be answered by hashing a whole table.)
+# A 304 (and the same bytes) stands for a stored product, so a page that owns none is read whole:
+# another page had its product's id first, say, and may be gone by now. So is one that was last read
+# before the crawl's line: in a suspect crawl, or before somebody typed `--refetch`. (Subqueries,
+# and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
 CLAIMED_PAGES = sa.text(f"""
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
        p.level, p.blocked, p.probe, p.products_named,
@@ -74,7 +74,7 @@ SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.d
        p.revisit_s,
        CASE WHEN p.revisit_s IS NOT NULL
             THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
-       p.etag, p.last_modified, p.read_by,
+       p.etag, p.last_modified, p.body_hash, p.read_by,
        CASE WHEN p.read_by IS NOT NULL
             THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,
        (p.read_by IS NOT NULL
@@ -164,6 +164,7 @@ class ClaimedRow(NamedTuple):
     good_s: float | None
     etag: str | None
     last_modified: str | None
+    body_hash: int | None
     read_by: int | None
     read_s: float | None
     known: bool
@@ -261,7 +262,8 @@ def claim(
 def _page_of(row: ClaimedRow) -> LeasedPage:
     stored = None
     if row.known and row.read_by is not None and row.read_s is not None:
-        stored = LastReading(Validators(row.etag, row.last_modified), row.read_by, row.read_s)
+        validators = Validators(row.etag, row.last_modified, row.body_hash)
+        stored = LastReading(validators, row.read_by, row.read_s)
     return LeasedPage(
         id=row.id,
         crawl_id=row.crawl_id,

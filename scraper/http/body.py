@@ -6,10 +6,11 @@ know of URLs: its errors carry outcome and message, and who called adds the rest
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Mapping
 from typing import Any, Protocol
 
 from isal import isal_zlib
+from xxhash import xxh3_64_intdigest
 
 from scraper.domain import Outcome
 from scraper.errors import FetchError
@@ -78,13 +79,20 @@ def unpack(data: bytes, coding: str, max_bytes: int) -> bytes:
     """Unpacks bytes that are already here, such as a sitemap.xml.gz. Raises FetchError as
     `read_body` does."""
     unpacker = unpacker_for(coding, max_bytes)
-    if unpacker is None:
-        return data
-    body = unpacker.feed(data)
+    body = data if unpacker is None else unpacker.feed(data)
     if len(body) > max_bytes:
         raise FetchError(Outcome.TOO_LARGE, _over("unpacked", max_bytes, "SCRAPER_BODY_MAX_BYTES"))
-    unpacker.finish()
+    if unpacker is not None:
+        unpacker.finish()
     return body
+
+
+def hash_of(packed: bytes, headers: Mapping[str, str]) -> int:
+    """A signed number of 64 bits for a body as it came, with the headers that say how to read it.
+    No secret and no signature: a shop that forges one has nobody but itself to deceive, as with an
+    ETag."""
+    read_as = f"{headers.get('content-encoding')}\n{headers.get('content-type')}"
+    return xxh3_64_intdigest(packed, xxh3_64_intdigest(read_as.encode())) - 2**63
 
 
 class AnyUnpacker(Protocol):

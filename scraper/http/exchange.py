@@ -16,9 +16,9 @@ from aiohttp.abc import AbstractResolver
 
 from scraper.connect.faults import fault
 from scraper.connect.transport import StaleConnectionError, port_of
-from scraper.domain import Outcome
+from scraper.domain import Outcome, Validators
 from scraper.errors import FetchError
-from scraper.http.body import read_body
+from scraper.http.body import hash_of, read_body, unpack
 from scraper.http.cookies import CookieJar
 from scraper.http.deadlines import Deadlines
 from scraper.http.policy import FetchPolicy
@@ -32,19 +32,22 @@ EMPTY = httpx.ByteStream(b"")
 # A redirect's body is read so far to keep the connection. Beyond it, a new one is cheaper.
 _DRAIN_MAX_BYTES = 65_536
 _DRAIN_S = 0.5
+_OK = 200
 _NO_BODY = frozenset({204, 304})
 
 
 @dataclass(slots=True)
 class Answer:
     """`headers` as `headers_dict` gives them, `raw` as they came. `redirects`: its `location` is to
-    be followed, and there is no body."""
+    be followed, and there is no body. `body_hash` and `same` are `Fetched`'s."""
 
     status: int
     headers: dict[str, str]
     raw: list[tuple[bytes, bytes]]
     body: bytes
     redirects: bool = False
+    body_hash: int | None = None
+    same: bool = False
 
 
 async def exchange(
@@ -55,9 +58,11 @@ async def exchange(
     url: str,
     *,
     follows: bool,
+    validators: Validators | None = None,
 ) -> Answer:
     """Sends one request and reads its answer, whatever the status. `follows`: a redirect's body is
-    not wanted. `url` is what errors name.
+    not wanted. `url` is what errors name. With `validators` the body is hashed before it is
+    unpacked, which a body that has their hash is not.
 
     Raises FetchError, and StaleConnectionError where the request may be sent again.
     """
@@ -84,15 +89,25 @@ async def exchange(
                 )
             if status in _NO_BODY:
                 return Answer(status, headers, raw, b"")
-            body = await read_body(
-                stream,
-                coding=headers.get("content-encoding", ""),
-                length=headers.get("content-length", ""),
-                wire_max_bytes=policy.wire_max_bytes,
-                body_max_bytes=policy.body_max_bytes,
-                truncate=policy.truncate,
+            coding, length = headers.get("content-encoding", ""), headers.get("content-length", "")
+            limit = policy.wire_max_bytes
+            if validators is None or status != _OK:
+                body = await read_body(
+                    stream,
+                    coding=coding,
+                    length=length,
+                    wire_max_bytes=limit,
+                    body_max_bytes=policy.body_max_bytes,
+                    truncate=policy.truncate,
+                )
+                return Answer(status, headers, raw, body)
+            packed = await read_body(
+                stream, length=length, wire_max_bytes=limit, body_max_bytes=limit
             )
-            return Answer(status, headers, raw, body)
+            body_hash = hash_of(packed, headers)
+            same = body_hash == validators.body_hash
+            body = b"" if same else unpack(packed, coding, policy.body_max_bytes)
+            return Answer(status, headers, raw, body, body_hash=body_hash, same=same)
         finally:
             await stream.aclose()
     except StaleConnectionError:

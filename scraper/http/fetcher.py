@@ -19,7 +19,7 @@ from aiohttp.abc import AbstractResolver
 
 from scraper.connect.faults import fault
 from scraper.connect.transport import StaleConnectionError
-from scraper.domain import NO_VALIDATORS, Fetched, Outcome, Validators
+from scraper.domain import Fetched, Outcome, Validators
 from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar, Jars
 from scraper.http.deadlines import Deadline
@@ -68,7 +68,7 @@ class HttpFetcher(Exchanger):
         url: str,
         policy: FetchPolicy,
         *,
-        validators: Validators = NO_VALIDATORS,
+        validators: Validators | None = None,
         before_hop: BeforeHop | None = None,
         extra_headers: Mapping[str, str] | None = None,
         via: ProxyRoute | None = None,
@@ -76,8 +76,9 @@ class HttpFetcher(Exchanger):
         body: Body | None = None,
     ) -> Fetched:
         """GETs a page, redirects followed, all of it through `via`. Raises FetchError alone, and
-        what `before_hop` raises. Only the first request is conditional: what a redirect leads to is
-        another resource, with validators of its own. With a `body` it is a POST; `visitor` is an
+        what `before_hop` raises. Only the first request is conditional, and only its answer is
+        compared: what a redirect leads to is another resource, with validators of its own. Without
+        `validators` nothing is compared, now or later. With a `body` it is a POST; `visitor` is an
         account's identity, whose cookies and browser go before `via`'s.
 
         `before_hop` is awaited with the URL of each further request before it is sent: a
@@ -117,6 +118,7 @@ class HttpFetcher(Exchanger):
                                 self._way_out(policy, via, seed, page.hop),
                                 *(page.request(), policy, jar, page.url),
                                 follows=True,
+                                validators=validators if page.chain is None else None,
                             )
                             if not answer.redirects:
                                 return page.fetched(answer)
@@ -179,6 +181,8 @@ class _Page:
             elapsed_s=monotonic() - self.started - self.waited_s,
             redirects=self.chain.redirects if self.chain else 0,
             conditional=bool(self.conditions) and self.chain is None,
+            body_hash=answer.body_hash,
+            same=answer.same,
         )
 
     def follow(self, answer: Answer) -> None:

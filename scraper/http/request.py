@@ -40,8 +40,10 @@ def request_headers(base: Sequence[tuple[str, str]], extra: Mapping[str, str] | 
     return merged(list(base), extra) if extra else list(base)
 
 
-def conditions(validators: Validators) -> Pairs:
+def conditions(validators: Validators | None) -> Pairs:
     """What makes a request conditional (RFC 9110, 13.1.2 and 13.1.3)."""
+    if validators is None:
+        return []
     given = (("If-None-Match", validators.etag), ("If-Modified-Since", validators.last_modified))
     return [(name, value) for name, value in given if value and _sendable(value)]
 

@@ -102,7 +102,7 @@ def next_interval_s(
     return bounds.clamped(now_s * math.exp(GAIN * expected))
 
 
-def validators_of(headers: Mapping[str, str]) -> Validators:
+def validators_of(headers: Mapping[str, str], body_hash: int | None = None) -> Validators:
     """The validators of an answer, as they came. `headers` has lower-case names.
 
     A page may change twice within a second, so Last-Modified counts only where it is earlier than
@@ -117,7 +117,9 @@ def validators_of(headers: Mapping[str, str]) -> Validators:
         sent = _order(date) if date else None
         if at is None or (sent is not None and at >= sent):
             modified = None
-    return Validators(etag, modified) if etag or modified else NO_VALIDATORS
+    if etag or modified or body_hash is not None:
+        return Validators(etag, modified, body_hash)
+    return NO_VALIDATORS
 
 
 def validators_to_send(page: LeasedPage, read_by: int | None, believed_s: float) -> Validators:

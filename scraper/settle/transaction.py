@@ -48,16 +48,16 @@ from scraper.settle.products import NewProduct
 
 # The leases are locked, the pages taken out of them, and a lease that has none left ends; what
 # follows is for these pages alone. (One that another crawl has taken up meanwhile is that crawl's.)
-# A page that gave what it gave before is `unchanged`, whether the server said so (304) or the
-# content did. One that was tried and not good is asked without validators next time: `read_by`
-# goes.
+# A page that gave what it gave before is `unchanged`, whether the server said so (304), or its
+# bytes or its content did. One that was tried and not good is asked without validators next time:
+# `read_by` goes.
 FENCE = sa.text(f"""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
       AS s(id bigint, lease uuid, crawl bigint, status text, delay float8, charged int,
            host_charged int, outcome text, tried bool, code int, error text, excerpt text,
            head jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text,
-           modified text, read_by bigint, if_changed_s int, if_unchanged_s int,
+           modified text, body_hash bigint, read_by bigint, if_changed_s int, if_unchanged_s int,
            named int)
 ), mine AS MATERIALIZED (
     SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id
@@ -95,6 +95,7 @@ UPDATE pages p
        read_at = CASE WHEN s.status = 'ok' THEN now() ELSE p.read_at END,
        etag = CASE WHEN s.status = 'ok' THEN s.etag ELSE p.etag END,
        last_modified = CASE WHEN s.status = 'ok' THEN s.modified ELSE p.last_modified END,
+       body_hash = CASE WHEN s.status = 'ok' THEN s.body_hash ELSE p.body_hash END,
        read_by = CASE WHEN s.status = 'ok' THEN s.read_by WHEN s.tried AND s.status <> 'unchanged'
                       THEN NULL
                       ELSE p.read_by END,
@@ -299,8 +300,9 @@ def _row(page: PageResult) -> dict[str, Any]:
     visit = page.next_visit
     if visit is not None:
         if visit.read_by is not None:
-            etag, modified = visit.validators
-            row |= {"etag": etag, "modified": modified, "read_by": visit.read_by}
+            etag, modified, body_hash = visit.validators
+            row |= {"etag": etag, "modified": modified, "body_hash": body_hash}
+            row["read_by"] = visit.read_by
         row |= {"if_changed_s": visit.if_changed_s, "if_unchanged_s": visit.if_unchanged_s}
     if page.move:
         row |= {

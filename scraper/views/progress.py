@@ -103,7 +103,7 @@ def summary(progress: Progress) -> str:
     ]
     if c.not_modified:
         lines.append(
-            f"  {c.not_modified:,} product pages answered 304: unchanged, and not read again "
+            f"  {c.not_modified:,} product pages answered 304 or the same bytes: not read again "
             "(`--refetch` reads all)"
         )
     if c.fresh:

@@ -18,7 +18,7 @@ def after_read(
     bounds = site.revisit.bounds
     validators, read_by = NO_VALIDATORS, None
     if site.conditional_s and comparable(fetched, extracted):
-        validators = validators_of(fetched.headers)
+        validators = validators_of(fetched.headers, fetched.body_hash)
         if validators is not NO_VALIDATORS:
             read_by = context.reader.number
     if not bounds.adaptive:
@@ -32,7 +32,7 @@ def after_read(
 
 
 def after_same(page: LeasedPage, context: CrawlContext) -> NextVisit | None:
-    """Of a page that has answered 304: its row has the validators."""
+    """Of a page that has not changed: its row has the validators."""
     bounds = context.site.revisit.bounds
     return (
         NextVisit(if_unchanged_s=_interval(page, bounds, changed=False))
@@ -42,10 +42,10 @@ def after_same(page: LeasedPage, context: CrawlContext) -> NextVisit | None:
 
 
 def comparable(fetched: Fetched, extracted: Extracted) -> bool:
-    """Whether a later 304 says all that is to be known of a page. Not where it was redirected: the
-    validators are another URL's. Not where it has links, which are to be followed each time, nor
-    several products: another page may come to own one of them meanwhile, and this one would have to
-    be read to get it back."""
+    """Whether a later 304, or the same bytes, say all that is to be known of a page. Not where it
+    was redirected: the validators are another URL's. Not where it has links, which are to be
+    followed each time, nor several products: another page may come to own one of them meanwhile,
+    and this one would have to be read to get it back."""
     return (
         fetched.status == _OK
         and not fetched.redirects

@@ -374,9 +374,12 @@ class Scraper:
         outcome = outcome_of_status(
             fetched.status, retry_after=wish_s is not None, conditional=fetched.conditional
         )
-        if outcome is Outcome.NOT_MODIFIED:
+        if outcome is Outcome.NOT_MODIFIED or fetched.same:
             return Attempt(
-                outcome, fetched.status, fetched.url, next_visit=after_same(page, context)
+                Outcome.NOT_MODIFIED,
+                fetched.status,
+                fetched.url,
+                next_visit=after_same(page, context),
             )
         if outcome is not Outcome.FETCHED:
             unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""

@@ -101,9 +101,7 @@ def _print_report(report: Report) -> None:
     click.echo(f"{report.site}: crawl {report.crawl_id}, {report.status}: {_verdict(report)}")
     click.echo(f"products: {report.products_phrase}")
     if report.products and report.records < report.products:
-        click.echo(
-            f"read: {report.records:,} product pages; the others were fresh, or answered 304"
-        )
+        click.echo(f"read: {report.records:,} product pages; the others were fresh, or not changed")
     if report.note:
         click.echo(f"note: {plain(report.note)}")
     for reason in report.reasons:

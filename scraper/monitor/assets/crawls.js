@@ -321,7 +321,7 @@
       metric("Pages a second", rate(crawl.active_now ? crawl.recent_per_s : crawl.pages_per_s),
              crawl.active_now ? `${rate(crawl.pages_per_s)} on the whole` : "on the whole"),
       metric("Pages done", count(crawl.done), `${crawl.fresh ? `fetched ${count(crawl.done - crawl.fresh)}, not due ${count(crawl.fresh)}; ` : ""}of ${count(crawl.total)}${crawl.phase === "discovering" ? " so far" : ""}; ${count(crawl.fetches)} fetches, ${count(crawl.retries)} to be retried`, "metric-card-success"),
-      metric("Dead and invalid", count(crawl.failed), `${count(crawl.gone)} gone, ${count(crawl.fresh)} fresh, not asked; ${count(crawl.not_modified)} answered 304`, "metric-card-danger"),
+      metric("Dead and invalid", count(crawl.failed), `${count(crawl.gone)} gone, ${count(crawl.fresh)} fresh, not asked; ${count(crawl.not_modified)} answered 304 or the same bytes`, "metric-card-danger"),
       metric("Products", count(crawl.products_new + crawl.products_changed),
              `${count(crawl.products_new)} new, ${count(crawl.products_changed)} changed, ${count(crawl.products_delisted)} delisted`),
     ]);
