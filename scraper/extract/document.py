@@ -13,6 +13,7 @@ from scraper.domain import Fetched
 from scraper.extract import jsonld_blocks
 from scraper.extract.bounds import (
     ALONE,
+    COMPARED_MAX,
     TAGS_FEW,
     Limits,
     Patience,
@@ -26,7 +27,7 @@ from scraper.extract.structured.auto import AutoReader
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode, parse_html
 from scraper.sites.grammar.css import CssSelector
-from scraper.sites.grammar.selectors import XPathCost, cost_of_xpath
+from scraper.sites.grammar.selectors import XPathCost, cost_of_xpath, in_two_steps
 
 _JSONLD = 'script[type*="ld+json" i]'
 _KEEP_ALL = urls.UrlRules(keep=("*",))
@@ -49,11 +50,25 @@ class Document:
         """What the XPath gives; two fields with one selector pay once."""
         result = self._by_xpath.get(xpath)
         if result is None:
-            cost = cost_of_xpath(xpath.path)
-            if cost is not XPathCost.LINEAR:
-                self._require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
-            result = self._by_xpath[xpath] = xpath(self.root)
+            result = self._by_xpath[xpath] = self._answer(xpath)
         return result
+
+    def _answer(self, xpath: etree.XPath) -> Any:
+        cost = cost_of_xpath(xpath.path)
+        if cost is XPathCost.LINEAR:
+            return xpath(self.root)
+        steps = in_two_steps(xpath.path)
+        if steps is None or self._tags <= TAGS_FEW:
+            self._require_few_tags(0 if cost is XPathCost.UNBOUNDED else TAGS_FEW)
+            return xpath(self.root)
+        # Two steps are linear where the first one gives one element, as it does of most pages.
+        outer, inner = steps
+        elements: Any = outer(self.root)
+        if len(elements) < 2:
+            return inner(elements[0]) if elements else []
+        if not self._alone and len(elements) * self._tags**2 > COMPARED_MAX:
+            raise ReadElsewhere
+        return xpath(self.root)
 
     def css(self, selector: CssSelector) -> list[LexborNode]:
         """The elements that match; two fields with one selector pay once."""

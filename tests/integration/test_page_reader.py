@@ -94,6 +94,8 @@ HOSTILE: dict[str, tuple[str, bytes]] = {
     "texts of texts": ("{css: div, many: true}", b"<div>a" * 9_500),
     "XPath that looks back": ("{xpath: '//p[count(preceding::p) > 9]'}", b"<p>x" * 9_000),
     "XPath in XPath": ("{xpath: '//div//div//div//p'}", b"<div>" * 1_900 + b"<p>x"),
+    "XPath within many": ("{xpath: '//div//p', many: true}", b"<div>" * 240 + b"<p>x" * 9_000),
+    "XPath of many in one each": ("{xpath: '//i//b', many: true}", b"<i><b></b></i>" * 4_000),
     "a regular expression of XPath": (
         """{xpath: '//p[re:test(., "^(a+)+$")]'}""",
         b"<p>" + b"a" * 40 + b"!",

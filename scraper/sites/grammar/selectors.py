@@ -27,6 +27,7 @@ _register_has_class()
 _EMPTY = etree.fromstring(b"<html><body/></html>", etree.HTMLParser())
 _SEGMENT = re.compile(r"([@\w:-]+)((?:\[-?\d+\])*)")
 _LITERAL = re.compile(r"'[^']*'|\"[^\"]*\"")
+_BRACKETS = re.compile(r"\[[^\[\]]*\]")
 # What looks for each element at many others. (`|` merges what it finds pair by pair.)
 _FAR = re.compile(r"preceding|following|ancestor|set:|count\(|sum\(|id\(|\||\[[^\]]*//")
 _MAY_BE_SLOW = re.compile(r"\{|\(\?|\(\*|\\[0-9gkL]")
@@ -177,6 +178,24 @@ def cost_of_xpath(xpath: str) -> XPathCost:
     if _FAR.search(plain) or plain.count("//") + plain.count("descendant") > 1:
         return XPathCost.POLYNOMIAL
     return XPathCost.LINEAR
+
+
+@lru_cache(maxsize=4096)
+def in_two_steps(xpath: str) -> tuple[etree.XPath, etree.XPath] | None:
+    """`//nav//a/@href` as `//nav`, and `.//a/@href` to be asked of each element that it gives; None
+    where the XPath is no such path, or a step is not linear in the page."""
+    # What stands in brackets is hidden, at its length.
+    plain = _LITERAL.sub(lambda literal: "_" * len(literal[0]), xpath)
+    while (hidden := _BRACKETS.sub(lambda inner: "_" * len(inner[0]), plain)) != plain:
+        plain = hidden
+    at = plain.rfind("//")
+    # The first step gives elements: no attribute (@, ::) and no text().
+    if at < 1 or not plain.startswith("//") or not {"(", "@", ":"}.isdisjoint(plain[:at]):
+        return None
+    outer, inner = xpath[:at], "." + xpath[at:]
+    if {cost_of_xpath(outer), cost_of_xpath(inner)} != {XPathCost.LINEAR}:
+        return None
+    return compile_xpath(outer), compile_xpath(inner)
 
 
 def _steps(path: str) -> list[str | int]:
