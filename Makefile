@@ -7,7 +7,8 @@
 # PRODUCTS=… with lies: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
 # ROUNDS=…   with bench: runs of each contender (default: 1); PRODUCTS=… in the shop (default: 10000); ONLY=ours,scrapy some
-#            of them; JSON=file every run; WORKERS=2 no peers, two workers of ours against one
+#            of them; JSON=file every run; WORKERS=2 no peers, two workers of ours against one; SIZE=600k pages as large as
+#            real ones, over TLS, read by JSON-LD, CSS and XPath; PAGES=folder likewise, the saved pages in there
 
 BIN := .venv/bin
 # Changes with what .venv is made from, and with the place it was made for: a copied or outdated one is brought up to date.
@@ -104,7 +105,7 @@ bench: setup ## measure us and our peers side by side, in one table (ROUNDS= PRO
 		$(MAKE) --no-print-directory .peers || echo "The peers could not be installed: without them" >&2)
 	@$(BIN)/python -m benchmarks $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(PRODUCTS),--products $(PRODUCTS)) \
 		$(if $(ONLY),--only $(ONLY)) $(if $(JSON),--json $(JSON)) $(if $(WORKERS),--workers $(WORKERS)) \
-		$(if $(STRICT),--strict)
+		$(if $(STRICT),--strict) $(if $(SIZE),--size $(SIZE)) $(if $(PAGES),--pages $(PAGES))
 
 .PHONY: .peers
 .peers:

@@ -20,10 +20,13 @@ from typing import Any
 
 from benchmarks import contenders, ours, scaling
 from benchmarks.contenders import PEERS
+from benchmarks.large.definition import READS
+from benchmarks.large.shop import saved_pages
 from benchmarks.results import Line, Run, rotated, table
 from benchmarks.rig import Rig, rig
 
 OURS = "ours"
+TITLES = {"jsonld": "JSON-LD alone", "css": "Eight fields by CSS", "xpath": "Eight fields by XPath"}
 OURS_TITLES = {"first": "this application, first crawl", "second": "this application, second crawl"}
 INTERRUPTED = 130
 # load average from which on other processes disturb the figures
@@ -55,7 +58,20 @@ def _arguments() -> argparse.Namespace:
         help="runs of each contender, in turn (default: 1)",
     )
     parser.add_argument(
-        "--products", type=int, default=10_000, metavar="N", help="in the shop (default: 10000)"
+        "--products",
+        type=int,
+        metavar="N",
+        help="in the shop (default: 10000; 1000 of large pages)",
+    )
+    parser.add_argument(
+        "--size",
+        type=_bytes,
+        metavar="BYTES",
+        help="product pages of that size (50k, 250k, 600k) with what real ones have on them, over "
+        "TLS and gzip, read in three ways",
+    )
+    parser.add_argument(
+        "--pages", type=Path, metavar="FOLDER", help="likewise, the saved pages in there"
     )
     parser.add_argument("--only", metavar="NAMES", help=f"some contenders, by commas: {names}")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every run there as well")
@@ -86,6 +102,9 @@ def _arguments() -> argparse.Namespace:
         help="no peers: so many of our workers, a core each, against one",
     )
     args = parser.parse_args()
+    if args.pages is not None and not saved_pages(args.pages):
+        parser.error(f"--pages: there is no .htm or .html file in {args.pages}")
+    args.products = args.products or (1000 if args.size or args.pages else 10_000)
     unknown = set((args.only or OURS).split(",")) - {OURS, *PEERS}
     if unknown:
         parser.error(f"--only: there is no {', '.join(sorted(unknown))}; there are {names}")
@@ -94,28 +113,55 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
+def _bytes(text: str) -> int:
+    number = int(text.lower().removesuffix("k")) * (1000 if text.lower().endswith("k") else 1)
+    if not 5_000 <= number <= 5_000_000:
+        raise argparse.ArgumentTypeError("it is not between 5k and 5000k")
+    return number
+
+
 def _compare(args: argparse.Namespace) -> int:
-    wanted = [name for name in (OURS, *PEERS) if args.only is None or name in args.only.split(",")]
+    _warn_if_busy()
+    lines, failed = [], False
+    large = {"size": args.size, "saved": args.pages}
+    with rig(args.products, args.latency_ms, args.concurrency, **large) as place:
+        for read in READS if args.size or args.pages else ("small",):
+            place.read = read
+            if read != "small":
+                print(f"{TITLES[read]}, {args.pages or f'{args.size:,} bytes'}, TLS and gzip")
+            of_read = _measured(place, args, read)
+            print(table(of_read) + "\n")
+            lines += of_read
+            problems = {line.name for line in of_read if line.problem}
+            failed |= bool(problems if args.strict else problems & OURS_TITLES.keys())
+    if args.json:
+        _write(args, lines)
+    return int(failed)
+
+
+def _measured(place: Rig, args: argparse.Namespace, read: str) -> list[Line]:
+    wanted = [
+        name
+        for name in (OURS, *PEERS)
+        if (args.only is None or name in args.only.split(","))
+        and (name == OURS or read in PEERS[name].reads)
+    ]
     lines = {name: Line(name, title) for name, title in OURS_TITLES.items() if OURS in wanted}
     lines |= {name: Line(name, PEERS[name].title) for name in wanted if name != OURS}
-    _warn_if_busy()
-    with rig(args.products, args.latency_ms, args.concurrency) as place:
-        say(
-            f"{args.products:,} products, {place.pages:,} pages, {args.rounds} round(s) of {len(wanted)}"
-        )
-        for round_ in range(args.rounds):
-            for name in rotated(wanted, round_, args.rounds):
-                if name == OURS:
-                    runs = _ours(place, args)
-                    for which, run in zip(OURS_TITLES, runs, strict=True):
-                        _note(lines[which], run, round_)
-                else:
-                    _note(lines[name], contenders.crawl(place, PEERS[name]), round_)
-    print(table(list(lines.values())))
-    if args.json:
-        _write(args, list(lines.values()))
-    failed = {line.name for line in lines.values() if line.problem}
-    return int(bool(failed if args.strict else failed & OURS_TITLES.keys()))
+    say(
+        f"{args.products:,} products, {place.pages:,} pages, {args.rounds} round(s) of {len(wanted)}"
+    )
+    for round_ in range(args.rounds):
+        for name in rotated(wanted, round_, args.rounds):
+            if name == OURS:
+                runs = _ours(place, args)
+                for which, run in zip(OURS_TITLES, runs, strict=True):
+                    _note(lines[which], run, round_)
+            else:
+                _note(lines[name], contenders.crawl(place, PEERS[name]), round_)
+    for line in lines.values():
+        line.read = read
+    return list(lines.values())
 
 
 def _ours(place: Rig, args: argparse.Namespace) -> list[Run]:
@@ -163,7 +209,7 @@ def _write(args: argparse.Namespace, lines: list[Line]) -> None:
 
 
 def _about(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("products", "rounds", "concurrency", "latency_ms", "events")
+    names = ("products", "rounds", "concurrency", "latency_ms", "events", "size")
     return {
         "options": {name: getattr(args, name) for name in names},
         "machine": {

@@ -23,6 +23,7 @@ import psycopg
 from benchmarks import truth
 from benchmarks.cost import PeakMemory, cpu_s, pin
 from benchmarks.definition import FIELDS
+from benchmarks.large.definition import READS
 from benchmarks.results import Run
 from benchmarks.rig import Rig
 from scraper.runtime import fleet
@@ -38,27 +39,52 @@ POLL_S = 0.05
 TABLE = """
     DROP TABLE IF EXISTS {table};
     CREATE TABLE {table} (
-        external_id text PRIMARY KEY, url text NOT NULL, name text NOT NULL, price numeric(12, 2), brand text, sku text,
-        stock integer, available boolean, category text, description text, fetched_at timestamptz NOT NULL DEFAULT now()
+        external_id text PRIMARY KEY, url text NOT NULL, {columns}, fetched_at timestamptz NOT NULL DEFAULT now()
     )"""
+COLUMNS = (
+    "name text NOT NULL, price numeric(12, 2), brand text, sku text, stock integer, available boolean, "
+    "category text, description text"
+)
 
 
 @dataclass(frozen=True)
 class Peer:
-    """`needs`: the module that must be there to run it. `ends`: whether it ends by itself."""
+    """`needs`: the module that must be there to run it. `ends`: whether it ends by itself. `reads`:
+    what it reads of large pages; "small": the small ones."""
 
     name: str
     title: str
     command: tuple[str, ...]
     needs: str
     ends: bool = True
+    reads: tuple[str, ...] = ("small",)
 
 
 PEERS = {
     peer.name: peer
     for peer in (
-        Peer("script", "asyncio script (aiohttp)", ("asyncio_script.py",), "aiohttp"),
-        Peer("crawlee-impit", "Crawlee, impit", ("crawlee_crawler.py", "impit"), "crawlee"),
+        Peer(
+            "script",
+            "script: aiohttp and parsel",
+            ("asyncio_script.py",),
+            "aiohttp",
+            reads=("small", *READS),
+        ),
+        Peer(
+            "selectolax",
+            "script: aiohttp and selectolax",
+            ("asyncio_script.py", "selectolax"),
+            "selectolax",
+            reads=("jsonld", "css"),
+        ),
+        Peer("go", "Go: net/http and goquery", (), "go", reads=("jsonld", "css")),
+        Peer(
+            "crawlee-impit",
+            "Crawlee, impit",
+            ("crawlee_crawler.py", "impit"),
+            "crawlee",
+            reads=("small", *READS),
+        ),
         Peer("crawlee-httpx", "Crawlee, httpx", ("crawlee_crawler.py", "httpx"), "crawlee"),
         Peer(
             "scrapy-aiohttp",
@@ -66,7 +92,7 @@ PEERS = {
             ("scrapy_spider.py", "--aiohttp"),
             "scrapy",
         ),
-        Peer("scrapy", "Scrapy", ("scrapy_spider.py",), "scrapy"),
+        Peer("scrapy", "Scrapy", ("scrapy_spider.py",), "scrapy", reads=("small", *READS)),
         Peer("scrapy-redis", "scrapy-redis", ("scrapy_redis_spider.py",), "scrapy_redis"),
         Peer("celery", "Celery, a task a page", ("celery_naive.py",), "celery", ends=False),
     )
@@ -77,7 +103,34 @@ class NoResult(Exception):
     """The run came to nothing; says why."""
 
 
-def python_of(peer: Peer) -> Path | None:
+def command_of(peer: Peer) -> list[str]:
+    """What starts a peer. Raises NoResult where something is missing."""
+    if peer.needs == "go":
+        return [_built()]
+    python = _python_of(peer)
+    if python is None:
+        raise NoResult(f"not installed (no {peer.needs} in {FOLDER.name}/.venv)")
+    return [str(python), *peer.command]
+
+
+def _built() -> str:
+    """The crawler in Go. Its libraries are Debian's golang-github-puerkitobio-goquery-dev and
+    golang-github-lib-pq-dev."""
+    binary = FOLDER / ".venv" / "go-crawler"
+    env = os.environ | {"GO111MODULE": "off", "GOPATH": "/usr/share/gocode"}
+    command = ["go", "build", "-o", str(binary), "crawler.go"]
+    try:
+        built = subprocess.run(
+            command, cwd=FOLDER, env=env, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise NoResult("Go is not installed (golang-go, and goquery and pq of Debian)") from None
+    if built.returncode:
+        raise NoResult("it does not build: " + built.stderr.strip().splitlines()[-1])
+    return str(binary)
+
+
+def _python_of(peer: Peer) -> Path | None:
     """The Python that can run a peer: its own environment's, or ours where that has all it needs.
     None: neither."""
     for python in (PYTHON, Path(sys.executable)):
@@ -101,6 +154,7 @@ def versions() -> dict[str, str]:
         "psycopg",
         "scrapy",
         "scrapy-redis",
+        "selectolax",
     )
     lines = f"from importlib.metadata import version\nfor n in {names!r}:\n  print(n, version(n))"
     python = PYTHON if PYTHON.exists() else Path(sys.executable)
@@ -113,29 +167,27 @@ def versions() -> dict[str, str]:
 def crawl(rig: Rig, peer: Peer) -> Run:
     """One crawl. What goes wrong is the run's `problem`."""
     load = os.getloadavg()[0]
-    python = python_of(peer)
-    if python is None:
-        return Run(
-            problem=f"not installed (no {peer.needs} in {FOLDER.name}/.venv)", load_before=load
-        )
     table = "peer_" + peer.name.replace("-", "_")
     rig.fresh()
     with rig.admin() as connection:
         connection.execute("DROP DATABASE IF EXISTS peers WITH (FORCE)")
         connection.execute("CREATE DATABASE peers")
     try:
-        with _started(rig, peer, python, table) as process:
+        with _started(rig, peer, command_of(peer), table) as process:
             return _measured(rig, peer, process, table, load)
     except NoResult as reason:
         return Run(problem=str(reason), load_before=load)
 
 
 @contextmanager
-def _started(rig: Rig, peer: Peer, python: Path, table: str) -> Iterator[subprocess.Popen[str]]:
+def _started(
+    rig: Rig, peer: Peer, command: list[str], table: str
+) -> Iterator[subprocess.Popen[str]]:
     """The peer, ready to begin; its whole group is gone afterwards."""
     database = rig.database("peers")
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute(TABLE.format(table=table))
+        columns = COLUMNS if rig.read == "small" else "data jsonb NOT NULL"
+        connection.execute(TABLE.format(table=table, columns=columns))
     env = {name: value for name, value in os.environ.items() if not name.startswith("SCRAPER_")}
     env |= {
         "BENCH_SHOP": rig.shop_url,
@@ -143,10 +195,11 @@ def _started(rig: Rig, peer: Peer, python: Path, table: str) -> Iterator[subproc
         "BENCH_TABLE": table,
         "BENCH_REDIS_SOCKET": rig.config.valkey_url.removeprefix("unix://").partition("?")[0],
         "BENCH_CONCURRENCY": str(rig.concurrency),
+        "BENCH_READ": "" if rig.read == "small" else rig.read,
     }
     with fleet.log_path(rig.config, peer.name).open("ab") as log:
         process = subprocess.Popen(
-            [str(python), *peer.command],
+            command,
             cwd=FOLDER,
             env=env,
             stdin=subprocess.PIPE,
@@ -186,7 +239,7 @@ def _measured(rig: Rig, peer: Peer, process: subprocess.Popen[str], table: str, 
         peak_mb=memory.bytes / 1e6,
         requests=sum(counts.values()),
         load_before=load,
-        problem=truth.missing(_rows(rig, table), rig.truth),
+        problem=truth.missing(_rows(rig, table), rig.truth, rig.fields),
         note=truth.asked_amiss(counts, rig.expected),
         **servers_spent,
     )
@@ -225,5 +278,7 @@ def _count(rig: Rig, table: str) -> int:
 def _rows(rig: Rig, table: str) -> dict[str, dict[str, Any]]:
     columns = ", ".join(FIELDS)
     with psycopg.connect(rig.database("peers")) as connection:
+        if rig.read != "small":
+            return dict(connection.execute(f"SELECT external_id, data FROM {table}").fetchall())
         found = connection.execute(f"SELECT external_id, {columns} FROM {table}").fetchall()
     return {row[0]: dict(zip(FIELDS, row[1:], strict=True)) for row in found}

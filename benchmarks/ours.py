@@ -17,7 +17,6 @@ import sqlalchemy as sa
 
 from benchmarks import truth
 from benchmarks.cost import PeakMemory, cpu_s, pin
-from benchmarks.definition import definition
 from benchmarks.results import Run
 from benchmarks.rig import Rig
 from scraper.coordinator import plan
@@ -58,8 +57,7 @@ def crawl(
     try:
         migrations.upgrade(engine)
         with engine.begin() as connection:
-            text = definition(rig.shop_url, rig.concurrency)
-            sites.sync(connection, [loader.load_text(text, "benchmarks/bench.yaml")])
+            sites.sync(connection, [loader.load_text(rig.definition(), "benchmarks/bench.yaml")])
         with fleet_of(rig, url, workers, spread, events) as pids:
             runs = []
             for name in names:
@@ -118,7 +116,8 @@ def _one(rig: Rig, engine: sa.Engine, pids: dict[str, int]) -> Run:
     load = os.getloadavg()[0]
     servers = rig.servers_cpu()
     before = {name: cpu_s(pid) for name, pid in pids.items()}
-    with PeakMemory(pids.values()) as memory:
+    workers = [pid for name, pid in pids.items() if name.startswith("worker")]
+    with PeakMemory(pids.values()) as memory, PeakMemory(workers) as of_workers:
         opened = plan.open_now(engine, "bench")
         send(opened.messages)
         done, moved = -1, time.monotonic()
@@ -131,7 +130,7 @@ def _one(rig: Rig, engine: sa.Engine, pids: dict[str, int]) -> Run:
         spent = {name: cpu_s(pid) - before[name] for name, pid in pids.items()}
         servers_spent = rig.servers_cpu().since(servers)
     counts = rig.ask("counts")
-    problem = truth.missing(_rows(engine), rig.truth)
+    problem = truth.missing(_rows(engine), rig.truth, rig.fields)
     if ended.status != "completed":
         problem = f"the crawl {ended.status}: {ended.note}"
     return Run(
@@ -140,6 +139,7 @@ def _one(rig: Rig, engine: sa.Engine, pids: dict[str, int]) -> Run:
         cpu_s=sum(spent.values()),
         worker_cpu_s=sum(seconds for name, seconds in spent.items() if name.startswith("worker")),
         peak_mb=memory.bytes / 1e6,
+        worker_mb=of_workers.bytes / 1e6,
         requests=sum(counts.values()),
         load_before=load,
         problem=problem,

@@ -23,6 +23,7 @@ class Run:
     valkey_cpu_s: float = 0.0
     shop_cpu_s: float = 0.0
     peak_mb: float = 0.0
+    worker_mb: float | None = None
     requests: int = 0
     load_before: float = 0.0
     problem: str | None = None
@@ -46,6 +47,7 @@ class Line:
 
     name: str
     title: str
+    read: str = "small"
     runs: list[Run] = field(default_factory=list)
 
     @property
@@ -62,7 +64,8 @@ class Line:
         return min(values), max(values)
 
     def as_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self.name, "title": self.title, "problem": self.problem}
+        found: dict[str, Any] = {"name": self.name, "title": self.title, "read": self.read}
+        found["problem"] = self.problem
         if self.problem is None:
             low, high = self.spread("per_cpu_s")
             found |= {
@@ -114,7 +117,7 @@ def _row(title: str, line: Line, rate: str, cpu: str, *, short: bool = False) ->
     spread = f"{low:.0f}–{high:.0f}" if len(line.runs) > 1 else "–"
     text = f"{title:<34}{line.middle(rate):>8,.0f}{spread:>11}{line.middle(cpu):>8.1f}"
     if short:
-        return text
+        return f"{text}{'':>8}{line.middle('worker_mb'):>8.0f}"
     text += f"{line.middle('wall_s'):>8.1f}{line.middle('peak_mb'):>8.0f}"
     return text + f"{line.middle('postgres_cpu_s'):>12.1f}{line.middle('valkey_cpu_s'):>8.1f}"
 

@@ -24,6 +24,10 @@ import redis
 
 from benchmarks import truth
 from benchmarks.cost import cores, cpu_s, pin
+from benchmarks.definition import FIELDS, definition
+from benchmarks.large import pages as large
+from benchmarks.large.definition import definition as large_definition
+from benchmarks.large.shop import write_certificate
 from scraper import settings
 from scraper.demo.catalogue import Catalogue
 from scraper.embedded import servers as embedded
@@ -60,20 +64,40 @@ class Rig:
         products: int,
         concurrency: int,
         cores: Sequence[int],
+        saved: Path | None = None,
     ) -> None:
-        """`cores`: all that may be used; this process itself is kept to some of them by now."""
+        """`cores`: all that may be used; this process itself is kept to some of them by now.
+        `read`: what is read of the pages, "small" of the sample shop's; of `saved` pages nobody
+        knows what is on them, so rows are only counted."""
         self.config, self.shop, self.concurrency = config, shop, concurrency
         assert shop.stdout is not None
         self.shop_url = shop.stdout.readline().removeprefix("listening on ").strip()
-        self.generation = Catalogue(products).at(1)
-        self.expected = truth.all_paths(self.generation)
-        self.pages = len(truth.listing_paths(self.generation)) + len(
-            truth.linked_paths(self.generation)
-        )
+        self.read, self.saved = "small", saved
+        if self.shop_url.startswith("https:"):
+            listings = range(1, large.listings(products) + 1)
+            self.expected = {f"/p/{number}" for number in range(1, products + 1)}
+            self.expected |= {f"/all?page={number}" for number in listings}
+            self.pages = len(self.expected)
+        else:
+            generation = Catalogue(products).at(1)
+            self.expected = truth.all_paths(generation)
+            self.pages = len(truth.listing_paths(generation) | truth.linked_paths(generation))
         self.truth: dict[str, dict[str, Any]] = {row["id"]: row for row in self.ask("truth")}
         self.servers = {state.name: state.pid or 0 for state in embedded.status(config)}
         self.contender_cores = list(cores)
         self.server_cores = set(cores[1:] or cores)
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """Those that are compared with the truth."""
+        if self.saved is not None:
+            return ()
+        return FIELDS if self.read == "small" else large.fields_of(self.read)
+
+    def definition(self) -> str:
+        if self.read == "small":
+            return definition(self.shop_url, self.concurrency)
+        return large_definition(self.shop_url, self.concurrency, self.read)
 
     def ask(self, control: str) -> Any:
         with urllib.request.urlopen(f"{self.shop_url}/_control/{control}", timeout=60) as answer:
@@ -134,8 +158,16 @@ def servers(kept: Path | None = None) -> Iterator[Settings]:
 
 
 @contextmanager
-def rig(products: int, latency_ms: float, concurrency: int) -> Iterator[Rig]:
-    """Starts everything and ends it, processes of ours alone, whatever happens in between."""
+def rig(
+    products: int,
+    latency_ms: float,
+    concurrency: int,
+    *,
+    size: int | None = None,
+    saved: Path | None = None,
+) -> Iterator[Rig]:
+    """Starts everything and ends it, processes of ours alone, whatever happens in between. With a
+    `size`, or a folder of `saved` pages, the shop has large pages, over TLS."""
     with ExitStack() as stack:
         every = cores()
         pin(os.getpid(), set(every[1:] or every))  # the servers inherit it
@@ -150,11 +182,19 @@ def rig(products: int, latency_ms: float, concurrency: int) -> Iterator[Rig]:
             "--latency-ms",
             str(latency_ms),
         ]
+        if size or saved:
+            certificate = write_certificate(Path(config.home))
+            # Whoever is started trusts it.
+            os.environ["SSL_CERT_FILE"] = str(certificate)
+            stack.callback(os.environ.pop, "SSL_CERT_FILE")
+            command = [sys.executable, "-m", "benchmarks.large.shop", "--products", str(products)]
+            command += ["--certificate", str(certificate)]
+            command += ["--pages", str(saved.absolute())] if saved else ["--size", str(size)]
         shop = subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, start_new_session=True, cwd=ROOT
         )
         stack.callback(_end, shop)
-        yield Rig(config, shop, products, concurrency, every)
+        yield Rig(config, shop, products, concurrency, every, saved)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -20,9 +20,11 @@ import json
 import selectors
 import signal
 import socket
+import ssl
 from collections import Counter
 from random import Random
 from time import monotonic
+from typing import Any
 
 from scraper.demo.catalogue import Catalogue, pages
 from scraper.demo.faults import Options
@@ -32,6 +34,7 @@ from scraper.demo.shop import Shop, answer
 READ_BYTES = 65_536
 HEAD_MAX_BYTES = 32_768
 END = b"\r\n\r\n"
+WAITING = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Connection:
@@ -50,11 +53,15 @@ class Server:
     """Answers from a dictionary of ready responses; a target that is not in there is rendered once,
     then kept."""
 
-    def __init__(self, products: int, latency_ms: float, port: int) -> None:
+    def __init__(
+        self, products: int, latency_ms: float, port: int, tls: ssl.SSLContext | None = None
+    ) -> None:
         self.listener = socket.create_server(("127.0.0.1", port), backlog=1024)
         self.listener.setblocking(False)
-        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
-        self.shop = Shop(Catalogue(products), Options(), self.url)
+        self.tls = tls
+        scheme = "https" if tls else "http"
+        self.url = f"{scheme}://127.0.0.1:{self.listener.getsockname()[1]}"
+        self.products = products
         self.counts: Counter[bytes] = Counter()
         self.ready: dict[bytes, bytes] = {}
         self.latency_s = latency_ms / 1000
@@ -66,6 +73,11 @@ class Server:
         self.selector.register(self.listener, selectors.EVENT_READ, None)
         self.waking, self.wakes = socket.socketpair()
         self.selector.register(self.waking, selectors.EVENT_READ, self.waking)
+        self.render()
+
+    def render(self) -> None:
+        """Every page, before the first request."""
+        self.shop = Shop(Catalogue(self.products), Options(), self.url)
         for item in self.shop.generation.items.values():
             self.page(item.path.encode())
         for number in range(1, pages(len(self.shop.generation.listings["all"]), PAGE_SIZE) + 1):
@@ -79,6 +91,10 @@ class Server:
                 self.ready[plain] if plain in self.ready else self.shop.page(plain).whole
             )
         return found
+
+    def truth(self) -> list[dict[str, Any]]:
+        """Every product, as a perfect crawl stores it."""
+        return self.shop.catalogue.truth(1, self.url)
 
     def run(self) -> None:
         """Until the process is ended, or `stop` is called."""
@@ -114,12 +130,15 @@ class Server:
             return
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.tls is not None:
+            # The handshake is part of the first reads.
+            client = self.tls.wrap_socket(client, server_side=True, do_handshake_on_connect=False)
         self.selector.register(client, selectors.EVENT_READ, Connection(client))
 
     def _read(self, connection: Connection) -> None:
         try:
             data = connection.socket.recv(READ_BYTES)
-        except BlockingIOError:
+        except WAITING:
             return None
         except OSError:
             data = b""
@@ -152,10 +171,13 @@ class Server:
     def _send(self, connection: Connection, data: bytes) -> None:
         waiting = bool(connection.unsent)
         data = connection.unsent + data if waiting else data
+        sent, view = 0, memoryview(data)
         try:
-            sent = connection.socket.send(data)
-        except BlockingIOError:
-            sent = 0
+            # TLS takes 16 KB at a time.
+            while sent < len(data):
+                sent += connection.socket.send(view[sent:])
+        except WAITING:
+            pass
         except OSError:
             return self._close(connection)
         connection.unsent = data[sent:]
@@ -173,7 +195,7 @@ class Server:
         found: object
         match target:
             case b"/_control/truth":
-                found = self.shop.catalogue.truth(1, self.url)
+                found = self.truth()
             case b"/_control/served":
                 found = self.counts.total()
             case b"/_control/counts":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from decimal import Decimal
 from typing import Any
 
@@ -32,7 +32,7 @@ def all_paths(generation: Generation) -> set[str]:
     return listing_paths(generation) | linked_paths(generation) | sold
 
 
-def missing(rows: Rows, truth: Rows) -> str | None:
+def missing(rows: Rows, truth: Rows, fields: Sequence[str] = FIELDS) -> str | None:
     """Why these rows are no result, or None. Prices are numbers here, decimals as text in the
     truth.
 
@@ -42,7 +42,7 @@ def missing(rows: Rows, truth: Rows) -> str | None:
     wrong = [
         (key, field)
         for key in rows.keys() & truth.keys()
-        for field in FIELDS
+        for field in fields
         if _differs(rows, truth, key, field)
     ]
     said = [f"{_rows(len(lost))} missing"] if lost else []
@@ -56,7 +56,7 @@ def missing(rows: Rows, truth: Rows) -> str | None:
 
 
 def _differs(rows: Rows, truth: Rows, key: str, field: str) -> bool:
-    stored, meant = rows[key][field], truth[key][field]
+    stored, meant = rows[key].get(field), truth[key][field]
     if field == "price":
         return stored is None or Decimal(str(stored)) != Decimal(str(meant))
     return bool(stored != meant)

@@ -1,5 +1,5 @@
-"""A script as one writes it by hand: aiohttp, parsel, and rows in batches. The floor: what the work
-itself costs in Python.
+"""A script as one writes it by hand: aiohttp, parsel (or selectolax, with that word), and rows in
+batches. The floor: what the work itself costs in Python.
 
 No retries, no dedup, no queue that outlives the process, no limits on what a page may be. aiohttp's
 documentation: one session for all requests, the connector's limit raised to the concurrency;
@@ -13,8 +13,12 @@ import sys
 from urllib.parse import urljoin
 
 import aiohttp
-from common import CONCURRENCY, PRODUCT_LINKS, START, Batches, more_listings, row, wait_for_go
+from common import CONCURRENCY, START, Batches, more_listings, product_links, row, wait_for_go
 from parsel import Selector
+
+SELECTOLAX = "selectolax" in sys.argv
+if SELECTOLAX:
+    from selectolax.lexbor import LexborHTMLParser
 
 
 async def main() -> None:
@@ -26,7 +30,10 @@ async def main() -> None:
         async with session.get(url) as response:
             if response.status != 200:
                 return
-            page = Selector(await response.text())
+            if SELECTOLAX:
+                page = LexborHTMLParser(await response.read())
+            else:
+                page = Selector(await response.text())
             found = str(response.url)
         if "/p/" in found:
             await batches.add(row(page, found))
@@ -34,7 +41,7 @@ async def main() -> None:
         if url == START:
             for listing in more_listings(page):
                 queue.put_nowait(listing)
-        for link in page.css(PRODUCT_LINKS).getall():
+        for link in product_links(page):
             queue.put_nowait(urljoin(url, link))
 
     async def work(session: aiohttp.ClientSession) -> None:

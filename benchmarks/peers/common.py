@@ -16,16 +16,21 @@ from typing import Any
 
 import psycopg
 
+if os.environ.get("BENCH_READ"):
+    import large
+
 SHOP = os.environ["BENCH_SHOP"]
 DATABASE = os.environ["BENCH_DATABASE"]
 TABLE = os.environ["BENCH_TABLE"]
 REDIS_SOCKET = os.environ["BENCH_REDIS_SOCKET"]
+# What is read of large pages; empty for the small ones.
+READ = os.environ.get("BENCH_READ")
 REDIS_DB = 1
 CONCURRENCY = int(os.environ["BENCH_CONCURRENCY"])
 START = f"{SHOP}/all?page=1"
 BATCH = 100
 
-COLUMNS = (
+COLUMNS: tuple[str, ...] = (
     "external_id",
     "url",
     "name",
@@ -37,6 +42,8 @@ COLUMNS = (
     "category",
     "description",
 )
+if READ:
+    COLUMNS = ("external_id", "url", "data")
 UPSERT = (
     f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({', '.join(['%s'] * len(COLUMNS))}) "
     f"ON CONFLICT (external_id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in COLUMNS[1:])}, fetched_at = now()"
@@ -51,12 +58,26 @@ _NUMBER = re.compile(r"[\d.,]*\d")
 
 def more_listings(page: Any) -> list[str]:
     """The second listing page to the last one, from the first one's "Page 1 of 42"."""
-    last = _LAST.search(page.css(".pager .count::text").get())
+    count = ".pager .count"
+    text = page.css(f"{count}::text").get() if _is_parsel(page) else page.css_first(count).text()
+    last = _LAST.search(text)
     return [f"{SHOP}/all?page={number}" for number in range(2, int(last[1]) + 1)]
+
+
+def product_links(page: Any) -> list[str]:
+    if _is_parsel(page):
+        return page.css(PRODUCT_LINKS).getall()
+    return [node.attributes["href"] for node in page.css("a.product-link")]
+
+
+def _is_parsel(page: Any) -> bool:
+    return hasattr(page, "xpath")
 
 
 def row(page: Any, url: str) -> tuple[Any, ...]:
     """A product page's row, in the order of COLUMNS. `page` is anything with parsel's `.css()`."""
+    if READ:
+        return large.row(page, url)
     stock = _STOCK.search(page.css(".stock::text").get())
     return (
         _ID.search(url)[1],

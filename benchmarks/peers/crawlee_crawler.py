@@ -13,14 +13,17 @@ import asyncio
 import logging
 import sys
 
-from common import CONCURRENCY, START, Batches, more_listings, row, wait_for_go
+from common import CONCURRENCY, READ, START, Batches, more_listings, row, wait_for_go
 from crawlee import ConcurrencySettings, Request
 from crawlee.crawlers import ParselCrawler, ParselCrawlingContext
 from crawlee.http_clients import HttpxHttpClient, ImpitHttpClient
 from crawlee.storage_clients import MemoryStorageClient
 
 CLIENTS = {
-    "impit": lambda: ImpitHttpClient(persist_cookies_per_session=False, browser=None),
+    # It trusts no certificate that signs itself.
+    "impit": lambda: ImpitHttpClient(
+        persist_cookies_per_session=False, browser=None, verify=not READ
+    ),
     "httpx": lambda: HttpxHttpClient(
         persist_cookies_per_session=False, header_generator=None, http2=False
     ),
