@@ -170,5 +170,11 @@ class Exchanger:
 
 def late(policy: FetchPolicy, url: str) -> FetchError:
     """The error of an exchange that has taken the whole page timeout."""
-    limit = f"{policy.page_timeout_s:g} s (page timeout: SCRAPER_PAGE_TIMEOUT_S)"
-    return FetchError(Outcome.TIMEOUT, f"not complete within {limit}", url=url)
+    why = (
+        "others of its host take a fifth of it at the most"
+        if policy.hurried
+        else "page timeout: SCRAPER_PAGE_TIMEOUT_S"
+    )
+    return FetchError(
+        Outcome.TIMEOUT, f"not complete within {policy.page_timeout_s:.3g} s ({why})", url=url
+    )

@@ -28,6 +28,7 @@ class FetchPolicy:
     proxy. `user_agent` may be `browser`, with languages of the `region`. `impersonate` names a
     browser whose handshake and headers are sent (`scraper.impersonate.profiles`), or `any`;
     `cookies` a jar of the fetcher's that is kept from page to page, where there is no proxy.
+    `hurried`: `page_timeout_s` is less than the setting, by what the host's answers take.
     """
 
     user_agent: str
@@ -46,6 +47,7 @@ class FetchPolicy:
     impersonate: str | None = None
     http2: bool = False
     cookies: str | None = None
+    hurried: bool = False
     base_headers: tuple[tuple[str, str], ...] = field(init=False, repr=False, compare=False)
     extensions: dict[str, Any] = field(init=False, repr=False, compare=False)
 

@@ -51,6 +51,17 @@ PAUSED_S = 5.0
 STUCK_S = 2.0
 # Where the host's answers are known to take longer, pages wait up to this.
 STUCK_MAX_S = 5.0
+# A page has so many times what the slowest answers of its host take, and this at the least, once
+# there were so many answers.
+ENOUGH_SLOWEST = 5
+ENOUGH_LEAST_S = 2.0
+ANSWERS_LEAST = 20
+# From the third try on it has this at the least, or such a share of the host's crawl so far.
+PATIENT_TRY = 2
+PATIENT_LEAST_S = 6.0
+PATIENT_SHARE = 0.2
+# After 700 quick answers a slow one counts half.
+SLOWEST_FADES = 0.999
 
 
 class HostLimiter:
@@ -66,8 +77,9 @@ class HostLimiter:
         # Good answers since the fleet was last asked.
         self.good = 0
         self.signals = Signals()
-        # The usual time of an answer, failures not counted.
-        self.usual_s = 0.0
+        # What the slowest answers take of late, failures not counted, how many there were, and when
+        # the first came.
+        self._slowest_s, self._answers, self._first_at = 0.0, 0, 0.0
         self._terms = Terms(override)
         self._budget = self._terms.budget
         self._fleet = fleet
@@ -110,7 +122,21 @@ class HostLimiter:
 
     def answered(self, seconds: float) -> None:
         """Takes note of how long a page's answer took."""
-        self.usual_s += 0.2 * (seconds - self.usual_s)
+        self._slowest_s = max(seconds, SLOWEST_FADES * self._slowest_s)
+        self._answers += 1
+        self._first_at = self._first_at or asyncio.get_running_loop().time()
+
+    def enough_s(self, tries: int = 0) -> float | None:
+        """For how long a page that had so many tries is waited for, as others of the host answer;
+        None where too few have. The later ones have a share of the time that the host has been
+        asked for: what is slow for once costs little of a long crawl."""
+        if self._answers < ANSWERS_LEAST:
+            return None
+        least_s = ENOUGH_LEAST_S
+        if tries >= PATIENT_TRY:
+            elapsed_s = asyncio.get_running_loop().time() - self._first_at
+            least_s = max(PATIENT_LEAST_S, PATIENT_SHARE * elapsed_s)
+        return max(least_s, ENOUGH_SLOWEST * self._slowest_s)
 
     def queued_of(self, pages: int) -> int:
         """How many of so many more pages are going to wait for the host, rather than occupy this

@@ -19,7 +19,9 @@ clock, for the whole fleet.
 page's own trouble, or a shop's everyday: they count while more than `BAD_SHARE` of a host's late
 answers (weighted by `BAD_WEIGHT`) are of that kind; from a clean record, from the fifth in a row
 on. A shop that fails one page in twenty at any pace is not slowed for it. A page that fails again
-says nothing new of a host that is well: at the end of a crawl such pages are all that is left.
+says nothing new of a host that is well: at the end of a crawl such pages are all that is left. Nor
+does one that gave no answer for much longer than all others took meanwhile, as long as most pages
+are answered: a host with too much to do is slow for all.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ STEP = 0.05
 RECOVERS_S = 120.0
 SETTLES_S = 2.0
 BAD_SHARE = 0.15
+MOST_SHARE = 0.5
 BAD_WEIGHT = 1 / 30
 # A host that has given a good answer within this is well, if few are bad. It outlasts the tries of
 # a crawl's last page, the first of which may take the whole page timeout.
@@ -118,24 +121,31 @@ class Signals:
         clock."""
         return now - self._answered_at <= WELL_S
 
-    def well(self, now: float) -> bool:
-        """Whether the host answers others well."""
-        return self._bad <= BAD_SHARE and self.heard(now)
+    def well(self, now: float, share: float = BAD_SHARE) -> bool:
+        """Whether the host answers others well, but for a share."""
+        return self._bad <= share and self.heard(now)
 
     def saw(
-        self, outcome: Outcome, status: int | None, now: float, *, failed_before: bool = False
+        self,
+        outcome: Outcome,
+        status: int | None,
+        now: float,
+        *,
+        failed_before: bool = False,
+        alone: bool = False,
     ) -> bool | None:
         """True: slow down. False: a good answer. None: neither. `failed_before`: the page has been
-        charged for its host before."""
+        charged for its host before. `alone`: others were answered well while it was not."""
         if outcome in UNASKED:
             return None
         if outcome is Outcome.THROTTLED:
             return True
         if outcome is Outcome.TIMEOUT or (outcome is Outcome.SERVER_ERROR and status == 503):
-            if failed_before and self.well(now):
+            share = MOST_SHARE if alone else BAD_SHARE
+            if failed_before and self.well(now, share):
                 return None
             self._bad += BAD_WEIGHT * (1 - self._bad)
-            return True if self._bad > BAD_SHARE else None
+            return True if self._bad > share else None
         if outcome.blame in (Blame.HOST, Blame.US):
             return None
         self._bad -= BAD_WEIGHT * self._bad

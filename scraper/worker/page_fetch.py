@@ -29,15 +29,13 @@ from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
 from scraper.proxies.rotation import ProxyRotation
 from scraper.rules.blocks import detect_redirect
+from scraper.rules.budget import MOST_SHARE
 from scraper.rules.routing import BROWSER
 from scraper.rules.urls import host_of
 from scraper.worker.batch import Batch
 from scraper.worker.tiers import Tier
 
 ROBOTS_PATIENCE_S = 30.0
-# A page that has failed before has this long, or so many times what the host's answers take.
-RETRY_TIMEOUT_S = 10.0
-RETRY_TIMEOUT_USUAL = 4
 
 Turn = Callable[[], AbstractAsyncContextManager[None]]
 
@@ -219,20 +217,18 @@ class PageFetch:
             permits.end()
 
     def _policy(self) -> FetchPolicy:
-        """The site's, with less time for a page that has failed before while its host answers
-        others well: else a page that never answers would hold a place of the host, and the end of
-        the crawl, for several times the whole page timeout."""
-        policy, limiter = self._context.policy_of(self._page), self._limiter
-        if not self._page.host_attempts or not limiter.signals.well(
-            asyncio.get_running_loop().time()
-        ):
+        """The site's, with less time for a page while its host answers others well: else one that
+        never answers would hold a place of the host, and the end of the crawl, for several times
+        the whole page timeout. The first try of a page that was good before has all of it, and so
+        has one by a proxy, which may be slower than others."""
+        page, limiter = self._page, self._limiter
+        policy, enough_s = self._context.policy_of(page), limiter.enough_s(page.host_attempts)
+        whole = not page.host_attempts and (page.good_before or self._permits.via is not None)
+        if whole or enough_s is None or enough_s >= policy.page_timeout_s:
             return policy
-        most_s = max(RETRY_TIMEOUT_S, RETRY_TIMEOUT_USUAL * limiter.usual_s)
-        return replace(
-            policy,
-            page_timeout_s=min(policy.page_timeout_s, most_s),
-            read_timeout_s=min(policy.read_timeout_s, most_s),
-        )
+        if not limiter.signals.well(asyncio.get_running_loop().time(), MOST_SHARE):
+            return policy
+        return replace(policy, page_timeout_s=enough_s, hurried=True)
 
     def _still_to_do(self) -> None:
         """Whether it is, after it waited for a turn."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -31,6 +32,7 @@ from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, origin_of
 from scraper.rules.blocks import missing_is_block
+from scraper.rules.budget import MOST_SHARE
 from scraper.rules.circuit_breaker import Breakers
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status, retry_after_s
@@ -58,6 +60,10 @@ REST_S = 5.0
 REST_MAX_S = 1800.0
 # Pages whose crawl could not be read come back after this.
 AWAY_S = 5.0
+# The pages of a batch that has settled none for so long are slow, and so many of them at the most
+# are not waited for.
+SLOW_S = 1.0
+SLOW_MAX = 64
 HEAD_FIELDS = 40
 HEAD_CHARS = 200
 _NOT_MODIFIED = 304
@@ -96,6 +102,7 @@ class Scraper:
         self._telemetry = telemetry or Telemetry()
         self._archive = archive
         self._unsettled = 0  # pages of all batches
+        self._batches: list[Batch] = []
 
     async def batch(self, batch: Batch) -> None:
         """Settles every page of a batch. Returns when the last of them is stored."""
@@ -105,9 +112,11 @@ class Scraper:
     async def _batch(self, batch: Batch) -> None:
         batch.unsettled, batch.moved_at = len(batch.lease.pages), asyncio.get_running_loop().time()
         self._unsettled += batch.unsettled
+        self._batches.append(batch)
         try:
             await self._settle_all(batch)
         finally:
+            self._batches = [other for other in self._batches if other is not batch]
             # There are none, unless the batch was given up.
             self._unsettled -= batch.unsettled
         await batch.pending.stored.wait()
@@ -176,8 +185,15 @@ class Scraper:
         batch.unsettled -= 1
         self._unsettled -= 1
         batch.moved_at = asyncio.get_running_loop().time()
-        if self._unsettled <= 0:
+        if self._unsettled <= SLOW_MAX and not self.moving:
             self._writer.hurry()
+
+    @property
+    def moving(self) -> int:
+        """How many batches are to settle a page soon. Those of pages that never answer have come to
+        nothing for a while."""
+        since = time.monotonic() - SLOW_S
+        return sum(batch.unsettled > 0 and batch.moved_at > since for batch in self._batches)
 
     async def _context(self, crawl_id: int) -> CrawlContext | Attempt:
         try:
@@ -237,7 +253,7 @@ class Scraper:
             self._rng,
             retry_after_s=attempt.delay_s,
             down=down,
-            well=limiter.signals.well(now),
+            well=limiter.signals.well(now, MOST_SHARE),
             forbidden=attempt.http_status == _FORBIDDEN,
         )
 
@@ -247,7 +263,11 @@ class Scraper:
         """What an answer says of the pace of the host that gave it, which is another one after a
         redirect."""
         says = limiter.signals.saw(
-            attempt.outcome, attempt.http_status, now, failed_before=failed_before
+            attempt.outcome,
+            attempt.http_status,
+            now,
+            failed_before=failed_before,
+            alone=attempt.outcome is Outcome.TIMEOUT and limiter.enough_s() is not None,
         )
         if not says:
             limiter.good += says is False

@@ -219,7 +219,7 @@ class Worker:
             contexts=self._contexts,
             telemetry=self._telemetry,
             send=self._send,
-            wants_work=lambda: self.batches <= BATCHES_WANTED,
+            wants_work=lambda: self.services.scraper.moving <= BATCHES_WANTED,
         )
         self.keeper = Keeper(self.settings, self._claims, self.services)
         loops = (*self.services.loops(), self.keeper.run(), self._turn(), self._weigh())

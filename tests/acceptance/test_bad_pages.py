@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -51,3 +52,40 @@ def test_one_page_in_a_hundred_that_fails_costs_its_own_tries_alone(
     assert len(rows(engine, "SELECT FROM products")) == PAGES
     # The pace was never cut.
     assert valkey_client.hget(f"scraper:host:{host}", "cut") is None
+
+
+def test_a_page_much_slower_than_others_comes_and_one_that_never_answers_is_soon_given_up(
+    run: Commands, engine: sa.Engine, environment: Settings
+) -> None:
+    """With the timeouts that users have, of which the first alone is longer than all this."""
+
+    async def slow(writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(4.0)
+        writer.write(Answer(product("slow", "Slow").encode()).raw())
+        await writer.drain()
+
+    with OddShop() as shop:
+        hrefs = [f"/p/{number}" for number in range(60)]
+        for number, href in enumerate(hrefs):
+            shop.serve(href, product(str(number), f"Thing {number}").encode())
+        shop.serve("/slow", slow)
+        silent = shop.serve("/silent", hang)
+        # They are come upon once the host has given answers.
+        shop.serve("/", listing(hrefs, more='<a class="next" href="/2">next</a>'))
+        shop.serve("/2", listing(["/slow", "/silent"]))
+        definition: dict[str, Any] = {
+            "start": shop.url("/"), "allow_private": True, "rate": "50/s", "concurrency": 4, "revisit": "0",
+            "listing": {"products": "a.p", "next": "a.next"},
+            "product": {"id": {"css": "body::attr(data-id)"}, "fields": {"title": {"css": "h1", "required": True}}},
+        }  # fmt: skip
+        (environment.sites_dir / "shop.yaml").write_text(json.dumps(definition))
+        run.coordinator()
+        run.worker("datacenter", "--concurrency=1")
+        run.scraper("crawl", "shop")
+        until(lambda: rows(engine, "SELECT status FROM crawls") == [("completed",)], 60)
+        asked = shop.asked()
+    assert rows(engine, "SELECT data->>'title' FROM products WHERE external_id = 'slow'") == [
+        ("Slow",)
+    ]
+    assert asked.count("/slow") == asked.count("/silent") == 3
+    assert rows(engine, "SELECT url, status FROM pages WHERE status <> 'ok'") == [(silent, "dead")]

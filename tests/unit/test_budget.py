@@ -11,6 +11,7 @@ from scraper.rules.budget import (
     BAD_SHARE,
     BAD_WEIGHT,
     FLOOR,
+    MOST_SHARE,
     WELL_S,
     Budget,
     Override,
@@ -148,3 +149,16 @@ def test_different_pages_that_fail_slow_a_host_that_was_well(
 
 def test_a_host_that_nobody_has_heard_of_is_not_well() -> None:
     assert not Signals().well(0.0)
+
+
+def test_pages_that_alone_give_no_answer_slow_nobody_while_most_are_answered() -> None:
+    signals, strict = Signals(), Signals()
+    for turn in range(300):
+        timeout = (Outcome.TIMEOUT, None) if turn % 3 == 0 else GOOD
+        assert signals.saw(*timeout, 0.0, alone=True) is (None if timeout != GOOD else False)
+        strict.saw(*timeout, 0.0)
+    assert not strict.well(0.0)
+    assert signals.well(0.0, MOST_SHARE)
+    said = [signals.saw(Outcome.TIMEOUT, None, 0.0, alone=True) for _ in range(60)]
+    assert said[-1] is True
+    assert not signals.well(0.0, MOST_SHARE)

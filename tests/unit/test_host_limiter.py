@@ -18,8 +18,14 @@ from scraper.errors import DeferredError
 from scraper.politeness.fleet import Reservation
 from scraper.politeness.host_limiter import (
     ALLOTMENT_RENEWED_S,
+    ANSWERS_LEAST,
     CONTENDED_ANSWERS,
+    ENOUGH_LEAST_S,
+    ENOUGH_SLOWEST,
     LATE_S,
+    PATIENT_LEAST_S,
+    PATIENT_SHARE,
+    PATIENT_TRY,
     RESERVED_AHEAD_S,
     STUCK_MAX_S,
     HostLimiter,
@@ -805,5 +811,25 @@ def test_slots_are_not_reserved_for_pages_that_have_no_place() -> None:
         visits = PageFetcher(limiter, lasts_s=2.0)
         await asyncio.gather(*(visits.one() for _ in range(10)))
         assert sum(asked["slots"] for asked in fleet.asked) <= 12
+
+    run(work)
+
+
+def test_a_page_is_waited_for_as_the_slowest_answers_of_its_host_say() -> None:
+    async def work() -> None:
+        limiter = HostLimiter("shop", Fleet())
+        for _ in range(ANSWERS_LEAST):
+            assert limiter.enough_s() is None
+            limiter.answered(0.05)
+        assert limiter.enough_s() == limiter.enough_s(1) == ENOUGH_LEAST_S
+        assert limiter.enough_s(PATIENT_TRY) == PATIENT_LEAST_S
+        limiter.answered(2.0)
+        assert limiter.enough_s() == ENOUGH_SLOWEST * 2.0
+        for _ in range(5000):
+            limiter.answered(0.05)
+        assert limiter.enough_s() == ENOUGH_LEAST_S
+        await asyncio.sleep(100)
+        assert limiter.enough_s() == ENOUGH_LEAST_S
+        assert limiter.enough_s(PATIENT_TRY) == pytest.approx(100 * PATIENT_SHARE)
 
     run(work)
