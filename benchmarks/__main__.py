@@ -26,6 +26,7 @@ from benchmarks.results import Line, Run, rotated, table
 from benchmarks.rig import Rig, rig
 
 OURS = "ours"
+SMALL = ("small",)
 TITLES = {"jsonld": "JSON-LD alone", "css": "Eight fields by CSS", "xpath": "Eight fields by XPath"}
 OURS_TITLES = {"first": "this application, first crawl", "second": "this application, second crawl"}
 INTERRUPTED = 130
@@ -101,6 +102,7 @@ def _arguments() -> argparse.Namespace:
         metavar="N",
         help="no peers: so many of our workers, a core each, against one",
     )
+    parser.add_argument("--read", choices=READS, help="with --size or --pages: in this way alone")
     args = parser.parse_args()
     if args.pages is not None and not saved_pages(args.pages):
         parser.error(f"--pages: there is no .htm or .html file in {args.pages}")
@@ -125,7 +127,8 @@ def _compare(args: argparse.Namespace) -> int:
     lines, failed = [], False
     large = {"size": args.size, "saved": args.pages}
     with rig(args.products, args.latency_ms, args.concurrency, **large) as place:
-        for read in READS if args.size or args.pages else ("small",):
+        reads = READS if args.size or args.pages else SMALL
+        for read in reads if args.read is None else (args.read,):
             place.read = read
             if read != "small":
                 print(f"{TITLES[read]}, {args.pages or f'{args.size:,} bytes'}, TLS and gzip")

@@ -97,7 +97,8 @@ class Rig:
     def definition(self) -> str:
         if self.read == "small":
             return definition(self.shop_url, self.concurrency)
-        return large_definition(self.shop_url, self.concurrency, self.read)
+        saved = self.saved is not None
+        return large_definition(self.shop_url, self.concurrency, self.read, saved=saved)
 
     def ask(self, control: str) -> Any:
         with urllib.request.urlopen(f"{self.shop_url}/_control/{control}", timeout=60) as answer:

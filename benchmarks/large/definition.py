@@ -53,6 +53,12 @@ XPATH = f"""
 FIELDS = {"jsonld": JSONLD, "css": CSS, "xpath": XPATH}
 
 
-def definition(shop: str, concurrency: int, read: str) -> str:
+# For saved pages: one that has nothing else is good, too.
+ANYTHING = """
+    anything: {regex: '(?i)(<html|<head|<body|<div)'}
+"""
+
+
+def definition(shop: str, concurrency: int, read: str, *, saved: bool = False) -> str:
     head = DEFINITION.format(shop=shop, concurrency=concurrency)
-    return head.rstrip() + FIELDS[read]
+    return head.rstrip() + FIELDS[read] + (ANYTHING.lstrip("\n") if saved else "")
