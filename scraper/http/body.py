@@ -19,8 +19,9 @@ from scraper.http import codings
 ACCEPT_ENCODING = "gzip, deflate"
 # Each gzip member costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap.
 MEMBERS_MAX = 4096
-# What follows a member is copied by zlib: small slices keep many small members linear.
-_SLICE_BYTES = 65_536
+# What follows a member is copied by zlib: small slices keep many small members linear, and what
+# they unpack to needs no new memory of the system's.
+_SLICE_BYTES = 16_384
 _GZIP_MAGIC = b"\x1f\x8b"
 # Seen from real servers in place of "identity"; browsers take the body as it is, too.
 _NOT_CODINGS = frozenset({"", "identity", "none", "binary", "utf-8", "utf8", "8bit"})

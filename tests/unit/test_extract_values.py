@@ -341,3 +341,22 @@ def test_any_bytes_make_a_tree(body: bytes, header: str | None) -> None:
 )
 def test_broken_markup_makes_a_tree(body: bytes) -> None:
     assert parse_html(body).tag == "html" or parse_html(body).tag is not None
+
+
+@given(
+    st.integers(-5, 5),
+    st.sampled_from(["€", "é", "𝒳", "\u00a0"]).map(str.encode),
+    st.sampled_from([b"", b"\x80", b"\xe2\x82", b"\xed\xa0\x80", b"\xff", b"\xc3"]),
+    st.booleans(),
+)
+def test_a_body_is_utf8_as_a_whole_whatever_its_pieces_are(
+    shift: int, character: bytes, broken: bytes, last: bool
+) -> None:
+    body = b"x" * (16_384 + shift) + character * 20_000
+    body = body + broken if last else body[:16_380] + broken + body[16_380:]
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        assert decode(body, "text/html; charset=utf-8").utf8 != body
+    else:
+        assert decode(body, "text/html; charset=utf-8").utf8 is body
