@@ -44,7 +44,9 @@ class Hit:
 @dataclass
 class TestProxy:
     """`mode`: good, slow (a second more), hang (never answers), 502 and 403 (its answer to
-    everything), closed, cut (passes a request on, and breaks off before the answer)."""
+    everything), closed, cut (passes a request on, and breaks off before the answer), liar (answers
+    everything itself, with one page), puzzle (with a captcha that nobody knows, each another), twin
+    (every product with one product's page)."""
 
     __test__ = False
 
@@ -208,6 +210,8 @@ class Field(Threaded):
                 writer.write(_raw(b"who are you?", "407 Proxy Authentication Required"))
             elif proxy.mode in ("502", "403"):
                 writer.write(_raw(b"the proxy says no", f"{proxy.mode} Whatever"))
+            elif proxy.mode in ("liar", "puzzle") or (proxy.mode == "twin" and "/p/" in target):
+                writer.write(_raw(_lie(proxy), "200 OK", "Content-Type: text/html"))
             elif method == "CONNECT":
                 host, _, port = target.rpartition(":")
                 there = await asyncio.open_connection(
@@ -305,6 +309,16 @@ async def _pipe(
 def _lines(head: bytes) -> dict[str, str]:
     pairs = (line.partition(":") for line in head.decode("latin-1").split("\r\n")[1:])
     return {name.lower(): value.strip() for name, _, value in pairs if name}
+
+
+def _lie(proxy: TestProxy) -> bytes:
+    if proxy.mode == "twin":
+        return product("0", "Product /p/0").encode()
+    if proxy.mode == "puzzle":
+        return (
+            f"<h1>Which of these is a bicycle? {len(proxy.asked)}</h1><a href='/'>Home</a>".encode()
+        )
+    return b"<html><body><h1>Welcome</h1><p>Log in to your network.</p></body></html>"
 
 
 def _head(raw: bytes) -> tuple[str, str, dict[str, str]]:

@@ -58,7 +58,7 @@ ENOUGH_LEAST_S = 2.0
 ANSWERS_LEAST = 20
 # From the third try on it has this at the least, or such a share of the host's crawl so far.
 PATIENT_TRY = 2
-PATIENT_LEAST_S = 6.0
+PATIENT_LEAST_S = 5.0
 PATIENT_SHARE = 0.2
 # After 700 quick answers a slow one counts half.
 SLOWEST_FADES = 0.999

@@ -31,6 +31,7 @@ from typing import TypeVar, assert_never
 from scraper.domain import Fetched, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.http.proxy_route import ProxyRoute
+from scraper.proxies.contents import Contents
 from scraper.proxies.health import EVERYWHERE
 from scraper.proxies.pool import ProxyPool
 from scraper.rules.blocks import Block
@@ -50,6 +51,8 @@ ALIVE_S = 60.0
 PAGES_MAX = 20_000
 # This is the sign of a block that nobody was asked for.
 PROXIES_BANNED = "proxies-banned"
+# Why a proxy rests whose pages lack what others' have.
+LACKING = "pages lack what others have"
 THROTTLED_S, THROTTLED_MAX_S = 30.0, 1800.0
 _IN_DOUBT = frozenset({Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.TLS, Outcome.MALFORMED})
 _NOT_SENT = frozenset(
@@ -138,6 +141,7 @@ class ProxyRotation:
         self._doubts: OrderedDict[int, dict[str, Doubt]] = OrderedDict()
         self._faults: OrderedDict[int, int] = OrderedDict()
         self._suspected: OrderedDict[int, dict[str, ProxyRoute]] = OrderedDict()
+        self._contents = Contents()
 
     async def fetch(
         self,
@@ -225,17 +229,30 @@ class ProxyRotation:
             ) from None
         raise none
 
-    def suspect(self, page: LeasedPage, via: ProxyRoute) -> None:
-        """An answer through it lacked what the page used to have: the next visit goes another way,
-        and tells."""
-        _keep(self._suspected, page.id, {**self._suspected.get(page.id, {}), via.proxy.id: via})
+    async def lacks(self, page: LeasedPage, via: ProxyRoute) -> bool:
+        """An answer through it lacks something. False: that is believed of the page; else the next
+        visit goes another way, and tells."""
+        proxy_id, contents, pages = via.proxy.id, self._contents, (page.host, page.kind)
+        contents.lacked(pages, proxy_id)
+        if contents.to_blame(pages, proxy_id):
+            contents.forget(pages, proxy_id)
+            await self._pool.strike(via, page.host, LACKING)
+        elif contents.believed(pages, proxy_id, page.blocked + 1):
+            self._suspected.pop(page.id, None)
+            return False
+        _keep(self._suspected, page.id, {**self._suspected.get(page.id, {}), proxy_id: via})
+        return True
 
-    async def resolve(self, page: LeasedPage, via: ProxyRoute, *, there: bool) -> None:
-        """Whether what was missing is there through `via`: then whoever was suspected is to blame,
-        else the page is."""
+    async def gave(self, page: LeasedPage, via: ProxyRoute) -> None:
+        """An answer through it is all there: whoever was suspected of it is to blame."""
+        self._contents.gave((page.host, page.kind), via.proxy.id)
         for other in self._suspected.pop(page.id, {}).values():
-            if there and other.proxy.id != via.proxy.id:
-                await self._pool.strike(other, page.host, ProxySignal.BLOCKED.value)
+            if other.proxy.id != via.proxy.id:
+                await self._pool.strike(other, page.host, LACKING)
+
+    def repeats(self, page: LeasedPage, via: ProxyRoute, body: bytes) -> bool:
+        """Whether another page had that body through the same proxy."""
+        return self._contents.repeats(via.proxy.id, page.id, body)
 
     def _alive(self, host: str) -> bool:
         return self._pool.alive(host, monotonic() - ALIVE_S)

@@ -93,14 +93,6 @@ class PageFetcher:
         page_fetch = PageFetch(self, batch, limiter, page, context, permits, tier, browsers)
         return page_fetch.answer() if browsers is None else page_fetch.answer_in_slot(browsers)
 
-    def suspect(self, page: LeasedPage, via: ProxyRoute) -> None:
-        """What came through `via` lacked what the page used to have."""
-        self.rotation.suspect(page, via)
-
-    async def resolve(self, page: LeasedPage, via: ProxyRoute, *, there: bool) -> None:
-        """A page that was suspected to be blocked has been looked at again."""
-        await self.rotation.resolve(page, via, there=there)
-
 
 class PageFetch:
     """One page on its way, and what it needs there. Holds nothing that another page might see."""

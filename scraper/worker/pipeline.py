@@ -26,12 +26,13 @@ from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.apart.page_reader import PageReader
 from scraper.frontier.throughput import FetchCost
+from scraper.http.proxy_route import ProxyRoute
 from scraper.infra import outages
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, origin_of
-from scraper.rules.blocks import missing_is_block
+from scraper.rules.blocks import FIELDS_MISSING, missing_is_block
 from scraper.rules.budget import MOST_SHARE
 from scraper.rules.circuit_breaker import Breakers
 from scraper.rules.urls import host_of
@@ -305,10 +306,6 @@ class Scraper:
             )
             limiter.answered(fetched.elapsed_s)
             attempt = await self._read(page, fetched, context, tier, permits)
-            if page.blocked and permits.via is not None:
-                await self._page_fetcher.resolve(
-                    page, permits.via, there=attempt.outcome is Outcome.FETCHED
-                )
             if context.site.archive is not None and attempt.outcome is Outcome.FETCHED:
                 attempt = replace(
                     attempt, spooled=await self._put_aside(batch, page, fetched, context)
@@ -419,24 +416,16 @@ class Scraper:
             else None
         )
         extracted, products_named = listings.believed(page, extracted)
+        lacking = self._lacking(page, fetched, extracted, permits.via)
+        if await self._suspected(page, lacking, tier, permits.via):
+            suspected = _useless(Outcome.BLOCKED, fetched, f"{FIELDS_MISSING}: {lacking}")
+            return replace(suspected, sign=FIELDS_MISSING.sign, suspicion=True)
         if not extracted.complete:
-            error = "; ".join(extracted.problems[:5])
-            other_way = permits.via is not None or tier.above is not None
-            block = missing_is_block(
-                good_before=page.good_before,
-                suspected_before=page.blocked > 0,
-                other_way=other_way and not tier.probe,
+            return replace(
+                _useless(Outcome.NOT_EXTRACTED, fetched, lacking),
+                observations=observations,
+                products_named=products_named,
             )
-            if block is None:
-                return replace(
-                    _useless(Outcome.NOT_EXTRACTED, fetched, error),
-                    observations=observations,
-                    products_named=products_named,
-                )
-            if permits.via is not None:
-                self._page_fetcher.suspect(page, permits.via)
-            suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
-            return replace(suspected, sign=block.sign, suspicion=True)
         visit = after_read(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
         return Attempt(
             Outcome.FETCHED,
@@ -447,6 +436,40 @@ class Scraper:
             next_visit=visit,
             products_named=products_named,
         )
+
+    def _lacking(
+        self, page: LeasedPage, fetched: Fetched, extracted: Extracted, via: ProxyRoute | None
+    ) -> str:
+        """What an answer lacks, in words; empty where it is all there. By a proxy, which may answer
+        in the shop's place, more is asked of it."""
+        if not extracted.complete:
+            return "; ".join(extracted.problems[:5])
+        if via is None:
+            return ""
+        if page.kind is Kind.LISTING and not listings.named(extracted):
+            return "it names no product"
+        if page.kind is Kind.PRODUCT and self._page_fetcher.rotation.repeats(
+            page, via, fetched.body
+        ):
+            return "its body is another page's"
+        return ""
+
+    async def _suspected(
+        self, page: LeasedPage, lacking: str, tier: Tier, via: ProxyRoute | None
+    ) -> bool:
+        """Whether what an answer lacks may be a block that nothing names: then the page is looked
+        at again another way."""
+        if via is None:
+            return bool(lacking) and missing_is_block(
+                good_before=page.good_before,
+                suspected_before=page.blocked > 0,
+                other_way=tier.above is not None and not tier.probe,
+            )
+        rotation = self._page_fetcher.rotation
+        if not lacking:
+            await rotation.gave(page, via)
+            return False
+        return await rotation.lacks(page, via) and not tier.probe
 
 
 def _allowed(extracted: Extracted, robots: RobotsRules, url: str) -> Extracted:
