@@ -55,12 +55,12 @@ def masked(url: str) -> str:
 def scrubbed(error: BaseException, url: str) -> str:
     """The error's first line, without the URL's passwords should the driver have quoted them."""
     text = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    for secret in _secrets(url):
+    for secret in passwords_in(url):
         text = text.replace(secret, "***")
     return text
 
 
-def _secrets(url: str) -> list[str]:
+def passwords_in(url: str) -> list[str]:
     """Longest first, since one may contain another."""
     try:
         parts = urlsplit(url)
