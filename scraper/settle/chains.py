@@ -2,10 +2,11 @@
 of filters.
 
 A page that brings its crawl no new product costs those behind it one step, where it shows products
-of which the crawl has each, and five where it shows none at all or the very ones that another page
-shows; one that brings a new product makes good for all before it. So a chain of empty pages ends
-after `limits.fruitless` of them, one that goes through known products after five times as many, and
-a shop's own order never does. Where a crawl remembers products by a filter, it cannot tell new
+of which the crawl has each, two where they are the very ones that another page shows, and five
+where it shows none at all; one that brings a new product makes good for all before it. So a chain
+of empty pages ends after `limits.fruitless` of them, one of repeated pages after two and a half
+times as many, one that goes through known products after five times as many, and a shop's own order
+never does. Where a crawl remembers products by a filter, it cannot tell new
 ones, and other products are good enough.
 """
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from scraper.settle.transaction import Kept
 
 KNOWN_STEPS = 1
+REPEATED_STEPS = 2
 EMPTY_STEPS = 5
 
 # What the pages list is compared with what was stored before this group.
@@ -32,9 +34,9 @@ READ = sa.text("""
 UPDATE pages p SET lists = r.lists
   FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS r(id bigint, lists uuid)
  WHERE p.id = r.id
-RETURNING p.id, p.fruitless, r.lists IS NULL OR EXISTS (
+RETURNING p.id, p.fruitless, r.lists IS NULL AS empty, EXISTS (
     SELECT FROM pages o WHERE o.crawl_id = p.crawl_id AND o.lists = r.lists AND o.id <> p.id)
-    AS nothing_else
+    AS repeated
 """)
 
 
@@ -50,9 +52,12 @@ def links(connection: sa.Connection, kept: Kept) -> list[NewPage]:
     if not listings:
         return links
     rows = [{"id": page_id, "lists": listings[page_id].lists} for page_id in sorted(listings)]
-    for page_id, fruitless, nothing_else in connection.execute(READ, {"rows": dumps(rows)}):
+    for page_id, fruitless, empty, repeated in connection.execute(READ, {"rows": dumps(rows)}):
         page = listings[page_id]
-        steps = EMPTY_STEPS if nothing_else else 0 if page.filter is not None else KNOWN_STEPS
+        if empty or repeated:
+            steps = EMPTY_STEPS if empty else REPEATED_STEPS
+        else:
+            steps = 0 if page.filter is not None else KNOWN_STEPS
         behind = 0 if page.products or not steps else fruitless + steps
         links += [replace(link, found_on=page_id, fruitless=behind) for link in page.links]
     return links
