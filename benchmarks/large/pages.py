@@ -151,8 +151,8 @@ def _frame(size: int) -> tuple[str, str, str, str]:
     code = _fill(
         size * SCRIPTS,
         lambda: (
-            f'function {_words(rng, 1)}{rng.randrange(999)}(e,t){{return e<t?"</"+"{_words(rng, 1)}'
-            f'>":window.{_words(rng, 1)}.push({rng.randrange(9999)})}}'
+            f'function {_words(rng, 1)}{rng.randrange(999)}(e,t){{return e<t?"{_words(rng, 1)}'
+            f'</div>":window.{_words(rng, 1)}.push({rng.randrange(9999)})}}'
         ),
     )
     icons = _fill(

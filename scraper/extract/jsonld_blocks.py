@@ -29,6 +29,7 @@ _OPENING = re.compile(
 ).match
 _CLOSING = re.compile(rb"</script[\s/>]", re.IGNORECASE).search
 _TAG_MAX_BYTES = 500
+_PLUSES_MAX = 2000
 
 
 def scripts(source: bytes) -> list[str] | None:
@@ -37,7 +38,7 @@ def scripts(source: bytes) -> list[str] | None:
     whose tag may be part of a comment or of another script."""
     texts: list[str] = []
     end = 0
-    at = source.find(b"ld+json")
+    at = _type_at(source, 0)
     if at < 0:
         # The type is one of the few things that are written in capitals as well.
         return [] if b"+JSON" not in source and b"+Json" not in source else None
@@ -47,10 +48,11 @@ def scripts(source: bytes) -> list[str] | None:
         if opening is None or not opening.start() < at < opening.end():
             return None
         before = source[end:begin]
-        if before.rfind(b"<!--") > before.rfind(b"-->"):
+        comment = before.rfind(b"<!--")
+        if comment >= 0 and before.find(b"-->", comment) < 0:
             return None
         # An open script that is not closed: the tag is a part of its text.
-        last = before.rfind(b"<script")
+        last = before.rfind(b"<script", max(0, before.rfind(b"</script>")))
         if last >= 0 and _CLOSING(before, last) is None:
             return None
         closing = _CLOSING(source, opening.end())
@@ -61,8 +63,19 @@ def scripts(source: bytes) -> list[str] | None:
             return None
         texts.append(text.decode("utf-8", "replace"))
         end = closing.end()
-        at = source.find(b"ld+json", end)
+        at = _type_at(source, end)
     return texts
+
+
+def _type_at(source: bytes, start: int) -> int:
+    """`source.find(b"ld+json", start)`. One byte is found twenty times as fast as seven, and real
+    pages have some hundred of it."""
+    plus = start + 1
+    for _ in range(_PLUSES_MAX):
+        plus = source.find(b"+", plus + 1)
+        if plus < 0 or source.startswith(b"ld+json", plus - 2):
+            return max(plus - 2, -1)
+    return source.find(b"ld+json", plus - 1)
 
 
 def objects(scripts: list[str]) -> list[dict[str, Any]]:
