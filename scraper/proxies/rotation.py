@@ -236,6 +236,7 @@ class ProxyRotation:
         contents.lacked(pages, proxy_id)
         if contents.to_blame(pages, proxy_id):
             contents.forget(pages, proxy_id)
+            self._pool.failed(via, page.host)
             await self._pool.strike(via, page.host, LACKING)
         elif contents.believed(pages, proxy_id, page.blocked + 1):
             self._suspected.pop(page.id, None)
@@ -248,6 +249,7 @@ class ProxyRotation:
         self._contents.gave((page.host, page.kind), via.proxy.id)
         for other in self._suspected.pop(page.id, {}).values():
             if other.proxy.id != via.proxy.id:
+                self._pool.failed(other, page.host)
                 await self._pool.strike(other, page.host, LACKING)
 
     def repeats(self, page: LeasedPage, via: ProxyRoute, body: bytes) -> bool:
