@@ -184,6 +184,10 @@ class ProxySignal(StrEnum):
     FAILED = "failed"
     # The host answered, and will not serve whoever asks from there.
     BLOCKED = "blocked"
+    # The page lacks what it should have.
+    LACKING = "pages lack what others have"
+    # The same body came for another URL.
+    REPEATED = "one page for all"
     # The proxy itself will not go to that host.
     DENIED = "denied"
     # There is no connection to it, or its TLS or its login fails: it serves nobody.

@@ -58,6 +58,8 @@ class TestProxy:
     tls: ssl.SSLContext | None = None
     asked: list[str] = field(default_factory=list)
     connections: int = 0
+    # A puzzle comes for every so many of its requests.
+    lies: int = 1
 
     @property
     def address(self) -> str:
@@ -210,7 +212,9 @@ class Field(Threaded):
                 writer.write(_raw(b"who are you?", "407 Proxy Authentication Required"))
             elif proxy.mode in ("502", "403"):
                 writer.write(_raw(b"the proxy says no", f"{proxy.mode} Whatever"))
-            elif proxy.mode in ("liar", "puzzle") or (proxy.mode == "twin" and "/p/" in target):
+            elif (proxy.mode in ("liar", "puzzle") and len(proxy.asked) % proxy.lies == 0) or (
+                proxy.mode == "twin" and "/p/" in target
+            ):
                 writer.write(_raw(_lie(proxy), "200 OK", "Content-Type: text/html"))
             elif method == "CONNECT":
                 host, _, port = target.rpartition(":")

@@ -1,84 +1,93 @@
-"""What the pages contain that come through each proxy, compared with the others': an answer of 200
-says nothing of a proxy that answers everything itself, or gets a challenge that nothing names.
+"""What the pages that came through a proxy hold, compared with those of the others. In memory, of
+one process, bounded: what is forgotten is learned anew.
 
-A page lacks something where required fields are not there, a listing names no product, or its body
-is that of another page. It is asked for again by another proxy. It is believed once a second proxy
-says the same whose pages are good as a rule, or so many looks do; where no proxy at all brings good
-pages, it is the shop or its definition, and the second look suffices. One process's view, bounded;
-pure.
+A proxy that answers everything itself, or that gets captchas in words nobody knows, looks well by
+its statuses. So a page without what it should have, or with the very bytes of another page, is
+asked for by another proxy, and where that one gets it whole the first is charged. A shop may give
+any proxy a bad page now and then: only a proxy with clearly more of them than the others rests.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
+import math
+from collections import OrderedDict, deque
+from typing import TypeVar
 
-# A page is looked at so often at the most, whoever says so.
-LOOKS_MAX = 5
-# So many proxies, or pages, without a single good one: the proxies are not to blame.
-PROXIES_BARREN = 3
-PAGES_BARREN = 10
-# A proxy is to blame after so many pages, if it lacks so many times what the others do.
-LACKED_LEAST = 3
-OTHERS_LEAST = 5
-TIMES_OTHERS = 4.0
-# Counts are halved beyond this, so that what was long ago fades.
-COUNTED_MAX = 200
+from scraper.rules.quality import surprise
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+# The last pages of a proxy at a host, by which its share of bad ones is known.
+WINDOW = 100
+# So many of them, and so improbable by the others' share.
+BAD_LEAST = 5
+IMPROBABLE = math.log(100_000)
+# After so many pages in a row that all agree on, the site's pages are so.
+SITE_LACKS = 5
+HOSTS_MAX = 1000
 BODIES_MAX = 20_000
 
 
-# Those that are compared with each other: of a host, and of a kind.
-Pages = tuple[str, str]
+def keep(kept: OrderedDict[K, V], key: K, value: V, most: int) -> V:
+    """The value, stored as the newest; the oldest go."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
+    return value
 
 
-class Contents:
-    """One a process."""
+class ProxyContents:
+    """One a process, on its loop."""
 
     def __init__(self) -> None:
-        self._good: defaultdict[Pages, Counter[str]] = defaultdict(Counter)
-        self._lacked: defaultdict[Pages, Counter[str]] = defaultdict(Counter)
-        self._bodies: OrderedDict[tuple[str, int], int] = OrderedDict()
+        self._pages: OrderedDict[str, dict[str, deque[bool]]] = OrderedDict()
+        self._lacking: OrderedDict[str, int] = OrderedDict()
+        self._bodies: OrderedDict[tuple[str, str, int], str] = OrderedDict()
+        self._shops_own: OrderedDict[tuple[str, int], None] = OrderedDict()
 
-    def gave(self, pages: Pages, proxy_id: str) -> None:
-        """A page that was all there came through it."""
-        _count(self._good[pages], proxy_id)
+    def whole(self, host: str, proxy_id: str, *, product: bool) -> None:
+        """A page that had all it should have."""
+        self._window(host, proxy_id).append(False)
+        if product:
+            self._lacking.pop(host, None)
 
-    def lacked(self, pages: Pages, proxy_id: str) -> None:
-        """A page came through it that lacks something."""
-        _count(self._lacked[pages], proxy_id)
+    def bad(self, host: str, proxy_id: str) -> bool:
+        """A page that another proxy got whole. True where this one has clearly more of them."""
+        mine = self._window(host, proxy_id)
+        mine.append(True)
+        others = [
+            was_bad
+            for other, window in self._pages[host].items()
+            if other != proxy_id
+            for was_bad in window
+        ]
+        usual = (len(others) - sum(others) + 1) / (len(others) + 2)
+        whole = len(mine) - sum(mine)
+        return sum(mine) >= BAD_LEAST and surprise(whole, len(mine), usual) >= IMPROBABLE
 
-    def believed(self, pages: Pages, proxy_id: str, looks: int) -> bool:
-        """Whether a page that lacks something is so, as seen through that proxy after so many
-        looks, this one included."""
-        if looks < 2:
-            return False
-        lacked, good = self._lacked[pages], self._good[pages]
-        barren = not good and (len(lacked) >= PROXIES_BARREN or lacked.total() >= PAGES_BARREN)
-        return barren or good[proxy_id] > 0 or looks >= LOOKS_MAX
+    def agreed(self, host: str) -> None:
+        """A page that nobody got whole."""
+        keep(self._lacking, host, self._lacking.get(host, 0) + 1, HOSTS_MAX)
 
-    def to_blame(self, pages: Pages, proxy_id: str) -> bool:
-        """Whether its pages lack what those by the other proxies have."""
-        good, lacked = self._good[pages], self._lacked[pages]
-        mine, others = lacked[proxy_id], lacked.total() - lacked[proxy_id]
-        others_good = good.total() - good[proxy_id]
-        if mine < LACKED_LEAST or others_good < OTHERS_LEAST:
-            return False
-        share = mine / (mine + good[proxy_id])
-        return share >= TIMES_OTHERS * (others + 1) / (others + others_good + 2)
+    def site_lacks(self, host: str) -> bool:
+        """True where product pages lack something whoever asks: a redesign, a wrong definition."""
+        return self._lacking.get(host, 0) >= SITE_LACKS
 
-    def forget(self, pages: Pages, proxy_id: str) -> None:
-        """It has been judged, and begins anew."""
-        del self._good[pages][proxy_id], self._lacked[pages][proxy_id]
+    def repeats(self, host: str, proxy_id: str, body: int, url: str) -> str | None:
+        """The other URL for which this proxy gave the same body, unless the shop itself does."""
+        if (host, body) in self._shops_own:
+            return None
+        before = self._bodies.get((host, proxy_id, body))
+        if before is None:
+            keep(self._bodies, (host, proxy_id, body), url, BODIES_MAX)
+        return None if before == url else before
 
-    def repeats(self, proxy_id: str, page_id: int, body: bytes) -> bool:
-        """Whether another page had that body through the same proxy."""
-        first = self._bodies.setdefault((proxy_id, hash(body)), page_id)
-        if len(self._bodies) > BODIES_MAX:
-            self._bodies.popitem(last=False)
-        return first != page_id
+    def shop_repeats(self, host: str, body: int) -> None:
+        """Another proxy got that body, too."""
+        keep(self._shops_own, (host, body), None, BODIES_MAX)
 
-
-def _count(counts: Counter[str], proxy_id: str) -> None:
-    counts[proxy_id] += 1
-    if counts[proxy_id] > COUNTED_MAX:
-        for each in counts:
-            counts[each] = (counts[each] + 1) // 2
+    def _window(self, host: str, proxy_id: str) -> deque[bool]:
+        windows = keep(self._pages, host, self._pages.get(host, {}), HOSTS_MAX)
+        return windows.setdefault(proxy_id, deque(maxlen=WINDOW))

@@ -13,6 +13,9 @@ all agree is believed once one of them has been served another page since; where
 visits of the page, they are banned. And a failure on which three agree is theirs where the host
 serves others, but none of the three.
 
+A page without what it should have, or with the body of another page, is in doubt like a failure
+(`scraper.proxies.contents`). Two that agree suffice there, if one of them has given a whole page.
+
 A page that only meets faults of proxies goes back uncharged, the first time at once, then after
 longer and longer waits. It never dies of them: a crawl in which nothing else happens ends after
 `SCRAPER_STALLED_S`.
@@ -22,16 +25,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from time import monotonic
-from typing import TypeVar, assert_never
+from typing import assert_never
 
-from scraper.domain import Fetched, LeasedPage, Outcome, ProxySignal
+from xxhash import xxh3_64_intdigest
+
+from scraper.domain import Fetched, Kind, LeasedPage, Outcome, ProxySignal
 from scraper.errors import DeferredError, FetchError, NoProxyError
 from scraper.http.proxy_route import ProxyRoute
-from scraper.proxies.contents import Contents
+from scraper.proxies.contents import ProxyContents, keep
 from scraper.proxies.health import EVERYWHERE
 from scraper.proxies.pool import ProxyPool
 from scraper.rules.blocks import Block
@@ -41,6 +46,8 @@ from scraper.rules.verdict import retry_after_s
 AGREE = 3
 # Where the host has answered nobody yet, a few bad proxies may be the first that are drawn.
 AGREE_BLIND = 5
+# Of a page that lacks something, one of them known to give whole pages.
+AGREE_LACKING = 2
 TRIES_MAX = 5  # proxies in one visit
 # A page that has taken longer in one visit goes back first.
 RETRY_WITHIN_S = 10.0
@@ -51,18 +58,18 @@ ALIVE_S = 60.0
 PAGES_MAX = 20_000
 # This is the sign of a block that nobody was asked for.
 PROXIES_BANNED = "proxies-banned"
-# Why a proxy rests whose pages lack what others' have.
-LACKING = "pages lack what others have"
 THROTTLED_S, THROTTLED_MAX_S = 30.0, 1800.0
 _IN_DOUBT = frozenset({Outcome.TIMEOUT, Outcome.UNREACHABLE, Outcome.TLS, Outcome.MALFORMED})
 _NOT_SENT = frozenset(
     {Outcome.ROBOTS_DISALLOWED, Outcome.ROBOTS_UNAVAILABLE, Outcome.FORBIDDEN_ADDRESS}
 )
+_CONTENT = frozenset({ProxySignal.LACKING, ProxySignal.REPEATED})
 
-T = TypeVar("T")
 Get = Callable[[ProxyRoute], Awaitable[Fetched]]
 BlockOf = Callable[[Fetched], Block | None]
 Final = Callable[[Fetched | FetchError], bool]
+# It says what an answer lacks that its page should have; "": nothing.
+Lacks = Callable[[Fetched], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,7 @@ class Doubt:
     via: ProxyRoute
     signal: ProxySignal
     at: float
+    body: int = 0
 
 
 @dataclass(slots=True)
@@ -87,11 +95,14 @@ class Visit:
     result: Fetched | FetchError | None = None
     # The last answer was a block.
     blocked: bool = False
+    # The last answer was a page that may be the proxy's own.
+    lacking: bool = False
 
     def add(self, answer: ProxyAnswer) -> None:
         """Takes an answer that is not the page's, or not for certain."""
         self.reasons.append(_describe(answer.via, answer.text))
         self.blocked = answer.signal is ProxySignal.BLOCKED
+        self.lacking = answer.signal in _CONTENT
         failed = answer.result
         if not isinstance(failed, FetchError) or failed.outcome is not Outcome.PROXY_FAILED:
             self.result = failed
@@ -107,6 +118,7 @@ class ProxyAnswer:
     signal: ProxySignal
     text: str
     requests: int
+    body: int = 0
 
 
 class Next(Enum):
@@ -118,13 +130,18 @@ class Next(Enum):
     GO_BACK = "the visit has used up its tries or its time"
 
 
-def decide(visit: Visit, *, final: bool, host_alive: bool, now: float) -> Next:
+def decide(
+    visit: Visit, *, final: bool, host_alive: bool, now: float, trusted: bool = False
+) -> Next:
     """What follows the answer that the visit has just taken. `final`: no other proxy could say
-    anything else; `host_alive`: the host has answered somebody lately. Pure."""
+    anything else; `host_alive`: the host has answered somebody lately; `trusted`: who says that the
+    page lacks something is believed. Pure."""
     if final:
         return Next.END
     block_suffices = visit.blocked and (visit.can_go_up or visit.page_alone)
     enough = AGREE if host_alive or block_suffices else AGREE_BLIND
+    if visit.lacking:
+        enough = AGREE_LACKING if trusted else AGREE_BLIND
     if len(visit.doubts) >= enough and visit.result is not None:
         return Next.AGREED
     if len(visit.reasons) >= TRIES_MAX or now - visit.began > RETRY_WITHIN_S:
@@ -140,8 +157,7 @@ class ProxyRotation:
         self._pool = pool
         self._doubts: OrderedDict[int, dict[str, Doubt]] = OrderedDict()
         self._faults: OrderedDict[int, int] = OrderedDict()
-        self._suspected: OrderedDict[int, dict[str, ProxyRoute]] = OrderedDict()
-        self._contents = Contents()
+        self._contents = ProxyContents()
 
     async def fetch(
         self,
@@ -153,16 +169,17 @@ class ProxyRotation:
         can_go_up: bool = False,
         page_alone: bool = False,
         final: Final = lambda _: False,
+        lacks: Lacks | None = None,
     ) -> Fetched:
         """The page by `get`, through one proxy after the other. Raises what `get` raises where that
         is not a proxy's fault, FetchError(PROXY_FAILED) where it is, and `NoProxyError`.
+        `lacks` is asked of each answer that may be the page.
         `can_go_up`: a page that is blocked has another way to go, so nobody waits for certainty
         whether it or its proxies are meant. `page_alone`: its host serves others by a cheaper way,
         so it is the page that is meant. `final`: what no other proxy is asked after, whoever is to
         blame."""
         doubts = self._doubts.get(page.id, {})
-        tried = {*doubts, *self._suspected.get(page.id, {})}
-        visit = Visit(monotonic(), can_go_up, page_alone, doubts, tried)
+        visit = Visit(monotonic(), can_go_up, page_alone, doubts, {*doubts})
         while True:
             try:
                 via = await self._lend(page, need, visit)
@@ -170,8 +187,13 @@ class ProxyRotation:
                 return await self._with_nobody_left(page, visit, none)
             visit.tried.add(via.proxy.id)
             answer = await self._ask(page, visit, via, get, block_of)
+            if lacks is not None and isinstance(answer.result, Fetched):
+                answer = await self._compare(page, visit, answer, answer.result, lacks)
             result = answer.result
             if answer.signal is ProxySignal.ANSWERED and not isinstance(result, FetchError):
+                if lacks is not None:
+                    product = page.kind is Kind.PRODUCT
+                    self._contents.whole(page.host, via.proxy.id, product=product)
                 await self._good(page, via, result, doubts)
                 return result
             if answer.requests:
@@ -181,7 +203,13 @@ class ProxyRotation:
             visit.add(answer)
             await self._note(page, answer, doubts)
             alive = self._alive(page.host)
-            match decide(visit, final=final(result), host_alive=alive, now=monotonic()):
+            match decide(
+                visit,
+                final=final(result),
+                host_alive=alive,
+                now=monotonic(),
+                trusted=visit.lacking and self._trusted(page, visit),
+            ):
                 case Next.END:
                     self._doubts.pop(page.id, None)
                     return _given(result)
@@ -229,32 +257,41 @@ class ProxyRotation:
             ) from None
         raise none
 
-    async def lacks(self, page: LeasedPage, via: ProxyRoute) -> bool:
-        """An answer through it lacks something. False: that is believed of the page; else the next
-        visit goes another way, and tells."""
-        proxy_id, contents, pages = via.proxy.id, self._contents, (page.host, page.kind)
-        contents.lacked(pages, proxy_id)
-        if contents.to_blame(pages, proxy_id):
-            contents.forget(pages, proxy_id)
-            self._pool.failed(via, page.host)
-            await self._pool.strike(via, page.host, LACKING)
-        elif contents.believed(pages, proxy_id, page.blocked + 1):
-            self._suspected.pop(page.id, None)
-            return False
-        _keep(self._suspected, page.id, {**self._suspected.get(page.id, {}), proxy_id: via})
-        return True
+    async def _compare(
+        self, page: LeasedPage, visit: Visit, answer: ProxyAnswer, fetched: Fetched, lacks: Lacks
+    ) -> ProxyAnswer:
+        """The answer, in doubt where the page lacks something, or has the body of another page.
+        What two proxies get for one page alike is no proxy's doing."""
+        if answer.signal is not ProxySignal.ANSWERED or fetched.status != 200 or fetched.same:
+            return answer
+        host, proxy_id = page.host, answer.via.proxy.id
+        body, missing = xxh3_64_intdigest(fetched.body), await lacks(fetched)
+        alike = [
+            doubt
+            for doubt in visit.doubts.values()
+            if doubt.body == body and doubt.via.proxy.id != proxy_id
+        ]
+        if alike:
+            self._contents.shop_repeats(host, body)
+        for doubt in alike:
+            if missing:
+                visit.doubts[doubt.via.proxy.id] = replace(doubt, signal=ProxySignal.LACKING)
+            else:
+                del visit.doubts[doubt.via.proxy.id]
+        other = self._contents.repeats(host, proxy_id, body, fetched.url)
+        if other is not None:
+            text = f"the same {len(fetched.body):,} bytes as for {other}"
+            return replace(answer, signal=ProxySignal.REPEATED, text=text, body=body)
+        if missing:
+            return replace(answer, signal=ProxySignal.LACKING, text=missing, body=body)
+        return answer
 
-    async def gave(self, page: LeasedPage, via: ProxyRoute) -> None:
-        """An answer through it is all there: whoever was suspected of it is to blame."""
-        self._contents.gave((page.host, page.kind), via.proxy.id)
-        for other in self._suspected.pop(page.id, {}).values():
-            if other.proxy.id != via.proxy.id:
-                self._pool.failed(other, page.host)
-                await self._pool.strike(other, page.host, LACKING)
-
-    def repeats(self, page: LeasedPage, via: ProxyRoute, body: bytes) -> bool:
-        """Whether another page had that body through the same proxy."""
-        return self._contents.repeats(via.proxy.id, page.id, body)
+    def _trusted(self, page: LeasedPage, visit: Visit) -> bool:
+        """Whether somebody who says that the page lacks something gives whole pages, or nobody
+        does."""
+        return self._contents.site_lacks(page.host) or any(
+            self._pool.good(doubt.via, page.host, 0.0) for doubt in visit.doubts.values()
+        )
 
     def _alive(self, host: str) -> bool:
         return self._pool.alive(host, monotonic() - ALIVE_S)
@@ -276,9 +313,10 @@ class ProxyRotation:
             case ProxySignal.DENIED:
                 await self._pool.strike(via, page.host, signal.value)
             case _:
-                self._pool.doubted(via, page.host)
-                doubts[via.proxy.id] = Doubt(via, signal, monotonic())
-                _keep(self._doubts, page.id, doubts)
+                if signal not in _CONTENT:
+                    self._pool.doubted(via, page.host)
+                doubts[via.proxy.id] = Doubt(via, signal, monotonic(), answer.body)
+                keep(self._doubts, page.id, doubts, PAGES_MAX)
 
     async def _good(
         self, page: LeasedPage, via: ProxyRoute, fetched: Fetched, doubts: dict[str, Doubt]
@@ -296,10 +334,13 @@ class ProxyRotation:
         for doubt in doubts.values():
             if doubt.via.proxy.id == via.proxy.id:
                 continue
-            if doubt.signal is ProxySignal.BLOCKED:
-                await self._pool.strike(doubt.via, page.host, doubt.signal.value)
-            else:
+            if doubt.signal is not ProxySignal.BLOCKED:
                 self._pool.failed(doubt.via, page.host)
+            if doubt.signal in (ProxySignal.BLOCKED, ProxySignal.REPEATED) or (
+                doubt.signal is ProxySignal.LACKING
+                and self._contents.bad(page.host, doubt.via.proxy.id)
+            ):
+                await self._pool.strike(doubt.via, page.host, doubt.signal.value)
 
     async def _agreed(self, page: LeasedPage, visit: Visit) -> Fetched:
         """All who could be asked say the same: what they say, or FetchError(PROXY_FAILED) where it
@@ -317,6 +358,8 @@ class ProxyRotation:
                 self._pool.good(doubt.via, page.host, 0.0 if many_visits else doubt.at)
                 for doubt in doubted
             )
+        elif visit.lacking:
+            believed = many_visits or self._trusted(page, visit) or not self._alive(page.host)
         else:
             believed = not self._alive(page.host) or any(
                 self._pool.good(doubt.via, page.host, 0.0) for doubt in doubted
@@ -324,6 +367,8 @@ class ProxyRotation:
         if believed or (visit.blocked and visit.can_go_up):
             self._doubts.pop(page.id, None)
             self._faults.pop(page.id, None)
+            if visit.lacking and page.kind is Kind.PRODUCT:
+                self._contents.agreed(page.host)
             if not believed:
                 for doubt in doubted:
                     await self._pool.strike(doubt.via, page.host, ProxySignal.BLOCKED.value)
@@ -331,7 +376,7 @@ class ProxyRotation:
         for doubt in doubted:
             if many_visits and doubt.signal is ProxySignal.BLOCKED:
                 await self._pool.strike(doubt.via, page.host, doubt.signal.value)
-            else:
+            elif doubt.signal not in _CONTENT:
                 self._pool.failed(doubt.via, page.host)
         if many_visits:
             self._doubts.pop(page.id, None)
@@ -339,7 +384,7 @@ class ProxyRotation:
 
     def _faulty(self, page: LeasedPage, visit: Visit, least_s: float = 0.0) -> FetchError:
         count = self._faults.get(page.id, 0)
-        _keep(self._faults, page.id, count + 1)
+        keep(self._faults, page.id, count + 1, PAGES_MAX)
         return FetchError(
             Outcome.PROXY_FAILED,
             "; ".join(visit.reasons),
@@ -357,10 +402,3 @@ def _given(result: Fetched | FetchError) -> Fetched:
 
 def _describe(via: ProxyRoute, text: str) -> str:
     return text if text.startswith("proxy ") else f"proxy {via.proxy.id}: {text}"
-
-
-def _keep(pages: OrderedDict[int, T], page_id: int, value: T) -> None:
-    pages[page_id] = value
-    pages.move_to_end(page_id)
-    if len(pages) > PAGES_MAX:
-        pages.popitem(last=False)

@@ -50,7 +50,7 @@ class Block:
         return f"blocked ({self.sign}): {self.vendor}, known by its {self.by}"
 
 
-FIELDS_MISSING = Block("fields-missing", "what such a page has is missing", "extraction")
+FIELDS_MISSING = Block("fields-missing", "what the page used to have is missing", "extraction")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +107,20 @@ def detect(
     return None
 
 
-def missing_is_block(*, good_before: bool, suspected_before: bool, other_way: bool) -> bool:
-    """Whether a page without its required fields may be a block that nothing names
-    (`FIELDS_MISSING`), where no proxy is asked. Else today's rule holds.
+def missing_is_block(*, good_before: bool, suspected_before: bool, other_way: bool) -> Block | None:
+    """What to make of a page without its required fields: a block that nothing names, or, with
+    None, today's rule.
 
     good_before       an earlier crawl had them from this page
     suspected_before  this crawl has looked a second time already
-    other_way         there is a higher level to look through
+    other_way         there is a higher level to look through (other proxies were asked before)
 
     A suspect is tried once more through the other way, uncharged. If it lacks them there too, its
     layout has changed, or it has no price any more: an ordinary invalid page. A suspicion is no
     news of the host (`rules.escalation`): a redesign makes suspects of a whole catalogue, and must
     not send it through residential proxies.
     """
-    return good_before and not suspected_before and other_way
+    return FIELDS_MISSING if good_before and not suspected_before and other_way else None
 
 
 def _block(sign: Sign) -> Block:

@@ -18,19 +18,14 @@ NAMED_LEAST = 2
 EMPTY_ONCE = 1
 
 
-def named(extracted: Extracted) -> int:
-    """How many products a listing names."""
-    return len(extracted.products) + sum(link.kind is Kind.PRODUCT for link in extracted.links)
-
-
 def believed(page: LeasedPage, extracted: Extracted) -> tuple[Extracted, int | None]:
     """What was extracted, incomplete where it is not believed; and how many products the page is
     to be known for from now on (None: as many as before)."""
     if page.kind is not Kind.LISTING or not extracted.complete:
         return extracted, None
-    products = named(extracted)
-    if products or page.products_named < NAMED_LEAST:
-        return extracted, products
+    named = len(extracted.products) + sum(link.kind is Kind.PRODUCT for link in extracted.links)
+    if named or page.products_named < NAMED_LEAST:
+        return extracted, named
     problem = f"it names no product, and named {page.products_named} before"
     doubted = replace(extracted, complete=False, problems=[problem, *extracted.problems])
     return doubted, EMPTY_ONCE if extracted.links else None

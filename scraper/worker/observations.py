@@ -1,5 +1,6 @@
 """What a worker notes of each product page for its crawl's figures: which fields it had, and a few
 examples of pages that lacked one. Nothing of it is stored here: it travels with the settled page.
+And what pages of the crawl usually have, for whoever doubts a page with much less.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from scraper.settle.excerpts import excerpt
 
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10
+# The usual number of fields moves by so much with each page, and half of it is too few.
+USUAL_MOVES = 0.1
+POOR = 0.5
 
 
 class FieldObserver:
@@ -19,6 +23,18 @@ class FieldObserver:
 
     def __init__(self) -> None:
         self._missing: dict[int, dict[str, int]] = {}
+        self._usual: dict[int, float] = {}
+
+    def poor(self, page: LeasedPage, extracted: Extracted, context: CrawlContext) -> str:
+        """What to say of a product page with half of the usual fields or less; "" of others. The
+        first pages are held against the definition."""
+        if page.kind is not Kind.PRODUCT or not extracted.products:
+            return ""
+        usual = self._usual.get(page.crawl_id, len(context.site.product.fields))
+        fields = len(set(extracted.found))
+        if fields > POOR * usual or usual <= 1:
+            return ""
+        return f"{fields} of the usual {usual:.0f} fields"
 
     def of(
         self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
@@ -30,6 +46,12 @@ class FieldObserver:
         if not records:
             return None
         fields = context.site.product.fields
+        usual = self._usual.get(page.crawl_id)
+        if usual is None:
+            while len(self._usual) >= CRAWLS_KEPT:
+                del self._usual[next(iter(self._usual))]
+            usual = len(fields)
+        self._usual[page.crawl_id] = usual + USUAL_MOVES * (len(set(extracted.found)) - usual)
         if len(extracted.found) == len(fields):
             return FieldObservations(records, extracted.found, extracted.mistyped)
         missing = self._missing.get(page.crawl_id)

@@ -27,7 +27,7 @@ from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, Unavailable, require_allowed
-from scraper.proxies.rotation import ProxyRotation
+from scraper.proxies.rotation import Lacks, ProxyRotation
 from scraper.rules.blocks import detect_redirect
 from scraper.rules.budget import MOST_SHARE
 from scraper.rules.routing import BROWSER
@@ -80,17 +80,19 @@ class PageFetcher:
         context: CrawlContext,
         permits: PagePermits,
         tier: Tier,
+        lacks: Lacks,
     ) -> Awaitable[Fetched]:
         """The page's answer, whatever its status. `limiter` is the page's host's; `permits` holds a
         turn when this ends with an error, and knows when the last request left. Raises FetchError,
-        NoProxyError, and DeferredError where the page is to go back untried.
+        NoProxyError, and DeferredError where the page is to go back untried. `lacks` as in
+        `ProxyRotation.fetch`.
 
         This and the two steps below only choose what is awaited, so they are no coroutines
         themselves: each of those between the lane and the socket is resumed for every answer."""
         browsers = None
         if tier.level == BROWSER and page.kind is not Kind.SITEMAP:
             browsers = self.browsers
-        page_fetch = PageFetch(self, batch, limiter, page, context, permits, tier, browsers)
+        page_fetch = PageFetch(self, batch, limiter, page, context, permits, tier, lacks, browsers)
         return page_fetch.answer() if browsers is None else page_fetch.answer_in_slot(browsers)
 
 
@@ -102,6 +104,7 @@ class PageFetch:
         "_batch",
         "_browsers",
         "_context",
+        "_lacks",
         "_limiter",
         "_page",
         "_permits",
@@ -117,6 +120,7 @@ class PageFetch:
         context: CrawlContext,
         permits: PagePermits,
         tier: Tier,
+        lacks: Lacks,
         browsers: Browsers | None,
     ) -> None:
         self._all = page_fetcher
@@ -126,6 +130,7 @@ class PageFetch:
         self._context = context
         self._permits = permits
         self._tier = tier
+        self._lacks = lacks
         self._browsers = browsers
 
     async def answer_in_slot(self, browsers: Browsers) -> Fetched:
@@ -157,6 +162,8 @@ class PageFetch:
             block_of=self._context.block_of,
             can_go_up=self._tier.above is not None,
             page_alone=self._tier.alone,
+            # Whoever is logged out lacks much, and an account stays with its proxy.
+            lacks=self._lacks if self._permits.identity is None else None,
         )
 
     async def _get(self, via: ProxyRoute | None) -> Fetched:

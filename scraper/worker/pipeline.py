@@ -26,13 +26,12 @@ from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.apart.page_reader import PageReader
 from scraper.frontier.throughput import FetchCost
-from scraper.http.proxy_route import ProxyRoute
 from scraper.infra import outages
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
 from scraper.politeness.robots import RobotsRules, origin_of
-from scraper.rules.blocks import FIELDS_MISSING, missing_is_block
+from scraper.rules.blocks import missing_is_block
 from scraper.rules.budget import MOST_SHARE
 from scraper.rules.circuit_breaker import Breakers
 from scraper.rules.urls import host_of
@@ -295,17 +294,18 @@ class Scraper:
         assert lane is not None
         batch.visits.add(lane)
         permits = PagePermits(page.priority)
+        reading = Reading(self._page_reader, self._field_observer, page, context)
         try:
             with self._telemetry.fetch(batch, page, permits):
                 fetched = await self._page_fetcher.fetch(
-                    batch, limiter, page, context, permits, tier
+                    batch, limiter, page, context, permits, tier, reading.lacks
                 )
             cost.seconds, cost.bytes = (
                 asyncio.get_running_loop().time() - permits.began,
                 len(fetched.body),
             )
             limiter.answered(fetched.elapsed_s)
-            attempt = await self._read(page, fetched, context, tier, permits)
+            attempt = await self._read(page, fetched, context, tier, permits, reading)
             if context.site.archive is not None and attempt.outcome is Outcome.FETCHED:
                 attempt = replace(
                     attempt, spooled=await self._put_aside(batch, page, fetched, context)
@@ -370,9 +370,10 @@ class Scraper:
         context: CrawlContext,
         tier: Tier,
         permits: PagePermits,
+        reading: Reading,
     ) -> Attempt:
         with self._telemetry.extract(page):
-            return await self._made_of(page, fetched, context, tier, permits)
+            return await self._made_of(page, fetched, context, tier, permits, reading)
 
     async def _made_of(
         self,
@@ -381,6 +382,7 @@ class Scraper:
         context: CrawlContext,
         tier: Tier,
         permits: PagePermits,
+        reading: Reading,
     ) -> Attempt:
         block = context.block_of(fetched)
         # Otherwise it is an ordinary refusal.
@@ -403,9 +405,7 @@ class Scraper:
             error = f"the server answered {fetched.status}{unasked}"
             return _useless(outcome, fetched, error, delay_s=wish_s, began=permits.began)
         try:
-            extracted = await self._page_reader.read(
-                context.extractor, page.kind, fetched, page.url, page.depth
-            )
+            extracted = await reading.of(fetched)
         except TooSlow as slow:
             return _useless(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
         if permits.robots is not None and page.kind is Kind.LISTING:
@@ -416,16 +416,23 @@ class Scraper:
             else None
         )
         extracted, products_named = listings.believed(page, extracted)
-        lacking = self._lacking(page, fetched, extracted, permits.via)
-        if await self._suspected(page, lacking, tier, permits.via):
-            suspected = _useless(Outcome.BLOCKED, fetched, f"{FIELDS_MISSING}: {lacking}")
-            return replace(suspected, sign=FIELDS_MISSING.sign, suspicion=True)
         if not extracted.complete:
-            return replace(
-                _useless(Outcome.NOT_EXTRACTED, fetched, lacking),
-                observations=observations,
-                products_named=products_named,
+            error = "; ".join(extracted.problems[:5])
+            # Other proxies have been asked already.
+            other_way = permits.via is None and tier.above is not None
+            block = missing_is_block(
+                good_before=page.good_before,
+                suspected_before=page.blocked > 0,
+                other_way=other_way and not tier.probe,
             )
+            if block is None:
+                return replace(
+                    _useless(Outcome.NOT_EXTRACTED, fetched, error),
+                    observations=observations,
+                    products_named=products_named,
+                )
+            suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
+            return replace(suspected, sign=block.sign, suspicion=True)
         visit = after_read(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
         return Attempt(
             Outcome.FETCHED,
@@ -437,39 +444,49 @@ class Scraper:
             products_named=products_named,
         )
 
-    def _lacking(
-        self, page: LeasedPage, fetched: Fetched, extracted: Extracted, via: ProxyRoute | None
-    ) -> str:
-        """What an answer lacks, in words; empty where it is all there. By a proxy, which may answer
-        in the shop's place, more is asked of it."""
-        if not extracted.complete:
-            return "; ".join(extracted.problems[:5])
-        if via is None:
-            return ""
-        if page.kind is Kind.LISTING and not listings.named(extracted):
-            return "it names no product"
-        if page.kind is Kind.PRODUCT and self._page_fetcher.rotation.repeats(
-            page, via, fetched.body
-        ):
-            return "its body is another page's"
-        return ""
 
-    async def _suspected(
-        self, page: LeasedPage, lacking: str, tier: Tier, via: ProxyRoute | None
-    ) -> bool:
-        """Whether what an answer lacks may be a block that nothing names: then the page is looked
-        at again another way."""
-        if via is None:
-            return bool(lacking) and missing_is_block(
-                good_before=page.good_before,
-                suspected_before=page.blocked > 0,
-                other_way=tier.above is not None and not tier.probe,
-            )
-        rotation = self._page_fetcher.rotation
-        if not lacking:
-            await rotation.gave(page, via)
-            return False
-        return await rotation.lacks(page, via) and not tier.probe
+class Reading:
+    """What a page's answer says, read once, whoever asks."""
+
+    __slots__ = ("_context", "_fetched", "_observer", "_page", "_reader", "_result")
+
+    def __init__(
+        self, reader: PageReader, observer: FieldObserver, page: LeasedPage, context: CrawlContext
+    ) -> None:
+        self._reader = reader
+        self._observer = observer
+        self._page = page
+        self._context = context
+        self._fetched: Fetched | None = None
+        self._result: Extracted | TooSlow | FunctionFailed = Extracted()
+
+    async def of(self, fetched: Fetched) -> Extracted:
+        """Raises `TooSlow` and `FunctionFailed`."""
+        if fetched is not self._fetched:
+            page = self._page
+            try:
+                self._result = await self._reader.read(
+                    self._context.extractor, page.kind, fetched, page.url, page.depth
+                )
+            except (TooSlow, FunctionFailed) as error:
+                self._result = error
+            self._fetched = fetched
+        if not isinstance(self._result, Extracted):
+            raise self._result
+        return self._result
+
+    async def lacks(self, fetched: Fetched) -> str:
+        """What is not there that should be, for whoever may ask in another way; "": nothing."""
+        try:
+            extracted, _ = listings.believed(self._page, await self.of(fetched))
+        except (TooSlow, FunctionFailed):
+            return ""
+        if not extracted.complete:
+            return "; ".join(extracted.problems[:5]) or "what is required"
+        empty = not (extracted.links or extracted.products or extracted.partial)
+        if empty and self._page.kind.discovers:
+            return "no link"
+        return self._observer.poor(self._page, extracted, self._context)
 
 
 def _allowed(extracted: Extracted, robots: RobotsRules, url: str) -> Extracted:

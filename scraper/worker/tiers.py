@@ -122,14 +122,12 @@ class TierChoice:
         the host's account is charged as for any fault of a host.
 
         A visit through proxies has asked several of them already. A `suspicion` (its fields are
-        missing) is looked into once, by another proxy, or else a level up.
+        missing) is looked into once, a level up.
         """
         _, _, region = queue.partition(".")
         if tier.probe:
             level = self._routes[tier.key].level if tier.key in self._routes else tier.level
             return _free(0.0), Move(queue_name(level, region))
-        if suspicion and proxied:
-            return _free(0.0), Move(queue, page.level, page.blocked + 1)
         tries = PAGE_TRIES + 1 if proxied or suspicion else page.blocked + 1
         after = escalation.after_block(
             tier.level,

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from scraper.http.proxy_route import ProxyRoute
 from scraper.proxies import health as store
 from scraper.proxies.pool import ProxyPool
-from scraper.proxies.rotation import LACKING
 from tests.hostile_server import self_signed
 from tests.integration.conftest import Start
 from tests.making import rows
@@ -327,24 +326,6 @@ def test_a_redirect_through_a_proxy_goes_on_while_its_worker_hands_back(
         assert len(products) == len(set(products)) == 40 + 4, "nothing is asked twice"
 
 
-def test_a_proxy_that_lies_is_found_out_by_what_its_pages_contain(
-    start: Start, engine: sa.Engine, valkey_url: str
-) -> None:
-    """Two of four answer 200 in the shop's place, one with one page, one with a captcha that
-    nothing names; robots.txt, sitemap and listing are asked for through them, too."""
-    good = [TestProxy(1), TestProxy(2)]
-    liars = [TestProxy(3, mode="liar"), TestProxy(4, mode="puzzle")]
-    with Field(*good, *liars, products=200) as field:
-        start(field, field.lines()).run()
-        complete(engine, 200)
-        assert rows(engine, "SELECT count(DISTINCT data->>'title') FROM products") == [(200,)]
-        host = field.url.removeprefix("http://")
-        why = {proxy: health.why for proxy, health in known(valkey_url)[host].items() if health.why}
-        assert set(why.values()) == {LACKING} and len(why) == 2
-        # Each costs a few pages until it is found out.
-        assert all(len(proxy.asked) < 40 for proxy in liars)
-
-
 def test_a_proxy_that_gives_one_product_for_all_is_found_out(
     start: Start, engine: sa.Engine
 ) -> None:
@@ -354,17 +335,3 @@ def test_a_proxy_that_gives_one_product_for_all_is_found_out(
         # Nothing is wrong with the first of them.
         assert rows(engine, "SELECT count(DISTINCT data->>'title') FROM products") >= [(99,)]
         assert len(proxies[3].asked) < 20
-
-
-def test_pages_that_lack_their_fields_by_every_proxy_are_no_proxys_fault(
-    start: Start, engine: sa.Engine, valkey_url: str
-) -> None:
-    proxies = [TestProxy(n) for n in (1, 2, 3)]
-    with Field(*proxies, products=60) as field:
-        field.starved = {proxy.address for proxy in proxies}
-        start(field, field.lines()).run()
-        assert rows(engine, "SELECT status, invalid FROM crawls") == [("failed", 60)]
-        host = field.url.removeprefix("http://")
-        assert not any(health.why for health in known(valkey_url).get(host, {}).values())
-        # Two tries are a page's own, and two looks come before them at the most but at the start.
-        assert len([hit for hit in field.hits if "/p/" in hit.target]) < 4.2 * 60

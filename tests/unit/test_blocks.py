@@ -304,13 +304,14 @@ def test_any_location_has_an_answer(location: str) -> None:
 
 
 def test_fields_that_were_there_before_are_looked_for_once_more() -> None:
-    assert missing_is_block(good_before=True, suspected_before=False, other_way=True)
+    found = missing_is_block(good_before=True, suspected_before=False, other_way=True)
+    assert found is not None and (found.sign, found.by) == ("fields-missing", "extraction")
     # missing there too
-    assert not missing_is_block(good_before=True, suspected_before=True, other_way=True)
+    assert missing_is_block(good_before=True, suspected_before=True, other_way=True) is None
     # never seen good
-    assert not missing_is_block(good_before=False, suspected_before=False, other_way=True)
+    assert missing_is_block(good_before=False, suspected_before=False, other_way=True) is None
     # nobody else to ask
-    assert not missing_is_block(good_before=True, suspected_before=False, other_way=False)
+    assert missing_is_block(good_before=True, suspected_before=False, other_way=False) is None
 
 
 # --- the site's own markers

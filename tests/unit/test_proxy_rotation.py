@@ -57,6 +57,18 @@ def test_what_follows(
     assert decide(visit(doubts, tries, **more), final=False, host_alive=alive, now=now) is follows
 
 
+@pytest.mark.parametrize(
+    ("doubts", "trusted", "follows"),
+    [(1, True, Next.ANOTHER), (2, True, Next.AGREED), (2, False, Next.ANOTHER),
+     (AGREE, False, Next.ANOTHER), (AGREE_BLIND, False, Next.AGREED)],
+)  # fmt: skip
+def test_a_page_that_lacks_something_is_believed_of_who_gives_whole_ones(
+    doubts: int, trusted: bool, follows: Next
+) -> None:
+    one = visit(doubts, lacking=True)
+    assert decide(one, final=False, host_alive=True, now=0.0, trusted=trusted) is follows
+
+
 def test_a_visit_that_has_lasted_too_long_goes_back() -> None:
     late = RETRY_WITHIN_S + 0.1
     assert decide(visit(1), final=False, host_alive=True, now=late) is Next.GO_BACK
