@@ -6,6 +6,7 @@
 # MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again
 # PRODUCTS=… with lies: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
+# PAGES=…    with mend; SEED=… other redesigns
 # ROUNDS=…   with bench: runs of each contender (default: 1); PRODUCTS=… in the shop (default: 10000); ONLY=ours,scrapy some
 #            of them; JSON=file every run; WORKERS=2 no peers, two workers of ours against one; SIZE=600k pages as large as
 #            real ones, over TLS, read by JSON-LD, CSS and XPath; PAGES=folder likewise, the saved pages in there
@@ -29,7 +30,7 @@ UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check secrets chaos lies lock bench dist clean
+.PHONY: help setup demo fast test check secrets chaos lies mend lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -90,6 +91,9 @@ chaos: setup ## kill everything again and again during a crawl, and check that n
 lies: setup ## let shops go wrong in every way, and count what is published wrongly, delisted wrongly, late (PRODUCTS=200 SEED=…)
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \
 		-o log_cli=false | grep -v '\[info \|\[0m'
+
+mend: setup ## redesign the pages of small shops, and count the fields that are healed (PAGES=1000 SEED=…)
+	@$(BIN)/python -m tests.redesigns $(if $(PAGES),--pages $(PAGES)) $(if $(SEED),--seed $(SEED))
 
 # The build backend is locked with the rest, so that installing the checkout itself fetches nothing that is not.
 lock: setup ## write requirements/*.txt anew from pyproject.toml (UPGRADE=1 takes the newest releases)

@@ -80,6 +80,10 @@ COMMANDS = {
         "Accounts: who is logged in, who cannot and why. They go by their names, and show nothing "
         "of what is secret.",
     ),
+    "mend": (
+        "setup.mend",
+        "Propose what would read a field of SITE that is read no longer, with proof, as a diff.",
+    ),
     "metrics": (
         "fleet.metrics",
         "Serve the state of the whole fleet for Prometheus, from PostgreSQL, Redis and the broker.",

@@ -21,18 +21,16 @@ from scraper.discovery.candidates import (
     plain_text,
 )
 from scraper.discovery.standard import TYPES
-from scraper.extract.product import ProductReader
+from scraper.discovery.trial import field_reader
 from scraper.extract.sources import compile_source
 from scraper.extract.structured.auto import is_gtin
 from scraper.rules import urls
-from scraper.sites.definition import ProductPage
 from scraper.sites.grammar.fields import FieldSpec, Source
 
 # These may be the same on all pages of a shop; nothing else may.
 _SHARED = frozenset({"availability", "brand", "category", "list_price", "rating", "stock"})
 # In this order: the price is what former ones are compared with, and titles what others are not.
 FIELDS = tuple(TYPES)
-_PRESENT = FieldSpec.model_validate({"regex": "."})
 # How much an origin is worth beside others: what is written for machines lasts longest.
 _LASTS = {"json-ld": 0.0, "microdata": 0.05, "meta": 0.1, "label": 0.15, "page": 0.2, "script": 0.3}
 RIVALS_MAX = 2
@@ -134,13 +132,11 @@ def _read(name: str, candidate: Candidate, samples: Sequence[ProductSample]) -> 
         spec = FieldSpec.model_validate({**TYPES[name], **candidate.source})
     except ValidationError:
         return None
-    page = ProductPage.model_construct(fields={name: spec, "": _PRESENT})
-    reader = ProductReader(page, urls.DEFAULT_RULES)
+    reader = field_reader(name, spec, urls.DEFAULT_RULES)
     values: list[Any] = []
     currencies: list[str | None] = []
     for sample in samples:
-        products = reader.read(sample.document).products
-        data = products[0].data if products else {}
+        data, _ = reader(sample.document)
         values.append(data.get(name))
         currencies.append(data.get(f"{name}_currency"))
     reading = Reading(candidate, values, currencies)

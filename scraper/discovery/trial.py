@@ -4,7 +4,7 @@ other sources of the field would give, and what is wrong. What a selector alone 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +14,11 @@ from scraper.extract.document import Document
 from scraper.extract.extractor import compile_site
 from scraper.extract.product import ProductReader
 from scraper.extract.sources import compile_source
+from scraper.rules.urls import UrlRules
 from scraper.sites.definition import ProductPage, Site
 from scraper.sites.grammar.fields import SOURCES, FieldSource, FieldSpec, Source
 
+FieldReader = Callable[[Document], tuple[dict[str, Any], list[str]]]
 FUNCTION = "function"
 # Somebody waits at a terminal, and each source of each field is read by itself.
 PATIENT = Limits(300.0, alone=True)
@@ -109,10 +111,10 @@ def _is_of(problem: str, fields: Iterable[FieldTrial]) -> bool:
 
 def _try_field(name: str, spec: FieldSpec, document: Document, site: Site) -> list[FieldTrial]:
     """A row for each key that the field gives: a price has its currency beside it."""
-    value, problems = _read(name, spec, document, site)
+    value, problems = field_reader(name, spec, site.url_rules)(document)
     source, rivals = "", []
     for reading in spec.readings:
-        alone, _ = _read(name, _alone(spec, reading), document, site)
+        alone, _ = field_reader(name, _alone(spec, reading), site.url_rules)(document)
         if name not in alone:
             continue
         if not source:
@@ -130,14 +132,19 @@ def _alone(spec: FieldSpec, reading: FieldSource) -> FieldSpec:
     return spec.model_copy(update={**options, "any": (), "default": None, "required": True})
 
 
-def _read(
-    name: str, spec: FieldSpec, document: Document, site: Site
-) -> tuple[dict[str, Any], list[str]]:
-    """The field's keys and problems, by the reader that crawls use."""
+def field_reader(name: str, spec: FieldSpec, rules: UrlRules) -> FieldReader:
+    """From a page to the field's keys and problems, by the reader that crawls use."""
     page = ProductPage.model_construct(fields={name: spec, "": _PRESENT})
-    extracted = ProductReader(page, site.url_rules).read(document)
-    data = [product.data for product in extracted.products]
-    return {key: value for key, value in data[0].items() if key} if data else {}, extracted.problems
+    reader = ProductReader(page, rules)
+
+    def read(document: Document) -> tuple[dict[str, Any], list[str]]:
+        extracted = reader.read(document)
+        data = [product.data for product in extracted.products]
+        return {key: value for key, value in data[0].items() if key} if data else {}, (
+            extracted.problems
+        )
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)

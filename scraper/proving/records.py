@@ -82,7 +82,7 @@ def fetch(site: Site, settings: Settings, pages: int) -> tuple[list[Record], int
 
     async def run() -> tuple[list[Record], int]:
         async with KeepingReader(make_context(0, 0, site, settings)) as reader:
-            return await record(reader, settings, pages), reader.requests
+            return await gather(reader, settings, pages), reader.requests
 
     try:
         return asyncio.run(run())
@@ -90,7 +90,7 @@ def fetch(site: Site, settings: Settings, pages: int) -> tuple[list[Record], int
         raise ScraperError(f"{error.url or site.name}: {error.outcome}: {error}") from None
 
 
-async def record(reader: KeepingReader, settings: Settings, pages: int) -> list[Record]:
+async def gather(reader: KeepingReader, settings: Settings, pages: int) -> list[Record]:
     """So many pages of the reader's site, each once: some that list, most of products. Raises
     `ScraperError` where no product would be stored."""
     site, allowed = reader.context.site, settings.site_function_modules
@@ -98,8 +98,8 @@ async def record(reader: KeepingReader, settings: Settings, pages: int) -> list[
     listings = (await sampler.sample(0)).listings
     products = [link for trial in listings for link in trial.products]
     further = [link for trial in listings for link in trial.listings]
-    known = {url for url, _, _ in reader.kept}
-    for url in spread(dict.fromkeys(further), max(0, pages // LISTING_EVERY - len(known))):
+    seen = {url for url, _, _ in reader.kept}
+    for url in spread(dict.fromkeys(further), max(0, pages // LISTING_EVERY - len(seen))):
         trial = await sampler.listing(url)
         products += trial.products
     problems = [problem for trial in listings for problem in trial.problems]
@@ -113,7 +113,7 @@ async def record(reader: KeepingReader, settings: Settings, pages: int) -> list[
         expected = read(site, kind, asked, kept, allowed)
         if kind is not Kind.PRODUCT or expected["rows"]:
             records[asked] = Record(kind, asked, kept, expected)
-    if not any(one.kind is Kind.PRODUCT for one in records.values()):
+    if not any(record.kind is Kind.PRODUCT for record in records.values()):
         raise ScraperError(
             f"{site.name}: no product page was read that a crawl would store"
             f"{': ' if problems else ''}{'; '.join(problems[:2])} "
@@ -134,7 +134,7 @@ def read(
     if kind is Kind.PRODUCT:
         products = extracted.products if extracted.complete else []
         given: dict[str, Any] = {
-            "rows": [{"id": one.external_id, "data": one.data} for one in products]
+            "rows": [{"id": product.external_id, "data": product.data} for product in products]
         }
     else:
         given = {
@@ -145,26 +145,26 @@ def read(
     return values
 
 
-def differences(site: str, one: Record, new: dict[str, Any]) -> Iterator[Difference]:
+def differences(site: str, record: Record, new: dict[str, Any]) -> Iterator[Difference]:
     """Field by field, a row with the row of its id."""
-    if one.kind is not Kind.PRODUCT:
+    if record.kind is not Kind.PRODUCT:
         for key in ("products", "listings"):
-            before, now = one.expected[key], new[key]
+            before, now = record.expected[key], new[key]
             if set(before) != set(now):
                 lost = [url for url in before if url not in now]
                 more = [url for url in now if url not in before]
-                yield Difference(site, one.asked, key, lost, more)
+                yield Difference(site, record.asked, key, lost, more)
         return
-    rows = _paired(one.expected["rows"], new["rows"])
+    rows = _paired(record.expected["rows"], new["rows"])
     for before, now in rows:
         if before is None or now is None or before["id"] != now["id"]:
-            yield Difference(site, one.asked, "id", before and before["id"], now and now["id"])
+            yield Difference(site, record.asked, "id", before and before["id"], now and now["id"])
         if before is None or now is None:
             continue
         for name in dict.fromkeys((*before["data"], *now["data"])):
             old, value = before["data"].get(name), now["data"].get(name)
             if old != value:
-                yield Difference(site, one.asked, name, old, value)
+                yield Difference(site, record.asked, name, old, value)
 
 
 Row = dict[str, Any]
@@ -187,27 +187,36 @@ def save(definition: Path, records: Iterable[Record]) -> Path:
     folder.mkdir(exist_ok=True)
     for file in folder.glob("*.gz"):
         file.unlink()
+    kept = list(records)
+    for number, record in enumerate(kept, 1):
+        (folder / _file(number)).write_bytes(gzip.compress(record.page.body, mtime=0))
+    _write_index(folder, kept)
+    return folder
+
+
+def _file(number: int) -> str:
+    return f"{number:03}.gz"
+
+
+def _write_index(folder: Path, records: Iterable[Record]) -> None:
     index = []
-    for number, one in enumerate(records, 1):
-        name = f"{number:03}.gz"
-        (folder / name).write_bytes(gzip.compress(one.page.body, mtime=0))
+    for number, record in enumerate(records, 1):
         index.append(
             {
-                "file": name,
-                "kind": one.kind,
-                "url": one.asked,
-                "answered": one.page.url,
-                "type": one.page.headers.get("content-type"),
+                "file": _file(number),
+                "kind": record.kind,
+                "url": record.asked,
+                "answered": record.page.url,
+                "type": record.page.headers.get("content-type"),
                 "captured": {
                     key: [body.decode("utf-8", "replace") for body in bodies]
-                    for key, bodies in one.page.captured.items()
+                    for key, bodies in record.page.captured.items()
                 },
-                "expected": one.expected,
+                "expected": record.expected,
             }
         )
     text = json.dumps(index, indent=1, ensure_ascii=False)
     (folder / INDEX).write_text(text + "\n", encoding="utf-8")
-    return folder
 
 
 def load(definition: Path) -> list[Record]:
@@ -262,15 +271,17 @@ def prove(definition: Path, allowed: tuple[str, ...], update: bool) -> Proof:
         records = load(definition)
     except ScraperError as error:
         return Proof(definition.stem, 0, [], str(error))
-    today = [read(site, one.kind, one.asked, one.page, allowed) for one in records]
+    today = [read(site, record.kind, record.asked, record.page, allowed) for record in records]
     differing = [
         difference
-        for one, new in zip(records, today, strict=True)
-        for difference in differences(site.name, one, new)
+        for record, new in zip(records, today, strict=True)
+        for difference in differences(site.name, record, new)
     ]
     if update and differing:
         pairs = zip(records, today, strict=True)
-        save(definition, [replace(one, expected=new) for one, new in pairs])
+        _write_index(
+            folder_of(definition), [replace(record, expected=new) for record, new in pairs]
+        )
     return Proof(site.name, len(records), differing)
 
 
@@ -295,10 +306,8 @@ def secrets_of(settings: Settings, site: Site) -> list[str]:
     values |= {settings.flower_password or ""}
     values |= {value for name, value in site.headers.items() if _SECRET_HEADER.search(name)}
     if settings.accounts is not None:
-        groups = read_accounts(settings.accounts)
-        values |= {
-            text for group in groups.values() for one in group for text in one.values.values()
-        }
+        for accounts in read_accounts(settings.accounts).values():
+            values |= {text for account in accounts for text in account.values.values()}
     return sorted((value for value in values if len(value) >= SECRET_MIN), key=len, reverse=True)
 
 

@@ -120,9 +120,18 @@ def _print_report(report: Report) -> None:
     if report.suspect:
         click.echo(
             "\nNothing was delisted, and what is not believed is held: products keep what they "
-            "had. Mend the definition and crawl again; or, if the shop has changed for good:\n"
+            "had. Mend the definition and crawl again"
+            f"{_mends(report)}; or, if the shop has changed for good:\n"
             f"  scraper report {report.crawl_id} --accept"
         )
+
+
+def _mends(report: Report) -> str:
+    """What looks for the sources of the fields that are not believed."""
+    fields = dict.fromkeys(reason["field"] for reason in report.reasons if reason["field"])
+    if not fields:
+        return ""
+    return " (" + ", ".join(f"`scraper mend {report.site} {name}`" for name in fields) + " looks)"
 
 
 def _verdict(report: Report) -> str:

@@ -42,7 +42,7 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     unless files, or sites by their names, are given."""
     settings = load_settings()
     folder = settings.sites_dir
-    paths = [_definition_file(folder, word) for word in files] or loader.definition_files(folder)
+    paths = [definition_file(folder, word) for word in files] or loader.definition_files(folder)
     if not paths:
         raise NotFoundError(f"no definitions in {folder}/ (write one, or set SCRAPER_SITES)")
     groups = read_accounts(settings.accounts) if settings.accounts is not None else {}
@@ -73,7 +73,7 @@ def _misdirected(groups: Mapping[str, list[Account]], site: Site) -> list[tuple[
     return [(key, reason) for reason in reasons if reason is not None]
 
 
-def _definition_file(folder: Path, word: str) -> Path:
+def definition_file(folder: Path, word: str) -> Path:
     """The file that is meant: a path, or the name of a site in `folder`."""
     path = Path(word)
     if path.exists() or path.suffix in loader.SUFFIXES or len(path.parts) > 1:
@@ -103,11 +103,11 @@ def sites_record(name: str, pages: int, as_json: bool) -> None:
     and the rate; needs no servers. No cookie is kept, nor what settings keep secret.
     """
     settings = load_settings()
-    path = _definition_file(settings.sites_dir, name)
+    path = definition_file(settings.sites_dir, name)
     site = loader.load_file(path, settings.site_function_modules)
     kept, requests = records.fetch(site, settings, pages)
     folder = records.save(path, kept)
-    products = sum(one.kind is Kind.PRODUCT for one in kept)
+    products = sum(record.kind is Kind.PRODUCT for record in kept)
     if as_json:
         print_json({"folder": str(folder), "pages": len(kept), "products": products})
         return
@@ -129,7 +129,7 @@ def sites_test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
     """
     settings = load_settings()
     folder = settings.sites_dir
-    paths = [_definition_file(folder, name) for name in names] or [
+    paths = [definition_file(folder, name) for name in names] or [
         path for path in loader.definition_files(folder) if records.folder_of(path).is_dir()
     ]
     if not paths:
@@ -137,9 +137,9 @@ def sites_test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
             f"no recorded pages in {folder}/ (mend: `scraper sites record SITE` keeps some)"
         )
     results = records.prove_all(paths, settings.site_function_modules, update)
-    differing = [row for one in results for row in one.differences]
-    problems = [one.problem for one in results if one.problem is not None]
-    pages = sum(one.pages for one in results)
+    differing = [row for proof in results for row in proof.differences]
+    problems = [proof.problem for proof in results if proof.problem is not None]
+    pages = sum(proof.pages for proof in results)
     if as_json:
         print_json(
             {

@@ -1,0 +1,185 @@
+"""`scraper mend`: fields that are read no longer, and what would read them now."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scraper.cli.common.shared import (
+    complete_site,
+    json_option,
+    load_settings,
+    open_engine,
+    print_json,
+)
+from scraper.cli.common.tables import plain
+from scraper.cli.setup.sites import definition_file
+from scraper.crawl.context import make_context
+from scraper.discovery.polite_reader import PoliteReader
+from scraper.domain import Fetched, Kind
+from scraper.errors import ConfigError, FetchError, NotFoundError, ScraperError, did_you_mean
+from scraper.proving import mending, records, rewriting
+from scraper.proving.mending import Case, Repair
+from scraper.settings import Settings
+from scraper.sites import loader
+from scraper.sites.definition import Site
+from scraper.views import products
+
+PAGES = 20
+
+
+@click.command()
+@click.argument("name", metavar="SITE", shell_complete=complete_site)
+@click.argument("field", required=False)
+@click.option(
+    "--pages",
+    default=PAGES,
+    type=click.IntRange(mending.PAGES_MIN, 100),
+    show_default=True,
+    help="So many product pages are read.",
+)
+@click.option("--apply", is_flag=True, help="Write what is proposed into the definition.")
+@json_option()
+def mend(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -> None:
+    """Propose what would read a field of SITE that is read no longer, with proof, as a diff.
+
+    Reads product pages anew, politely, and looks for what gives the last known values on them:
+    those of `scraper sites record`, without servers; else the products that are stored. Without
+    FIELD: every field that shows the known value on less than half of the pages.
+    """
+    settings = load_settings()
+    path = definition_file(settings.sites_dir, name)
+    site = loader.load_file(path, settings.site_function_modules)
+    if field is not None and field not in site.product.fields:
+        raise NotFoundError(
+            f"{site.name} has no field {field!r}{did_you_mean(field, site.product.fields)}"
+        )
+    if site.product.function is not None:
+        raise ConfigError(f"{path}: product.function: what Python reads is for you to mend")
+    proven, origin = _known(path, site, pages)
+    cases, failures = _read(site, settings, proven)
+    if len(cases) < mending.PAGES_MIN:
+        raise ScraperError(
+            f"{site.name}: {len(cases)} of {len(proven)} product pages answered, too few "
+            f"to tell a field by{': ' if failures else ''}{'; '.join(failures[:2])}"
+        )
+    names = (
+        [field]
+        if field
+        else [key for key in site.product.fields if mending.is_broken(site, key, cases)]
+    )
+    before = path.read_text(encoding="utf-8")
+    text, repairs = before, []
+    for broken in names:
+        repair = mending.mend(site, broken, rewriting.written_field(before, broken), cases)
+        repairs.append(repair)
+        if repair.value is not None:
+            text = rewriting.with_field(text, path, broken, repair.value)
+    diff = "".join(
+        difflib.unified_diff(
+            before.splitlines(keepends=True), text.splitlines(keepends=True), str(path), str(path)
+        )
+    )
+    if apply and diff:
+        path.write_text(text, encoding="utf-8")
+    if as_json:
+        print_json(
+            {
+                "site": site.name,
+                "pages": len(cases),
+                "known": origin,
+                "fields": [asdict(repair) for repair in repairs],
+                "diff": diff,
+                "applied": bool(apply and diff),
+            }
+        )
+    else:
+        click.echo(f"{site.name}: {len(cases)} product pages read; values of {origin}", err=True)
+        for repair in repairs:
+            _show(repair)
+        if diff:
+            click.echo("\n" + "".join(char for char in diff if char == "\n" or char.isprintable()))
+        _say_next(site, path, repairs, applied=bool(apply and diff))
+    if any(repair.before.right < repair.before.pages and not repair.value for repair in repairs):
+        raise ScraperError(
+            "for some fields nothing is certain enough (mend: `scraper try URL SELECTOR` shows "
+            "what a selector matches)"
+        )
+
+
+def _show(repair: Repair) -> None:
+    click.echo(f"{repair.name}: the definition gives the known value on {repair.before} pages")
+    if repair.now is None or repair.old is None:
+        if repair.before.right < repair.before.pages:
+            click.echo("  nothing gives the known values on enough of them")
+        return
+    found = f"{repair.now} pages of today"
+    if repair.old.pages:
+        found += f", {repair.old} recorded ones ({repair.old.wrong} wrong)"
+    word = "proposed" if repair.value else "not certain enough"
+    click.echo(f"  {word}: {plain(repair.nearest)}: {found}; confidence {repair.confidence:.2f}")
+
+
+def _say_next(site: Site, path: Path, repairs: list[Repair], *, applied: bool) -> None:
+    if not repairs:
+        click.echo("every field shows its known values: nothing to mend")
+    elif applied:
+        click.echo(
+            f"{path} written; next: scraper sites check {site.name}, scraper try {site.name}, "
+            f"scraper sites record {site.name}"
+        )
+    elif any(repair.value for repair in repairs):
+        click.echo(f"next: scraper mend {' '.join([site.name, *_only(repairs)])} --apply")
+
+
+def _only(repairs: list[Repair]) -> list[str]:
+    return [repairs[0].name] if len(repairs) == 1 else []
+
+
+Known = tuple[str, dict[str, Any], Fetched | None]
+
+
+def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
+    """The address, the last known values and the recorded page of some products, and where they are
+    from."""
+    if records.folder_of(path).is_dir():
+        kept: list[Known] = [
+            (record.asked, record.expected["rows"][0]["data"], record.page)
+            for record in records.load(path)
+            if record.kind is Kind.PRODUCT and len(record.expected["rows"]) == 1
+        ]
+        return kept[:pages], f"{records.folder_of(path)}/"
+    with open_engine().connect() as connection:
+        rows = products.read(connection, site.name, limit=pages)
+    stored: list[Known] = [(row.url, json.loads(row.data), None) for row in rows]
+    if not stored:
+        raise NotFoundError(
+            f"{site.name}: nothing is known of its products: it has neither recorded pages nor "
+            f"stored products (mend: `scraper crawl {site.name}`, or `scraper sites record "
+            f"{site.name}`, while it is read well)"
+        )
+    return stored, "the stored products"
+
+
+def _read(site: Site, settings: Settings, known: list[Known]) -> tuple[list[Case], list[str]]:
+    """The pages as they are today, and why others could not be read."""
+
+    async def run() -> tuple[list[Case], list[str]]:
+        cases, failures = [], []
+        async with PoliteReader(make_context(0, 0, site, settings)) as reader:
+            for url, values, old in known:
+                try:
+                    page = await reader.read(url, Kind.PRODUCT)
+                except FetchError as error:
+                    failures.append(f"{url}: {error.outcome}: {error}")
+                    continue
+                cases.append(mending.case_of(values, url, page, old))
+        return cases, failures
+
+    return asyncio.run(run())

@@ -1,0 +1,133 @@
+"""`scraper mend` as it is typed, against a shop that has redesigned its pages: what is proposed, what
+is written, and what is not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from scraper import settings
+from scraper.cli.main import main
+from tests.static_shop import StaticShop
+
+NUMBERS = range(1, 16)
+CARDS = "".join(f'<a class="p" href="/p/{n}">Thing {n}</a>' for n in NUMBERS)
+STATE = {True: "In stock", False: "Sold out"}
+
+
+def page(n: int, frame: str, claim: str = "Free from £9.00") -> str:
+    """`frame` has places for title, price and state."""
+    here = frame.format(title=f"Thing {n}", price=f"£{n}.50", state=STATE[n % 3 > 0])
+    return f"<header><b>{claim}</b></header>{here}<footer>Sold by Things Ltd</footer>"
+
+
+OLD = "<h1 class=name>{title}</h1><b class=price>{price}</b><i class=state>{state}</i>"
+NEW = (
+    "<section><div><i class=k1>{state}</i></div><p><span class=offer>{price}</span></p></section>"
+    "<h1 class=name>{title}</h1>"
+)
+DEFINITION = """\
+# The shop of things.
+start: {url}/
+rate: 500/s      # It bears more.
+allow_private: true
+listing: {{products: a.p}}
+product:
+  id: {{url: '/p/(\\d+)'}}
+  fields:
+    title: .name   # never moves
+    price:
+      # With tax.
+      css: .price
+      type: price
+      required: true   # Without it there is no offer.
+    state: {{css: .state, type: bool}}   # "Sold out" is false
+"""
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StaticShop]:
+    for name in ("DATABASE_URL", "REDIS_URL", "SCRAPER_HOME", "SCRAPER_SITES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    settings.load.cache_clear()
+    pages = {"/": CARDS, **{f"/p/{n}": page(n, OLD) for n in NUMBERS}}
+    with StaticShop(pages) as server:
+        Path("sites").mkdir()
+        Path("sites/things.yaml").write_text(DEFINITION.format(url=server.url))
+        run("sites", "record", "things")
+        yield server
+    settings.load.cache_clear()
+
+
+def run(*words: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def redesign(shop: StaticShop, frame: str, **more: str) -> None:
+    shop.pages.update({f"/p/{n}": page(n, frame, **more) for n in NUMBERS})
+
+
+def definition() -> str:
+    return Path("sites/things.yaml").read_text()
+
+
+def test_a_redesign_is_mended_and_only_its_lines_change(shop: StaticShop) -> None:
+    redesign(shop, NEW)
+    before = definition()
+    out = run("mend", "things").stdout
+    assert "proposed: .offer: 15 of 15 pages of today, 0 of 15 recorded ones (0 wrong)" in out
+    assert "-      css: .price\n+      css: .offer\n" in out
+    assert "title" not in out.split("---")[0]
+    assert definition() == before
+    run("mend", "things", "--apply")
+    expected = before.replace("css: .price", "css: .offer")
+    after = definition().splitlines()
+    assert after[:-1] == expected.splitlines()[:-1]
+    assert after[-1].startswith("    state: {") and after[-1].endswith('# "Sold out" is false')
+    run("sites", "check", "things")
+    assert json.loads(run("try", "things", "--json").stdout)["products"][0]["complete"]
+    assert "nothing to mend" in run("mend", "things").stdout
+
+
+def test_one_field_alone_and_the_json_of_it(shop: StaticShop) -> None:
+    redesign(shop, NEW)
+    shown = json.loads(run("mend", "things", "price", "--json").stdout)
+    assert [one["name"] for one in shown["fields"]] == ["price"]
+    assert shown["fields"][0]["confidence"] >= 0.9 and not shown["applied"]
+    assert "state" not in [line[1:].split(":")[0].strip() for line in shown["diff"].splitlines()[2:] if line[0] in "+-"]  # fmt: skip
+
+
+def test_what_left_the_pages_is_not_proposed_from_elsewhere(shop: StaticShop) -> None:
+    """The state is gone; the claim above all pages says what most products said."""
+    redesign(shop, NEW.replace("{state}", ""), claim="In stock")
+    before = definition()
+    out = run("mend", "things", "state", "--apply", code=1)
+    assert "nothing is certain enough" in out.output
+    assert definition() == before
+
+
+def test_a_sale_is_no_redesign(shop: StaticShop) -> None:
+    """Every price is another: none of them is what the field was, and none is taken for it."""
+    redesign(shop, OLD.replace("{price}", "{price}0 <s>{price}</s>").replace("£", ""))
+    before = definition()
+    result = run("mend", "things", "price", code=1)
+    assert "+" not in result.stdout.partition("@@")[2]
+    assert definition() == before
+
+
+def test_pages_that_do_not_answer_are_too_few(shop: StaticShop) -> None:
+    shop.pages = {"/": CARDS}
+    assert "too few" in run("mend", "things", code=1).output
+
+
+def test_without_anything_known_it_says_what_to_type(
+    shop: StaticShop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "did you mean 'price'?" in run("mend", "things", "prise", code=2).output
