@@ -21,6 +21,7 @@ from sqlalchemy import (
     Index,
     SmallInteger,
     Text,
+    UniqueConstraint,
     desc,
     text,
 )
@@ -652,6 +653,30 @@ class AlertRow(Base):
     error: Mapped[str | None] = mapped_column(
         comment="which recipients could not be reached last time"
     )
+
+
+class PriceAlertRow(Base):
+    """What people are to be told of a change, once for each rule; see `scraper.alerts.outbox`."""
+
+    __tablename__ = "price_alerts"
+    __table_args__ = (
+        UniqueConstraint("rule", "change_id"),
+        partial_index("price_alerts_due_idx", "not_before", where="done_at IS NULL"),
+    )
+
+    id: Mapped[int] = row_number()
+    rule: Mapped[str]
+    change_id: Mapped[int] = mapped_column(BigInteger, comment="the position in the feed")
+    crawl_id: Mapped[int] = mapped_column(BigInteger)
+    details: Mapped[dict[str, Any]] = mapped_column(JSONB, comment="what webhooks get")
+    created_at: Mapped[datetime] = now_column()
+    not_before: Mapped[datetime] = now_column()
+    attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
+    delivered: Mapped[list[str]] = mapped_column(
+        ARRAY(Text), server_default=EMPTY, comment="recipients that have it: line and kind"
+    )
+    done_at: Mapped[datetime | None] = mapped_column(comment="when all had it, or it was given up")
+    error: Mapped[str | None]
 
 
 class ArchiveSegment(Base):

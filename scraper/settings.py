@@ -173,6 +173,10 @@ class Settings(BaseSettings):
         description="a secret file of who is told of suspect and failed crawls, one address a line",
     )
 
+    alert_rules: Path | None = Field(
+        None, description="a file of rules of price alerts: which changes people are told of"
+    )
+
     archive: str | None = Field(
         None,
         description="where raw pages are kept: a folder, or s3://bucket/prefix; "
@@ -332,6 +336,7 @@ class Settings(BaseSettings):
         "browser_pages",
         "metrics_port",
         "alerts",
+        "alert_rules",
         "archive",
         "changes_stream",
         "accounts",

@@ -9,6 +9,7 @@ from uuid import UUID
 from celery import Task
 
 from scraper import settings
+from scraper.alerts.outbox import alert_prices
 from scraper.celery import app
 from scraper.coordinator import site_sync
 from scraper.coordinator.discover import discover as discover_step
@@ -70,8 +71,9 @@ def reap() -> None:
 
 @app.task(base=Step)
 def alert() -> None:
-    """Tick: tells people of suspect and failed crawls."""
+    """Tick: tells people of suspect and failed crawls, and of changes that rules name."""
     send(alert_step(site_sync.engine(), settings.load()))
+    send(alert_prices(site_sync.engine(), settings.load()))
 
 
 @app.task(base=Step)

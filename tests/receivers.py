@@ -26,6 +26,8 @@ class Webhook:
 
     def __init__(self) -> None:
         self.got: list[tuple[str, dict[str, Any]]] = []
+        self.headers: list[dict[str, str]] = []
+        self.bodies: list[bytes] = []
         self.status = 200
         self.hangs = threading.Event()
         self.free = threading.Event()
@@ -38,6 +40,8 @@ class Webhook:
                     receiver.free.wait(30)
                     return
                 if receiver.status == 200:
+                    receiver.headers.append(dict(self.headers.items()))
+                    receiver.bodies.append(body)
                     receiver.got.append((self.path, json.loads(body)))
                 self.send_response(receiver.status)
                 self.send_header("Content-Length", "0")

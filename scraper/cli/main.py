@@ -37,7 +37,10 @@ COMMANDS = {
         "Believe CRAWL (an id, or a site for its newest one): what is held of it is released, and "
         "it is the new usual.",
     ),
-    "alerts": ("crawl.report", "Those who are told of suspect and failed crawls (SCRAPER_ALERTS)."),
+    "alerts": (
+        "data.price_alerts",
+        "Show the rules of price alerts (SCRAPER_ALERT_RULES) and what came of them within a week.",
+    ),
     "archive": (
         "data.archive",
         "Raw pages that were kept: what there is, what is too old, and whether it can be read.",

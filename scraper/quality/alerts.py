@@ -37,7 +37,7 @@ def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
     _judge_leftovers(engine)
     with engine.begin() as connection:
         due = alert_store.due(connection)
-    recipients = _recipients(settings) if due else []
+    recipients = recipients_of(settings) if due else []
     latest = time.monotonic() + AT_ONCE_S
     while recipients and time.monotonic() < latest and _send_next(engine, recipients):
         pass
@@ -58,7 +58,7 @@ def _judge_leftovers(engine: sa.Engine) -> None:
         retried(work)
 
 
-def _recipients(settings: Settings) -> list[notify.Recipient]:
+def recipients_of(settings: Settings) -> list[notify.Recipient]:
     """None where nobody is to be told, or the list is wrong: that is said once for each state of
     it."""
     if settings.alerts is None:

@@ -9,18 +9,29 @@ addresses is not for them.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
 import threading
+import time
+from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from scraper.errors import ConfigError
+from scraper.infra.database import dumps
 from scraper.settings import read_secret
 
 SIZE_MAX = 100_000
 RECIPIENTS_MAX = 50
+# What follows it in a web address is the key that a webhook's messages are signed with.
+SECRET = "#whsec_"  # noqa: S105 - what stands before one
+KEY_MIN = 16
 # All recipients together have this long, since they are sent to at once.
 SEND_S = 30.0
 
@@ -60,10 +71,11 @@ def recipients(path: Path) -> list[Recipient]:
         if not address or address.startswith("#"):
             continue
         recipient = Recipient(number, address.partition("://")[0].lower()[:20], address)
-        if "://" not in address or _service(recipient) is None:
+        usable = _secret(address) if SECRET in address else _service(recipient)
+        if "://" not in address or usable is None:
             problems.append(
                 f"{path}:{number}: no address that messages can be sent to (mend: https://… for "
-                "a webhook, "
+                "a webhook, https://…#whsec_BASE64 for a signed one, "
                 "mailtos://user:password@mail.example?to=… for e-mail; apprise's documentation "
                 "has others)"
             )
@@ -99,6 +111,10 @@ def send(notice: Notice, to: Sequence[Recipient], timeout_s: float = SEND_S) -> 
 
 def _tell(notice: Notice, to: Recipient, reached: list[Recipient]) -> None:
     try:
+        if SECRET in to.address:
+            if _post_signed(notice, to.address):
+                reached.append(to)
+            return
         service = _service(to)
         if service is None:
             return
@@ -112,6 +128,41 @@ def _tell(notice: Notice, to: Recipient, reached: list[Recipient]) -> None:
             reached.append(to)
     except Exception:  # noqa: BLE001 - some other library's: its text may hold the address
         return
+
+
+def _secret(address: str) -> bytes | None:
+    """The key of a signed webhook; None where there is none, or it is no web address."""
+    url, _, secret = address.partition(SECRET)
+    try:
+        key = b64decode(secret, validate=True)
+        host = urlsplit(url).hostname
+    except ValueError:
+        return None
+    return key if len(key) >= KEY_MIN and host and url.startswith(("http://", "https://")) else None
+
+
+def _post_signed(notice: Notice, address: str) -> bool:
+    """As standardwebhooks.com has it. A message that comes again has the same id."""
+    url, key = address.partition(SECRET)[0], _secret(address)
+    assert key is not None
+    kind = "failure" if notice.failure else "info"
+    body = dumps(
+        {"title": notice.title, "message": notice.text, "type": kind, **notice.details}
+    ).encode()
+    message_id, now = f"msg_{hashlib.sha256(body).hexdigest()[:32]}", str(int(time.time()))
+    signed = hmac.digest(key, f"{message_id}.{now}.".encode() + body, "sha256")
+    headers = {
+        "content-type": "application/json",
+        "webhook-id": message_id,
+        "webhook-timestamp": now,
+        "webhook-signature": f"v1,{b64encode(signed).decode()}",
+    }
+    parts = urlsplit(url)
+    opened = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+    with closing(opened(parts.hostname or "", parts.port, timeout=SEND_S)) as connection:
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("POST", target, body, headers)
+        return 200 <= connection.getresponse().status < 300
 
 
 def _service(recipient: Recipient) -> Any:

@@ -8,16 +8,13 @@ from typing import Any
 import click
 import sqlalchemy as sa
 
-from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
+from scraper.cli.common.shared import json_option, open_engine, print_json
 from scraper.cli.common.tables import plain, print_table
 from scraper.domain import CrawlStatus
-from scraper.errors import ConfigError, CrawlFailedError, ScraperError, SuspectError
+from scraper.errors import CrawlFailedError, ScraperError, SuspectError
 from scraper.infra.database import retried
-from scraper.quality import notify
 from scraper.quality import report as reports
-from scraper.quality.notify import Notice
 from scraper.quality.report import FieldReport, Report
-from scraper.settings import Settings, readable_by_all
 from scraper.settle import crawl_quality
 from scraper.settle.plausibility import REASONS
 
@@ -185,58 +182,3 @@ def _print_reason(report: Report, reason: dict[str, Any]) -> None:
     excerpt = next((example["excerpt"] for example in examples if example["excerpt"]), None)
     if excerpt:
         click.echo(f"  excerpt: {plain(excerpt)[:EXCERPT_CHARS]}")
-
-
-@click.group()
-def alerts() -> None:
-    """Those who are told of suspect and failed crawls (SCRAPER_ALERTS)."""
-
-
-@alerts.command("test")
-@json_option("array")
-def alerts_test(as_json: bool) -> None:
-    """Send a test message to everybody on the list, and say who has got it. Exits with 1 unless all
-    have."""
-    results = _send_test(load_settings())
-    if as_json:
-        print_json(results)
-    else:
-        rows = [
-            [str(r["line"]), r["kind"], "told" if r["told"] else "not reached"] for r in results
-        ]
-        print_table(["line", "kind", "result"], rows)
-    if not results:
-        raise ConfigError("the file that SCRAPER_ALERTS names holds no address")
-    missed = sum(not result["told"] for result in results)
-    if missed:
-        raise ScraperError(f"{missed} of {len(results)} recipients were not reached")
-
-
-def _send_test(settings: Settings) -> list[dict[str, Any]]:
-    """Tells everybody on the list that this is a test. Raises `ConfigError` where there is no list,
-    or a wrong one."""
-    if settings.alerts is None:
-        raise ConfigError(
-            "nobody is told of anything: SCRAPER_ALERTS names no file (docs/operations.md, Alerts)"
-        )
-    recipients = notify.recipients(settings.alerts)
-    if readable_by_all(settings.alerts):
-        click.echo(
-            f"{settings.alerts} can be read by every user of this machine (mend: chmod 600)",
-            err=True,
-        )
-    details: dict[str, Any] = {
-        "crawl": None,
-        "site": None,
-        "status": CrawlStatus.COMPLETED,
-        "suspect": False,
-        "reasons": [],
-    }
-    notice = Notice(
-        "scraper: a test", "Alerts of suspect and failed crawls come here.", details, False
-    )
-    reached = notify.send(notice, recipients)
-    return [
-        {"line": recipient.line, "kind": recipient.kind, "told": recipient in reached}
-        for recipient in recipients
-    ]

@@ -1,0 +1,233 @@
+"""Price alerts, from the feed to people.
+
+**Exactly once.** One transaction reads the feed on from where the consumer `price-alerts` has come
+to, writes a row of `price_alerts` for each rule and change that match, and moves the consumer on.
+Whoever dies leaves all of it or nothing. A row is then sent as alerts of crawls are: claimed, sent,
+noted; who dies in between may tell somebody twice, with the same id. Of a crawl that was rejected
+nobody is told: neither of what it wrote nor of what takes it back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+import structlog
+
+from scraper.alerts.rules import Hit, Rule, load
+from scraper.domain import Message
+from scraper.errors import ConfigError, CursorError
+from scraper.feed import consumers, store
+from scraper.feed import reader as feed
+from scraper.feed.prices import CURRENCY, number
+from scraper.feed.reader import Change, Reader
+from scraper.infra.database import dumps
+from scraper.quality import alert_store, notify
+from scraper.quality.alerts import recipients_of
+from scraper.quality.notify import Notice
+from scraper.settings import Settings
+
+log = structlog.get_logger()
+
+CONSUMER = "price-alerts"
+BATCH = 500
+# A message has so many at the most.
+TOLD_MAX = 100
+AT_ONCE_S = 10.0
+KEPT = "30 days"
+
+ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: price alerts'))")
+
+# A digest is due at the next whole multiple of its time.
+INSERT = sa.text("""
+INSERT INTO price_alerts (rule, change_id, crawl_id, details, not_before)
+SELECT i.rule, i.change_id, i.crawl_id, i.details,
+       CASE WHEN i.every_s = 0 THEN now()
+            ELSE to_timestamp(ceil(EXTRACT(EPOCH FROM now()) / i.every_s) * i.every_s) END
+  FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+    AS i(rule text, change_id bigint, crawl_id bigint, details jsonb, every_s float)
+ON CONFLICT (rule, change_id) DO NOTHING
+""")
+
+REJECTED = """reasons @> '[{"what": "rejected"}]'"""
+OF_REJECTED = sa.text(f"SELECT id FROM crawls WHERE id = ANY (:ids) AND {REJECTED}")
+
+# A version that was written and replaced by the same crawl is one that was taken back.
+LOWEST = sa.text("""
+SELECT c.id, min(CAST(v.data ->> :key AS numeric)) AS lowest
+  FROM changes c JOIN product_versions v ON v.product_id = c.product_id AND v.version < c.version
+ WHERE c.id = ANY (:ids) AND v.valid_to > c.at - make_interval(days => :days)
+   AND jsonb_typeof(v.data -> :key) = 'number'
+   AND v.data ->> :currency_key IS NOT DISTINCT FROM (
+       SELECT coalesce(n.data, p.data) ->> :currency_key
+         FROM products p LEFT JOIN product_versions n
+           ON n.product_id = p.id AND n.version = c.version
+        WHERE p.id = c.product_id)
+   AND NOT EXISTS (SELECT FROM product_versions w WHERE w.product_id = v.product_id
+                      AND w.version = v.version - 1 AND w.crawl_id = v.crawl_id)
+ GROUP BY c.id
+""")
+
+DUE = "a.done_at IS NULL AND a.not_before <= now()"
+DROP = sa.text(f"""
+UPDATE price_alerts a SET done_at = now(), error = CASE WHEN c.id IS NULL
+           THEN coalesce(a.error, 'nobody was to be told within a day')
+           ELSE 'the crawl was rejected' END
+  FROM price_alerts o LEFT JOIN crawls c ON c.id = o.crawl_id AND c.{REJECTED}
+ WHERE o.id = a.id AND {DUE}
+   AND (c.id IS NOT NULL OR a.not_before < now() - interval '{alert_store.OLDEST}')
+""")
+CLAIM = sa.text(f"""
+WITH first AS (
+    SELECT rule, delivered FROM price_alerts a WHERE {DUE} ORDER BY not_before, id LIMIT 1
+), claimed AS (
+    SELECT a.id FROM price_alerts a JOIN first USING (rule, delivered) WHERE {DUE}
+     ORDER BY a.id LIMIT {TOLD_MAX} FOR UPDATE OF a SKIP LOCKED
+)
+UPDATE price_alerts a
+   SET attempts = attempts + 1,
+       not_before = now() + least(60 * power(2, attempts), 3600) * interval '1 second'
+  FROM claimed WHERE a.id = claimed.id RETURNING a.id, a.rule, a.details, a.delivered, a.attempts
+""")
+SENT = sa.text("""
+UPDATE price_alerts SET delivered = :delivered, error = :error,
+       done_at = CASE WHEN CAST(:error AS text) IS NULL OR attempts >= :attempts_max THEN now() END
+ WHERE id = ANY (:ids) AND done_at IS NULL
+""")
+FORGET = sa.text(f"DELETE FROM price_alerts WHERE done_at < now() - interval '{KEPT}'")
+STATES = sa.text("""
+SELECT rule, count(*) AS alerts, count(*) FILTER (WHERE done_at IS NULL) AS waiting,
+       max(created_at) AS last, max(error) FILTER (WHERE error IS NOT NULL) AS error
+  FROM price_alerts WHERE created_at > now() - interval '7 days' GROUP BY rule
+""")
+
+
+def alert_prices(engine: sa.Engine, settings: Settings) -> list[Message]:
+    """One tick. Returns nothing to send."""
+    if settings.alert_rules is None:
+        return []
+    try:
+        collect(engine, load(settings.alert_rules))
+    except (ConfigError, CursorError) as error:
+        log.error("the rules of price alerts cannot be followed", problems=str(error).splitlines())
+    with engine.begin() as connection:
+        connection.execute(DROP)
+        due = connection.execute(sa.text(f"SELECT FROM price_alerts a WHERE {DUE} LIMIT 1")).first()
+    recipients = recipients_of(settings) if due is not None else []
+    latest = time.monotonic() + AT_ONCE_S
+    while recipients and time.monotonic() < latest and _send_next(engine, recipients):
+        pass
+    return []
+
+
+def collect(engine: sa.Engine, rules: Sequence[Rule]) -> None:
+    """Writes the alerts of what has come since. The first time it begins with what comes now."""
+    with engine.begin() as connection:
+        if not connection.execute(ALONE).scalar():
+            return
+        before = consumers.position(connection, CONSUMER, None)
+        if before is None:
+            consumers.put(connection, CONSUMER, None, store.now(engine))
+            return
+        trimmed = store.kept(connection).trimmed
+        if before < trimmed:
+            log.warning("price alerts miss what the feed has forgotten", after=before, upto=trimmed)
+        reader = Reader(connection, max(before, trimmed), rows=BATCH)
+        latest = time.monotonic() + AT_ONCE_S
+        while time.monotonic() < latest:
+            changes = reader.next()
+            if changes:
+                _write(connection, hits(connection, rules, changes))
+            elif reader.waits:
+                time.sleep(feed.WAITING_S[0])
+            else:
+                break
+        if reader.cursor != before:
+            consumers.advance(connection, CONSUMER, None, before, reader.cursor)
+
+
+def hits(
+    connection: sa.Connection, rules: Sequence[Rule], changes: Collection[Change]
+) -> list[Hit]:
+    """What rules say of changes, in the feed's order."""
+    matched = [
+        Hit(rule, change, text)
+        for change in changes
+        for rule in rules
+        if (text := rule.match(change)) is not None
+    ]
+    crawls = sorted({hit.change.crawl for hit in matched})
+    rejected = set(connection.execute(OF_REJECTED, {"ids": crawls}).scalars()) if crawls else set()
+    lowest: dict[tuple[str, int], Any] = {}
+    for rule in {hit.rule.name: hit.rule for hit in matched if hit.rule.lowest_days}.values():
+        values = {
+            "ids": [hit.change.cursor for hit in matched if hit.rule is rule],
+            "key": rule.reads,
+            "currency_key": rule.reads + CURRENCY,
+            "days": rule.lowest_days,
+        }
+        for row in connection.execute(LOWEST, values):
+            lowest[rule.name, row.id] = row.lowest
+    return [
+        hit
+        for hit in matched
+        if hit.change.crawl not in rejected
+        and (not hit.rule.lowest_days or _is_lowest(hit, lowest))
+    ]
+
+
+def _is_lowest(hit: Hit, lowest: dict[tuple[str, int], Any]) -> bool:
+    before = lowest.get((hit.rule.name, hit.change.cursor))
+    after = number(hit.change.data.get(hit.rule.reads))
+    return before is not None and after is not None and after < before
+
+
+def _write(connection: sa.Connection, found: Sequence[Hit]) -> None:
+    rows = [
+        {
+            "rule": hit.rule.name,
+            "change_id": hit.change.cursor,
+            "crawl_id": hit.change.crawl,
+            "details": hit.details(),
+            "every_s": hit.rule.every_s,
+        }
+        for hit in found
+    ]
+    if rows:
+        connection.execute(INSERT, {"rows": dumps(rows)})
+
+
+def _send_next(engine: sa.Engine, recipients: Sequence[notify.Recipient]) -> bool:
+    with engine.begin() as connection:
+        rows = sorted(connection.execute(CLAIM).all(), key=lambda row: row.id)
+    if not rows:
+        return False
+    rule, delivered = rows[0].rule, set(rows[0].delivered)
+    lines = [str(row.details["text"]) for row in rows]
+    title = f"{rule}: {lines[0]}" if len(rows) == 1 else f"{rule}: {len(rows)} products"
+    details = {"rule": rule, "alerts": [row.details for row in rows]}
+    missing = [recipient for recipient in recipients if recipient.label not in delivered]
+    reached = notify.send(Notice(title, "\n".join(lines), details, failure=False), missing)
+    unreached = [recipient.label for recipient in missing if recipient not in reached]
+    values = {
+        "ids": [row.id for row in rows],
+        "delivered": sorted(delivered | {recipient.label for recipient in reached}),
+        "error": f"not reached: {', '.join(unreached)}" if unreached else None,
+        "attempts_max": alert_store.ATTEMPTS_MAX,
+    }
+    with engine.begin() as connection:
+        connection.execute(SENT, values)
+        connection.execute(FORGET)
+    event = {"rule": rule, "alerts": len(rows), "told": len(reached)}
+    if unreached:
+        log.error("price alerts not delivered to all", **event, unreached=unreached)
+    else:
+        log.info("price alerts sent", **event)
+    return True
+
+
+def states(connection: sa.Connection) -> dict[str, sa.Row[Any]]:
+    """What came of each rule within a week, by its name."""
+    return {row.rule: row for row in connection.execute(STATES)}

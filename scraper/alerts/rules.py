@@ -1,0 +1,219 @@
+"""Rules of price alerts, from `alerts.yaml`: which changes of the feed people are told of. Pure but
+for the reading of the file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    ValidationError,
+)
+
+from scraper.errors import ConfigError
+from scraper.feed.prices import CURRENCY, amount, number, percent, percent_text, title_of
+from scraper.feed.reader import Change
+from scraper.sites.grammar import yaml12
+from scraper.sites.grammar.scalars import seconds
+
+RULES_MAX = 500
+SIZE_MAX = 1_000_000
+_WHEN = re.compile(
+    r"(?P<event>new|delisted|relisted)|(?P<stock>back in stock|sold out)"
+    r"|below (?P<below>\d+(?:\.\d+)?)(?: (?P<currency>[A-Z]{3}))?"
+    r"|fell(?: (?P<fell>\d+(?:\.\d+)?)\s*%)?|lowest in (?P<days>[1-9]\d{0,2}) days?"
+)
+
+
+def _is_when(text: str) -> str:
+    if not _WHEN.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no event (mend: below 10, below 10 EUR, fell, fell 5%, lowest in 30 "
+            "days, back in stock, sold out, new, delisted or relisted)"
+        )
+    return text
+
+
+def _is_duration(text: str) -> str:
+    if seconds(text) < 1:
+        raise ValueError("it must be a second at least")
+    return text
+
+
+class Rule(BaseModel):
+    """One rule: the event, and of which products. `every` makes a digest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,59}$")]
+    when: Annotated[str, AfterValidator(_is_when)]
+    site: str | None = None
+    id: str | None = None
+    where: dict[str, StrictBool | StrictInt | StrictStr] = Field(default_factory=dict)
+    field: str | None = None
+    every: Annotated[str, AfterValidator(_is_duration)] | None = None
+
+    @property
+    def _when(self) -> re.Match[str]:
+        match = _WHEN.fullmatch(self.when)
+        assert match is not None
+        return match
+
+    @property
+    def reads(self) -> str:
+        """The field that it looks at."""
+        return self.field or ("in_stock" if self._when["stock"] else "price")
+
+    @property
+    def lowest_days(self) -> int | None:
+        """Of how many days the price must be the lowest; None where the rule does not ask that."""
+        days = self._when["days"]
+        return int(days) if days else None
+
+    @property
+    def every_s(self) -> float:
+        return seconds(self.every) if self.every else 0.0
+
+    def match(self, change: Change) -> str | None:
+        """What people are told of the change; None where the rule is not about it. With
+        `lowest_days` the price has fallen, and who asks compares it with those before."""
+        # What was taken back is a product as it was, which nobody needs to be told of.
+        if change.event == "reverted" or not self._is_about(change):
+            return None
+        when, key = self._when, self.reads
+        if when["event"]:
+            return change.event if change.event == when["event"] else None
+        if change.event == "delisted":
+            return None
+        after = change.data.get(key)
+        if when["stock"]:
+            before = change.before.get(key)
+            if key not in change.changed or before is None or after is None:
+                return None
+            wanted = when["stock"] == "back in stock"
+            return when["stock"] if bool(after) is wanted and bool(before) is not wanted else None
+        return self._price(change, number(after))
+
+    def _is_about(self, change: Change) -> bool:
+        return (
+            self.site in (None, change.site)
+            and self.id in (None, change.id)
+            and all(change.data.get(key) == value for key, value in self.where.items())
+        )
+
+    def _price(self, change: Change, after: Decimal | None) -> str | None:
+        when, key = self._when, self.reads
+        currency = change.data.get(key + CURRENCY)
+        moved = key in change.changed and key + CURRENCY not in change.changed
+        before = number(change.before.get(key)) if moved else None
+        if after is None or not (change.event == "new" or key in change.changed):
+            return None
+        shown = amount(after, currency)
+        fall = percent(before, after) if before is not None else None
+        if when["below"]:
+            limit = Decimal(when["below"])
+            if when["currency"] not in (None, currency) or after >= limit:
+                return None
+            # It is told once, when the price comes to be below.
+            return None if before is not None and before < limit else f"{key} {shown}, {self.when}"
+        if before is None or fall is None or fall >= 0 or -fall < Decimal(when["fell"] or 0):
+            return None
+        text = f"{key} {amount(before, currency)} → {shown} ({percent_text(fall)})"
+        return text + (f", {self.when}" if self.lowest_days else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A rule and a change that it is about. `id` is the same whenever the change is told of."""
+
+    rule: Rule
+    change: Change
+    text: str
+
+    @property
+    def id(self) -> str:
+        return f"{self.rule.name}:{self.change.cursor}"
+
+    @property
+    def line(self) -> str:
+        change = self.change
+        return f"{title_of(change.data) or change.id} ({change.site}): {self.text} {change.url}"
+
+    def details(self) -> dict[str, Any]:
+        """What a webhook's program gets."""
+        change, key = self.change, self.rule.reads
+        return {
+            "id": self.id,
+            "rule": self.rule.name,
+            "event": change.event,
+            "site": change.site,
+            "product": change.id,
+            "name": title_of(change.data),
+            "url": change.url,
+            "field": key,
+            "before": change.before.get(key),
+            "after": change.data.get(key),
+            "currency": change.data.get(key + CURRENCY),
+            "cursor": change.cursor,
+            "crawl": change.crawl,
+            "at": change.at.isoformat(),
+            "text": self.line,
+        }
+
+
+_RULES: TypeAdapter[Rule] = TypeAdapter(Rule)
+
+
+def load(path: Path) -> list[Rule]:
+    """The rules of a file. Raises `ConfigError` with a line a problem."""
+    try:
+        text = path.read_text("utf-8")
+        parsed = yaml12.parse(text if len(text) <= SIZE_MAX else "")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise ConfigError(
+            f"{path}: cannot be read: {reason} (mend: SCRAPER_ALERT_RULES names a file of rules)"
+        ) from None
+    except yaml.YAMLError as error:
+        line, sentence = yaml12.sentence(error)
+        raise ConfigError(f"{path}:{line}: {sentence}") from None
+    problems = [f"{path}:{line}: {sentence}" for line, sentence in parsed.problems]
+    if not isinstance(parsed.data, list) or not 0 < len(parsed.data) <= RULES_MAX:
+        raise ConfigError(
+            f"{path}: must be a list of 1 to {RULES_MAX} rules "
+            "(mend: - {name: bargains, when: below 10})"
+        )
+    rules: list[Rule] = []
+    for place, entry in enumerate(parsed.data):
+        where = f"{path}:{parsed.lines.get((place,), 1)}: rule {place + 1}"
+        try:
+            rule = _RULES.validate_python(entry)
+        except ValidationError as error:
+            problems += [f"{where}: {_sentence(fault)}" for fault in error.errors()]
+            continue
+        if any(rule.name == other.name for other in rules):
+            problems.append(f"{where}: there is another rule {rule.name!r} (mend: rename one)")
+        rules.append(rule)
+    if problems:
+        raise ConfigError("\n".join(problems))
+    return rules
+
+
+def _sentence(fault: Any) -> str:
+    key = ".".join(str(part) for part in fault["loc"][:2])
+    if fault["type"] == "extra_forbidden":
+        return f"{key}: there is no such key (mend: {', '.join(Rule.model_fields)})"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{key}: {message}" if key else message

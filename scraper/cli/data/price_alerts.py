@@ -1,0 +1,146 @@
+"""`scraper alerts`: the rules of price alerts, what they would have told, and who is told."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+import sqlalchemy as sa
+
+from scraper.alerts import outbox
+from scraper.alerts.rules import Hit, Rule, load
+from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
+from scraper.cli.common.tables import plain, print_table
+from scraper.domain import CrawlStatus
+from scraper.errors import ConfigError, CursorError, NotFoundError, ScraperError, did_you_mean
+from scraper.feed import reader as feed
+from scraper.feed import store
+from scraper.quality import notify
+from scraper.quality.notify import Notice
+from scraper.settings import Settings, readable_by_all
+
+
+@click.group(invoke_without_command=True)
+@json_option("array")
+@click.pass_context
+def alerts(context: click.Context, as_json: bool) -> None:
+    """Show the rules of price alerts (SCRAPER_ALERT_RULES) and what came of them within a week."""
+    if context.invoked_subcommand is not None:
+        return
+    rules = load(_rules_file())
+    with open_engine().connect() as connection:
+        states = outbox.states(connection)
+    rows = [_state(rule, states.get(rule.name)) for rule in rules]
+    if as_json:
+        print_json(rows)
+        return
+    columns = ["rule", "when", "of", "alerts", "waiting", "last", "problem"]
+    print_table(columns, [[plain(str(row[key] or "")) for key in columns] for row in rows])
+
+
+def _state(rule: Rule, state: sa.Row[Any] | None) -> dict[str, Any]:
+    scope = [rule.site, rule.id, *(f"{key}={value}" for key, value in rule.where.items())]
+    return {
+        "rule": rule.name,
+        "when": rule.when,
+        "of": " ".join(part for part in scope if part) or "all",
+        "alerts": state.alerts if state else 0,
+        "waiting": state.waiting if state else 0,
+        "last": state.last.isoformat(timespec="seconds") if state else None,
+        "problem": state.error if state else None,
+    }
+
+
+def _rules_file() -> Path:
+    path = load_settings().alert_rules
+    if path is None:
+        raise ConfigError(
+            "there are no rules: SCRAPER_ALERT_RULES names no file "
+            "(docs/operations.md, Price alerts)"
+        )
+    return path
+
+
+@alerts.command("test")
+@click.argument("rule", required=False)
+@click.option("--days", type=click.IntRange(1, 366), default=7, help="With RULE: of so many days.")
+@json_option("array")
+def alerts_test(rule: str | None, days: int, as_json: bool) -> None:
+    """Send a test message to everybody on the list (SCRAPER_ALERTS), and say who has got it: exits
+    with 1 unless all have. With RULE: show what it would have told, and send nothing.
+    """
+    if rule is not None:
+        _show_told(rule, days, as_json)
+        return
+    results = _send_test(load_settings())
+    if as_json:
+        print_json(results)
+    else:
+        rows = [
+            [str(r["line"]), r["kind"], "told" if r["told"] else "not reached"] for r in results
+        ]
+        print_table(["line", "kind", "result"], rows)
+    if not results:
+        raise ConfigError("the file that SCRAPER_ALERTS names holds no address")
+    missed = sum(not result["told"] for result in results)
+    if missed:
+        raise ScraperError(f"{missed} of {len(results)} recipients were not reached")
+
+
+def _send_test(settings: Settings) -> list[dict[str, Any]]:
+    """Tells everybody on the list that this is a test. Raises `ConfigError` where there is no list,
+    or a wrong one."""
+    if settings.alerts is None:
+        raise ConfigError(
+            "nobody is told of anything: SCRAPER_ALERTS names no file (docs/operations.md, Alerts)"
+        )
+    recipients = notify.recipients(settings.alerts)
+    if readable_by_all(settings.alerts):
+        click.echo(
+            f"{settings.alerts} can be read by every user of this machine (mend: chmod 600)",
+            err=True,
+        )
+    details: dict[str, Any] = {
+        "crawl": None,
+        "site": None,
+        "status": CrawlStatus.COMPLETED,
+        "suspect": False,
+        "reasons": [],
+    }
+    notice = Notice(
+        "scraper: a test", "Alerts of suspect and failed crawls come here.", details, False
+    )
+    reached = notify.send(notice, recipients)
+    return [
+        {"line": recipient.line, "kind": recipient.kind, "told": recipient in reached}
+        for recipient in recipients
+    ]
+
+
+def _show_told(name: str, days: int, as_json: bool) -> None:
+    rules = {rule.name: rule for rule in load(_rules_file())}
+    if name not in rules:
+        raise NotFoundError(f"there is no rule {name!r}{did_you_mean(name, rules)}")
+    told = _told(open_engine(), rules[name], days)
+    if as_json:
+        print_json([hit.details() for hit in told])
+        return
+    for hit in told:
+        click.echo(f"{hit.change.at.isoformat(timespec='minutes')}  {plain(hit.line)}")
+    click.echo(f"{len(told):,} alerts in {days} days", err=True)
+
+
+def _told(engine: sa.Engine, rule: Rule, days: int) -> list[Hit]:
+    since: feed.Since = datetime.now(UTC) - timedelta(days=days)
+    try:
+        cursor = feed.resolved(engine, since)
+    except CursorError:
+        cursor = feed.resolved(engine, "oldest")
+    end, told = store.now(engine), list[Hit]()
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        reader = feed.Reader(connection, cursor)
+        while reader.cursor < end:
+            told += outbox.hits(connection, [rule], reader.next())
+    return told

@@ -1,0 +1,259 @@
+"""Price alerts: one for each rule and change, whatever dies; none of what was held or taken back."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from click.testing import CliRunner
+
+from scraper import settings as settings_module
+from scraper.alerts import outbox
+from scraper.alerts.rules import Rule
+from scraper.cli.main import main
+from scraper.feed import reader as feed
+from scraper.quality import notify
+from scraper.quality.notify import Notice
+from scraper.settings import Settings
+from scraper.settle import rejection
+from tests.integration.test_changes import put
+from tests.integration.test_products import B, Shop
+from tests.integration.test_quality import crawled, good
+from tests.integration.test_quality import shop as a_shop
+from tests.making import rows
+from tests.receivers import Mailbox, Webhook, receivers
+
+# A process that is killed at its statement of that number, or comes to the end.
+DYING = """
+import os, signal, sys
+import sqlalchemy as sa
+from scraper.alerts import outbox
+from scraper.alerts.rules import Rule
+from scraper.infra.database import make_engine
+engine, left = make_engine(sys.argv[1]), [int(sys.argv[2])]
+outbox.BATCH = 40
+@sa.event.listens_for(engine, sys.argv[3])
+def die(*_):
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+outbox.collect(engine, [Rule(name=name, when="fell") for name in ("one", "two")])
+"""
+
+
+def rule(when: str, **more: object) -> Rule:
+    return Rule.model_validate({"name": "r", "when": when, **more})
+
+
+def told(engine: sa.Engine, *rules: Rule) -> list[str]:
+    """What rules say of the whole feed."""
+    with engine.connect() as connection:
+        return [
+            f"{hit.change.id} {hit.text}"
+            for hit in outbox.hits(connection, rules, list(feed.read(engine, 0)))
+        ]
+
+
+def priced(shop: Shop, *prices: str, **more: object) -> None:
+    for price in prices:
+        shop.once(name="A", price=Decimal(price), price_currency="EUR", **more)
+
+
+def test_what_each_rule_is_told_of(engine: sa.Engine) -> None:
+    shop = Shop(engine)
+    priced(shop, "20.00", "19.50", "9.50", "9.00", "12.00", "9.50", in_stock=True)
+    priced(shop, "9.50", in_stock=False)
+    priced(shop, "9.50", in_stock=True)
+    shop.once(external_id="8", url=B, name="B", price=Decimal("5.00"), price_currency="USD")
+    below = [
+        "7 price 9.50 EUR, below 10",
+        "7 price 9.50 EUR, below 10",
+        "8 price 5.00 USD, below 10",
+    ]
+    assert told(engine, rule("below 10")) == below
+    assert told(engine, rule("below 10 EUR")) == [text + " EUR" for text in below[:2]]
+    assert told(engine, rule("fell 5%")) == [
+        "7 price 19.50 EUR → 9.50 EUR (-51.3%)",
+        "7 price 9.50 EUR → 9.00 EUR (-5.3%)",
+        "7 price 12.00 EUR → 9.50 EUR (-20.8%)",
+    ]
+    lowest = told(engine, rule("lowest in 30 days"))
+    assert [line.split()[5] for line in lowest] == ["19.50", "9.50", "9.00"]
+    assert told(engine, rule("sold out")) == ["7 sold out"]
+    assert told(engine, rule("back in stock")) == ["7 back in stock"]
+    assert told(engine, rule("new")) == ["7 new", "8 new"]
+    assert told(engine, rule("new", where={"name": "B"})) == ["8 new"]
+    assert told(engine, rule("new", id="8")) == ["8 new"] and not told(
+        engine, rule("new", site="x")
+    )
+
+
+def test_what_was_taken_back_is_not_told(engine: sa.Engine) -> None:
+    for _ in range(2):
+        crawled(engine, a_shop(), range(30))
+    cheap = crawled(
+        engine,
+        a_shop(),
+        range(31),
+        lambda n: good(n) | ({"price": good(n)["price"] * Decimal("0.9")} if n == 5 else {}),
+    )
+    rules = [rule("fell"), Rule(name="n", when="new", id="30"), Rule(name="d", when="delisted")]
+    assert {line.split()[0] for line in told(engine, *rules)} == {"5", "30"}
+    with engine.begin() as connection:
+        assert rejection.reject(connection, cheap.id)
+    assert told(engine, *rules) == []
+
+
+def test_none_missed_and_none_doubled_whatever_dies(engine: sa.Engine) -> None:
+    """Processes die at each of their statements, and after the commit."""
+    rules = [Rule(name=name, when="fell") for name in ("one", "two")]
+    shop = Shop(engine)
+    outbox.collect(engine, rules)
+    priced(shop, *[str(100 - n) for n in range(60)])
+    expected = [change.cursor for change in feed.read(engine, 0) if change.event == "changed"]
+    url = engine.url.render_as_string(hide_password=False)
+    killed = 0
+    for event, at in [("before_cursor_execute", n) for n in (1, 4, 7, 9, 11)] + [("commit", 1)]:
+        process = subprocess.run(
+            [sys.executable, "-c", DYING, url, str(at), event], env=os.environ, timeout=60
+        )
+        killed += process.returncode == -signal.SIGKILL
+        assert process.returncode in (0, -signal.SIGKILL)
+    assert killed >= 4
+    for _ in range(2):
+        outbox.collect(engine, rules)
+    for name in ("one", "two"):
+        query = f"SELECT change_id FROM price_alerts WHERE rule = '{name}' ORDER BY id"
+        assert [row[0] for row in rows(engine, query)] == expected and len(expected) == 59
+
+
+def test_what_is_not_decided_is_told_later(engine: sa.Engine) -> None:
+    shop = Shop(engine)
+    outbox.collect(engine, [rule("new")])
+    shop.once(name="A")
+    outbox.AT_ONCE_S, before = 0.2, outbox.AT_ONCE_S
+    try:
+        with engine.connect() as other:
+            transaction = other.begin()
+            put(other, 1)
+            shop.once(external_id="8", url=B, name="B")
+            outbox.collect(engine, [rule("new")])
+            transaction.rollback()
+    finally:
+        outbox.AT_ONCE_S = before
+    outbox.collect(engine, [rule("new")])
+    assert len(rows(engine, "SELECT FROM price_alerts")) == 2
+
+
+@pytest.fixture
+def people(tmp_path: Path) -> object:
+    with receivers(tmp_path) as found:
+        yield found
+
+
+def test_delivery_digest_and_commands(
+    engine: sa.Engine,
+    environment: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    people: tuple[Webhook, Mailbox, Path],
+    tmp_path: Path,
+) -> None:
+    webhook, mailbox, recipients = people
+    path = tmp_path / "alerts.yaml"
+    path.write_text("- {name: drops, when: fell 5%}\n- {name: daily, when: fell, every: 1d}\n")
+    monkeypatch.setenv("SCRAPER_ALERT_RULES", str(path))
+    monkeypatch.setenv("SCRAPER_ALERTS", str(recipients))
+    monkeypatch.setattr(
+        import_module("scraper.cli.data.price_alerts"), "open_engine", lambda: engine
+    )
+    settings_module.load.cache_clear()
+    settings = settings_module.load()
+    shop = Shop(engine)
+    outbox.alert_prices(engine, settings)
+    priced(shop, "20.00", "10.00")
+    webhook.status = 500
+    outbox.alert_prices(engine, settings)
+    webhook.status = 200
+    now = "UPDATE price_alerts SET not_before = now() WHERE done_at IS NULL AND rule = "
+    for name in ("drops", "drops", "daily"):
+        with engine.begin() as connection:
+            connection.execute(sa.text(f"{now} '{name}'"))
+        outbox.alert_prices(engine, settings)
+    assert len(mailbox.got) == 2 and [one["rule"] for _, one in webhook.got] == ["drops", "daily"]
+    alert = webhook.got[0][1]["alerts"][0]
+    assert (alert["id"], alert["before"], alert["after"], alert["currency"]) == (
+        f"drops:{alert['cursor']}", 20, 10, "EUR",
+    )  # fmt: skip
+    assert "price 20.00 EUR → 10.00 EUR (-50.0%)" in webhook.got[0][1]["message"]
+
+    def ran(*words: str, code: int = 0) -> str:
+        result = CliRunner().invoke(main, ["alerts", *words])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    listed = json.loads(ran("--json"))
+    assert [(one["rule"], one["alerts"], one["waiting"]) for one in listed] == [
+        ("drops", 1, 0),
+        ("daily", 1, 0),
+    ]
+    assert (
+        "(-50.0%)" in ran("test", "drops") and len(json.loads(ran("test", "drops", "--json"))) == 1
+    )
+    assert len(webhook.got) == 2, "nothing was sent"
+    path.write_text(
+        "- name: a\n  when: falls\n- {name: b, when: new, sit: x}\n- {name: b, when: new}"
+    )
+    wrong = ran(code=2)
+    assert f"{path}:1: rule 1: when: 'falls' is no event" in wrong
+    assert f"{path}:3: rule 2: sit: there is no such key" in wrong
+
+
+def test_of_a_crawl_that_is_rejected_before_the_digest_nobody_is_told(
+    engine: sa.Engine, people: tuple[Webhook, Mailbox, Path], tmp_path: Path
+) -> None:
+    webhook, _, recipients = people
+    path = tmp_path / "alerts.yaml"
+    path.write_text("- {name: daily, when: new, every: 1d}")
+    settings = Settings(alerts=recipients, alert_rules=path)
+    outbox.alert_prices(engine, settings)
+    crawl = crawled(engine, a_shop(), range(3))
+    outbox.alert_prices(engine, settings)
+    with engine.begin() as connection:
+        assert rejection.reject(connection, crawl.id)
+        connection.execute(sa.text("UPDATE price_alerts SET not_before = now()"))
+    outbox.alert_prices(engine, settings)
+    assert not webhook.got
+    assert set(rows(engine, "SELECT done_at IS NULL, error FROM price_alerts")) == {
+        (False, "the crawl was rejected")
+    }
+
+
+def test_a_signed_webhook(people: tuple[Webhook, Mailbox, Path], tmp_path: Path) -> None:
+    webhook, _, _ = people
+    key = b"0123456789abcdef0123456789"
+    path = tmp_path / "recipients"
+    path.write_text(f"{webhook.address}#whsec_{base64.b64encode(key).decode()}\n")
+    path.chmod(0o600)
+    to = notify.recipients(path)
+    for _ in range(2):
+        assert notify.send(Notice("a title", "a text", {"n": 1}), to) == to
+    headers, body = webhook.headers[0], webhook.bodies[0]
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    expected = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+    assert headers["webhook-signature"] == f"v1,{expected}" and json.loads(body)["n"] == 1
+    assert webhook.headers[1]["webhook-id"] == headers["webhook-id"], "a repetition can be dropped"
+    path.write_text(f"{webhook.address}#whsec_short\n")
+    with pytest.raises(Exception, match="recipients:1: no address") as caught:
+        notify.recipients(path)
+    assert "short" not in str(caught.value)
