@@ -1,8 +1,11 @@
-"""Faults of messages: delivered twice, and after their lease has run out. (After their crawl has
-ended: see `run`.)"""
+"""Faults of messages: delivered twice, after their lease has run out, and invented. (After their
+crawl has ended: see `run`.)"""
 
 from __future__ import annotations
 
+from itertools import islice
+
+from tests import invented
 from tests.acceptance.chaos.faults import Fault
 from tests.acceptance.chaos.messages import (
     COPIES_MAX,
@@ -13,6 +16,8 @@ from tests.acceptance.chaos.messages import (
     put_back,
     send,
 )
+
+QUEUES = ("datacenter", "residential", "coordinator")
 
 
 class MessagesFault(Fault):
@@ -60,3 +65,15 @@ class MessagesLate(MessagesFault):
         self.say(f"{len(raw)} raw copies, {len(found)} leases, {seconds:.1f} s later")
         self.rig.wait(seconds)
         self.deliver(raw, found, 2)
+
+
+class MessagesInvented(MessagesFault):
+    """What nobody of ours has sent, into the queues of pages and the coordinator's."""
+
+    kind = "messages_invented"
+
+    def inject(self) -> None:
+        messages = list(islice(filter(None, invented.raw()), COPIES_MAX))
+        copies = [(self.dice.choice(QUEUES), raw) for raw in messages]
+        self.say(f"{len(copies)} invented messages")
+        self.deliver(copies, [], 1)
