@@ -139,6 +139,12 @@ COMMANDS = {
     ),
     "up": ("setup.servers", "Start the embedded servers in the background and apply migrations."),
     "watch": ("crawl.watch", "Watch what `scraper status` shows, live; q or Ctrl-C ends it."),
+    "why": (
+        "data.why",
+        "Show where the values of a product of SITE come from, all or FIELD: since when, by which "
+        "crawl and definition, from which source of the page, what the page's other sources say, "
+        "and what is held beside it.",
+    ),
 }
 
 

@@ -1,0 +1,158 @@
+"""`scraper why`: where a stored value comes from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from scraper.archive import reader
+from scraper.cli.common.shared import (
+    complete_site,
+    json_option,
+    load_settings,
+    open_engine,
+    print_json,
+)
+from scraper.cli.common.tables import cell, plain, print_table
+from scraper.cli.data.products import local
+from scraper.crawl.context import make_context
+from scraper.discovery.polite_reader import PoliteReader
+from scraper.discovery.trial import FieldTrial, PageTrial, try_product
+from scraper.domain import Fetched, Kind
+from scraper.errors import FetchError, ScraperError
+from scraper.settings import Settings
+from scraper.sites.definition import Site
+from scraper.views import provenance
+from scraper.views.provenance import HeldBack, Origin, Provenance
+
+
+@click.command()
+@click.argument("site", shell_complete=complete_site)
+@click.argument("product_id", metavar="ID")
+@click.argument("field", required=False)
+@click.option("--fetch", is_flag=True, help="Read its page now, not as it was archived.")
+@json_option()
+def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: bool) -> None:
+    """Show where the values of a product of SITE come from, all or FIELD: since when, by which
+    crawl and definition, from which source of the page, what the page's other sources say, and
+    what is held beside it."""
+    settings = load_settings()
+    with open_engine().connect() as connection:
+        found = provenance.read(connection, site, product_id, field)
+    page = _fetched(found, settings) if fetch else _archived(found.archived, settings)
+    trials = {trial.name: trial for trial in page.fields} if page else {}
+    if as_json:
+        print_json(_as_json(site, product_id, found, page, trials, fetch))
+        return
+    click.echo(f"{plain(found.url)}, last read {local(found.fetched_at.isoformat())}")
+    click.echo(_where(found, page, fetch))
+    columns = ("field", "value", "since", "crawl", "definition", "source", "others say", "held")
+    print_table(columns, [_row(origin, found.site, trials) for origin in found.origins])
+
+
+def _archived(row: Mapping[str, Any] | None, settings: Settings) -> PageTrial | None:
+    """The archived page as its own crawl's definition reads it."""
+    if row is None:
+        return None
+    (page,) = reader.read_all([row], settings.body_max_bytes)
+    if page.answer is None:
+        click.echo(f"its archived page cannot be read: {plain(page.problem)}", err=True)
+        return None
+    answer = page.answer
+    fetched = Fetched(answer.url, answer.status, answer.headers, answer.body)
+    site = Site.model_validate(row["definition"])
+    return try_product(site, fetched, answer.page_url, settings.site_function_modules)
+
+
+def _fetched(found: Provenance, settings: Settings) -> PageTrial:
+    """The page as it is now, as the definition of today reads it."""
+
+    async def read() -> Fetched:
+        async with PoliteReader(make_context(0, 0, found.site, settings)) as pages:
+            return await pages.read(found.url, Kind.PRODUCT)
+
+    try:
+        page = asyncio.run(read())
+    except FetchError as error:
+        raise ScraperError(f"{found.url}: {error.outcome}: {error}") from None
+    return try_product(found.site, page, found.url, settings.site_function_modules)
+
+
+def _where(found: Provenance, page: PageTrial | None, fetch: bool) -> str:
+    if fetch:
+        return "sources: by the page as it is now, read by the definition of today"
+    if page is None or found.archived is None:
+        return "sources: all that may have given it (`--fetch` reads the page, and says which does)"
+    row = found.archived
+    return (
+        f"sources: by the page as archived {local(row['fetched_at'].isoformat())}, crawl "
+        f"{row['crawl_id']} ({plain(row['key'])}, bytes {row['start']:,} to "
+        f"{row['start'] + row['size']:,})"
+    )
+
+
+def _row(origin: Origin, site: Site, trials: Mapping[str, FieldTrial]) -> list[str]:
+    trial = trials.get(origin.field)
+    rivals = trial.rivals if trial else ()
+    return [
+        origin.field,
+        cell(origin.value),
+        local(origin.since.isoformat()),
+        str(origin.crawl or ""),
+        origin.definition or "",
+        trial.source if trial else " or ".join(_sources(site, origin.field)),
+        ", ".join(f"{rival.source}: {cell(rival.value)}" for rival in rivals),
+        _held(origin.held),
+    ]
+
+
+def _sources(site: Site, field: str) -> list[str]:
+    spec = site.product.fields.get(field)
+    return [reading.described for reading in spec.readings] if spec else []
+
+
+def _held(held: HeldBack | None) -> str:
+    if held is None:
+        return ""
+    value = ", ".join(cell(part) for part in held.value.values()) or "nothing"
+    return plain(f"{value} (crawl {held.crawl}: {held.reason or 'not judged yet'})")
+
+
+def _as_json(
+    site: str,
+    product_id: str,
+    found: Provenance,
+    page: PageTrial | None,
+    trials: Mapping[str, FieldTrial],
+    fetch: bool,
+) -> dict[str, Any]:
+    row = found.archived
+    archived = row and {
+        **{name: row[name] for name in ("crawl_id", "place", "key", "start", "size")},
+        "fetched_at": row["fetched_at"].isoformat(),
+    }
+    return {
+        "site": site,
+        "id": product_id,
+        "url": found.url,
+        "fetched_at": found.fetched_at.isoformat(),
+        "delisted_at": found.delisted_at and found.delisted_at.isoformat(),
+        "archived": archived,
+        "read": "now" if fetch else "archive" if page else None,
+        "fields": [
+            {
+                **asdict(origin),
+                "since": origin.since.isoformat(),
+                "sources": _sources(found.site, origin.field),
+                "source": trials[origin.field].source if origin.field in trials else None,
+                "rivals": [asdict(rival) for rival in trials[origin.field].rivals]
+                if origin.field in trials
+                else [],
+            }
+            for origin in found.origins
+        ],
+    }
