@@ -9,7 +9,10 @@ from uuid import UUID
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Kind, Link
 from scraper.frontier.pages import NewPage
+from scraper.platforms import ADAPTERS
+from scraper.platforms.adapter import origin
 from scraper.rules.urls import fingerprint, host_of
+from scraper.sites.definition import Site
 
 DEPTH_MAX = 30_000  # a smallint column
 
@@ -44,8 +47,15 @@ def new_pages(
 
 
 def start_links(context: CrawlContext) -> list[Link]:
-    """Where a crawl begins: the site's sitemaps and start URLs."""
+    """Where a crawl begins: at its platform's interface, else at its pages."""
     site = context.site
+    if site.platform is None:
+        return page_links(site)
+    return [Link(origin(site.starts[0]) + ADAPTERS[site.platform].first, Kind.LISTING)]
+
+
+def page_links(site: Site) -> list[Link]:
+    """The site's sitemaps and start URLs."""
     sitemaps = site.sitemap.urls if site.sitemap else ()
     return [
         *(Link(url, Kind.SITEMAP) for url in sitemaps),

@@ -22,6 +22,7 @@ from scraper.discovery.paging import (
     numbered_links,
     numbering,
 )
+from scraper.discovery.platform import OpenInterface, open_interface
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import spread
 from scraper.discovery.trial import PATIENT
@@ -103,6 +104,7 @@ class Survey:
     fields: dict[str, FieldChoice] = field(default_factory=dict)
     id: dict[str, str] | None = None
     notes: list[str] = field(default_factory=list)
+    interface: OpenInterface | None = None
 
     @property
     def products(self) -> int | None:
@@ -124,6 +126,9 @@ class Surveyor:
     async def survey(self, url: str) -> Survey:
         first = await self._listing(url)
         survey = Survey(first.url)
+        survey.interface, closed = await open_interface(self._reader, first.url, first.page.body)
+        if closed:
+            survey.notes.append(closed)
         if is_product(first) or _lists_few(first):
             first = await self._above(first)
             survey.start = first.url

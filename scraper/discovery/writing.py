@@ -31,6 +31,11 @@ def definition_text(survey: Survey, name: str, rate: str, *, private: bool) -> s
     lines.append(
         f"rate: {rate}                     # requests to one host, by all workers together"
     )
+    if survey.interface is not None:
+        lines.append(
+            f"platform: {survey.interface.name}         # its interface gave "
+            f"{len(survey.interface.products)} variants on one page; the rest is for when it closes"
+        )
     if private:
         lines.append(
             "allow_private: true           # only because this address is not a public one"

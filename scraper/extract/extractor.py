@@ -14,10 +14,11 @@ from typing import assert_never
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract.bounds import ALONE, BYTES_MAX, Limits, ReadElsewhere
 from scraper.extract.document import Document
-from scraper.extract.functions import FunctionReader
+from scraper.extract.functions import FunctionReader, PlatformReader
 from scraper.extract.listing import LinkFilter, ListingReader
 from scraper.extract.product import ProductReader
 from scraper.extract.sitemap import GZIP, SitemapReader
+from scraper.platforms import adapter_of
 from scraper.sites.definition import Site
 from scraper.sites.page import Page
 
@@ -44,6 +45,7 @@ class Extractor:
             if listing and listing.function
             else None
         )
+        self._platform = PlatformReader(site.platform or "", link_filter)
         function = site.product.function
         self._product_function = (
             FunctionReader(function, allowed, link_filter) if function is not None else None
@@ -80,6 +82,8 @@ class Extractor:
             case Kind.SITEMAP:
                 return len(page.body) > BYTES_MAX or page.body.startswith(GZIP)
             case Kind.LISTING:
+                if self.site.platform is not None and len(page.body) > BYTES_MAX:
+                    return True
                 return self._listing_function is not None
             case Kind.PRODUCT:
                 return self._product_function is not None
@@ -87,6 +91,9 @@ class Extractor:
                 assert_never(kind)
 
     def _read_listing(self, page: Fetched, page_url: str, depth: int, limits: Limits) -> Extracted:
+        adapter = adapter_of(self.site.platform, page_url)
+        if adapter is not None:
+            return self._platform.rows(adapter, page, page_url)
         if self._listing is None:
             return Extracted(
                 problems=["the site definition has no `listing:` to read this page with"],

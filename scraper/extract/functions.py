@@ -10,10 +10,11 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from scraper.domain import Extracted, Kind, Link, Product, filled
+from scraper.domain import Extracted, Fetched, Kind, Link, Product, filled
 from scraper.extract.listing import LINKS_MAX, LinkFilter
 from scraper.extract.product import ID_MAX, id_of_url
 from scraper.extract.values import DIGITS_MAX, INT_MAX
+from scraper.platforms.adapter import Adapter, Next, origin
 from scraper.rules.decoding import clean_text, storable
 from scraper.sites import functions
 from scraper.sites.page import Page
@@ -144,6 +145,30 @@ class FunctionReader:
                     self._name,
                     f"{where}: {type(value).__name__} {str(value)[:60]!r} cannot be stored",
                 )
+
+
+class PlatformReader(FunctionReader):
+    """The pages of a platform's interface, by its adapter; what it gives is made safe as a
+    function's results are."""
+
+    def __init__(self, name: str, link_filter: LinkFilter) -> None:
+        super().__init__(name, (), link_filter)
+
+    def rows(self, adapter: Adapter, page: Fetched, asked: str) -> Extracted:
+        links: list[Link] = []
+        products: list[Product] = []
+        try:
+            for item in adapter.read(page, asked):
+                if isinstance(item, Next):
+                    links.append(Link(origin(asked) + item.path, Kind.LISTING))
+                else:
+                    products.append(self._product(item.pop("id"), item))
+        except (ValueError, LookupError, TypeError, AttributeError, FunctionFailed) as error:
+            # Anything may be in a stranger's JSON.
+            reason = storable(f"{type(error).__name__}: {error}")[:MESSAGE_MAX]
+            problem = f"its {self._name} interface is not as documented: {reason}"
+            return Extracted(problems=[problem], complete=False)
+        return Extracted(links, products)
 
 
 def _bounded(values: Iterable[Any]) -> list[Any]:

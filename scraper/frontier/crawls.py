@@ -48,12 +48,15 @@ SELECT c.id FROM crawls c
 """)
 
 # A product whose page this crawl reached and did not find gone is listed; one it missed is so only
-# after a second miss. A product's page is of its site: said twice, so that the pages of other sites
-# are not read.
+# after a second miss. Products of an interface move between its pages (`moving`): they are listed
+# where they were written. A product's page is of its site: said twice, so that the pages of other
+# sites are not read.
 DELIST = sa.text("""
 WITH seen AS (
-    SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone') AS listed,
-           pg.crawl_id < :crawl_id AS missed,
+    SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone'
+                   AND (pr.crawl_id = :crawl_id OR NOT :moving OR pg.kind <> 'listing')) AS listed,
+           (pg.crawl_id < :crawl_id
+            OR (:moving AND pg.kind = 'listing' AND pr.crawl_id < :crawl_id)) AS missed,
            pr.delisted_at IS NOT NULL AS was_delisted
       FROM products pr JOIN pages pg ON pg.id = pr.page_id
      WHERE pr.site_id = :site_id AND pg.site_id = :site_id
@@ -261,7 +264,13 @@ def delist(connection: sa.Connection, crawl_id: int, site_id: int) -> Misses:
         life_s = Site.model_validate(crawl.definition).revisit_s
         delisted = filters.delist(connection, crawl_id, site_id, life_s, DELISTED_AFTER)
         return Misses(delisted, None)
-    values = {"crawl_id": crawl_id, "site_id": site_id, "delisted_after": DELISTED_AFTER}
+    moving = crawl.definition.get("platform") is not None
+    values = {
+        "crawl_id": crawl_id,
+        "site_id": site_id,
+        "delisted_after": DELISTED_AFTER,
+        "moving": moving,
+    }
     return Misses(*connection.execute(DELIST, values).one())
 
 

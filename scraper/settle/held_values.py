@@ -38,7 +38,7 @@ SELECT i.place, l.id, l.delisted_at IS NOT NULL AS delisted, l.content_hash,
        EXISTS (SELECT FROM held_values h WHERE h.product_id = l.id) AS holding
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS i(place int, site_id int, external_id text, page_id bigint, crawl_id bigint, url text,
-         content_hash uuid)
+         content_hash uuid, moves boolean)
   JOIN products l ON l.site_id = i.site_id AND l.external_id = i.external_id
   LEFT JOIN pages owner ON {OWNER}
  WHERE (l.content_hash <> i.content_hash
@@ -261,6 +261,7 @@ def hold(
             "crawl_id": product.crawl_id,
             "url": product.url,
             "content_hash": product.content_hash,
+            "moves": product.moves,
         }
         for place, product in enumerate(extracted)
     ]

@@ -4,7 +4,8 @@ One row a product. It is written when the content differs or the stored row is o
 never over something that was fetched later; and never by a page that merely shares the id with the
 page the product is read from, unless that one is gone, unusable or no longer reached. Where
 finished pages leave the frontier, the page is known by its URL, and another one may take its place
-once it is due again.
+once it is due again. A product of a platform's interface moves from page to page: in each crawl it
+belongs to the first one that gives it, and is written once.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ GUARD = "1 hour"
 # page than the one that was read.
 MAY_WRITE = """l.fetched_at <= now()
             AND (l.page_id = i.page_id OR l.missed_crawls > 0
+                 OR (i.moves AND l.crawl_id < i.crawl_id)
                  OR owner.status IN ('gone', 'dead', 'invalid')
                  OR (owner.id IS NULL AND (l.url = i.url OR l.fetched_at < (
                      SELECT coalesce(c.fresh_after, c.started_at) FROM crawls c
@@ -44,12 +46,12 @@ WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (site_id, external_id) *
       FROM jsonb_to_recordset(CAST(:rows AS jsonb))
         AS i(site_id int, external_id text, page_id bigint, crawl_id bigint, url text, data jsonb,
-             content_hash uuid)
+             content_hash uuid, moves boolean)
      ORDER BY site_id, external_id, page_id
 ), locked AS MATERIALIZED (
     SELECT p.id, p.site_id, p.external_id, p.page_id, p.version, p.data, p.content_hash,
            p.changed_at, p.fetched_at,
-           p.missed_crawls, p.delisted_at, p.url
+           p.missed_crawls, p.delisted_at, p.url, p.crawl_id
       FROM products p JOIN input i ON i.site_id = p.site_id AND i.external_id = p.external_id
      ORDER BY p.id FOR UPDATE OF p
 ), writable AS MATERIALIZED (
@@ -60,7 +62,7 @@ WITH input AS MATERIALIZED (
      WHERE l.id IS NULL
         OR ({MAY_WRITE}
             AND (l.content_hash <> i.content_hash OR l.fetched_at < now() - interval '{GUARD}'
-                 OR l.page_id <> i.page_id
+                 OR l.page_id <> i.page_id OR (i.moves AND l.crawl_id < i.crawl_id)
                  OR l.delisted_at IS NOT NULL))
 ), versions AS (
     INSERT INTO product_versions (product_id, version, data, content_hash, valid_from, valid_to,
@@ -115,7 +117,8 @@ SELECT version, valid_from, valid_to, CAST(data AS text) AS data FROM product_hi
 
 @value
 class NewProduct:
-    """A product as a page gave it; `data` is JSON-able, `content_hash` that of `data`."""
+    """A product as a page gave it; `data` is JSON-able, `content_hash` that of `data`. `moves`:
+    its page is one of an interface, where it is on another one any day."""
 
     site_id: int
     external_id: str
@@ -124,6 +127,7 @@ class NewProduct:
     url: str
     data: Any
     content_hash: UUID
+    moves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

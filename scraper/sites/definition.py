@@ -69,7 +69,7 @@ _NOT_READING = (
         "timezone",
     ),
     *("rate", "concurrency", "burst", "revisit", "conditional", "archive", "dedup", "robots"),
-    *("limits", "quality"),
+    *("limits", "quality", "platform"),
 )
 NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
@@ -360,6 +360,9 @@ class Site(Model):
         ]
         | None
     ) = Field(None, description="or: its sitemaps")
+    platform: Literal["shopify", "woocommerce", "magento"] | None = Field(
+        None, description="products by that platform's own interface, where it is open"
+    )
     hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], _STRINGS] = (
         Field((), description="further hosts that belong to the site")
     )
@@ -594,7 +597,11 @@ class Site(Model):
     def login_url(self) -> str:
         """Where the login begins, or would: what it names, else the site's start."""
         assert self.login is not None
-        return self.login.url or [*self.start, *(self.sitemap.urls if self.sitemap else ())][0]
+        return self.login.url or self.starts[0]
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        return (*self.start, *(self.sitemap.urls if self.sitemap else ()))
 
     @property
     def account_group(self) -> str:
@@ -647,9 +654,7 @@ class Site(Model):
     @cached_property
     def allowed_hosts(self) -> frozenset[str]:
         """The hosts that belong to the site; those below them do too (`urls.belongs`)."""
-        given = [
-            urls.host_of(url) for url in (*self.start, *(self.sitemap.urls if self.sitemap else ()))
-        ]
+        given = [urls.host_of(url) for url in self.starts]
         return frozenset((*map(_without_www, given), *self.hosts))
 
     @property
@@ -661,7 +666,7 @@ class Site(Model):
             return frozenset()
         given = {
             (name, port)
-            for url in (*self.start, *(self.sitemap.urls if self.sitemap else ()))
+            for url in self.starts
             for name, own in [urls.name_and_port(_without_www(urls.host_of(url)))]
             for port in ([own] if own else urls.DEFAULT_PORTS.values())
         }

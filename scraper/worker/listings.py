@@ -10,12 +10,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scraper.domain import Extracted, Kind, LeasedPage
+from scraper.crawl.context import CrawlContext
+from scraper.crawl.new_pages import new_pages, page_links
+from scraper.domain import Extracted, Kind, LeasedPage, Link, Outcome, Status, Verdict
+from scraper.platforms import adapter_of
+from scraper.platforms.adapter import origin
+from scraper.settle.transaction import PageResult
 
 # A listing of fewer products may become empty any day.
 NAMED_LEAST = 2
 # What stands for one that was empty once, and is believed the second time.
 EMPTY_ONCE = 1
+# There are pages to go on with.
+INTERFACE_TRIES = 4
+_REFUSED = (401, 403)
 
 
 def believed(page: LeasedPage, extracted: Extracted) -> tuple[Extracted, int | None]:
@@ -29,3 +37,40 @@ def believed(page: LeasedPage, extracted: Extracted) -> tuple[Extracted, int | N
     problem = f"it names no product, and named {page.products_named} before"
     doubted = replace(extracted, complete=False, problems=[problem, *extracted.problems])
     return doubted, EMPTY_ONCE if extracted.links else None
+
+
+def without_interface(page: LeasedPage, context: CrawlContext, result: PageResult) -> PageResult:
+    """What follows where a page of the platform's interface is given up: the site's own pages are
+    read, and the crawl is incomplete, since products have other ids there. Where the interface goes
+    on without that page, so does the crawl."""
+    adapter = adapter_of(context.site.platform, page.url)
+    if adapter is None or not _given_up(page, result):
+        return result
+    further = adapter.without(page.url)
+    if further is not None:
+        links = [Link(origin(page.url) + further.path, Kind.LISTING)]
+        return replace(
+            result,
+            outcome=Outcome.FETCHED,
+            verdict=Verdict(Status.OK, 0.0, charged=True),
+            move=None,
+            error=None,
+            links=new_pages(links, context, page.depth + 1),
+        )
+    return replace(
+        result,
+        verdict=Verdict(Status.DEAD, 0.0, charged=True),
+        move=None,
+        error=f"{result.error}; the shop's pages are read instead of {context.site.platform}'s "
+        "interface",
+        links=new_pages(page_links(context.site), context, 0),
+    )
+
+
+def _given_up(page: LeasedPage, result: PageResult) -> bool:
+    if result.verdict.status is not Status.DUE:
+        return result.verdict.status in (Status.DEAD, Status.INVALID, Status.GONE)
+    if not result.verdict.charged or result.outcome is Outcome.THROTTLED:
+        return False
+    tries = page.attempts + page.host_attempts + 1
+    return result.http_status in _REFUSED or tries >= INTERFACE_TRIES

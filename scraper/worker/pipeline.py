@@ -27,6 +27,7 @@ from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.apart.page_reader import PageReader
 from scraper.frontier.throughput import FetchCost
 from scraper.infra import outages
+from scraper.platforms import adapter_of
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.host_limiters import HostLimiters
 from scraper.politeness.page_permits import PagePermits
@@ -180,7 +181,9 @@ class Scraper:
                     attempt = await self._attempt(batch, limiter, page, context, tier, cost)
                     decision = await self._decide(batch, limiter, page, context, tier, attempt)
         result = page_result(batch, page, attempt, decision, cost, self._tiers.level)
-        self._telemetry.settled(batch, page, site, attempt, decision.verdict)
+        if not isinstance(context, Attempt) and context.site.platform is not None:
+            result = listings.without_interface(page, context, result)
+        self._telemetry.settled(batch, page, site, attempt, result.verdict)
         self._writer.put(result, batch.pending)
         batch.unsettled -= 1
         self._unsettled -= 1
@@ -415,7 +418,10 @@ class Scraper:
             if page.kind is Kind.PRODUCT
             else None
         )
-        extracted, products_named = listings.believed(page, extracted)
+        products_named = None
+        # An interface's last page may be empty any day, and says so by itself.
+        if adapter_of(context.site.platform, page.url) is None:
+            extracted, products_named = listings.believed(page, extracted)
         if not extracted.complete:
             error = "; ".join(extracted.problems[:5])
             # Other proxies have been asked already.

@@ -91,6 +91,7 @@ def page_result(
 def _new_products(
     page: LeasedPage, extracted: Extracted, url: str, context: CrawlContext
 ) -> list[NewProduct]:
+    moves = page.kind is Kind.LISTING and context.site.platform is not None
     return [
         NewProduct(
             site_id=context.site_id,
@@ -100,6 +101,7 @@ def _new_products(
             url=url,
             data=product.data,
             content_hash=content_hash(product.data),
+            moves=moves,
         )
         for product in extracted.products
     ]

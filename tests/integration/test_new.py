@@ -15,9 +15,11 @@ from click.testing import CliRunner, Result
 from scraper.cli.main import main
 from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
+from scraper.platforms import ADAPTERS
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_text
 from tests import engine_templates, odd_templates, shop_templates
+from tests.platform_shops import PlatformShop
 from tests.shop_templates import Shop
 from tests.static_shop import StaticShop
 
@@ -179,3 +181,25 @@ def test_outside_a_project_nothing_is_made(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.chdir(folder)
     assert "is no project" in run("http://127.0.0.1:9/", code=2).stderr
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_platform_whose_interface_is_open_is_found_and_proved(name: str, project: Path) -> None:
+    with PlatformShop(name) as shop:
+        result = run(f"{shop.url}/", "shop")
+        site = load_file(project / "sites/shop.yaml")
+        assert site.platform == name
+        assert f"platform: {name}: its interface gives" in result.stdout
+        assert "1.05" in result.stdout
+        assert len(shop.asked) <= 60
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_a_platform_whose_interface_is_closed_is_read_by_its_pages(
+    name: str, project: Path
+) -> None:
+    with PlatformShop(name) as shop:
+        shop.closed = 403
+        result = run(f"{shop.url}/", "shop")
+        assert load_file(project / "sites/shop.yaml").platform is None
+        assert f"looks like {name}, whose interface is not open" in result.stderr

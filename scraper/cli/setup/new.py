@@ -14,6 +14,7 @@ from scraper.cli.common.shared import json_option, load_settings, print_json, re
 from scraper.cli.common.tables import cell, plain, print_table
 from scraper.crawl.context import make_context
 from scraper.discovery.induction import FieldChoice
+from scraper.discovery.platform import OpenInterface
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.standard import is_private, standard_definition
 from scraper.discovery.survey import Survey, Surveyor
@@ -190,6 +191,8 @@ def _show(
             )
         )
     print_table(("field", "source", "pages", "example", "agrees with"), rows)
+    if survey.interface is not None:
+        click.echo(_of_interface(survey.interface))
     for note in survey.notes:
         click.echo(f"note: {plain(note)}", err=True)
     if definition.allow_private:
@@ -199,6 +202,21 @@ def _show(
         )
     click.echo(
         f"{path} written. {_duration(survey, definition)}next: scraper try {definition.name}"
+    )
+
+
+def _of_interface(interface: OpenInterface) -> str:
+    """On how many of its variants each field is, and one of them."""
+    named = [name for product in interface.products for name in product.data]
+    counts = ", ".join(f"{name} {named.count(name)}" for name in dict.fromkeys(named))
+    first = interface.products[0]
+    example = ", ".join(
+        plain(f"{name} {cell(value)[:EXAMPLE_CHARS]}") for name, value in first.data.items()
+    )
+    return (
+        f"platform: {interface.name}: its interface gives {len(interface.products)} variants on "
+        f"its first page{', and has more' if interface.more else ''}: {counts}\n"
+        f"  such as {plain(first.external_id)}: {example}"
     )
 
 
@@ -231,5 +249,6 @@ def _as_json(survey: Survey, trials: list[PageTrial], path: Path, requests: int)
             if choice.best is not None
         },
         "pages": len(trials),
+        "platform": survey.interface.name if survey.interface is not None else None,
         "notes": survey.notes,
     }

@@ -180,7 +180,7 @@ def sites_list(as_json: bool) -> None:
     for site in definitions:
         schedule = f"{site.schedule} ({site.timezone})" if site.schedule else "by hand"
         state = "" if site.enabled else "  disabled"
-        start = [*site.start, *(site.sitemap.urls if site.sitemap else ())][0]
+        start = site.starts[0]
         click.echo(f"{site.name:<20} {site.queue:<12} {schedule:<28} {start}{state}")
 
 
