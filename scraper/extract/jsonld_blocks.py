@@ -27,6 +27,7 @@ _OPENING = re.compile(
     rb"""\s+type\s*=\s*["']?\s*[\w/+;=. -]*ld\+json[\w/+;=. -]*["']?[^<>]*>""",
     re.IGNORECASE,
 ).match
+_TYPE = re.compile(rb"ld\+json", re.IGNORECASE).search
 _CLOSING = re.compile(rb"</script[\s/>]", re.IGNORECASE).search
 _TAG_MAX_BYTES = 500
 _PLUSES_MAX = 2000
@@ -39,9 +40,6 @@ def scripts(source: bytes) -> list[str] | None:
     texts: list[str] = []
     end = 0
     at = _type_at(source, 0)
-    if at < 0:
-        # The type is one of the few things that are written in capitals as well.
-        return [] if b"+JSON" not in source and b"+Json" not in source else None
     while at >= 0:
         begin = source.rfind(b"<", max(end, at - _TAG_MAX_BYTES), at)
         opening = _OPENING(source, begin) if begin >= 0 else None
@@ -68,14 +66,17 @@ def scripts(source: bytes) -> list[str] | None:
 
 
 def _type_at(source: bytes, start: int) -> int:
-    """`source.find(b"ld+json", start)`. One byte is found twenty times as fast as seven, and real
-    pages have some hundred of it."""
+    """Where it says ld+json next, in capitals or not; -1: nowhere. One byte is found twenty times
+    as fast as seven, and real pages have some hundred of it."""
     plus = start + 1
     for _ in range(_PLUSES_MAX):
         plus = source.find(b"+", plus + 1)
-        if plus < 0 or source.startswith(b"ld+json", plus - 2):
-            return max(plus - 2, -1)
-    return source.find(b"ld+json", plus - 1)
+        if plus < 0:
+            return -1
+        if source[plus - 2 : plus + 5].lower() == b"ld+json":
+            return plus - 2
+    match = _TYPE(source, plus - 1)
+    return -1 if match is None else match.start()
 
 
 def objects(scripts: list[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from scraper.extract import jsonld_blocks
 PARTS = [
     *(b"<script>", b'<script type="application/ld+json">', b"<SCRIPT type=ld+json>", b"</script>"),
     *(b"</SCRIPT >", b"<!--", b"-->", b"<!-->", b"{}", b"+", b"ld+json", b"<p>", b" "),
-    b"+" * 3000,
+    *(b"+" * 3000, b"LD+JSON", b'<script type="application/LD+Json">'),
 ]
 
 
