@@ -35,8 +35,8 @@ from tests.engine_templates import ENGINES
 from tests.shop_templates import TEMPLATES, Shop
 
 HOST = "https://shop.example"
-RECORDED = 12
-HELD_BACK = 8
+RECORDED = 16
+HELD_BACK = 9
 _STRUCTURED = "//script[contains(@type, 'json')] | //meta[@property or @name or @itemprop]"
 _MICRODATA = ("itemprop", "itemscope", "itemtype", "content")
 _TAGS = {"div": "section", "span": "b", "p": "div", "h1": "h2", "b": "span", "strong": "em",
@@ -183,13 +183,14 @@ def trial(shop: Shop, name: str, seed: int) -> Trial:
             continue
         reader = field_reader(field, FieldSpec.model_validate(repair.value), site.url_rules)
         given = [reader(Document(fetched(url, now), url))[0] for url, now in pages[RECORDED:]]
-        right = all(
-            json.loads(dumps(row.get(field))) == before.get(field)
+        pairs = [
+            (json.loads(dumps(row.get(field))), before.get(field))
             for row, before in zip(given, known[RECORDED:], strict=True)
-        )
+        ]
+        right = all(value == before for value, before in pairs)
         total["healed"] += right and field != removed
         if not right:
-            wrong.append(about)
+            wrong.append(f"{about}: {[pair for pair in pairs if pair[0] != pair[1]][:2]}")
     return Trial(len(new), total["broken"], total["healed"], 1, wrong, missed)
 
 

@@ -1,9 +1,9 @@
 """What would read a field now, where the definition does no longer: sources that give the last
 known values on pages of today. Pure.
 
-A proposal is as certain as it is unlikely to agree by chance: every page that agrees counts by how
-rare its value is among the known ones. One that never changes proves nothing by itself: it must
-stand in one place alone, on the recorded pages as on those of today.
+A proposal is as certain as it agrees on many pages, and is unlikely to do so by chance: a page that
+agrees counts by how rare its value is among the known ones. One that never changes proves nothing
+by itself: it must stand in one place alone, on the recorded pages as on those of today.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ from scraper.sites.grammar.fields import SOURCES, FieldSpec, as_css
 OFFERED = 0.9
 # Where fewer pages show the known value, the field is broken.
 READ_SHARE = 0.5
+# On fewer pages nothing is certain enough, however many agree.
+PAGES_MIN = 8
 # So many known values tell a field from others.
-PAGES_MIN = 3
+VALUES_MIN = 3
 ELEMENTS_MAX = 12
 PATHS_MAX = 12
 CASES_LOOKED_AT = 6
 # What one place alone says, on old pages and on new ones, is worth this many bits.
 ALONE_BITS = 8.0
+CURRENCY = "_currency"
+PLACE_COST = 0.01
 # What names an element by its place alone.
 _PLACE = re.compile(r":nth-|\+")
 _LABEL = re.compile(r"[^\W\d_][\w .-]{1,30}").fullmatch
@@ -109,7 +113,7 @@ def mend(site: Site, name: str, written: Any, cases: Sequence[Case]) -> Repair:
     """The most certain source of the field. `written`: the field as its definition has it."""
     spec = site.product.fields[name]
     before = _count(name, cases, _values(name, spec, site, cases))
-    if before.pages < PAGES_MIN or before.right == before.pages:
+    if before.pages < VALUES_MIN or before.right == before.pages:
         return Repair(name, before)
     recorded = [case for case in cases if case.old is not None]
     texts = [(case, _raw(spec, case.old)[:1] if case.old is not None else []) for case in cases]
@@ -123,12 +127,20 @@ def mend(site: Site, name: str, written: Any, cases: Sequence[Case]) -> Repair:
             continue
         values = _values(name, proposed, site, cases, wrong_max=len(cases) // 5)
         now = _count(name, cases, values)
-        if now.right < PAGES_MIN:
+        if now.right < VALUES_MIN:
             continue
         old = _count(name, recorded, _values(name, proposed, site, recorded, old=True))
-        same = alone and all(_raw(proposed, case.now)[:1] == text for case, text in texts)
-        confidence = _confidence(name, source, cases, values, alone=same)
+        kinds = [json.dumps(case.expected.get(name)) for case in cases]
+        agreeing = [
+            case.expected.get(name) == value for case, value in zip(cases, values, strict=False)
+        ]
+        bits = 0.0
+        if all(text and _raw(proposed, case.now)[:1] == text for case, text in texts):
+            # The text as the page has it tells more than what it means: "14 left" is yes.
+            kinds, bits = [text[0] for _, text in texts], ALONE_BITS * alone
+        confidence = _confidence(kinds, agreeing, bits)
         confidence *= 1 - old.wrong / max(1, old.pages)
+        confidence -= PLACE_COST * len(_PLACE.findall(source.get("css", "")))
         order = round(confidence, 2), old.right / max(1, old.pages) - rank
         if best is None or order > best[0]:
             nearest = next(iter(source.values()))
@@ -158,7 +170,11 @@ def _values(
     for case in cases:
         document = case.old if old else case.now
         assert document is not None
-        value = json.loads(dumps(reader(document)[0].get(name)))
+        data = json.loads(dumps(reader(document)[0]))
+        value, currency = data.get(name), f"{name}{CURRENCY}"
+        if value == case.expected.get(name) and data.get(currency) != case.expected.get(currency):
+            # An amount in another currency, or in none, is another price.
+            value = None
         values.append(value)
         wrong += value != case.expected.get(name)
         if wrong_max is not None and wrong > wrong_max:
@@ -176,33 +192,25 @@ def _count(name: str, cases: Sequence[Case], values: Sequence[Any]) -> Count:
     )
 
 
-def _confidence(
-    name: str, source: dict[str, Any], cases: Sequence[Case], values: Sequence[Any], *, alone: bool
-) -> float:
-    """1 - 2^(-bits / 2), less what disagrees, and less for a place."""
-    if len(values) < len(cases):
-        return 0.0
-    expected = [json.dumps(case.expected.get(name)) for case in cases]
-    seen = Counter(expected)
-    agreeing = [
-        text for text, value in zip(expected, values, strict=True) if text == json.dumps(value)
-    ]
-    bits = sum(-math.log2(seen[text] / len(cases)) for text in agreeing)
-    if alone:
-        bits += ALONE_BITS
-    places = len(_PLACE.findall(source.get("css", "")))
-    return max(0.0, len(agreeing) / len(cases) * (1 - 2 ** (-bits / 2)) - 0.02 * places)
+def _confidence(kinds: Sequence[str], agreeing: Sequence[bool], bits: float) -> float:
+    """How likely the next page agrees where these do, (n + 1) / (n + 2), unless all do so by
+    chance, 2^(-bits / 2). `kinds`: what is to be the same on each page; a rare one says more."""
+    seen = Counter(kinds)
+    pairs = zip(kinds, agreeing, strict=False)
+    bits += sum(-math.log2(seen[kind] / len(kinds)) for kind, agrees in pairs if agrees)
+    return (sum(agreeing) + 1) / (len(kinds) + 2) * (1 - 2 ** (-bits / 2))
 
 
 def _sources(
     name: str, spec: FieldSpec, cases: Sequence[Case]
 ) -> list[tuple[float, dict[str, Any]]]:
-    """Sources that may give the field, each with its rank: a low one lasts."""
+    """Sources that may give the field, each with its rank on the page where it is worst: a low one
+    lasts."""
     sources: dict[str, tuple[float, dict[str, Any]]] = {}
 
     def add(rank: float, source: dict[str, Any]) -> None:
         key = json.dumps(source, sort_keys=True)
-        if key not in sources or rank < sources[key][0]:
+        if key not in sources or rank > sources[key][0]:
             sources[key] = rank, source
 
     if name in TYPES:
@@ -323,8 +331,8 @@ def _with_rivals(
         count = _count(name, cases, _values(name, spec, site, cases))
         if count.right and not count.wrong:
             living.append(rival)
-    own = {key: value[key] for key in value if key in SOURCE_KEYS or key not in written}
     if not living:
         return value
+    own = {key: value[key] for key in value if key in SOURCE_KEYS or key not in written}
     rest = {key: option for key, option in value.items() if key not in own}
     return {**rest, "any": [own, *(rival for rival in living if as_css(rival) != own)]}
