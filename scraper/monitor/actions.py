@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.actions import overrides
+from scraper.actions import judgements, overrides
 from scraper.actions import replay as dead
 from scraper.dead_letters.store import Selection
 from scraper.domain import Outcome
@@ -75,4 +75,37 @@ def selected(crawl_id: int, site: str, wish: Mapping[str, Any]) -> Selection:
     return Selection(site=site, reason=reason, ids=ids, crawl_id=crawl_id)
 
 
-ACTIONS: Mapping[str, Action] = {"stop": stop, "pause": pause, "resume": resume, "replay": replay}
+def accept(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    """With `dry` it says what would be done."""
+    dry = _dry(wish)
+    progress.read_one(engine, crawl_id)
+    held = judgements.accept(engine, crawl_id, dry=dry)
+    return judgements.accepted_phrase(crawl_id, held, dry=dry)
+
+
+def reject(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    """With `dry` it says what would be done."""
+    dry = _dry(wish)
+    progress.read_one(engine, crawl_id)
+    outcome = judgements.reject(engine, crawl_id, dry=dry)
+    return judgements.rejected_phrase(crawl_id, outcome, dry=dry)
+
+
+def _dry(wish: Mapping[str, Any]) -> bool:
+    if set(wish) - {"dry"} or not isinstance(wish.get("dry", False), bool):
+        raise BadRequestError('the body is {"dry": true}, or {}')
+    return bool(wish.get("dry"))
+
+
+ACTIONS: Mapping[str, Action] = {
+    "stop": stop,
+    "pause": pause,
+    "resume": resume,
+    "replay": replay,
+    "accept": accept,
+    "reject": reject,
+}

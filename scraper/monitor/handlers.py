@@ -246,7 +246,7 @@ class CrawlApi(ApiHandler):
 
 
 class ActionApi(ApiHandler):
-    """POST /api/crawls/ID/stop, pause, resume or replay. Each is logged: who, what, which crawl,
+    """POST /api/crawls/ID/ACTION, one of `ACTIONS`. Each is logged: who, what, which crawl,
     and what came of it."""
 
     STATUS: ClassVar[dict[type[ScraperError], int]] = {
@@ -291,8 +291,10 @@ class ActionApi(ApiHandler):
             wish = json.loads(self.request.body or b"{}")
         except ValueError:
             raise tornado.web.HTTPError(400, "the body is not JSON") from None
-        if not isinstance(wish, dict) or not set(wish) <= {"page", "reason"}:
-            raise tornado.web.HTTPError(400, 'the body is {"page": ID}, {"reason": OUTCOME}, or {}')
+        if not isinstance(wish, dict) or not set(wish) <= {"page", "reason", "dry"}:
+            raise tornado.web.HTTPError(
+                400, 'the body is {"page": ID}, {"reason": OUTCOME}, {"dry": true}, or {}'
+            )
         return wish
 
 

@@ -14,6 +14,9 @@ from scraper.domain import Blame, Outcome
 from scraper.errors import NotFoundError
 from scraper.feed import prices
 from scraper.frontier.progress import Progress, read_progress
+from scraper.infra.redaction import redacted
+from scraper.quality import report as reports
+from scraper.settle.plausibility import REASONS
 from scraper.settle.products import parsed
 from scraper.views import fleet, named_sites, overview, products, progress
 from scraper.views.overview import HostShare, Point, Share
@@ -21,6 +24,8 @@ from scraper.views.overview import HostShare, Point, Share
 LIMIT = 50
 LIMIT_MAX = 100
 ID_MAX = 2**63 - 1
+# Pages of a reason that are shown.
+EXAMPLES = 3
 # Characters of a value that are shown.
 VALUE_MAX = 500
 
@@ -94,6 +99,30 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
         "dead": [{**_row(row), **_meaning(row.reason)} for row in dead],
         "dead_reasons": [{**_row(row), **_meaning(row.reason)} for row in reasons],
         "fields": list(overview.fill_rates(connection, crawl_id)),
+        **_judgement(connection, crawl_id),
+    }
+
+
+def _judgement(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
+    """Why a crawl is suspect, with pages, what is held of it, and what a person may make of it."""
+    report = reports.read(connection, crawl_id)
+    judged = report.judged_at is not None
+    rejected = any(reason["what"] == "rejected" for reason in report.reasons)
+    return {
+        "reasons": [
+            {
+                "field": reason["field"],
+                "text": redacted(reason["text"]),
+                "examples": report.examples.get(reason["field"] or "", [])[:EXAMPLES],
+            }
+            for reason in report.reasons
+        ],
+        "held": [
+            asdict(held) | {"why": REASONS.get(held.reason, "the field is not believed")}
+            for held in report.held
+        ],
+        "may_accept": judged and report.accepted_at is None and not rejected,
+        "may_reject": judged and not rejected,
     }
 
 

@@ -19,6 +19,7 @@ from tests.acceptance.conftest import SampleShop
 from tests.browser import chromium
 from tests.flower import Flower
 from tests.integration.test_products import Shop
+from tests.integration.test_quality import crawled, good, shop, without
 from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
 
 EVIL = "</pre><script>document.title = 'owned'</script><img src=x onerror=\"document.title = 'owned'\">\u202e"
@@ -312,6 +313,31 @@ def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine)
         expect(page.locator("#changes tbody tr").first).to_contain_text("+50.0%")
         expect(page.locator("h1")).to_contain_text("<script>")
         assert window.overflows() == [] and page.title() == "Products · Flower"
+        window.assert_quiet()
+        window.context.close()
+
+
+def test_a_suspect_crawl_is_looked_at_and_rejected(
+    flower: Flower, browser: Browser, engine: sa.Engine
+) -> None:
+    for _ in range(2):
+        crawled(engine, shop(), range(30))
+    crawl = crawled(engine, shop(), range(30), lambda n: without(good(n), "price"))
+    for size, scheme in ((WIDE, "light"), ({"width": 390, "height": 780}, "dark")):
+        window = Window(browser, flower, size=size, scheme=scheme)
+        page = window.open(f"/crawls/{crawl.id}")
+        expect(page.locator("#note")).to_contain_text("suspect: ")
+        expect(page.locator("#reasons li")).to_have_count(3)
+        expect(page.locator("#reasons tbody tr").first).to_contain_text("30")
+        page.get_by_role("button", name="Reject").click()
+        expect(page.locator("#crawls-message")).to_contain_text("30 held values go")
+        expect(page.get_by_role("button", name="Really reject?")).to_be_visible()
+        assert crawl.row.reasons[-1]["what"] != "rejected", "it was only asked"
+        assert window.overflows() == []
+        if scheme == "dark":
+            page.get_by_role("button", name="Really reject?").click()
+            expect(page.get_by_role("button", name="Accept")).to_have_count(0)
+            assert crawl.row.reasons[-1]["what"] == "rejected"
         window.assert_quiet()
         window.context.close()
 

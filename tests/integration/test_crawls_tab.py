@@ -26,6 +26,7 @@ from tests.acceptance.commands import BIN, ROOT, Commands, commands, until
 from tests.databases import admin
 from tests.flower import Flower
 from tests.integration.test_products import Shop
+from tests.integration.test_quality import crawled, good, shop, without
 from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
@@ -39,7 +40,7 @@ GETS = [
     "/api/products?site=shop",
     "/metrics",
 ]
-ACTIONS = ["stop", "pause", "resume", "replay"]
+ACTIONS = ["stop", "pause", "resume", "replay", "accept", "reject"]
 
 
 @pytest.fixture
@@ -192,6 +193,36 @@ def test_another_crawls_pages_are_not_replayed(flower: Flower, engine: sa.Engine
     (page,) = (row[0] for row in rows(engine, f"SELECT id FROM pages WHERE crawl_id = {other[1]}"))
     assert flower.post("/api/crawls/1/replay", {"page": page}).status_code == 404
     assert rows(engine, "SELECT dead FROM crawls ORDER BY id") == [(2,), (1,)]
+
+
+def test_a_suspect_crawl_says_why_and_is_accepted_or_rejected(
+    run: Commands, environment: Settings, engine: sa.Engine
+) -> None:
+    for _ in range(2):
+        crawled(engine, shop(), range(30))
+    crawl = crawled(engine, shop(), range(30), lambda n: without(good(n), "price"))
+    flower, path = Flower(run, environment), f"/api/crawls/{crawl.id}"
+    shown = flower.json(path)
+    assert shown["why"] and shown["may_accept"] and shown["may_reject"]
+    assert [one["field"] for one in shown["reasons"]] == ["price"]
+    assert [bool(page["url"]) for page in shown["reasons"][0]["examples"]] == [True] * 3
+    assert sum(one["number"] for one in shown["held"]) == 30
+    held = "SELECT count(*) FROM held_values"
+    before = flower.post(f"{path}/accept", {"dry": True}).json()["message"]
+    assert before == f"crawl {crawl.id}: 30 held values would be released"
+    assert "30 held values go" in flower.post(f"{path}/reject", {"dry": True}).json()["message"]
+    for body in ({"dry": 1}, {"page": 1}):
+        assert flower.post(f"{path}/reject", body).status_code == 400
+    assert flower.post(f"{path}/accept", {}, token=False).status_code == 403
+    assert rows(engine, held) == [(30,)] and crawl.row.suspect, "nothing is done yet"
+    assert flower.post(f"{path}/reject").status_code == 200 and rows(engine, held) == [(0,)]
+    again = flower.post(f"{path}/reject")
+    assert again.status_code == 409 and "was rejected before" in again.json()["error"]
+    other = crawled(engine, shop(), range(30), lambda n: without(good(n), "price"))
+    assert "30 held values are released" in flower.post(f"/api/crawls/{other.id}/accept").text
+    assert rows(engine, held) == [(0,)] and not other.row.suspect
+    shown = flower.json(f"/api/crawls/{other.id}")
+    assert not shown["may_accept"] and shown["may_reject"] and not shown["held"]
 
 
 def test_read_only_means_read_only(

@@ -8,12 +8,10 @@ from dataclasses import asdict
 import click
 import sqlalchemy as sa
 
+from scraper.actions import judgements
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import plain, print_table
-from scraper.errors import ScraperError
-from scraper.infra.database import retried
 from scraper.quality import report as reports
-from scraper.settle import crawl_quality, held_values, rejection
 from scraper.settle.rejection import Rejection
 
 DRY = "Say what would be done, and change nothing."
@@ -32,26 +30,11 @@ def accept(crawl: str, fields: tuple[str, ...], dry: bool, as_json: bool) -> Non
     """
     engine = open_engine()
     crawl_id = _crawl_id(engine, crawl)
-    wanted = fields or None
-
-    def work() -> int | None:
-        with engine.begin() as connection:
-            held = held_values.count(connection, crawl_id, wanted)
-            if dry:
-                return held
-            if wanted is None:
-                return held if crawl_quality.accept(connection, crawl_id) else None
-            held_values.take(connection, crawl_id, wanted)
-            held_values.release(connection, crawl_id)
-            return held
-
-    held = retried(work)
-    if held is None:
-        raise ScraperError(f"crawl {crawl_id} is not judged yet, or was accepted before")
+    held = judgements.accept(engine, crawl_id, fields or None, dry=dry)
     if as_json:
         print_json({"crawl": crawl_id, "released": held, "dry": dry})
         return
-    click.echo(f"crawl {crawl_id}: {held:,} held values {'would be' if dry else 'are'} released")
+    click.echo(judgements.accepted_phrase(crawl_id, held, dry=dry))
 
 
 @click.command()
@@ -68,14 +51,7 @@ def reject(crawl: str, fields: tuple[str, ...], dry: bool, as_json: bool) -> Non
     """
     engine = open_engine()
     crawl_id = _crawl_id(engine, crawl)
-
-    def work() -> Rejection | None:
-        with engine.begin() as connection:
-            return rejection.reject(connection, crawl_id, fields or None, dry=dry)
-
-    outcome = retried(work)
-    if outcome is None:
-        raise ScraperError(f"crawl {crawl_id} is not judged yet, or was rejected before")
+    outcome = judgements.reject(engine, crawl_id, fields or None, dry=dry)
     if as_json:
         print_json({"crawl": crawl_id, "dry": dry, **asdict(outcome)})
         return
@@ -83,11 +59,7 @@ def reject(crawl: str, fields: tuple[str, ...], dry: bool, as_json: bool) -> Non
 
 
 def _print_rejection(crawl_id: int, outcome: Rejection, dry: bool) -> None:
-    click.echo(
-        f"crawl {crawl_id}: {'would be taken' if dry else 'taken'} back: values of "
-        f"{outcome.products:,} products, {outcome.new:,} new products, {outcome.delisted:,} "
-        f"delistings; {outcome.held:,} held values go"
-    )
+    click.echo(judgements.rejected_phrase(crawl_id, outcome, dry=dry))
     if outcome.values:
         rows = [
             [plain(name), f"{number:,}", plain(outcome.examples[name])]

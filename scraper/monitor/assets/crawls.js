@@ -311,10 +311,11 @@
     const crawl = {...data.crawl, active_now: active(data.crawl)};
     const title = document.getElementById("heading");
     if (title.textContent !== plain(crawl.site)) title.textContent = plain(crawl.site);
-    section("actions", [crawl.status, crawl.paused, crawl.phase, crawl.ending], () => actions(crawl));
+    section("actions", [crawl.status, crawl.paused, crawl.phase, crawl.ending, crawl.state, data.may_accept, data.may_reject], () => actions(crawl, data));
     const notes = [data.why, data.why.includes(crawl.note) ? "" : crawl.note].filter(Boolean);
     section("note", [notes, crawl.state], () => notes.map((text) => h("div", {class: `alert ${crawl.state === "failed" || crawl.state === "suspect" ? "alert-danger" : "alert-secondary"}`},
       text === data.why ? `${plain(crawl.state)}: ${plain(text)}` : plain(text))));
+    section("reasons", [data.reasons, data.held], () => (data.reasons.length || data.held.length) && reasons(data));
     section("summary", crawl, () => [
       metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? left(crawl) : duration(crawl.elapsed_s),
              crawl.active_now ? `running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})} ${zoneName(new Date(crawl.finished_at))}`, "metric-card-active"),
@@ -393,26 +394,42 @@
           button("Replay this page", "replay", {page: one.id}, `replay-${one.id}`)))));
   }
 
+  function reasons({reasons: list, held}) {
+    return card("Why", "",
+      list.map((one) => h("div", {class: "crawl-why"},
+        h("p", {}, h("b", {}, plain(one.field ?? "products")), `: ${plain(one.text)}`),
+        one.examples.length > 0 && h("ul", {}, one.examples.map((page) => h("li", {}, link(page.url),
+          h("div", {class: "crawl-detail"}, plain(page.problem), page.known !== null && `; known as ${plain(page.known)}`),
+          page.excerpt && h("pre", {class: "detail-code"}, plain(page.excerpt))))))),
+      held.length > 0 && table([["Held of", ""], ["Values", "num"], ["Why", "wide"], ["Product has", "wide"], ["Page says", "wide"], ["Such as", "wide"]],
+        held.map((one) => [plain(one.field), count(one.number), plain(one.why), plain(one.known ?? "nothing"), plain(one.value ?? "nothing"), link(one.url)]), "Held values"));
+  }
+
   // --- actions
 
-  function actions(crawl) {
+  function actions(crawl, data) {
     const made = [badge(crawl), h("a", {class: "btn btn-sm btn-outline-primary", href: address(crawl.site), "data-key": "products"}, "Products")];
     if (crawl.paused) made.push(button("Resume site", "resume", {}, "resume"));
     else if (crawl.active_now) made.push(button("Pause site", "pause", {}, "pause"));
     if (crawl.active_now) made.push(button("Stop crawl", "stop", {}, "stop", true));
+    if (data.may_accept && (crawl.state === "suspect" || data.held.length)) made.push(button("Accept", "accept", {}, "accept", true));
+    if (data.may_reject && crawl.state === "suspect") made.push(button("Reject", "reject", {}, "reject", true));
     return made.filter(Boolean);
   }
 
   function button(text, action, wish, key, sure) {
     if (readOnly) return null;
-    const kind = action === "stop" ? "btn-outline-danger" : "btn-outline-primary";
+    const kind = action === "stop" || action === "reject" ? "btn-outline-danger" : "btn-outline-primary";
     const made = h("button", {type: "button", class: `btn btn-sm ${kind}`, "data-key": key, "data-action": action}, text);
     let asked = 0;
     made.addEventListener("click", async () => {
       if (sure && Date.now() - asked > 5000) {
-        asked = Date.now();
-        made.textContent = "Really stop?";
-        setTimeout(() => { made.textContent = text; }, 5000);
+        const waits = action === "stop" ? 5000 : 20000;
+        // What would be done is read before it is confirmed.
+        if (action !== "stop" && !await act(action, {dry: true})) return;
+        asked = Date.now() + waits - 5000;
+        made.textContent = `Really ${action}?`;
+        setTimeout(() => { made.textContent = text; }, waits);
         return;
       }
       made.disabled = true;
@@ -427,25 +444,28 @@
   }
 
   async function act(action, wish) {
+    let good = false;
     try {
       const answer = await fetch(`${api}/${crawlId}/${action}`, {
         method: "POST", credentials: "same-origin", body: JSON.stringify(wish),
         headers: {"Content-Type": "application/json", "X-XSRFToken": decodeURIComponent(token())}});
       const told = await answer.json().catch(() => ({error: `The server answered ${answer.status}.`}));
-      say(told.message || told.error, answer.ok);
+      good = answer.ok;
+      say(told.message || told.error, good, wish.dry ? 20000 : 8000);
     } catch (error) {
       say("Flower does not answer.", false);
     }
     await refresh();
+    return good;
   }
 
   let clearing = null;
-  function say(text, good) {
+  function say(text, good, goodMs = 8000) {
     const box = document.getElementById("crawls-message");
     box.className = `alert ${good ? "alert-success" : "alert-danger"}`;
     box.textContent = plain(text);
     clearTimeout(clearing);
-    clearing = setTimeout(() => box.classList.add("d-none"), good ? 8000 : 20000);
+    clearing = setTimeout(() => box.classList.add("d-none"), good ? goodMs : 20000);
   }
 
   // --- refreshing

@@ -1,0 +1,63 @@
+"""A person accepts or rejects a crawl: from the command line or from its page in the tab."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import sqlalchemy as sa
+
+from scraper.errors import ScraperError
+from scraper.infra.database import retried
+from scraper.settle import crawl_quality, held_values, rejection
+from scraper.settle.rejection import Rejection
+
+
+def accept(
+    engine: sa.Engine, crawl_id: int, fields: Collection[str] | None = None, *, dry: bool = False
+) -> int:
+    """Believes a crawl, or certain fields of it. Returns how many held values were released, or
+    would be (`dry`). Raises `ScraperError` where it is not judged, or was accepted before."""
+
+    def work() -> int | None:
+        with engine.begin() as connection:
+            held = held_values.count(connection, crawl_id, fields)
+            if dry:
+                return held
+            if fields is None:
+                return held if crawl_quality.accept(connection, crawl_id) else None
+            held_values.take(connection, crawl_id, fields)
+            held_values.release(connection, crawl_id)
+            return held
+
+    held = retried(work)
+    if held is None:
+        raise ScraperError(f"crawl {crawl_id} is not judged yet, or was accepted before")
+    return held
+
+
+def reject(
+    engine: sa.Engine, crawl_id: int, fields: Collection[str] | None = None, *, dry: bool = False
+) -> Rejection:
+    """Takes back what a crawl wrote. Raises `ScraperError` where it is not judged, or was rejected
+    before."""
+
+    def work() -> Rejection | None:
+        with engine.begin() as connection:
+            return rejection.reject(connection, crawl_id, fields, dry=dry)
+
+    outcome = retried(work)
+    if outcome is None:
+        raise ScraperError(f"crawl {crawl_id} is not judged yet, or was rejected before")
+    return outcome
+
+
+def accepted_phrase(crawl_id: int, held: int, *, dry: bool) -> str:
+    return f"crawl {crawl_id}: {held:,} held values {'would be' if dry else 'are'} released"
+
+
+def rejected_phrase(crawl_id: int, outcome: Rejection, *, dry: bool) -> str:
+    return (
+        f"crawl {crawl_id}: {'would be taken' if dry else 'taken'} back: values of "
+        f"{outcome.products:,} products, {outcome.new:,} new products, {outcome.delisted:,} "
+        f"delistings; {outcome.held:,} held values go"
+    )
