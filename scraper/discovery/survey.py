@@ -129,6 +129,18 @@ class Surveyor:
         survey.interface, closed = await open_interface(self._reader, first.url, first.page.body)
         if closed:
             survey.notes.append(closed)
+        try:
+            await self._look(survey, first)
+        except NoShopError as error:
+            # Scripts may fill the pages of a shop whose interface is open.
+            if survey.interface is None:
+                raise
+            survey = Survey(survey.start, interface=survey.interface)
+            survey.listing = {"products": "a"}
+            survey.notes.append(f"it was written for its interface alone: {error}")
+        return survey
+
+    async def _look(self, survey: Survey, first: ListingPage) -> None:
         if is_product(first) or _lists_few(first):
             first = await self._above(first)
             survey.start = first.url
@@ -137,7 +149,6 @@ class Surveyor:
         survey.fields = choose(survey.samples)
         _drop_frame(survey)
         survey.id = product_id(survey.known_urls, survey.fields)
-        return survey
 
     async def _find_listing(self, survey: Survey, first: ListingPage) -> None:
         group = first.products

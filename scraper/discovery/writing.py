@@ -49,7 +49,7 @@ def definition_text(survey: Survey, name: str, rate: str, *, private: bool) -> s
         lines.append(f"  id: {inline(survey.id)}")
     else:
         lines.append("  # No number of its own was found: a product is known by its URL.")
-    lines.append("  fields:")
+    lines.append("  fields:" if survey.fields else "  fields: auto")
     for field_name, choice in survey.fields.items():
         lines += _field(field_name, choice, len(survey.samples))
     return "\n".join(lines) + "\n"

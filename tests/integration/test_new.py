@@ -203,3 +203,18 @@ def test_a_platform_whose_interface_is_closed_is_read_by_its_pages(
         result = run(f"{shop.url}/", "shop")
         assert load_file(project / "sites/shop.yaml").platform is None
         assert f"looks like {name}, whose interface is not open" in result.stderr
+
+
+def test_a_platform_whose_pages_only_scripts_fill_is_read_by_its_interface(project: Path) -> None:
+    with PlatformShop("shopify") as shop:
+        answers = shop.answer
+        empty = '<script src="https://cdn.shopify.com/app.js"></script><div id="root"></div>'
+        shop.answer = lambda path: (  # type: ignore[method-assign]
+            (200, {"Content-Type": "text/html"}, empty) if path == "/" else answers(path)
+        )
+        result = run(f"{shop.url}/", "shop")
+        assert "written for its interface alone" in result.stderr
+        assert load_file(project / "sites/shop.yaml").platform == "shopify"
+        shop.closed = 404
+        (project / "sites/shop.yaml").unlink()
+        assert "no list of products was found" in run(f"{shop.url}/", "shop", code=1).stderr

@@ -172,7 +172,7 @@ def _show(
                 ", ".join(f"{key} {value}" for key, value in (survey.id or {"the": "URL"}).items())
             ),
             f"{sum(trial.external_id is not None for trial in trials)} of {len(trials)}",
-            plain(trials[0].external_id or ""),
+            plain(trials[0].external_id or "") if trials else "",
             "",
         ),
     ]
