@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import NotFoundError
-from scraper.settle.held_values import value_of
+from scraper.settle.held_values import keys_of, value_of
 from scraper.sites.definition import Site
 from scraper.views.named_sites import require_site
 
@@ -91,7 +91,10 @@ def read(
         row.field: HeldBack(row.value, row.reason, row.crawl_id)
         for row in connection.execute(HELD, {"id": product.id})
     }
-    names = list(versions[0].data | dict.fromkeys(held))
+    definition = Site.model_validate(product.definition)
+    there = versions[0].data | dict.fromkeys(held)
+    keys = dict.fromkeys(key for name in definition.product.fields for key in keys_of(name))
+    names = [name for name in keys if name in there] + [name for name in there if name not in keys]
     if field is not None and field not in names:
         raise NotFoundError(f"{external_id} has no {field!r}: {', '.join(names)}")
     archived = connection.execute(ARCHIVED, {"page_id": product.page_id}).mappings().first()
@@ -99,7 +102,7 @@ def read(
         product.url,
         product.fetched_at,
         product.delisted_at,
-        Site.model_validate(product.definition),
+        definition,
         tuple(_origin(name, versions, held.get(name)) for name in names if field in (None, name)),
         dict(archived) if archived else None,
     )

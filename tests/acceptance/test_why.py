@@ -60,6 +60,6 @@ def test_a_value_says_where_it_comes_from_and_who_says_otherwise(
         assert "by the page as archived" in text and "9.99" in text
     assert "has no product '2'" in run.scraper("why", "shop", "2", code=None).stderr
     assert (
-        "has no 'colour': title, price"
+        "has no 'colour': title, price, price_currency"
         in run.scraper("why", "shop", "1", "colour", code=None).stderr
     )
