@@ -325,7 +325,9 @@ class HostLimiter:
                 continue
             if self._slots and self._slots[0] < now - self._late_s:
                 await self._give_back()
-            elif self._slots:
+                # The host may have no pace any more.
+                continue
+            if self._slots:
                 at = self._slots[0]
                 if at > deadline_at:
                     raise DeferredError(at - now)
@@ -338,8 +340,6 @@ class HostLimiter:
                 elif loop.time() <= at + self._late_s and not self._terms.override.paused:
                     self._slots.popleft()
                     return
-                continue
-            if self._slots:
                 continue
             free_at = await self._renew(self._slots_wanted())
             if not self._slots and (self._interval_s or self._budget.interval_s):

@@ -833,3 +833,28 @@ def test_a_page_is_waited_for_as_the_slowest_answers_of_its_host_say() -> None:
         assert limiter.enough_s(PATIENT_TRY) == pytest.approx(100 * PATIENT_SHARE)
 
     run(work)
+
+
+def test_a_pace_that_ends_while_late_slots_are_given_back_lets_pages_pass() -> None:
+    class Ending(Fleet):
+        limiter: HostLimiter
+
+        async def reserve(self, host: str, budget: Budget, **more: Any) -> Reservation:
+            if more.get("back") is not None:
+                budget = Budget(0.0, 8, 1)
+                self.limiter.budget(1, budget)
+            return await super().reserve(host, budget, **more)
+
+    async def work() -> None:
+        fleet = Ending()
+        limiter = fleet.limiter = HostLimiter("shop", fleet)
+        limiter.budget(1, Budget(0.5, 8, 1))
+        limiter.pending = 8
+        for _ in range(3):
+            async with limiter.permit(FAR):
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(10)
+        async with limiter.permit(FAR):
+            assert now() < 20
+
+    run(work)
