@@ -5,6 +5,8 @@ And what pages of the crawl usually have, for whoever doubts a page with much le
 
 from __future__ import annotations
 
+from xxhash import xxh3_64_intdigest
+
 from scraper.crawl.context import CrawlContext
 from scraper.domain import Example, Extracted, Fetched, FieldObservations, Kind, LeasedPage
 from scraper.settle.excerpts import excerpt
@@ -14,6 +16,9 @@ EXAMPLES_A_PAGE = 10
 # The usual number of fields moves by so much with each page, and half of it is too few.
 USUAL_MOVES = 0.1
 POOR = 0.5
+# So many products may have one body, and so many bodies are remembered.
+ALIKE_MOST = 3
+BODIES_MAX = 20_000
 
 
 class FieldObserver:
@@ -24,6 +29,7 @@ class FieldObserver:
     def __init__(self) -> None:
         self._missing: dict[int, dict[str, int]] = {}
         self._usual: dict[int, float] = {}
+        self._bodies: dict[tuple[int, int], set[str]] = {}
 
     def poor(self, page: LeasedPage, extracted: Extracted, context: CrawlContext) -> str:
         """What to say of a product page with half of the usual fields or less; "" of others. The
@@ -35,6 +41,27 @@ class FieldObserver:
         if fields > POOR * usual or usual <= 1:
             return ""
         return f"{fields} of the usual {usual:.0f} fields"
+
+    def repeated(
+        self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
+    ) -> str:
+        """What to say of the very bytes that the pages of other products have, too; "" of others.
+        One product may be at several addresses, which are its ids where the site names none."""
+        if page.kind is not Kind.PRODUCT or context.site.product.id is None:
+            return ""
+        if not extracted.products or fetched.captured:
+            return ""
+        key = page.crawl_id, xxh3_64_intdigest(fetched.body)
+        ids = self._bodies.get(key)
+        if ids is None:
+            while len(self._bodies) >= BODIES_MAX:
+                del self._bodies[next(iter(self._bodies))]
+            ids = self._bodies[key] = set()
+        if len(ids) <= ALIKE_MOST:
+            ids.add(extracted.products[0].external_id)
+        if len(ids) <= ALIKE_MOST:
+            return ""
+        return f"the same {len(fetched.body):,} bytes as other products' pages"
 
     def of(
         self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext

@@ -413,6 +413,8 @@ class Scraper:
             return _useless(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
         if permits.robots is not None and page.kind is Kind.LISTING:
             extracted = _allowed(extracted, permits.robots, fetched.url)
+        if repeated := self._field_observer.repeated(page, fetched, extracted, context):
+            return _useless(Outcome.NOT_EXTRACTED, fetched, repeated)
         observations = (
             self._field_observer.of(page, fetched, extracted, context)
             if page.kind is Kind.PRODUCT

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from scraper.cli.main import main
 from scraper.domain import ProxySignal
 from scraper.proxies import health
+from scraper.worker.observations import ALIKE_MOST
 from tests.integration.conftest import Start
 from tests.making import rows
 from tests.odd_shop import product
@@ -138,6 +139,30 @@ def test_a_shop_that_gives_one_body_for_many_pages_blames_no_proxy(
             ("completed", 0, lacking)
         ]
         assert len(titles(engine)) == 45 + (body == SOLD_OUT) and whys(valkey_url) == {}
+
+
+@pytest.mark.parametrize("id_", ["{url: '/p/([0-9]+)'}", "{css: 'body::attr(data-id)'}"])
+def test_one_body_for_many_products_is_no_product(
+    start: Start, engine: sa.Engine, id_: str
+) -> None:
+    """Without proxies, too: it is tried once more, stores nothing and is told. One product at many
+    addresses is one."""
+    with Field(products=40) as field:
+        definition = field.definition
+        field.definition = lambda proxy, more="": (  # type: ignore[method-assign]
+            definition(proxy, more)
+            .replace("proxy: datacenter\n", "")
+            .replace("{css: 'body::attr(data-id)'}", id_)
+        )
+        pages_answer(field, lambda t: SOLD_OUT if int(t[3:].partition("?")[0]) >= 20 else None)
+        start(field, "").run()
+        assert rows(engine, "SELECT status FROM crawls") == [("completed",)]
+        errors = rows(
+            engine, "SELECT error, count(*) FROM pages WHERE status = 'invalid' GROUP BY 1"
+        )
+        text = f"the same {len(SOLD_OUT)} bytes as other products' pages"
+        assert errors == ([(text, 20 - ALIKE_MOST)] if "url" in id_ else [])
+        assert len(titles(engine)) == 20 + (ALIKE_MOST if "url" in id_ else 1)
 
 
 def test_pages_that_come_whole_the_second_time_blame_no_proxy(
