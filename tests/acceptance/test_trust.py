@@ -126,6 +126,7 @@ def test_a_selector_breaks_and_is_mended(
     ] and f"scraper report {number}" in text
 
     shown = run.scraper("report", str(number), code=5)
+    assert "Mend the definition and crawl again (`scraper mend shop price` looks)" in shown.stdout
     assert (
         "SUSPECT" in shown.stdout
         and "price: found on 0 of 40 product pages (0%), usually on 100%" in shown.stdout

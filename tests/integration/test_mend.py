@@ -5,13 +5,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
 from scraper import settings
 from scraper.cli.main import main
+from scraper.coordinator import finish
+from scraper.rules.urls import host_of
+from scraper.settings import Settings
+from scraper.sites.loader import load_file
+from tests.making import add, claimed, lease_all, new_page, open_crawl, settled, store, with_product
 from tests.static_shop import StaticShop
 
 NUMBERS = range(1, 16)
@@ -127,7 +136,36 @@ def test_pages_that_do_not_answer_are_too_few(shop: StaticShop) -> None:
     assert "too few" in run("mend", "things", code=1).output
 
 
-def test_without_anything_known_it_says_what_to_type(
-    shop: StaticShop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_field_that_is_not_there_names_the_nearest(shop: StaticShop) -> None:
     assert "did you mean 'price'?" in run("mend", "things", "prise", code=2).output
+
+
+def test_stored_products_are_what_is_known_where_nothing_was_recorded(
+    environment: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_module("scraper.cli.setup.mend"), "open_engine", lambda: engine)
+    with StaticShop({f"/p/{n}": page(n, NEW) for n in NUMBERS}) as server:
+        path = environment.sites_dir / "things.yaml"
+        path.write_text(DEFINITION.format(url=server.url))
+        crawl = open_crawl(engine, load_file(path))
+        urls = {f"{server.url}/p/{n}": n for n in NUMBERS}
+        add(engine, [new_page(crawl, url) for url in urls])
+        (batch,) = lease_all(engine, host_of(server.url))
+        lease = claimed(engine, batch)
+        assert lease is not None
+        for leased in lease.pages:
+            n = urls[leased.url]
+            price = {"price": Decimal(f"{n}.50"), "price_currency": "GBP"}
+            result = with_product(
+                settled(leased.id, crawl, batch.id),
+                crawl,
+                str(n),
+                {"title": f"Thing {n}", **price, "state": n % 3 > 0},
+            )
+            (product,) = result.products
+            store(engine, crawl, [replace(result, products=[replace(product, url=leased.url)])])
+        finish.finish(engine, crawl[1])
+        shown = json.loads(run("mend", "things", "price", "--apply", "--json").stdout)
+    assert (shown["known"], shown["pages"]) == ("the stored products", 15)
+    assert shown["fields"][0]["now"] == {"right": 15, "wrong": 0, "pages": 15}
+    assert "css: .offer" in path.read_text()
