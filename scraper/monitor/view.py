@@ -18,7 +18,7 @@ from scraper.infra.redaction import redacted
 from scraper.quality import report as reports
 from scraper.settle.plausibility import REASONS
 from scraper.settle.products import parsed
-from scraper.views import fleet, named_sites, overview, products, progress
+from scraper.views import fleet, named_sites, overview, products, progress, site_history
 from scraper.views.overview import HostShare, Point, Share
 
 LIMIT = 50
@@ -145,6 +145,7 @@ def products_listing(
         "site": site,
         "matching": rows[0].matching if rows else 0,
         "products": [_product(row) for row in rows],
+        "history": site_history.read(connection, site),
     }
 
 

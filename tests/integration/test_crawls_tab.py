@@ -315,6 +315,27 @@ def test_five_hundred_sites_are_a_small_answer(flower: Flower, engine: sa.Engine
     assert len(flower.json("/api/crawls?show=crawls&site=shop")["crawls"]) == 1
 
 
+def test_a_site_has_its_history(run: Commands, environment: Settings, engine: sa.Engine) -> None:
+    crawled(engine, shop(), range(30))
+    crawl = crawled(engine, shop(), range(28), lambda n: good(n) | {"name": f"n{n % 3}"})
+    with engine.begin() as connection:
+        sites.sync(connection, [a_site("fresh", schedule="0 6 * * *")])
+    flower = Flower(run, environment)
+    shown = flower.json("/api/products?site=shop")["history"]
+    numbers = rows(
+        engine,
+        "SELECT id, products_new, products_changed, products_delisted, fetches FROM crawls"
+        " ORDER BY id DESC",
+    )
+    keys = ("id", "products_new", "products_changed", "products_delisted", "fetches")
+    assert [tuple(one[key] for key in keys) for one in shown["crawls"]] == numbers
+    assert shown["crawls"][0]["id"] == crawl.id and json.loads(shown["definition"])["product"]
+    assert [len(points) for points in shown["fill"].values()] == [1] * len(shown["fill"])
+    assert shown["fill"]["price"][0]["fill"] == 1 and not shown["paused"]
+    never = flower.json("/api/products?site=fresh")["history"]
+    assert never["crawls"] == [] and never["next"] and never["schedule"] == "0 6 * * *"
+
+
 def test_a_product_has_its_history(run: Commands, environment: Settings, engine: sa.Engine) -> None:
     shop = Shop(engine)
     for price in ("10.00", "8.00", "12.00"):

@@ -216,7 +216,7 @@
 
   function fleetRow(row) {
     const crawl = row.id !== null, runs = crawl && active(row);
-    const name = crawl ? h("a", {href: `${pages}/${row.id}`, "data-key": `crawl-${row.id}`}, plain(row.site)) : plain(row.site);
+    const name = crawl ? h("a", {href: `${pages}/${row.id}`, "data-key": `crawl-${row.id}`}, plain(row.site)) : h("a", {href: address(row.site), "data-key": `site-${plain(row.site)}`}, plain(row.site));
     return h("tr", {"data-site": plain(row.site), "data-crawl": row.id},
       h("td", {class: "fleet-site"}, name, crawl && h("span", {class: "crawl-aside"}, ` ${row.id}`)),
       h("td", {class: "fleet-state"}, h("div", {class: "fleet-line"}, stateBadge(row.state), h("span", {class: "fleet-why", title: plain(row.why)}, plain(row.why)))),
@@ -283,7 +283,29 @@
         one.prices.map((price) => plain(price.text)).join(", "), when(one.changed_at), one.delisted_at ? stateBadge("delisted") : ""]),
       "Products") : h("p", {class: "crawl-empty"}, "Nothing matches.")));
     pager(data.matching, "products");
+    drawSite(data.history);
     return false;
+  }
+
+  function drawSite(site) {
+    section("about", [site.schedule, site.next, site.paused], () => h("p", {class: "crawl-detail"}, site.paused ? "Paused. " : "",
+      site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next)]));
+    section("site-crawls", site.crawls, () => card("Crawls", "the latest, with what each changed and cost", site.crawls.length ? table(
+      [["Crawl", ""], [`Began, ${zoneName()}`, ""], ["State", ""], ["Listed", "num"], ["New", "num"], ["Changed", "num"], ["Delisted", "num"],
+       ["Requests", "num"], ["Data", "num"], ["By proxies", "num"]],
+      site.crawls.map((one) => [h("a", {href: `${pages}/${one.id}`, "data-key": `crawl-${one.id}`}, String(one.id)), one.started_at ? when(one.started_at) : "–",
+        stateBadge(one.suspect ? "suspect" : one.status), one.products === null ? "–" : count(one.products), count(one.products_new), count(one.products_changed),
+        count(one.products_delisted), count(one.fetches), one.bytes === null ? "–" : size(one.bytes), one.bytes === null ? "–" : size(one.proxy_bytes)]), "Crawls")
+      : h("p", {class: "crawl-empty"}, "Never crawled yet.")));
+    const weeks = [...new Set(Object.values(site.fill).flat().map((one) => one.week))].sort();
+    section("site-fill", site.fill, () => weeks.length > 0 && card("Fields over weeks", "share of product pages with a value", table(
+      [["Field", ""], ...weeks.map((week) => [week.slice(0, 10), "num"])],
+      Object.entries(site.fill).map(([name, points]) => [plain(name), ...weeks.map((week) => {
+        const point = points.find((one) => one.week === week);
+        return point && point.fill !== null ? `${(point.fill * 100).toFixed(1)} %` : "–";
+      })]), "Fields over weeks")));
+    section("site-definition", site.definition, () => h("details", {class: "crawl-card", "data-key": "definition"},
+      h("summary", {"data-key": "definition-summary"}, "Definition"), h("pre", {class: "detail-code"}, plain(site.definition))));
   }
 
   function drawProduct({product, values, prices, changes, changes_in_all: all}) {
