@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from scraper.actions import judgements, overrides
+from scraper.actions import crawls, judgements, overrides
 from scraper.actions import replay as dead
 from scraper.dead_letters.store import Selection
 from scraper.domain import Outcome
@@ -46,6 +46,16 @@ def resume(
     site = progress.read_one(engine, crawl_id).site
     changed = overrides.set_paused(engine, site, paused=False)
     return f"{site} goes on." if changed else f"{site} was not paused."
+
+
+def crawl(
+    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+) -> str:
+    """Opens another crawl of the site."""
+    site = progress.read_one(engine, crawl_id).site
+    opened = crawls.open_site(engine, settings, site, refetch=False)
+    event = "was already running" if opened.already_running else "is opened"
+    return f"Crawl {opened.crawl_id} of {site} {event}."
 
 
 def replay(
@@ -105,6 +115,7 @@ ACTIONS: Mapping[str, Action] = {
     "stop": stop,
     "pause": pause,
     "resume": resume,
+    "crawl": crawl,
     "replay": replay,
     "accept": accept,
     "reject": reject,

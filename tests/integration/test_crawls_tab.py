@@ -40,7 +40,7 @@ GETS = [
     "/api/products?site=shop",
     "/metrics",
 ]
-ACTIONS = ["stop", "pause", "resume", "replay", "accept", "reject"]
+ACTIONS = ["stop", "pause", "resume", "crawl", "replay", "accept", "reject"]
 
 
 @pytest.fixture
@@ -161,6 +161,15 @@ def test_a_site_is_paused_and_goes_on(flower: Flower, engine: sa.Engine) -> None
     assert refused.status_code == 409 and "scraper sites resume shop" in refused.json()["error"]
     assert flower.post("/api/crawls/1/resume").json() == {"message": "shop goes on."}
     assert flower.post("/api/crawls/1/resume").json() == {"message": "shop was not paused."}
+
+
+def test_a_site_is_crawled_now(flower: Flower, engine: sa.Engine) -> None:
+    running = flower.post("/api/crawls/1/crawl").json()
+    assert running == {"message": "Crawl 1 of shop was already running."}
+    assert flower.post("/api/crawls/1/stop").status_code == 200
+    done = flower.post("/api/crawls/1/crawl")
+    number = rows(engine, "SELECT max(id) FROM crawls WHERE status = 'planned'")[0][0]
+    assert done.json() == {"message": f"Crawl {number} of shop is opened."}
 
 
 def test_dead_pages_are_replayed_one_by_reason_or_all(flower: Flower, engine: sa.Engine) -> None:

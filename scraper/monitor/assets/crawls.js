@@ -434,6 +434,7 @@
     if (crawl.paused) made.push(button("Resume site", "resume", {}, "resume"));
     else if (crawl.active_now) made.push(button("Pause site", "pause", {}, "pause"));
     if (crawl.active_now) made.push(button("Stop crawl", "stop", {}, "stop", true));
+    else made.push(button("Crawl now", "crawl", {}, "crawl"));
     if (data.may_accept && (crawl.state === "suspect" || data.held.length)) made.push(button("Accept", "accept", {}, "accept", true));
     if (data.may_reject && crawl.state === "suspect") made.push(button("Reject", "reject", {}, "reject", true));
     return made.filter(Boolean);
