@@ -255,11 +255,12 @@ def _hold(
     """Marks what is not believed of a crawl's changes, and adds what follows to its figures and
     breaches. Returns why the crawl as a whole is odd."""
     prices = [name for name, spec in site.product.fields.items() if spec.type == "price"]
+    texts = [name for name, spec in site.product.fields.items() if spec.type == "text"]
     usuals = {name: lines[name].usual if name in lines else Usual() for name in figures}
     tolerances = site.tolerances
     judged = tolerances.changed < 1
+    own = [name for name in figures if _is_own(figures[name], usuals[name])]
     if judged:
-        own = [name for name in figures if _is_own(figures[name], usuals[name])]
         lasting = [name for name in figures if plausibility.may_not_vanish(name, tolerances)]
         fields = held_values.Fields(list(figures), prices, own, lasting)
         held_values.classify(connection, crawl_id, fields)
@@ -272,12 +273,10 @@ def _hold(
         figures[name] = replace(now, compared=compared, changed=change.changed)
         if name in switched:
             change = replace(change, vanished=0)
-        reason = plausibility.judge_changes(
-            name, change, usuals[name].changed, tolerances, price=name in prices
-        )
-        doubt = plausibility.doubt(
-            name, change, usuals[name].changed, tolerances, price=name in prices
-        )
+        price, text = name in prices, name in own and name in texts
+        usual = usuals[name].changed
+        reason = plausibility.judge_changes(name, change, usual, tolerances, price=price)
+        doubt = plausibility.doubt(name, change, usual, tolerances, price=price, text=text)
         if doubt is not None:
             marks.append(Mark(name, doubt, doubt, fresh=True))
             marks += [

@@ -28,8 +28,9 @@ MISREAD = "\u00c3[\u0080-\u00bf\u0160-\u2122]|\u00c2[\u0080-\u00bf]|\u00e2\u20ac
 EXPLAINED = 0.9
 # So many products, and this share of those that were compared, make a crawl suspect.
 HELD_LEAST, HELD_SHARE = 3, 0.01
-# Where nobody knows how many products usually change their price, this share is worth a look.
-UNKNOWN_USUAL = 0.3
+# Where nobody knows how many products usually change a field, this share of them is worth a look:
+# of prices, and of texts that mostly differ from product to product (another language).
+UNKNOWN_USUAL, UNKNOWN_USUAL_TEXTS = 0.3, 0.5
 # Two crawls have found the same number of products where these differ by no more than this share.
 SAME_NUMBER = 0.1
 # From no more products than this share a field vanishes in one crawl.
@@ -105,9 +106,11 @@ def doubt(
     evidence: float = DOUBTFUL,
     *,
     price: bool,
+    text: bool = False,
 ) -> Literal["changed", "vanished"] | None:
     """Which changes of a field wait for a second crawl. Weaker evidence does than for a suspect
-    crawl."""
+    crawl. `text`: the field is one, and mostly differs from product to product; it is no reason to
+    suspect a crawl, since some change every day."""
     tolerated = tolerances.changed
     if tolerated >= 1 or not now.compared:
         return None
@@ -116,7 +119,7 @@ def doubt(
         return "vanished"
     line = 1.5 * (usual or 0.0) + tolerated
     if usual is None:
-        line = UNKNOWN_USUAL if price else 1.0
+        line = UNKNOWN_USUAL if price else UNKNOWN_USUAL_TEXTS if text else 1.0
     if _is_odd(now.changed, now.compared, min(line, 1.0), evidence):
         return None if price and _is_sale(now) else "changed"
     return "changed" if price and _has_one_factor(now) else None

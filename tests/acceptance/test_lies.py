@@ -32,6 +32,14 @@ def test_no_lie_is_published(engine: sa.Engine, environment: Settings) -> None:
     assert {result.way.name for result in results if result.delisted} <= DELISTS
 
 
+def test_another_language_is_held_after_one_good_crawl(
+    engine: sa.Engine, environment: Settings
+) -> None:
+    ways = [way for way in LIES if way.name == "another language"]
+    [result] = run(engine, environment, ways, PRODUCTS, SEED, good_crawls=1)
+    assert result.wrong == 0, result.examples[:3]
+
+
 @pytest.mark.timeout(1800)
 def test_what_is_true_comes_a_crawl_late_at_the_most(
     engine: sa.Engine, environment: Settings

@@ -135,10 +135,7 @@ def test_a_selector_breaks_and_is_mended(
         "selector: css '.price'" in shown.stdout
         and f"page: {shop.server.url('/p/')}" in shown.stdout
     )
-    assert (
-        '<div class="cost"><b>' in shown.stdout
-        and f"scraper report {number} --accept" in shown.stdout
-    )
+    assert '<div class="cost"><b>' in shown.stdout and f"scraper accept {number}" in shown.stdout
     assert "is suspect" in shown.stderr
     report: dict[str, Any] = run.json("report", "shop", code=5)
     price = next(one for one in report["fields"] if one["field"] == "price")
@@ -193,7 +190,7 @@ def test_a_required_field_breaks_and_the_shop_has_changed_for_good(
     shop.define()
     suspect = run.crawl(engine, "shop", code=5)
     assert shop.stored() == ALL
-    assert "the new usual" in run.scraper("report", str(suspect["id"]), "--accept").stderr
+    assert "are released" in run.scraper("accept", str(suspect["id"])).stdout
     assert set(shop.stored().values()) == {(None, None)}
     assert not run.crawl(engine, "shop")["suspect"]
 

@@ -108,3 +108,15 @@ def test_a_price_goes_with_its_currency() -> None:
     data |= {"price": Decimal("8.00"), "price_currency": "EUR"}
     (change,) = differences(STORED, data, None)
     assert change.value == {"price": Decimal("8.00"), "price_currency": "EUR"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "text", "held"), [(300, True, True), (140, True, False), (300, False, False)]
+)
+def test_texts_that_change_on_most_products_of_a_second_crawl(
+    changed: int, text: bool, held: bool
+) -> None:
+    now = Changes(300, changed)
+    waits = plausibility.doubt("name", now, None, Tolerances(), price=False, text=text)
+    assert (waits is not None) == held
+    assert judge_changes("name", now, None, Tolerances(), price=False) is None

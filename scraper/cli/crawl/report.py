@@ -6,16 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import sqlalchemy as sa
 
 from scraper.cli.common.shared import json_option, open_engine, print_json
 from scraper.cli.common.tables import plain, print_table
 from scraper.domain import CrawlStatus
-from scraper.errors import CrawlFailedError, ScraperError, SuspectError
-from scraper.infra.database import retried
+from scraper.errors import CrawlFailedError, SuspectError
 from scraper.quality import report as reports
 from scraper.quality.report import FieldReport, Report
-from scraper.settle import crawl_quality
 from scraper.settle.plausibility import REASONS
 
 EXCERPT_CHARS = 500
@@ -38,10 +35,7 @@ COLUMNS = [
 @click.command()
 @click.argument("crawl", metavar="CRAWL")
 @json_option()
-@click.option(
-    "--accept", is_flag=True, help="Take the crawl as the new usual: the shop has changed for good."
-)
-def report(crawl: str, as_json: bool, accept: bool) -> None:
+def report(crawl: str, as_json: bool) -> None:
     """Show how full each field of CRAWL (an id, or a site for its newest one) was, beside what is
     usual.
 
@@ -54,9 +48,7 @@ def report(crawl: str, as_json: bool, accept: bool) -> None:
             crawl_id = int(crawl)
         else:
             crawl_id = reports.newest(connection, crawl)
-    if accept:
-        _accept(engine, crawl_id)
-    quality = _read(engine, crawl_id)
+        quality = reports.read(connection, crawl_id)
     if as_json:
         print_json(reports.as_json(quality))
     else:
@@ -65,33 +57,6 @@ def report(crawl: str, as_json: bool, accept: bool) -> None:
         raise SuspectError(f"crawl {quality.crawl_id} of {quality.site} is suspect")
     if quality.status == CrawlStatus.FAILED:
         raise CrawlFailedError(f"crawl {quality.crawl_id} of {quality.site} failed")
-
-
-def _read(engine: sa.Engine, crawl_id: int) -> Report:
-    with engine.connect() as connection:
-        return reports.read(connection, crawl_id)
-
-
-def _accept(engine: sa.Engine, crawl_id: int) -> None:
-    """Takes a crawl as the new usual. One that was accepted before stays so."""
-
-    def work() -> bool:
-        with engine.begin() as connection:
-            return crawl_quality.accept(connection, crawl_id)
-
-    if retried(work):
-        click.echo(
-            f"crawl {crawl_id} is the new usual; what came before is not compared with any more",
-            err=True,
-        )
-        return
-    quality = _read(engine, crawl_id)
-    if quality.judged_at is None:
-        raise ScraperError(
-            f"crawl {crawl_id} of {quality.site} is {quality.status}: only one that has ended and "
-            "was judged can be accepted"
-        )
-    click.echo(f"crawl {crawl_id} was accepted before", err=True)
 
 
 def _print_report(report: Report) -> None:
@@ -119,7 +84,7 @@ def _print_report(report: Report) -> None:
             "\nNothing was delisted, and what is not believed is held: products keep what they "
             "had. Mend the definition and crawl again"
             f"{_mends(report)}; or, if the shop has changed for good:\n"
-            f"  scraper report {report.crawl_id} --accept"
+            f"  scraper accept {report.crawl_id}"
         )
 
 

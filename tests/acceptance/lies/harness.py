@@ -157,15 +157,20 @@ def broker_of(engine: sa.Engine, settings: Settings) -> Iterator[Broker]:
 
 
 def run(
-    engine: sa.Engine, settings: Settings, ways: Sequence[Way], products: int, seed: str
+    engine: sa.Engine,
+    settings: Settings,
+    ways: Sequence[Way],
+    products: int,
+    seed: str,
+    good_crawls: int = GOOD_CRAWLS,
 ) -> list[Result]:
     """Crawls a site for each way: well, then wrongly, then well again."""
     results = [Result(way) for way in ways]
     with OddShop(ports=len(ways)) as server:
         places = [LyingSite(way, server, n, products, seed) for n, way in enumerate(ways)]
         longest = max(way.crawls for way in ways)
-        for number in range(GOOD_CRAWLS + longest + CRAWLS_AFTER):
-            at = number - GOOD_CRAWLS
+        for number in range(good_crawls + longest + CRAWLS_AFTER):
+            at = number - good_crawls
             for place in places:
                 if place.way.surprise is not None and at == 0:
                     place.way.surprise(place.shop, place.random)
