@@ -135,7 +135,7 @@ def test_validators_pass_a_proxy(
             )
         )
         (hit,) = field.hits
-        assert (hit.headers["if-none-match"], hit.headers["if-modified-since"]) == asked
+        assert (hit.headers["if-none-match"], hit.headers["if-modified-since"]) == asked[:2]
         assert fetched.conditional
 
 
