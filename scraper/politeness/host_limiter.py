@@ -54,12 +54,12 @@ STUCK_MAX_S = 5.0
 # A page has so many times what the slowest answers of its host take, and this at the least, once
 # there were so many answers.
 ENOUGH_SLOWEST = 5
-ENOUGH_LEAST_S = 2.0
+ENOUGH_LEAST_S = 1.5
 ANSWERS_LEAST = 20
 # From the third try on it has this at the least, or such a share of the host's crawl so far.
 PATIENT_TRY = 2
-PATIENT_LEAST_S = 5.0
-PATIENT_SHARE = 0.2
+PATIENT_LEAST_S = 4.0
+PATIENT_SHARE = 0.1
 # After 700 quick answers a slow one counts half.
 SLOWEST_FADES = 0.999
 

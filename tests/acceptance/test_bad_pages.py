@@ -60,7 +60,7 @@ def test_a_page_much_slower_than_others_comes_and_one_that_never_answers_is_soon
     """With the timeouts that users have, of which the first alone is longer than all this."""
 
     async def slow(writer: asyncio.StreamWriter) -> None:
-        await asyncio.sleep(4.0)
+        await asyncio.sleep(2.5)
         writer.write(Answer(product("slow", "Slow").encode()).raw())
         await writer.drain()
 
