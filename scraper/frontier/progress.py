@@ -37,13 +37,15 @@ CASE WHEN position(trouble.host in trouble.error) > 0 THEN trouble.error
      ELSE trouble.host || ': ' || trouble.error END AS last_error,
 EXTRACT(EPOCH FROM coalesce(c.finished_at, now()) - coalesce(c.started_at, now())) AS elapsed_s"""
 
-RECENT = """
+RATE = """
 LEFT JOIN LATERAL (
      SELECT sum(t.done)
             / greatest(1, EXTRACT(EPOCH FROM now() - greatest(since.at, c.started_at))) AS per_s
        FROM date_bin('10 s', now() - interval '30 s', 'epoch') AS since(at)
        JOIN throughput t ON t.crawl_id = c.id AND t.at >= since.at
-      WHERE c.status = 'running' GROUP BY since.at) recent ON true
+      WHERE c.status = 'running' GROUP BY since.at) recent ON true"""
+
+RECENT = f"""{RATE}
 LEFT JOIN LATERAL (
      SELECT p.host, p.error FROM pages p
       WHERE c.status = 'running' AND p.crawl_id = c.id AND p.error IS NOT NULL

@@ -167,7 +167,8 @@ class ApiHandler(Guarded):
 
 
 class ListApi(ApiHandler):
-    """GET /api/crawls?show=sites|crawls&site=…&search=…&state=…&queue=…&sort=…&page=…&limit=…"""
+    """GET /api/crawls?show=sites|crawls, and any of `site`, `search`, `state`, `queue`, `tag`,
+    `sort`, `page` and `limit`."""
 
     async def get(self) -> None:
         query = self._query()
@@ -185,6 +186,7 @@ class ListApi(ApiHandler):
             search=self.get_query_argument("search", None),
             state=self._choice("state", "", ("", *STATES)) or None,
             queue=self.get_query_argument("queue", None) or None,
+            tag=self.get_query_argument("tag", None) or None,
             sort=self._choice("sort", "worst" if show == "sites" else "newest", ORDERS),
             limit=limit,
             offset=(self.number("page", 1, PAGE_MAX) - 1) * limit,

@@ -59,6 +59,7 @@ NETWORKS_MAX = 50
 _NOT_READING = (
     *(
         "title",
+        "tags",
         "enabled",
         "start",
         "sitemap",
@@ -79,6 +80,7 @@ Queue = Annotated[
 ]
 Region = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 Priority = Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))]
+Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,39}$")]
 FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
 
 
@@ -352,6 +354,9 @@ class Site(Model):
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="default: the file's name")
     title: str = Field("", max_length=200, description="for people")
+    tags: Annotated[tuple[Tag, ...], _STRINGS] = Field(
+        (), max_length=20, description="by which the Crawls page is filtered"
+    )
     enabled: bool = Field(True, description="false: never crawled by schedule")
     start: UrlList = Field((), description="listing pages to start from")
     sitemap: (

@@ -25,6 +25,7 @@ _MENDS = {
     "name": "small letters, digits, - and _, as in `my-shop`",
     "queue": "small letters, digits, - and _, as in `residential`; where its workers must be "
     "is for `region:` to say",
+    "tags": "a word of letters, digits, - and _, as in `garden`",
     "region": "a short name such as `eu`, or `any`",
     "trailing_slash": "`keep` or `strip`",
     "function": "`package.module:function`",
@@ -156,16 +157,18 @@ def _missing_mend(key: str) -> str:
 def _unknown_key(path: Path) -> str:
     key = str(path[-1])
     keys = _keys_at(path[:-1])
-    near = difflib.get_close_matches(key.lower().replace("-", "_"), keys, 1, 0.6)
     alias = _SAME_AS.get(key.lower())
-    if alias in keys:
-        near = [alias]
-    if near:
-        return f"unknown key (mend: did you mean `{near[0]}`?)"
     elsewhere = f"listing.{alias}" if alias in definition.Listing.model_fields else None
     elsewhere = elsewhere or next(
         (f"{place}.{key}" for place, model in _PLACES.items() if key in model.model_fields), None
     )
+    near = difflib.get_close_matches(key.lower().replace("-", "_"), keys, 1, 0.6)
+    if alias in keys:
+        near = [alias]
+    elif elsewhere is not None:
+        near = []
+    if near:
+        return f"unknown key (mend: did you mean `{near[0]}`?)"
     if elsewhere is not None:
         return (
             f"unknown key here (mend: did you mean `{elsewhere.lstrip('.')}`? check the "

@@ -13,7 +13,9 @@ import sqlalchemy as sa
 from scraper.frontier.progress import (
     COLUMNS,
     MOVES,
+    RATE,
     RECENT,
+    STATE,
     STATES,
     Progress,
     progress_of,
@@ -33,11 +35,8 @@ QUEUES = """
                 (coalesce(s.definition -> 'product' ->> 'queue', s.definition ->> 'queue'))
         ) AS kind(queue))"""
 
-_OF_SITE = "(CAST(:site AS text) IS NULL OR s.name = :site)"
-
 # A site stands as its running crawl does, else its newest one that was not skipped.
-SITES = f"""
-SELECT s.definition, {COLUMNS}, {MOVES}
+SITES = """
   FROM sites s
   LEFT JOIN LATERAL (
        SELECT * FROM (
@@ -45,48 +44,62 @@ SELECT s.definition, {COLUMNS}, {MOVES}
            UNION ALL
            (SELECT * FROM crawls e WHERE e.site_id = s.id AND e.status <> 'skipped'
              ORDER BY e.slot DESC LIMIT 1)) newest
-        ORDER BY status IN ('planned', 'running') DESC LIMIT 1) c ON true {RECENT}
- WHERE (s.enabled OR c.status IN ('planned', 'running')) AND {_OF_SITE}"""
+        ORDER BY status IN ('planned', 'running') DESC LIMIT 1) c ON true {rate}
+ WHERE (s.enabled OR c.status IN ('planned', 'running'))"""
 
-CRAWLS = f"""
-SELECT s.definition, {COLUMNS}, {MOVES}
-  FROM crawls c JOIN sites s ON s.id = c.site_id {RECENT} WHERE {_OF_SITE}"""
+CRAWLS = "FROM crawls c JOIN sites s ON s.id = c.site_id {rate} WHERE true"
 
-ORDERS = {
-    "worst": "array_position(CAST(:states AS text[]), state), dead + invalid DESC, site, id DESC",
-    "site": "site, id DESC",
-    "rate": "recent_per_s DESC, site, id DESC",
-    "pages": "discovery_done + product_done DESC NULLS LAST, site, id DESC",
-    "failed": "dead + invalid DESC NULLS LAST, site, id DESC",
-    "newest": "coalesce(started_at, created_at) DESC NULLS LAST, id DESC",
+# Each with a parameter of its name.
+FILTERS = {
+    "site": "s.name = :site",
+    "search": "strpos(lower(s.name), lower(:search)) > 0",
+    "state": f"{STATE} = :state",
+    "queue": f":queue = ANY (CAST({QUEUES} AS text[]))",
+    "tag": "CAST(s.definition -> 'tags' AS jsonb) @> to_jsonb(CAST(:tag AS text))",
 }
 
-ROWS = """
-WITH rows AS ({rows}), matching AS (
-     SELECT *, count(*) OVER () AS matching FROM rows s
-      WHERE (CAST(:search AS text) IS NULL OR strpos(lower(site), lower(:search)) > 0)
-        AND (CAST(:state AS text) IS NULL OR state = :state)
-        AND (CAST(:queue AS text) IS NULL OR :queue = ANY (CAST({queues} AS text[])))
-      ORDER BY {order} LIMIT :limit OFFSET :offset)
-SELECT *, CAST({queues} AS text[]) AS queues, definition ->> 'schedule' AS schedule,
-       definition ->> 'timezone' AS timezone, now() AS now
-  FROM matching s ORDER BY {order}
+ORDERS = {
+    "worst": f"array_position(CAST(:states AS text[]), {STATE}), c.dead + c.invalid DESC,"
+    " s.name, c.id DESC",
+    "site": "s.name, c.id DESC",
+    "rate": "coalesce(recent.per_s, 0) DESC, s.name, c.id DESC",
+    "pages": "c.discovery_done + c.product_done DESC NULLS LAST, s.name, c.id DESC",
+    "failed": "c.dead + c.invalid DESC NULLS LAST, s.name, c.id DESC",
+    "newest": "coalesce(c.started_at, c.created_at) DESC NULLS LAST, c.id DESC",
+}
+# Of all crawls the newest are read by an index, however many there have been.
+NEWEST_CRAWLS = "c.id DESC"
+
+ROWS = f"""
+WITH picked AS (
+     SELECT s.id AS site_id, c.id {{origin}} ORDER BY {{order}} LIMIT :limit OFFSET :offset)
+SELECT {COLUMNS}, {MOVES}, (SELECT count(*) {{origin}}) AS matching,
+       CAST({QUEUES} AS text[]) AS queues, s.definition -> 'tags' AS tags,
+       s.definition ->> 'schedule' AS schedule, s.definition ->> 'timezone' AS timezone,
+       now() AS now
+  FROM picked JOIN sites s ON s.id = picked.site_id LEFT JOIN crawls c ON c.id = picked.id {RECENT}
+ ORDER BY {{order}}
 """
 
-TOTALS = sa.text(f"""
-WITH rows AS ({SITES})
-SELECT state, count(*) AS sites,
-       count(*) FILTER (WHERE status IN ('planned', 'running')) AS crawls,
-       coalesce(sum(recent_per_s), 0) AS per_s,
-       coalesce(sum(discovery_done + product_done) FILTER (WHERE status = 'running'), 0) AS done,
-       coalesce(sum(discovery_total + product_total) FILTER (WHERE status = 'running'), 0) AS total,
-       coalesce(sum(dead + invalid) FILTER (WHERE status = 'running'), 0) AS failed,
-       coalesce(sum(fresh) FILTER (WHERE status = 'running'), 0) AS not_due
-  FROM rows GROUP BY state
-""")
+TOTALS = f"""
+SELECT {STATE} AS state, count(*) AS sites,
+       count(*) FILTER (WHERE c.status IN ('planned', 'running')) AS crawls,
+       coalesce(sum(recent.per_s), 0) AS per_s,
+       coalesce(sum(c.discovery_done + c.product_done) FILTER (WHERE c.status = 'running'), 0)
+           AS done,
+       coalesce(sum(c.discovery_total + c.product_total) FILTER (WHERE c.status = 'running'), 0)
+           AS total,
+       coalesce(sum(c.dead + c.invalid) FILTER (WHERE c.status = 'running'), 0) AS failed,
+       coalesce(sum(c.fresh) FILTER (WHERE c.status = 'running'), 0) AS not_due
+  {SITES.format(rate=RATE)} AND (CAST(:site AS text) IS NULL OR s.name = :site) GROUP BY 1
+"""
 
 ALL_QUEUES = sa.text(
     f"SELECT DISTINCT unnest({QUEUES}) AS queue FROM sites s WHERE s.enabled ORDER BY 1"
+)
+ALL_TAGS = sa.text(
+    "SELECT DISTINCT json_array_elements_text(s.definition -> 'tags') FROM sites s"
+    " WHERE s.enabled ORDER BY 1"
 )
 
 HOLDUPS = sa.text("""
@@ -122,6 +135,7 @@ class FleetRow:
     state: str
     why: str
     queues: list[str]
+    tags: list[str]
     schedule: str | None
     timezone: str
     next_slot: datetime | None
@@ -161,24 +175,22 @@ class Query:
     search: str | None = None
     state: str | None = None
     queue: str | None = None
+    tag: str | None = None
     sort: str = "worst"
     limit: int = 50
     offset: int = 0
 
 
 def rows(connection: sa.Connection, query: Query) -> FleetRows:
+    wanted = {name: getattr(query, name) for name in FILTERS if getattr(query, name)}
+    by_rate = "state" in wanted or query.sort in ("worst", "rate")
+    origin = (CRAWLS if query.history else SITES).format(rate=RATE if by_rate else "")
+    newest = query.history and query.sort == "newest"
     statement = ROWS.format(
-        rows=CRAWLS if query.history else SITES, queues=QUEUES, order=ORDERS[query.sort]
+        origin=" AND ".join([origin, *(FILTERS[name] for name in wanted)]),
+        order=NEWEST_CRAWLS if newest else ORDERS[query.sort],
     )
-    values = {
-        "site": query.site,
-        "search": query.search or None,
-        "state": query.state,
-        "queue": query.queue,
-        "limit": query.limit,
-        "offset": query.offset,
-        "states": list(STATES),
-    }
+    values = {"limit": query.limit, "offset": query.offset, "states": list(STATES), **wanted}
     matching = connection.execute(sa.text(statement), values).mappings().all()
     crawls = {row["id"]: progress_of(row) for row in matching if row["id"] is not None}
     why = reasons(connection, crawls.values())
@@ -197,6 +209,7 @@ def _row(row: sa.RowMapping, crawl: Progress | None, why: str) -> FleetRow:
         state=row["state"],
         why=why,
         queues=row["queues"],
+        tags=row["tags"] or [],
         schedule=schedule,
         timezone=timezone,
         next_slot=next_slot(schedule, timezone, row["now"]) if schedule else None,
@@ -206,7 +219,7 @@ def _row(row: sa.RowMapping, crawl: Progress | None, why: str) -> FleetRow:
 
 def totals(connection: sa.Connection, site: str | None = None) -> Totals:
     totals = Totals()
-    for row in connection.execute(TOTALS, {"site": site}):
+    for row in connection.execute(sa.text(TOTALS), {"site": site}):
         totals.states[row.state] = row.sites
         totals.sites += row.sites
         totals.crawls += row.crawls
@@ -222,6 +235,11 @@ def totals(connection: sa.Connection, site: str | None = None) -> Totals:
 def queue_names(connection: sa.Connection) -> list[str]:
     """The queues that definitions name, but for those of their routes."""
     return list(connection.execute(ALL_QUEUES).scalars())
+
+
+def tag_names(connection: sa.Connection) -> list[str]:
+    """The tags that definitions have."""
+    return list(connection.execute(ALL_TAGS).scalars())
 
 
 def reasons(connection: sa.Connection, crawls: Iterable[Progress]) -> dict[int, str]:

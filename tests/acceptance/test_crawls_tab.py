@@ -218,7 +218,10 @@ def test_an_operators_evening(
 
 def test_a_fleet_at_a_glance(flower: Flower, browser: Browser, engine: sa.Engine) -> None:
     for name in (f"shop-{index:02}" for index in range(60)):
-        crawl = open_crawl(engine, a_site(name, timezone="Asia/Tokyo"))
+        crawl = open_crawl(
+            engine,
+            a_site(name, timezone="Asia/Tokyo", tags=["garden"] if name.endswith("5") else []),
+        )
         add(engine, [new_page(crawl, url) for url in urls(5, f"{name}.example")])
         if name in ("shop-07", "shop-41"):
             give_up(engine, crawl, urls(2, f"bad-{name}.example"), error=EVIL)
@@ -279,6 +282,10 @@ def test_a_fleet_at_a_glance(flower: Flower, browser: Browser, engine: sa.Engine
     page.get_by_role("combobox", name="State").select_option("completed")
     expect(table).to_have_count(1)
     expect(page.locator("#fleet script, #fleet img")).to_have_count(0)
+    page.get_by_role("combobox", name="State").select_option("")
+    page.get_by_role("combobox", name="Tag").select_option("garden")
+    expect(page.locator("#pager")).to_have_text("6 sites")
+    page.get_by_role("combobox", name="Tag").select_option("")
     page.locator("#states").get_by_role("button", name="failed 1").click()
     expect(table).to_have_count(1)
     page.locator("#states").get_by_role("button", name="failed 1").click()

@@ -304,7 +304,9 @@ def test_the_numbers_are_postgresqls(flower: Flower, engine: sa.Engine) -> None:
 
 def test_five_hundred_sites_are_a_small_answer(flower: Flower, engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        sites.sync(connection, [a_site(f"shop-{number}") for number in range(500)])
+        sites.sync(
+            connection, [a_site(f"shop-{n}", tags=["big"] if n < 3 else []) for n in range(500)]
+        )
         connection.execute(
             sa.text(
                 """INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash,
@@ -322,6 +324,8 @@ def test_five_hundred_sites_are_a_small_answer(flower: Flower, engine: sa.Engine
         "shop-499"
     ]
     assert len(flower.json("/api/crawls?show=crawls&site=shop")["crawls"]) == 1
+    tagged = flower.json("/api/crawls?show=crawls&tag=big")
+    assert (tagged["matching"], tagged["tags"]) == (3, ["big"])
 
 
 def test_a_site_has_its_history(run: Commands, environment: Settings, engine: sa.Engine) -> None:

@@ -129,11 +129,21 @@ def test_why_nothing_moves(engine: sa.Engine) -> None:
 def test_a_site_is_searched_filtered_sorted_and_paged(engine: sa.Engine) -> None:
     for number in range(7):
         crawl = open_crawl(
-            engine, a_site(f"shop-{number}", queue="residential" if number % 2 else "datacenter")
+            engine,
+            a_site(
+                f"shop-{number}",
+                queue="residential" if number % 2 else "datacenter",
+                tags=["garden", "De"][: number % 3],
+            ),
         )
         add(engine, [new_page(crawl, url) for url in urls(number, f"h{number}.example")])
     odd = {"shop-1", "shop-3", "shop-5"}
     assert set(rows_of(engine, queue="residential")) == odd
+    assert set(rows_of(engine, tag="garden")) == {f"shop-{n}" for n in (1, 2, 4, 5)}
+    assert set(rows_of(engine, tag="De", queue="residential")) == {"shop-5"}
+    assert rows_of(engine, tag="gard") == {} and rows_of(engine, tag="De")["shop-2"].tags == [
+        *("garden", "De")
+    ]
     assert set(rows_of(engine, search="P-3")) == {"shop-3"}
     assert rows_of(engine, search="%") == {}, "a search is text, and no pattern"
     assert rows_of(engine, state="failed") == {}
@@ -144,6 +154,7 @@ def test_a_site_is_searched_filtered_sorted_and_paged(engine: sa.Engine) -> None
     with engine.connect() as connection:
         assert fleet.rows(connection, Query(limit=2)).matching == 7
         assert fleet.queue_names(connection) == ["datacenter", "residential"]
+        assert fleet.tag_names(connection) == ["De", "garden"]
 
 
 @pytest.mark.parametrize("sort", ORDERS)

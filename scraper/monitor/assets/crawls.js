@@ -159,7 +159,7 @@
 
   function query() {
     const asked = new URLSearchParams(ofProducts ? {} : {limit: ROWS});
-    for (const name of ["site", "id", "show", "search", "state", "queue", "sort", "page"]) if (wanted.get(name)) asked.set(name, wanted.get(name));
+    for (const name of ["site", "id", "show", "search", "state", "queue", "tag", "sort", "page"]) if (wanted.get(name)) asked.set(name, wanted.get(name));
     return asked;
   }
 
@@ -237,6 +237,8 @@
   function drawList(data) {
     const {totals} = data, running = totals.crawls;
     options("queue", [["", "All queues"], ...data.queues.map((name) => [name, name])]);
+    options("tag", [["", "All tags"], ...data.tags.map((name) => [name, name])]);
+    filters.elements.tag.classList.toggle("d-none", !data.tags.length && !wanted.get("tag"));
     section("summary", totals, () => [
       metric("Crawls running", count(running), `of ${count(totals.sites)} sites`, "metric-card-active"),
       metric("Pages a second", rate(totals.pages_per_s), "over the last half minute"),
