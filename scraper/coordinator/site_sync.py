@@ -8,7 +8,6 @@ longer scheduled.
 from __future__ import annotations
 
 import os
-import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -54,7 +53,7 @@ def sync_sites(database: sa.Engine, settings: Settings) -> None:
         try:
             site = loader.load_file(file, settings.site_function_modules)
         except DefinitionError as error:
-            broken += _names(file)
+            broken += loader.names_of(file)
             wrong = "site definition is wrong; its last valid version stays"
             file_log.error(wrong, problems=error.problems)
             continue
@@ -79,15 +78,3 @@ def _stamp(file: Path) -> tuple[str, int, int]:
         # It is a dangling link, or gone since it was listed.
         return str(file), 0, 0
     return str(file), stat.st_mtime_ns, stat.st_size
-
-
-def _names(file: Path) -> list[str]:
-    """The sites that a file which cannot be read as a definition may mean: after its own name, and
-    by a `name:` line."""
-    try:
-        text = file.read_text("utf-8-sig", errors="replace")
-    except OSError:
-        text = ""
-    # The loader names a site without a name so, too.
-    stem = file.stem.lower().replace(" ", "-").replace(".", "-")
-    return [stem, *re.findall(r"""^name\s*:\s*["']?([a-z0-9][a-z0-9_-]*)""", text, re.MULTILINE)]

@@ -1,5 +1,5 @@
-"""What the buttons of a crawl's page do: the same as the command line, with the same words where it
-refuses."""
+"""What the buttons of a crawl's and of a site's page do: the same as the command line, with the
+same words where it refuses."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from scraper.settings import Settings
 from scraper.views import progress
 
 Action = Callable[[sa.Engine, Settings, int, Mapping[str, Any], str], str]
+SiteAction = Callable[[sa.Engine, Settings, str], str]
 
 
 class BadRequestError(ScraperError):
@@ -32,30 +33,30 @@ def stop(
     return f"Crawl {crawl_id} is stopped."
 
 
-def pause(
-    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
-) -> str:
-    site = progress.read_one(engine, crawl_id).site
+def pause(engine: sa.Engine, settings: Settings, site: str) -> str:
     changed = overrides.set_paused(engine, site, paused=True)
     return f"{site} is paused." if changed else f"{site} was paused already."
 
 
-def resume(
-    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
-) -> str:
-    site = progress.read_one(engine, crawl_id).site
+def resume(engine: sa.Engine, settings: Settings, site: str) -> str:
     changed = overrides.set_paused(engine, site, paused=False)
     return f"{site} goes on." if changed else f"{site} was not paused."
 
 
-def crawl(
-    engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
-) -> str:
-    """Opens another crawl of the site."""
-    site = progress.read_one(engine, crawl_id).site
+def crawl(engine: sa.Engine, settings: Settings, site: str) -> str:
+    """Opens a crawl of the site."""
     opened = crawls.open_site(engine, settings, site, refetch=False)
     event = "was already running" if opened.already_running else "is opened"
     return f"Crawl {opened.crawl_id} of {site} {event}."
+
+
+def _of_its_site(act: SiteAction) -> Action:
+    def of_crawl(
+        engine: sa.Engine, settings: Settings, crawl_id: int, wish: Mapping[str, Any], by: str
+    ) -> str:
+        return act(engine, settings, progress.read_one(engine, crawl_id).site)
+
+    return of_crawl
 
 
 def replay(
@@ -111,11 +112,10 @@ def _dry(wish: Mapping[str, Any]) -> bool:
     return bool(wish.get("dry"))
 
 
+OF_SITES: Mapping[str, SiteAction] = {"pause": pause, "resume": resume, "crawl": crawl}
 ACTIONS: Mapping[str, Action] = {
     "stop": stop,
-    "pause": pause,
-    "resume": resume,
-    "crawl": crawl,
+    **{name: _of_its_site(act) for name, act in OF_SITES.items()},
     "replay": replay,
     "accept": accept,
     "reject": reject,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64decode
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -24,6 +24,7 @@ from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.monitor import actions, view
 from scraper.monitor.reader import Reader, UnavailableError
+from scraper.settings import Settings
 from scraper.views.fleet import ORDERS, Query
 
 log = structlog.get_logger()
@@ -247,6 +248,40 @@ class CrawlApi(ApiHandler):
             self.fail(503, error)
 
 
+class SiteApi(ApiHandler):
+    """GET /api/sites/NAME"""
+
+    async def get(self, site: str) -> None:
+        settings = self.reader.settings
+        try:
+            self.answer(
+                await self.reader.read(
+                    ("site", site), lambda c: view.site_details(c, settings, site)
+                )
+            )
+        except NotFoundError as error:
+            self.fail(404, error)
+        except UnavailableError as error:
+            self.fail(503, error)
+
+
+class SitePage(Guarded):
+    """The shell of a site's page."""
+
+    def refuse(self) -> None:
+        self.redirect(self.get_login_url())
+
+    def get(self, site: str) -> None:
+        self.render(
+            "site.html",
+            site=site,
+            crawl_id="",
+            version=self.version,
+            read_only=bool(self.application.options.read_only),
+            problem="",
+        )
+
+
 class ActionApi(ApiHandler):
     """POST /api/crawls/ID/ACTION, one of `ACTIONS`. Each is logged: who, what, which crawl,
     and what came of it."""
@@ -258,19 +293,23 @@ class ActionApi(ApiHandler):
     }
 
     async def post(self, crawl_id: str, action: str) -> None:
-        if self.application.options.read_only:
-            raise tornado.web.HTTPError(403, "Flower is in read-only mode")
         if int(crawl_id) > view.ID_MAX:
             raise tornado.web.HTTPError(404, f"there is no crawl {crawl_id}")
-        wish = self._wish()
-        logger = log.bind(
-            action=action, crawl=int(crawl_id), by=self.user, ip=self.request.remote_ip, **wish
+        wish, act = self._wish(), actions.ACTIONS[action]
+        await self.act(
+            lambda engine, settings: act(engine, settings, int(crawl_id), wish, self.user),
+            action=action,
+            crawl=int(crawl_id),
+            **wish,
         )
-        reader, act = self.reader, actions.ACTIONS[action]
+
+    async def act(self, work: Callable[[sa.Engine, Settings], str], **event: Any) -> None:
+        if self.application.options.read_only:
+            raise tornado.web.HTTPError(403, "Flower is in read-only mode")
+        logger = log.bind(by=self.user, ip=self.request.remote_ip, **event)
+        reader = self.reader
         try:
-            done = await reader.run(
-                act, reader.engine, reader.settings, int(crawl_id), wish, self.user
-            )
+            done = await reader.run(work, reader.engine, reader.settings)
         except ScraperError as error:
             logger.warning("refused in Flower", error=str(error))
             self.fail(
@@ -298,6 +337,16 @@ class ActionApi(ApiHandler):
                 400, 'the body is {"page": ID}, {"reason": OUTCOME}, {"dry": true}, or {}'
             )
         return wish
+
+
+class SiteActionApi(ActionApi):
+    """POST /api/sites/NAME/ACTION, one of `OF_SITES`. Each is logged likewise."""
+
+    async def post(self, site: str, action: str) -> None:
+        act = actions.OF_SITES[action]
+        await self.act(
+            lambda engine, settings: act(engine, settings, site), action=action, site=site
+        )
 
 
 class AssetHandler(Guarded):

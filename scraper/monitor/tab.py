@@ -21,7 +21,7 @@ from tornado import template
 from tornado.web import url
 
 from scraper.infra import logs
-from scraper.monitor.actions import ACTIONS
+from scraper.monitor.actions import ACTIONS, OF_SITES
 from scraper.monitor.handlers import (
     ASSETS,
     ActionApi,
@@ -31,6 +31,9 @@ from scraper.monitor.handlers import (
     PageHandler,
     ProductsApi,
     ProductsPage,
+    SiteActionApi,
+    SiteApi,
+    SitePage,
     assets_version,
 )
 from scraper.monitor.reader import Reader
@@ -46,6 +49,7 @@ ITEM = """
             {% if active_tab == 'crawls' %}aria-current="page"{% end %}>Crawls</a>
         </li>
 """
+SITE = r"[a-z0-9][a-z0-9_-]{0,62}"
 FIRST_LIST = re.compile(r'<ul class="app-nav navbar-nav">')
 
 
@@ -109,6 +113,9 @@ def routes(settings: Settings) -> list[Any]:
         url(r"/crawls", PageHandler, ours, name="crawls"),
         url(r"/crawls/(\d{1,19})", PageHandler, ours, name="crawl"),
         url(r"/crawls/products", ProductsPage, ours, name="products"),
+        url(rf"/crawls/sites/({SITE})", SitePage, ours),
+        url(rf"/api/sites/({SITE})", SiteApi, ours, name="api_site"),
+        url(rf"/api/sites/({SITE})/({'|'.join(OF_SITES)})", SiteActionApi, ours),
         url(r"/api/products", ProductsApi, ours, name="api_products"),
         url(rf"/crawls/assets/({names})", AssetHandler, ours, name="crawls_asset"),
         url(r"/api/crawls", ListApi, ours, name="api_crawls"),

@@ -16,6 +16,7 @@ from scraper.feed import prices
 from scraper.frontier.progress import Progress, read_progress
 from scraper.infra.redaction import redacted
 from scraper.quality import report as reports
+from scraper.settings import Settings
 from scraper.settle.plausibility import REASONS
 from scraper.settle.products import parsed
 from scraper.views import fleet, named_sites, overview, products, progress, site_history
@@ -128,6 +129,16 @@ def _judgement(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     }
 
 
+def site_details(connection: sa.Connection, settings: Settings, site: str) -> dict[str, Any]:
+    """Everything about a site. Raises `NotFoundError` for an unknown one."""
+    named_sites.require_site(connection, site)
+    return {
+        "now": _now(connection),
+        "site": site,
+        **site_history.read(connection, settings, site),
+    }
+
+
 def products_listing(
     connection: sa.Connection, site: str, search: str, sort: str, offset: int
 ) -> dict[str, Any]:
@@ -147,7 +158,6 @@ def products_listing(
         "site": site,
         "matching": rows[0].matching if rows else 0,
         "products": [_product(row) for row in rows],
-        "history": site_history.read(connection, site),
     }
 
 

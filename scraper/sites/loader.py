@@ -6,6 +6,7 @@ The only module of `scraper.sites` that reads files. It imports no user's code (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
@@ -71,6 +72,17 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
 def definition_files(folder: Path | str) -> list[Path]:
     """The definitions of a folder, by file name; none where there is no such folder."""
     return _files([folder]) if Path(folder).is_dir() else []
+
+
+def names_of(file: Path) -> list[str]:
+    """The sites that a file may mean, though it cannot be read as a definition: after its own name,
+    and by a `name:` line."""
+    try:
+        text = file.read_text("utf-8-sig", errors="replace")
+    except OSError:
+        text = ""
+    named = re.findall(r"""^name\s*:\s*["']?([a-z0-9][a-z0-9_-]*)""", text, re.MULTILINE)
+    return [_stem(file), *named]
 
 
 def load_dir(folder: Path | str) -> list[Site]:

@@ -20,8 +20,12 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.domain import Outcome
+from scraper.feed import reader as feed
+from scraper.feed.prices import price_moves
 from scraper.frontier import sites
 from scraper.settings import Settings
+from scraper.settle import rejection
+from scraper.views import site_history
 from tests.acceptance.commands import BIN, ROOT, Commands, commands, until
 from tests.databases import admin
 from tests.flower import Flower
@@ -37,6 +41,8 @@ GETS = [
     "/api/crawls/1",
     "/crawls/assets/crawls.js",
     "/crawls/products?site=shop",
+    "/crawls/sites/shop",
+    "/api/sites/shop",
     "/api/products?site=shop",
     "/metrics",
 ]
@@ -330,11 +336,30 @@ def test_five_hundred_sites_are_a_small_answer(flower: Flower, engine: sa.Engine
 
 def test_a_site_has_its_history(run: Commands, environment: Settings, engine: sa.Engine) -> None:
     crawled(engine, shop(), range(30))
-    crawl = crawled(engine, shop(), range(28), lambda n: good(n) | {"name": f"n{n % 3}"})
+    crawled(engine, shop(), range(28), lambda n: good(n) | {"name": f"n{n % 3}"})
+    crawl = crawled(
+        engine, shop(), range(28), lambda n: good(n) | ({"price": Decimal(9)} if n < 3 else {})
+    )
+    rejected = crawled(engine, shop(), range(28), lambda n: good(n, price=Decimal(n + 50)))
     with engine.begin() as connection:
-        sites.sync(connection, [a_site("fresh", schedule="0 6 * * *")])
+        assert rejection.reject(connection, rejected.id)
+        sites.sync(connection, [a_site("fresh", schedule="0 6 * * *", tags="x")])
+        connection.execute(
+            sa.text(
+                """UPDATE crawls SET started_at = now() - interval '3 d',
+                          finished_at = now() - interval '3 d' WHERE id = 1"""
+            )
+        )
+        connection.execute(
+            sa.text(
+                """INSERT INTO throughput VALUES
+                   (:id, now(), 10, 'w', 'q', '', 'fetched', 9, 9, 1, 700),
+                   (:id, now(), 10, 'w', 'q', 'residential', 'fetched', 9, 9, 1, 300)"""
+            ),
+            {"id": crawl.id},
+        )
     flower = Flower(run, environment)
-    shown = flower.json("/api/products?site=shop")["history"]
+    shown = flower.json("/api/sites/shop")
     numbers = rows(
         engine,
         "SELECT id, products_new, products_changed, products_delisted, fetches FROM crawls"
@@ -342,11 +367,68 @@ def test_a_site_has_its_history(run: Commands, environment: Settings, engine: sa
     )
     keys = ("id", "products_new", "products_changed", "products_delisted", "fetches")
     assert [tuple(one[key] for key in keys) for one in shown["crawls"]] == numbers
-    assert shown["crawls"][0]["id"] == crawl.id and json.loads(shown["definition"])["product"]
-    assert [len(points) for points in shown["fill"].values()] == [1] * len(shown["fill"])
-    assert shown["fill"]["price"][0]["fill"] == 1 and not shown["paused"]
-    never = flower.json("/api/products?site=fresh")["history"]
+    assert json.loads(shown["definition"])["product"] and not shown["paused"]
+    assert {"name", "price"} <= set(shown["fill"])
+    assert {point["fill"] for point in shown["fill"]["price"]} == {1}
+    assert (shown["state"], shown["crawl"]) == ("suspect", rejected.id) and shown["why"]
+    days = shown["days"]
+    assert len(days) == 30 and [day["crawls"] for day in days if day["crawls"]] == [1, 3]
+    for day, which in ((days[-4], "id = 1"), (days[-1], "id > 1")):
+        names = ("new", "changed", "delisted", "requests")
+        ((*sums, listed),) = rows(
+            engine,
+            f"""SELECT sum(products_new), sum(products_changed), sum(products_delisted),
+                       sum(fetches), (array_agg(q.products ORDER BY id DESC))[1]
+                  FROM crawls JOIN crawl_quality q ON q.crawl_id = id WHERE {which}""",
+        )
+        assert [day[name] for name in names] == sums and day["listed"] == listed
+    moved = [
+        change
+        for change in feed.read(engine, 0)
+        if change.event == "changed" and change.crawl != rejected.id and price_moves(change)
+    ]
+    assert days[-1]["repriced"] == len(moved) > 1
+    assert (days[-1]["bytes"], days[-1]["proxy_bytes"]) == (1000, 300)
+    never = flower.json("/api/sites/fresh")
     assert never["crawls"] == [] and never["next"] and never["schedule"] == "0 6 * * *"
+    assert (never["state"], never["tags"], never["crawl"]) == ("never crawled", ["x"], None)
+    assert flower.get("/api/sites/nobody").status_code == 404
+
+
+def test_a_definitions_problems_are_shown(
+    engine: sa.Engine, environment: Settings, tmp_path: Path
+) -> None:
+    with engine.begin() as connection:
+        sites.sync(connection, [a_site(rate="unlimited")])
+
+    def shown() -> list[str]:
+        settings = environment.model_copy(update={"sites_dir": tmp_path})
+        with engine.connect() as connection:
+            return site_history.read(connection, settings, "shop")["problems"]
+
+    assert any(line.startswith("rate is unlimited") for line in shown())
+    (tmp_path / "other.yaml").write_text("name: other")
+    assert shown() == [f"{tmp_path}/ has no definition of it any more: it is crawled by hand alone"]
+    (tmp_path / "x.yaml").write_text("name: shop\nrate: fast\n")
+    assert any("x.yaml:2: rate: " in line for line in shown())
+    assert shown()[-1] == "its last valid version stays"
+
+
+def test_a_site_that_was_never_crawled_is_crawled_and_paused(
+    flower: Flower, engine: sa.Engine
+) -> None:
+    with engine.begin() as connection:
+        sites.sync(connection, [a_site("fresh")])
+    assert "Crawl 2 of fresh is opened." in flower.post("/api/sites/fresh/crawl").text
+    assert "already running" in flower.post("/api/sites/fresh/crawl").text
+    assert "fresh is paused." in flower.post("/api/sites/fresh/pause").text
+    assert rows(engine, "SELECT paused FROM sites WHERE name = 'fresh'") == [(True,)]
+    assert flower.json("/api/sites/fresh")["state"] == "planned"
+    assert "fresh goes on." in flower.post("/api/sites/fresh/resume").text
+    for path, status in (("nobody/crawl", 404), ("fresh/stop", 404), ("nobody/pause", 404)):
+        assert flower.post(f"/api/sites/{path}").status_code == status
+    assert flower.post("/api/sites/fresh/pause", token=False).status_code == 403
+    assert '"site": "fresh"' in flower.log() and '"by": "admin"' in flower.log()
 
 
 def test_a_product_has_its_history(run: Commands, environment: Settings, engine: sa.Engine) -> None:

@@ -43,15 +43,15 @@
   }
 
   /* points: [{at, values: [one a series]}], series: [{name, tone}], unit: text; kind: "area" or "bars". */
-  function draw(box, width, {points, step_s, series, unit, kind, label}) {
+  function draw(box, width, {points, step_s, series, unit, kind, label, height = HEIGHT}) {
     const start = Date.parse(points[0].at), stepMs = step_s * 1000;
     const end = Date.parse(points[points.length - 1].at) + stepMs;
     const sums = points.map((point) => point.values.reduce((sum, value) => sum + value, 0));
     const {top, step} = scale(Math.max(...sums));
-    const right = width - MARGIN.right, bottom = HEIGHT - MARGIN.bottom;
+    const right = width - MARGIN.right, bottom = height - MARGIN.bottom;
     const x = (at) => MARGIN.left + (at - start) / (end - start) * (right - MARGIN.left);
     const y = (value) => bottom - value / top * (bottom - MARGIN.top);
-    const root = svg("svg", {class: "chart", width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img",
+    const root = svg("svg", {class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
                              "aria-label": label});
 
     for (let value = 0; value <= top * 1.001; value += step) {
@@ -109,7 +109,8 @@
       cursor.setAttribute("x2", x(at + stepMs / 2));
       const parts = series.map((one, j) => [one.name, points[i].values[j]]).filter(([, value]) => value > 0);
       const told = parts.map(([name, value]) => series.length > 1 ? `${name} ${number(value)}` : number(value)).join(", ");
-      readout.textContent = `${clock(new Date(at), true)}: ${told || "nothing"}`;
+      const shown = step_s < 86400 ? clock(new Date(at), true) : new Date(at).toLocaleDateString([], {month: "short", day: "numeric"});
+      readout.textContent = `${shown}: ${told || "nothing"}`;
     });
     root.addEventListener("pointerleave", () => {
       cursor.classList.add("d-none");

@@ -153,7 +153,7 @@
   const ROWS = 50;
   const filters = document.getElementById("filters");
   const wanted = new URLSearchParams(location.search);
-  const ofProducts = Boolean(document.getElementById("products"));
+  const ofProducts = Boolean(document.getElementById("products")), ofSite = Boolean(document.getElementById("days"));
   const PRODUCT_SORTS = [["", "By id"], ["title", "By title"], ["name", "By name"], ["price", "Cheapest first"], ["-price", "Dearest first"],
                          ["-changed_at", "Changed last"]];
 
@@ -216,9 +216,10 @@
 
   function fleetRow(row) {
     const crawl = row.id !== null, runs = crawl && active(row);
-    const name = crawl ? h("a", {href: `${pages}/${row.id}`, "data-key": `crawl-${row.id}`}, plain(row.site)) : h("a", {href: address(row.site), "data-key": `site-${plain(row.site)}`}, plain(row.site));
+    const name = h("a", {href: siteAddress(row.site), "data-key": `site-${plain(row.site)}`}, plain(row.site));
+    const number = crawl && h("a", {class: "crawl-aside", href: `${pages}/${row.id}`, "data-key": `crawl-${row.id}`, "aria-label": `Crawl ${row.id} of ${plain(row.site)}`}, String(row.id));
     return h("tr", {"data-site": plain(row.site), "data-crawl": row.id},
-      h("td", {class: "fleet-site"}, name, crawl && h("span", {class: "crawl-aside"}, ` ${row.id}`)),
+      h("td", {class: "fleet-site"}, name, " ", number),
       h("td", {class: "fleet-state"}, h("div", {class: "fleet-line"}, stateBadge(row.state), h("span", {class: "fleet-why", title: plain(row.why)}, plain(row.why)))),
       h("td", {class: "num fleet-pages"}, crawl ? fetched(row) : "–"),
       h("td", {class: "num fleet-failed"}, crawl ? count(row.failed) : "–", h("span", {class: "fleet-word"}, " failed")),
@@ -271,6 +272,10 @@
 
   // --- products
 
+  function siteAddress(site) {
+    return `${pages}/sites/${encodeURIComponent(site)}`;
+  }
+
   function address(site, id) {
     return `${pages}/products?${new URLSearchParams(id === undefined ? {site} : {site, id})}`;
   }
@@ -278,6 +283,7 @@
   function drawProducts(data) {
     document.getElementById("heading").textContent = plain(data.product ? data.product.title || data.product.id : data.site);
     document.getElementById("of-site").href = address(data.site);
+    document.getElementById("the-site").href = siteAddress(data.site);
     if (data.product) return drawProduct(data);
     section("products", data.products, () => card("Products", "", data.products.length ? table(
       [["Id", ""], ["Name", "wide"], ["Price", "num"], [`Changed, ${zoneName()}`, ""], ["", ""]],
@@ -285,13 +291,25 @@
         one.prices.map((price) => plain(price.text)).join(", "), when(one.changed_at), one.delisted_at ? stateBadge("delisted") : ""]),
       "Products") : h("p", {class: "crawl-empty"}, "Nothing matches.")));
     pager(data.matching, "products");
-    drawSite(data.history);
     return false;
   }
 
+  // --- a site
+
+  const DAYS = [["listed", "Products listed"], ["new", "New a day"], ["changed", "Changed a day"], ["delisted", "Delisted a day"],
+                ["repriced", "Price changes a day"], ["requests", "Requests a day"], ["bytes", "Data a day, MB"], ["proxy_bytes", "Data by proxies a day, MB"]];
+
   function drawSite(site) {
-    section("about", [site.schedule, site.next, site.paused], () => h("p", {class: "crawl-detail"}, site.paused ? "Paused. " : "",
-      site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next)]));
+    section("actions", [site.state, site.paused, site.running, site.crawl], () => [stateBadge(site.state),
+      site.crawl !== null && h("a", {class: "btn btn-sm btn-outline-primary", href: `${pages}/${site.crawl}`, "data-key": "crawl"}, `Crawl ${site.crawl}`),
+      h("a", {class: "btn btn-sm btn-outline-primary", href: address(site.site), "data-key": "products"}, "Products"),
+      site.paused ? button("Resume site", "resume", {}, "resume") : button("Pause site", "pause", {}, "pause"),
+      !site.running && button("Crawl now", "crawl", {}, "crawl-now")]);
+    section("note", [site.why, site.state], () => site.why && h("div", {class: `alert ${TONES[site.state] === "bad" ? "alert-danger" : "alert-secondary"}`}, `${plain(site.state)}: ${plain(site.why)}`));
+    section("about", [site.schedule, site.next, site.paused, site.tags], () => h("p", {class: "crawl-detail"}, site.paused ? "Paused. " : "",
+      site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next), ` ${zoneName(new Date(site.next))}`],
+      site.tags.length > 0 && `. Tags: ${plain(site.tags.join(", "))}`));
+    drawDays(site);
     section("site-crawls", site.crawls, () => card("Crawls", "the latest, with what each changed and cost", site.crawls.length ? table(
       [["Crawl", ""], [`Began, ${zoneName()}`, ""], ["State", ""], ["Listed", "num"], ["New", "num"], ["Changed", "num"], ["Delisted", "num"],
        ["Requests", "num"], ["Data", "num"], ["By proxies", "num"]],
@@ -301,13 +319,34 @@
       : h("p", {class: "crawl-empty"}, "Never crawled yet.")));
     const weeks = [...new Set(Object.values(site.fill).flat().map((one) => one.week))].sort();
     section("site-fill", site.fill, () => weeks.length > 0 && card("Fields over weeks", "share of product pages with a value", table(
-      [["Field", ""], ...weeks.map((week) => [week.slice(0, 10), "num"])],
-      Object.entries(site.fill).map(([name, points]) => [plain(name), ...weeks.map((week) => {
+      [["Field", ""], ["Course", ""], ...weeks.map((week) => [week.slice(0, 10), "num"])],
+      Object.entries(site.fill).map(([name, points]) => [plain(name), spark(points.map((one) => one.fill || 0), `${plain(name)}: filled, week by week`), ...weeks.map((week) => {
         const point = points.find((one) => one.week === week);
         return point && point.fill !== null ? `${(point.fill * 100).toFixed(1)} %` : "–";
       })]), "Fields over weeks")));
-    section("site-definition", site.definition, () => h("details", {class: "crawl-card", "data-key": "definition"},
-      h("summary", {"data-key": "definition-summary"}, "Definition"), h("pre", {class: "detail-code"}, plain(site.definition))));
+    section("site-definition", [site.definition, site.problems], () => [
+      site.problems.length > 0 && card("The definition's problems", "", h("ul", {class: "crawl-why"}, site.problems.map((line) => h("li", {}, plain(line))))),
+      h("details", {class: "crawl-card", "data-key": "definition"},
+        h("summary", {"data-key": "definition-summary"}, "Definition, as it is crawled by"), h("pre", {class: "detail-code"}, plain(site.definition)))]);
+    return site.running;
+  }
+
+  function drawDays({days, timezone}) {
+    const box = document.getElementById("days");
+    if (!days.some((day) => day.crawls)) { box.replaceChildren(); return; }
+    const shown = DAYS.filter(([name]) => days.some((day) => day[name] !== null) && (name !== "proxy_bytes" || days.some((day) => day.proxy_bytes)));
+    section("days", shown, () => shown.map(([name, title]) => h("section", {class: "crawl-card", "aria-label": title}, h("h2", {}, title), h("div", {id: `chart-${name}`}))));
+    for (const [name, title] of shown) {
+      const of = (day) => /bytes/.test(name) ? day[name] / 1e6 : day[name];
+      const known = days.filter((day) => day[name] !== null);
+      chart(document.getElementById(`chart-${name}`), {points: known.map((day) => ({at: `${day.day}T00:00`, values: [of(day)]})), step_s: 86400,
+        kind: name === "listed" ? "area" : "bars", height: 130, series: [{name: title, tone: "tone-rate"}], unit: plain(timezone),
+        label: `${title}: ${number(of(known[known.length - 1]))} on ${known[known.length - 1].day}; the table below has every day`});
+    }
+    section("site-table", days, () => h("details", {class: "crawl-card", "data-key": "days"}, h("summary", {"data-key": "days-summary"}, `Days as a table (${plain(timezone)})`),
+      table([["Day", ""], ["Crawls", "num"], ...shown.map(([, title]) => [title.replace(" a day", ""), "num"])],
+        days.filter((day) => day.crawls || day.repriced).reverse().map((day) => [day.day, count(day.crawls), ...shown.map(([name]) =>
+          day[name] === null ? "–" : /bytes/.test(name) ? number(day[name] / 1e6) : count(day[name]))]), "Days")));
   }
 
   function drawProduct({product, values, prices, changes, changes_in_all: all}) {
@@ -335,6 +374,7 @@
     const crawl = {...data.crawl, active_now: active(data.crawl)};
     const title = document.getElementById("heading");
     if (title.textContent !== plain(crawl.site)) title.textContent = plain(crawl.site);
+    document.getElementById("the-site").href = siteAddress(crawl.site);
     section("actions", [crawl.status, crawl.paused, crawl.phase, crawl.ending, crawl.state, data.may_accept, data.may_reject], () => actions(crawl, data));
     const notes = [data.why, data.why.includes(crawl.note) ? "" : crawl.note].filter(Boolean);
     section("note", [notes, crawl.state], () => notes.map((text) => h("div", {class: `alert ${crawl.state === "failed" || crawl.state === "suspect" ? "alert-danger" : "alert-secondary"}`},
@@ -432,7 +472,7 @@
   // --- actions
 
   function actions(crawl, data) {
-    const made = [badge(crawl), h("a", {class: "btn btn-sm btn-outline-primary", href: address(crawl.site), "data-key": "products"}, "Products")];
+    const made = [badge(crawl), h("a", {class: "btn btn-sm btn-outline-primary", href: siteAddress(crawl.site), "data-key": "site"}, "Site"), h("a", {class: "btn btn-sm btn-outline-primary", href: address(crawl.site), "data-key": "products"}, "Products")];
     if (crawl.paused) made.push(button("Resume site", "resume", {}, "resume"));
     else if (crawl.active_now) made.push(button("Pause site", "pause", {}, "pause"));
     if (crawl.active_now) made.push(button("Stop crawl", "stop", {}, "stop", true));
@@ -471,7 +511,7 @@
   async function act(action, wish) {
     let good = false;
     try {
-      const answer = await fetch(`${api}/${crawlId}/${action}`, {
+      const answer = await fetch(`${api}${crawlId && `/${crawlId}`}/${action}`, {
         method: "POST", credentials: "same-origin", body: JSON.stringify(wish),
         headers: {"Content-Type": "application/json", "X-XSRFToken": decodeURIComponent(token())}});
       const told = await answer.json().catch(() => ({error: `The server answered ${answer.status}.`}));
@@ -508,10 +548,10 @@
     asking = true;
     clearTimeout(timer);
     try {
-      const answer = await fetch(crawlId ? `${api}/${crawlId}` : `${api}?${query()}`, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
+      const answer = await fetch(crawlId ? `${api}/${crawlId}` : ofSite ? api : `${api}?${query()}`, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
       if (answer.ok) {
         const data = await answer.json();
-        everyMs = (crawlId ? drawCrawl(data) : ofProducts ? drawProducts(data) : drawList(data)) ? RUNNING_MS : QUIET_MS;
+        everyMs = (crawlId ? drawCrawl(data) : ofSite ? drawSite(data) : ofProducts ? drawProducts(data) : drawList(data)) ? RUNNING_MS : QUIET_MS;
         problem("");
         page.dataset.refreshed = String(Number(page.dataset.refreshed || 0) + 1);
         document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})} ${zoneName()}`;
