@@ -15,6 +15,8 @@ BARS = "▁▂▃▄▅▆▇█"
 CURRENCY = "_currency"
 # The keys that products are called by, the usual ones first.
 NAMES = ("name", "title")
+# The keys that say whether a product can be bought.
+STOCKS = ("in_stock", "availability", "stock")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,11 @@ def price_moves(change: Change) -> list[PriceMove]:
 def title_of(data: Mapping[str, Any]) -> str:
     """What people call a product; empty where no field is named so."""
     return next((str(data[name]) for name in NAMES if data.get(name)), "")
+
+
+def stock_field(data: Mapping[str, Any]) -> str | None:
+    """The field that says whether a product can be bought: true or false, or how many there are."""
+    return next((n for n in STOCKS if isinstance(data.get(n), bool | int | Decimal)), None)
 
 
 def amount(value: Any, currency: str | None) -> str:

@@ -19,7 +19,7 @@ import structlog
 import tornado.web
 from flower.views import BaseHandler
 
-from scraper.errors import NotFoundError, ScraperError, ServerUnavailableError
+from scraper.errors import ConfigError, NotFoundError, ScraperError, ServerUnavailableError
 from scraper.frontier.progress import STATES
 from scraper.infra.database import dumps
 from scraper.monitor import actions, view
@@ -220,6 +220,30 @@ class ProductsApi(ApiHandler):
             self.fail(404, error)
         except UnavailableError as error:
             self.fail(503, error)
+
+
+class ExportApi(ApiHandler):
+    """GET /api/products.csv or .jsonl?site=…&search=…&sort=…: all pages of what is shown."""
+
+    async def get(self, form: str) -> None:
+        site, search = self.get_query_argument("site"), self.get_query_argument("search", "")
+        sort = self.get_query_argument("sort", "id")
+        try:
+            name, body = await self.reader.read(
+                ("export", form, site, search, sort),
+                lambda c: view.export(c, site, search, sort, form),
+            )
+        except NotFoundError as error:
+            self.fail(404, error)
+        except ConfigError as error:
+            self.fail(409, error)
+        except UnavailableError as error:
+            self.fail(503, error)
+        else:
+            kind = "text/csv" if form == "csv" else "application/x-ndjson"
+            self.set_header("Content-Type", f"{kind}; charset=utf-8")
+            self.set_header("Content-Disposition", f'attachment; filename="{name}"')
+            self.finish(body)
 
 
 class ProductsPage(Guarded):

@@ -3,6 +3,7 @@ serves it, and the pages are drawn from it, so that both show the same numbers."
 
 from __future__ import annotations
 
+import io
 import itertools
 from dataclasses import asdict
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.domain import Blame, Outcome
-from scraper.errors import NotFoundError
+from scraper.errors import ConfigError, NotFoundError
 from scraper.feed import prices
 from scraper.frontier.progress import Progress, read_progress
 from scraper.infra.redaction import redacted
@@ -19,11 +20,22 @@ from scraper.quality import report as reports
 from scraper.settings import Settings
 from scraper.settle.plausibility import REASONS
 from scraper.settle.products import parsed
-from scraper.views import fleet, named_sites, overview, products, progress, site_history
+from scraper.views import (
+    fleet,
+    named_sites,
+    overview,
+    products,
+    progress,
+    provenance,
+    rows,
+    site_history,
+)
 from scraper.views.overview import HostShare, Point, Share
 
 LIMIT = 50
 LIMIT_MAX = 100
+# Products that a browser is given as a file.
+EXPORT_MAX = 50_000
 ID_MAX = 2**63 - 1
 # Pages of a reason that are shown.
 EXAMPLES = 3
@@ -74,10 +86,10 @@ def _fleet_row(row: fleet.FleetRow, sparks: dict[int, list[float]]) -> dict[str,
 
 def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     """Everything about one crawl. Raises `NotFoundError` where there is none."""
-    rows = read_progress(connection, crawl_id=crawl_id) if 0 < crawl_id <= ID_MAX else []
-    if not rows:
+    found = read_progress(connection, crawl_id=crawl_id) if 0 < crawl_id <= ID_MAX else []
+    if not found:
         raise NotFoundError(f"there is no crawl {crawl_id}")
-    crawl, now = rows[0], _now(connection)
+    crawl, now = found[0], _now(connection)
     shown, points = overview.course(connection, crawl_id, *_times(crawl, now))
     shares = overview.shares(connection, crawl_id)
     hosts, hosts_in_all = overview.hosts(connection, crawl_id)
@@ -85,7 +97,7 @@ def crawl_details(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
     return {
         "now": now,
         "crawl": progress.as_json(crawl),
-        "why": fleet.reasons(connection, rows).get(crawl_id, ""),
+        "why": fleet.reasons(connection, found).get(crawl_id, ""),
         "course": {"step_s": shown.step_s, "points": [_point(point) for point in points]},
         "outcomes": [{**_share(share), **_meaning(share.name)} for share in shares.outcomes],
         "workers": [_share(share) for share in shares.workers],
@@ -144,20 +156,14 @@ def products_listing(
 ) -> dict[str, Any]:
     """A page of a site's products. Raises `NotFoundError` for an unknown site."""
     named_sites.require_site(connection, site)
-    rows = products.read(
-        connection,
-        site,
-        search=search,
-        sort=sort,
-        delisted=True,
-        limit=LIMIT,
-        offset=offset,
+    shown = products.read(
+        connection, site, search=search, sort=sort, delisted=True, limit=LIMIT, offset=offset
     )
     return {
         "now": _now(connection),
         "site": site,
-        "matching": rows[0].matching if rows else 0,
-        "products": [_product(row) for row in rows],
+        "matching": shown[0].matching if shown else 0,
+        "products": [_product(row) for row in shown],
     }
 
 
@@ -173,7 +179,11 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
     if not stored:
         raise NotFoundError(f"{site} has no product {external_id!r}")
     versions = products.versions(connection, site, external_id)
-    data = parsed(stored[0].data)
+    data, found = (
+        parsed(stored[0].data),
+        provenance.read(connection, site, external_id, archived=False),
+    )
+    stock = prices.stock_field(data)
     changes = []
     for before, after in itertools.pairwise([{"data": {}}, *versions]):
         names = sorted({*before["data"], *after["data"]})
@@ -191,17 +201,57 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
         "now": _now(connection),
         "site": site,
         "product": _product(stored[0]),
-        "values": {name: _text(value) for name, value in data.items()},
+        "values": [_origin(origin, found) for origin in found.origins],
+        "crawls": [_row(row) for row in provenance.crawls_of(connection, site, external_id)],
         "prices": {
             name: products.field_history(versions, name) for name in prices.price_fields(data)
         },
+        "stock": {stock: products.field_history(versions, stock)} if stock else {},
         "changes": changes[::-1][:LIMIT_MAX],
         "changes_in_all": len(changes),
     }
 
 
+def export(
+    connection: sa.Connection, site: str, search: str, sort: str, form: str
+) -> tuple[str, bytes]:
+    """The products that are shown, all pages of them, as CSV or JSON lines: the name of the file,
+    and what is in it. Raises `NotFoundError`, and `ConfigError` where there are too many."""
+    types = named_sites.field_types(connection, site)
+    shown = products.read(
+        connection, site, search=search, sort=sort, delisted=True, limit=EXPORT_MAX
+    )
+    if shown and shown[0].matching > EXPORT_MAX:
+        raise ConfigError(
+            f"{shown[0].matching:,} products are too many for a browser (at the most "
+            f"{EXPORT_MAX:,}): search for fewer, or `scraper export {site}`"
+        )
+    table, text = rows.make_table(connection, site, types, shown), io.StringIO(newline="")
+    (rows.write_csv if form == "csv" else rows.write_jsonl)(table, text)
+    return f"{site}.{form}", text.getvalue().encode()
+
+
+def _origin(origin: provenance.Origin, found: provenance.Provenance) -> dict[str, Any]:
+    held = origin.held
+    return {
+        "field": origin.field,
+        "value": _text(origin.value),
+        "since": origin.since,
+        "crawl": origin.crawl,
+        "definition": origin.definition,
+        "sources": provenance.sources(found.site, origin.field),
+        "held": held
+        and {
+            "value": ", ".join(map(_text, held.value.values())) or "nothing",
+            "crawl": held.crawl,
+            "why": held.reason or "not judged yet",
+        },
+    }
+
+
 def _product(row: sa.Row[Any]) -> dict[str, Any]:
     data = parsed(row.data)
+    stock = prices.stock_field(data)
     return {
         "id": row.external_id,
         "url": row.url,
@@ -210,6 +260,7 @@ def _product(row: sa.Row[Any]) -> dict[str, Any]:
             {"field": n, "text": prices.amount(data[n], data[f"{n}{prices.CURRENCY}"])}
             for n in prices.price_fields(data)
         ],
+        "stock": None if stock is None else bool(data[stock]),
         "changed_at": row.changed_at,
         "fetched_at": row.fetched_at,
         "delisted_at": row.delisted_at,

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from scraper.errors import NotFoundError
 from scraper.settle.held_values import keys_of, value_of
+from scraper.settle.products import parsed
 from scraper.sites.definition import Site
 from scraper.views.named_sites import require_site
 
@@ -22,7 +23,7 @@ SELECT p.id, p.url, p.page_id, p.fetched_at, p.delisted_at, s.definition
 """)
 # The crawl that wrote a version is the one that ended the version before it.
 VERSIONS = sa.text("""
-SELECT v.version, v.valid_from, v.data, w.crawl_id, c.definition_hash FROM (
+SELECT v.version, v.valid_from, CAST(v.data AS text) AS data, w.crawl_id, c.definition_hash FROM (
     SELECT version, changed_at AS valid_from, data FROM products WHERE id = :id
     UNION ALL SELECT version, valid_from, data FROM product_versions WHERE product_id = :id) v
   LEFT JOIN LATERAL (
@@ -32,12 +33,27 @@ SELECT v.version, v.valid_from, v.data, w.crawl_id, c.definition_hash FROM (
   LEFT JOIN crawls c ON c.id = w.crawl_id
  ORDER BY v.version DESC
 """)
-HELD = sa.text("SELECT field, value, reason, crawl_id FROM held_values WHERE product_id = :id")
+HELD = sa.text(
+    "SELECT field, CAST(value AS text) AS value, reason, crawl_id FROM held_values"
+    " WHERE product_id = :id"
+)
 ARCHIVED = sa.text("""
 SELECT a.*, g.place, g.key, g.codec, c.definition
   FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id
   JOIN crawls c ON c.id = a.crawl_id
  WHERE a.page_id = :page_id ORDER BY a.fetched_at DESC LIMIT 1
+""")
+# A product that was found as it was leaves a trace of its last crawl alone.
+CRAWLS = sa.text("""
+SELECT seen.crawl_id AS crawl, max(seen.at) AS at, c.status, c.suspect,
+       string_agg(DISTINCT seen.what, ', ' ORDER BY seen.what) AS what
+  FROM products p JOIN sites s ON s.id = p.site_id CROSS JOIN LATERAL (
+       SELECT p.crawl_id, p.fetched_at AS at, 'read it last' AS what
+       UNION ALL SELECT v.crawl_id, v.valid_to, 'changed it'
+         FROM product_versions v WHERE v.product_id = p.id) seen
+  JOIN crawls c ON c.id = seen.crawl_id
+ WHERE s.name = :site AND p.external_id = :external_id
+ GROUP BY seen.crawl_id, c.status, c.suspect ORDER BY seen.crawl_id DESC LIMIT 100
 """)
 
 
@@ -77,47 +93,72 @@ class Provenance:
 
 
 def read(
-    connection: sa.Connection, site: str, external_id: str, field: str | None = None
+    connection: sa.Connection,
+    site: str,
+    external_id: str,
+    field: str | None = None,
+    *,
+    archived: bool = True,
 ) -> Provenance:
-    """Raises NotFoundError for what is not there."""
+    """Raises NotFoundError for what is not there. `archived` unset: the archive, in which a page
+    takes long to find, is not looked through."""
     require_site(connection, site)
     product = connection.execute(PRODUCT, {"site": site, "external_id": external_id}).first()
     if product is None:
         raise NotFoundError(
             f"{site} has no product {external_id!r}; `scraper products {site}` shows ids"
         )
-    versions = connection.execute(VERSIONS, {"id": product.id}).all()
+    rows = connection.execute(VERSIONS, {"id": product.id})
+    versions = [(row, parsed(row.data)) for row in rows]
     held = {
-        row.field: HeldBack(row.value, row.reason, row.crawl_id)
+        row.field: HeldBack(parsed(row.value), row.reason, row.crawl_id)
         for row in connection.execute(HELD, {"id": product.id})
     }
     definition = Site.model_validate(product.definition)
-    there = versions[0].data | dict.fromkeys(held)
+    there = versions[0][1] | dict.fromkeys(held)
     keys = dict.fromkeys(key for name in definition.product.fields for key in keys_of(name))
     names = [name for name in keys if name in there] + [name for name in there if name not in keys]
     if field is not None and field not in names:
         raise NotFoundError(f"{external_id} has no {field!r}: {', '.join(names)}")
-    archived = connection.execute(ARCHIVED, {"page_id": product.page_id}).mappings().first()
+    row = (
+        connection.execute(ARCHIVED, {"page_id": product.page_id}).mappings().first()
+        if archived
+        else None
+    )
     return Provenance(
         product.url,
         product.fetched_at,
         product.delisted_at,
         definition,
         tuple(_origin(name, versions, held.get(name)) for name in names if field in (None, name)),
-        dict(archived) if archived else None,
+        dict(row) if row else None,
     )
 
 
-def _origin(name: str, versions: Sequence[sa.Row[Any]], held: HeldBack | None) -> Origin:
+def sources(site: Site, field: str) -> list[str]:
+    """What a field is read from, the first choice first; none where a function gives it."""
+    spec = site.product.fields.get(field)
+    return [reading.described for reading in spec.readings] if spec else []
+
+
+def crawls_of(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:
+    """The crawls of which it is kept that they saw a product, the newest first."""
+    values = {"site": site, "external_id": external_id}
+    return list(connection.execute(CRAWLS, values))
+
+
+def _origin(
+    name: str, versions: Sequence[tuple[sa.Row[Any], dict[str, Any]]], held: HeldBack | None
+) -> Origin:
     """From the newest version back to the one that has brought the value."""
-    first = newest = versions[0]
-    for version in versions[1:]:
-        if value_of(version.data, name) != value_of(newest.data, name):
+    first, newest = versions[0]
+    for version, data in versions[1:]:
+        if value_of(data, name) != value_of(newest, name):
             break
         first = version
     return Origin(
         name,
-        newest.data.get(name),
+        newest.get(name),
         first.valid_from,
         first.version,
         first.crawl_id,

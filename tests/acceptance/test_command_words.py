@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from scraper.cli.data.export import form_of, write_csv
-from scraper.cli.data.rows import Table
+from scraper.cli.common.tables import plain
+from scraper.cli.data.export import form_of
 from scraper.errors import ConfigError
+from scraper.views.rows import Table, write_csv
 from tests.acceptance.commands import ROOT, Commands
 from tests.making import a_site, open_crawl
 
@@ -107,6 +108,6 @@ def test_a_formula_is_defused(start: str, tmp_path: Path) -> None:
 def test_a_terminal_is_not_steered(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     with path.open("w", newline="") as out:
-        write_csv(Table(["a"], iter([{"a": "x\x1b]0;y\x07\u202e"}])), out, on_terminal=True)
+        write_csv(Table(["a"], iter([{"a": "x\x1b]0;y\x07\u202e"}])), out, plain)
     assert path.read_text().isprintable() or "\x1b" not in path.read_text()
     assert "\u202e" not in path.read_text() and "\x07" not in path.read_text()

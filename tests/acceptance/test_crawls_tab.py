@@ -321,11 +321,17 @@ def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine)
         page.get_by_role("searchbox", name="Search products").fill("onerror")
         expect(page.locator("#products tbody tr")).to_have_count(1)
         expect(page.locator("#products tbody tr")).to_contain_text("12.00 EUR")
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Export as CSV").click()
+        assert download.value.suggested_filename == "shop.csv"
+        assert len(download.value.path().read_text().splitlines()) == 2, "what is shown"
         page.get_by_role("link", name="7/&?").click()
         window.drawn()
         expect(page.get_by_role("img", name="price over time")).to_be_visible()
         expect(page.locator("#prices .chart-line")).to_have_count(3)
         expect(page.locator("#changes tbody tr").first).to_contain_text("+50.0%")
+        expect(page.locator("#values tr", has_text="12.00")).to_contain_text("3")
+        expect(page.locator("#seen tbody tr")).to_have_count(2)
         expect(page.locator("h1")).to_contain_text("<script>")
         assert window.overflows() == [] and page.title() == "Products · Flower"
         window.assert_quiet()

@@ -3,6 +3,7 @@ and come back."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import pty
@@ -19,10 +20,13 @@ import httpx
 import pytest
 import sqlalchemy as sa
 
+from scraper.coordinator.finish import finish
 from scraper.domain import Outcome
+from scraper.errors import ConfigError
 from scraper.feed import reader as feed
 from scraper.feed.prices import price_moves
 from scraper.frontier import sites
+from scraper.monitor import view
 from scraper.settings import Settings
 from scraper.settle import rejection
 from scraper.views import site_history
@@ -31,7 +35,20 @@ from tests.databases import admin
 from tests.flower import Flower
 from tests.integration.test_products import Shop
 from tests.integration.test_quality import crawled, good, shop, without
-from tests.making import a_site, add, give_up, new_page, open_crawl, rows, urls
+from tests.making import (
+    a_site,
+    add,
+    claimed,
+    give_up,
+    lease_all,
+    new_page,
+    open_crawl,
+    rows,
+    settled,
+    store,
+    urls,
+    with_product,
+)
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u202e"
 GETS = [
@@ -44,6 +61,7 @@ GETS = [
     "/crawls/sites/shop",
     "/api/sites/shop",
     "/api/products?site=shop",
+    "/api/products.csv?site=shop",
     "/metrics",
 ]
 ACTIONS = ["stop", "pause", "resume", "crawl", "replay", "accept", "reject"]
@@ -434,7 +452,8 @@ def test_a_site_that_was_never_crawled_is_crawled_and_paused(
 def test_a_product_has_its_history(run: Commands, environment: Settings, engine: sa.Engine) -> None:
     shop = Shop(engine)
     for price in ("10.00", "8.00", "12.00"):
-        shop.once("7/&?", title=EVIL, price=Decimal(price), price_currency="EUR")
+        shop.once("7/&?", title=EVIL, price=Decimal(price), price_currency="EUR", in_stock=True)
+    shop.once("7/&?", title=EVIL, price=Decimal("12.00"), price_currency="EUR", in_stock=False)
     flower = Flower(run, environment)
     (listed,) = flower.json("/api/products?site=shop&search=ALERT&sort=-price")["products"]
     assert (listed["id"], listed["prices"]) == ("7/&?", [{"field": "price", "text": "12.00 EUR"}])
@@ -442,8 +461,19 @@ def test_a_product_has_its_history(run: Commands, environment: Settings, engine:
     assert [(one["value"], one["percent"]) for one in found["prices"]["price"]] == [
         (10, None), (8, -20), (12, 50)
     ]  # fmt: skip
-    assert found["values"]["price"] == "12.00" and found["changes_in_all"] == 3
+    (price,) = [one for one in found["values"] if one["field"] == "price"]
+    assert price["value"] == "12.00" and found["changes_in_all"] == 4
+    assert price["crawl"] == 3 and price["since"] == found["changes"][1]["at"]
+    assert price["sources"] == [] and price["held"] is None
+    assert [(one["crawl"], one["what"]) for one in found["crawls"]] == [
+        (4, "changed it, read it last"), (3, "changed it"), (2, "changed it")
+    ]  # fmt: skip
+    assert [one["value"] for one in found["stock"]["in_stock"]] == [True, False]
+    assert listed["stock"] is False
     assert found["changes"][0]["fields"] == [
+        {"field": "in_stock", "before": "True", "after": "False", "percent": ""}
+    ]
+    assert found["changes"][1]["fields"] == [
         {"field": "price", "before": "8.00", "after": "12.00", "percent": "+50.0%"}
     ]
     assert flower.json("/api/products?site=shop&search=nothing")["products"] == []
@@ -459,6 +489,41 @@ def test_a_product_has_its_history(run: Commands, environment: Settings, engine:
     }
     assert list(statuses.values()) == [400, 404, 404, 400, 200]
     assert "alert(1)" not in flower.get("/crawls/products?site=shop").text
+
+
+def test_what_is_shown_is_exported(
+    run: Commands, environment: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n, title in enumerate(["Pot", "=1+1 pan", "Pan, large"]):
+        crawl = open_crawl(engine, a_site(revisit="0s"))
+        add(engine, [new_page(crawl, f"https://shop.example/p/{n}")])
+        (batch,) = lease_all(engine, "shop.example")
+        lease = claimed(engine, batch)
+        assert lease is not None
+        data = {"title": title, "price": Decimal(f"{n}.50"), "price_currency": "EUR"}
+        store(
+            engine,
+            crawl,
+            [with_product(settled(lease.pages[0].id, crawl, batch.id), crawl, str(n), data)],
+        )
+        finish(engine, crawl[1])
+    flower = Flower(run, environment)
+    path = "/api/products.{}?site=shop&search=PAN&sort=-price"
+    answer = flower.get(path.format("csv"))
+    assert answer.headers["content-disposition"] == 'attachment; filename="shop.csv"'
+    assert answer.headers["content-type"].startswith("text/csv")
+    lines = list(csv.DictReader(answer.text.splitlines()))
+    assert [(line["id"], line["title"], line["price"]) for line in lines] == [
+        ("2", "Pan, large", "2.50"),
+        ("1", "'=1+1 pan", "1.50"),
+    ]
+    jsonl = [json.loads(line) for line in flower.get(path.format("jsonl")).text.splitlines()]
+    assert [line["title"] for line in jsonl] == ["Pan, large", "=1+1 pan"]
+    assert flower.get("/api/products.csv?site=nobody").status_code == 404
+    assert flower.get("/api/products.csv?site=shop", auth=("admin", "x")).status_code == 401
+    monkeypatch.setattr(view, "EXPORT_MAX", 2)
+    with engine.connect() as connection, pytest.raises(ConfigError, match="3 products are too"):
+        view.export(connection, "shop", "", "id", "csv")
 
 
 def test_behind_a_prefix_every_link_works(

@@ -20,9 +20,10 @@ import sqlalchemy as sa
 from scraper.archive import objects
 from scraper.cli.data import export as exporting
 from scraper.cli.data import parquet
-from scraper.cli.data.rows import LAST_COLUMNS
 from scraper.errors import BusyError, ConfigError, CursorError, ObjectsError, ScraperError
 from scraper.feed import consumers, reader
+from scraper.views import rows as table_rows
+from scraper.views.rows import LAST_COLUMNS
 from tests.integration.test_products import A, B, Shop
 from tests.making import a_site, rows
 
@@ -212,7 +213,7 @@ def test_what_cannot_be_written_leaves_nothing(
         exporting.write_export(engine, "shop", "csv", f"{bucket}-other/shop.csv", delisted=False)
     with pytest.raises(ScraperError, match="cannot write"):
         exported(engine, tmp_path / "no-such-folder" / "a.csv", "csv")
-    monkeypatch.setattr(exporting, "write_csv", broken)
+    monkeypatch.setattr(table_rows, "write_csv", broken)
     for where in (str(before), f"{bucket}/shop.csv"):
         with pytest.raises(ScraperError, match="no more"):
             exporting.write_export(engine, "shop", "csv", where, delisted=False)
@@ -265,13 +266,13 @@ def test_an_export_and_what_follows_its_cursor_are_the_truth(
 ) -> None:
     """A product that changes while the export is being written is in the feed after its cursor, and
     not in the file."""
-    write = exporting.write_jsonl
+    write = table_rows.write_jsonl
 
     def slowly(*given: Any, **more: Any) -> int:
         shop.once("good", A, **{**GOOD, "stock": 99})
         return write(*given, **more)
 
-    monkeypatch.setattr(exporting, "write_jsonl", slowly)
+    monkeypatch.setattr(table_rows, "write_jsonl", slowly)
     done = exported(engine, tmp_path / "out", "jsonl")
     assert lines(tmp_path / "out")["good"]["stock"] == 3
     (change,) = reader.read(engine, done.cursor or 0)

@@ -3,18 +3,13 @@
 Since a cursor: the products that have a change after it, as they are now, the delisted ones among
 them. What is written comes from one moment, and the result has the feed's position at that moment:
 `scraper changes --since` goes on from there.
-
-In CSV, text that a spreadsheet would run as a formula is defused with a leading apostrophe (OWASP,
-"CSV Injection").
 """
 
 from __future__ import annotations
 
-import csv
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import IO, Any, Literal
 
@@ -24,19 +19,17 @@ import sqlalchemy as sa
 from scraper.actions.crawls import stored_site
 from scraper.cli.common.shared import complete_site, harmless, open_engine, print_json
 from scraper.cli.common.tables import plain
-from scraper.cli.data import output, parquet, rows
+from scraper.cli.data import output, parquet
 from scraper.cli.data.changes import parse_since
-from scraper.cli.data.rows import Table
 from scraper.errors import ConfigError
 from scraper.feed import consumers, reader
 from scraper.feed import store as feed
 from scraper.feed.reader import Reader, Since
-from scraper.infra.database import dumps
 from scraper.sites.definition import Site
+from scraper.views import rows
+from scraper.views.rows import Table
 
 Form = Literal["csv", "jsonl", "parquet"]
-# Spreadsheets take full-width signs for the same, and skip what stands before them.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 ENDINGS: dict[str, Form] = {
     ".csv": "csv",
     ".json": "jsonl",
@@ -206,46 +199,5 @@ def _write(
     on_terminal = file.isatty()
     with output.as_text(file) as text:
         if form == "csv":
-            return write_csv(table, text, on_terminal=on_terminal)
-        return write_jsonl(table, text, on_terminal=on_terminal)
-
-
-def write_jsonl(table: Table, file: IO[str], *, on_terminal: bool = False) -> int:
-    """One JSON object a line; `on_terminal`, of the same meaning without what would steer it.
-    Returns the number of rows."""
-    count = 0
-    for row in table.rows:
-        line = dumps(row)
-        file.write((harmless(line) if on_terminal else line) + "\n")
-        count += 1
-    return count
-
-
-def write_csv(table: Table, file: IO[str], *, on_terminal: bool = False) -> int:
-    """RFC 4180 with a header line; lists as JSON, missing values empty; `on_terminal`, without what
-    would steer it. Returns the number of rows."""
-    writer = csv.writer(file)
-    shown = plain if on_terminal else str
-    writer.writerow([shown(_cell(name)) for name in table.columns])
-    count = 0
-    for row in table.rows:
-        writer.writerow([shown(_cell(row[name])) for name in table.columns])
-        count += 1
-    return count
-
-
-def _cell(value: Any) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return "true" if value else "false"
-        case int():
-            return str(value)
-        case Decimal():
-            return format(value, "f")
-        case str():
-            start = value if value.startswith(FORMULA_STARTS) else value.lstrip()
-            return "'" + value if start.startswith(FORMULA_STARTS) else value
-        case _:
-            return dumps(value)
+            return rows.write_csv(table, text, plain if on_terminal else str)
+        return rows.write_jsonl(table, text, harmless if on_terminal else str)

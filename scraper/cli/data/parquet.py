@@ -26,11 +26,11 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import IO, Any, NamedTuple
 
-from scraper.cli.data.rows import LAST_COLUMNS, Table
 from scraper.errors import ConfigError
 from scraper.infra.database import dumps
 from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import FieldSpec
+from scraper.views.rows import LAST_COLUMNS, Table
 
 MISFITS = "_misfits"
 # A row group ends with whichever of these is reached first.

@@ -11,11 +11,11 @@ import sqlalchemy as sa
 
 from scraper.cli.common.shared import complete_site, json_option, open_engine, print_json
 from scraper.cli.common.tables import cell, print_table
-from scraper.cli.data.rows import LAST_COLUMNS, make_table
 from scraper.errors import ConfigError, NotFoundError
 from scraper.feed.prices import CURRENCY, amount, number, percent_text, sparkline
 from scraper.views import products as view
 from scraper.views.named_sites import field_types, require_site
+from scraper.views.rows import LAST_COLUMNS, make_table
 
 COLUMNS_MAX = 7
 HIDDEN = {"url", *LAST_COLUMNS}

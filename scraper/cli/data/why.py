@@ -104,15 +104,10 @@ def _row(origin: Origin, site: Site, trials: Mapping[str, FieldTrial]) -> list[s
         local(origin.since.isoformat()),
         str(origin.crawl or ""),
         origin.definition or "",
-        trial.source if trial else " or ".join(_sources(site, origin.field)),
+        trial.source if trial else " or ".join(provenance.sources(site, origin.field)),
         ", ".join(f"{rival.source}: {cell(rival.value)}" for rival in rivals),
         _held(origin.held),
     ]
-
-
-def _sources(site: Site, field: str) -> list[str]:
-    spec = site.product.fields.get(field)
-    return [reading.described for reading in spec.readings] if spec else []
 
 
 def _held(held: HeldBack | None) -> str:
@@ -147,7 +142,7 @@ def _as_json(
             {
                 **asdict(origin),
                 "since": origin.since.isoformat(),
-                "sources": _sources(found.site, origin.field),
+                "sources": provenance.sources(found.site, origin.field),
                 "source": trials[origin.field].source if origin.field in trials else None,
                 "rivals": [asdict(rival) for rival in trials[origin.field].rivals]
                 if origin.field in trials

@@ -286,11 +286,15 @@
     document.getElementById("the-site").href = siteAddress(data.site);
     if (data.product) return drawProduct(data);
     section("products", data.products, () => card("Products", "", data.products.length ? table(
-      [["Id", ""], ["Name", "wide"], ["Price", "num"], [`Changed, ${zoneName()}`, ""], ["", ""]],
+      [["Id", ""], ["Name", "wide"], ["Price", "num"], ["Stock", ""], [`Changed, ${zoneName()}`, ""], ["", ""]],
       data.products.map((one) => [h("a", {href: address(data.site, one.id), "data-key": `product-${one.id}`}, plain(one.id)), plain(one.title),
-        one.prices.map((price) => plain(price.text)).join(", "), when(one.changed_at), one.delisted_at ? stateBadge("delisted") : ""]),
+        one.prices.map((price) => plain(price.text)).join(", "), one.stock === null ? "–" : one.stock ? "in stock" : "sold out", when(one.changed_at), one.delisted_at ? stateBadge("delisted") : ""]),
       "Products") : h("p", {class: "crawl-empty"}, "Nothing matches.")));
     pager(data.matching, "products");
+    const asked = query();
+    asked.delete("page");
+    section("export", String(asked), () => ["csv", "jsonl"].map((form) => h("a", {class: "btn btn-sm btn-outline-primary", href: `${api}.${form}?${asked}`, download: "", "data-key": form},
+      form === "csv" ? "Export as CSV" : "Export as JSON lines")));
     return false;
   }
 
@@ -349,14 +353,24 @@
           day[name] === null ? "–" : /bytes/.test(name) ? number(day[name] / 1e6) : count(day[name]))]), "Days")));
   }
 
-  function drawProduct({product, values, prices, changes, changes_in_all: all}) {
+  function drawProduct({product, values, crawls, prices, stock, changes, changes_in_all: all, site}) {
+    const crawlLink = (id) => id === null ? "–" : h("a", {href: `${pages}/${id}`}, String(id));
     section("values", [product, values], () => card("Values", product.delisted_at ? "delisted" : "", h("p", {}, link(product.url)),
-      table([["Field", ""], ["Value", "wide"]], Object.entries(values).map(([name, value]) => [plain(name), plain(value)]), "Values")));
-    section("prices", prices, () => Object.entries(prices).map(([name, points]) => card(plain(name), plain(points[points.length - 1]?.currency),
-      steps(points.map((point) => ({at: point.valid_from, value: point.value})), `${plain(name)} over time; the table below has its values`))));
+      table([["Field", ""], ["Value", "wide"], [`Since, ${zoneName()}`, ""], ["Crawl", "num"], ["Definition", ""], ["Read from", "wide"], ["Held", ""]], values.map((one) => [
+        plain(one.field), plain(one.value), when(one.since), crawlLink(one.crawl), plain(one.definition), plain(one.sources.join(" or ")),
+        one.held ? h("span", {title: plain(one.held.why)}, `${plain(one.held.value)}, crawl ${one.held.crawl}: ${plain(one.held.why)}`) : ""]), "Values"),
+      h("p", {class: "crawl-detail"}, "Which of several sources gave a value: ", h("code", {}, `scraper why ${plain(site)} ${plain(product.id)}`))));
+    const course = (name, points, text) => card(plain(name), text, steps(points.map((point) => ({at: point.valid_from, value: typeof point.value === "boolean" ? Number(point.value) : point.value})),
+      `${plain(name)} over time; the table below has its values`));
+    section("prices", [prices, stock], () => [
+      ...Object.entries(prices).map(([name, points]) => course(name, points, plain(points[points.length - 1]?.currency))),
+      ...Object.entries(stock).map(([name, points]) => course(name, points, points.some((point) => typeof point.value === "boolean") ? "1: in stock, 0: sold out" : "pieces"))]);
     section("changes", changes, () => card("Changes", changes.length < all ? `the latest ${changes.length} of ${count(all)}` : count(all), table(
       [[`When, ${zoneName()}`, ""], ["Field", ""], ["Before", "wide"], ["After", "wide"], ["Percent", "num"]],
       changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), plain(one.before), plain(one.after), one.percent])), "Changes")));
+    section("seen", crawls, () => card("Crawls that saw it", "the last, and those that changed it: of others that found it as it was nothing is kept", table(
+      [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["What it did", "wide"]],
+      crawls.map((one) => [crawlLink(one.crawl), when(one.at), stateBadge(one.suspect ? "suspect" : one.status), plain(one.what)]), "Crawls that saw it")));
     return false;
   }
 

@@ -1,22 +1,27 @@
 """Products as rows of a table, streamed, in an order of rows and columns that stays the same.
 
 Columns: `id`, `url`, the definition's fields in its order, any other keys by name, then the times.
-Numbers keep every digit.
+Numbers keep every digit. In CSV, text that a spreadsheet would run as a formula is defused with a
+leading apostrophe (OWASP, "CSV Injection").
 """
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import IO, Any
 
 import sqlalchemy as sa
 
 from scraper.feed.prices import CURRENCY
+from scraper.infra.database import dumps
 from scraper.settle import products
 
+# Spreadsheets take full-width signs for the same, and skip what stands before them.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 LAST_COLUMNS = ("first_seen_at", "changed_at", "fetched_at", "delisted_at")
 
 KEYS = sa.text("""
@@ -76,3 +81,41 @@ def _row(product: sa.Row[Any], columns: list[str]) -> dict[str, Any]:
 def _whole(text: str) -> int | Decimal:
     """Beyond 64 bits a Decimal: other than an int it can be written again."""
     return int(text) if len(text) < 19 else Decimal(text)
+
+
+def write_jsonl(table: Table, file: IO[str], shown: Callable[[str], str] = str) -> int:
+    """One JSON object a line, as `shown` makes it. Returns the number of rows."""
+    count = 0
+    for row in table.rows:
+        file.write(shown(dumps(row)) + "\n")
+        count += 1
+    return count
+
+
+def write_csv(table: Table, file: IO[str], shown: Callable[[str], str] = str) -> int:
+    """RFC 4180 with a header line; lists as JSON, missing values empty; each cell as `shown` makes
+    it. Returns the number of rows."""
+    writer = csv.writer(file)
+    writer.writerow([shown(_cell(name)) for name in table.columns])
+    count = 0
+    for row in table.rows:
+        writer.writerow([shown(_cell(row[name])) for name in table.columns])
+        count += 1
+    return count
+
+
+def _cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case Decimal():
+            return format(value, "f")
+        case str():
+            start = value if value.startswith(FORMULA_STARTS) else value.lstrip()
+            return "'" + value if start.startswith(FORMULA_STARTS) else value
+        case _:
+            return dumps(value)
