@@ -566,6 +566,9 @@ class CrawlQuality(Base):
     missed: Mapped[int | None] = mapped_column(
         comment="products that its listings no longer named, for the first time"
     )
+    repeated: Mapped[int | None] = mapped_column(
+        comment="listings that showed what another one shows"
+    )
 
 
 class CrawlField(Base):

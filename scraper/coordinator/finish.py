@@ -16,8 +16,10 @@ from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retried
+from scraper.rules.quality import Reason
 from scraper.rules.routing import COORDINATOR
 from scraper.settle import crawl_quality
+from scraper.settle.plausibility import ShownTwice
 
 log = structlog.get_logger()
 
@@ -30,6 +32,8 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status = 'invalid' AND products_named > 1) AS emptied,
        (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1] AS fruitless,
+       count(*) FILTER (WHERE lists IS NOT NULL AND products_named > 1) AS listings,
+       count(*) FILTER (WHERE repeats) AS repeated, max(url) FILTER (WHERE repeats) AS repeating,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
                     ELSE ok + unchanged END
           FROM crawls WHERE id = :id)
@@ -37,7 +41,9 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
        AS any_product
   FROM (SELECT *, kind <> 'product'
                   AND (status IN ('dead', 'invalid')
-                       OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread
+                       OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread,
+               lists IS NOT NULL AND products_named > 1
+               AND row_number() OVER (PARTITION BY lists ORDER BY id) > 1 AS repeats
           FROM pages WHERE site_id = :site_id AND crawl_id = :id) AS of_crawl
 """)
 
@@ -55,20 +61,23 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
             suspect = crawl_quality.judge(connection, crawl, status)
             # A replay has asked for a few pages only.
             whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
-            whole = whole and read.unread == 0 and crawl.links_cut == 0 and not suspect
             delisted = 0
-            if whole:
+            if whole and read.unread == 0 and crawl.links_cut == 0:
+                listings = ShownTwice(read.listings, read.repeated, read.repeating)
+                before = crawl_quality.doubted_before(connection, crawl)
                 with connection.begin_nested() as savepoint:
-                    misses = crawls.delist(connection, crawl_id, crawl.site_id)
-                    suspect = crawl_quality.doubts_misses(connection, crawl, misses.missed)
-                    if suspect:
+                    misses = crawls.delist(connection, crawl_id, crawl.site_id, before)
+                    odd = crawl_quality.judge_misses(connection, crawl, misses.missed, listings)
+                    if suspect or odd is not None:
                         savepoint.rollback()
                     else:
                         delisted = misses.delisted
-                if suspect:
-                    crawl_quality.suspect_misses(connection, crawl, misses.missed)
+                crawl_quality.store_misses(connection, crawl.id, misses.missed, listings)
+                if odd is not None and not suspect:
+                    suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
             elif read.emptied and crawl.trigger != REPLAY:
-                suspect = crawl_quality.suspect_listings(connection, crawl.id, note or "")
+                odd = Reason(None, "listings", note or "")
+                suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
             crawls.end(connection, crawl_id, status, note, delisted)
             facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
             log.info("crawl ended", crawl=crawl_id, **facts)

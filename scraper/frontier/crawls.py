@@ -48,29 +48,34 @@ SELECT c.id FROM crawls c
 """)
 
 # A product whose page this crawl reached and did not find gone is listed; one it missed is so only
-# after a second miss. Products of an interface move between its pages (`moving`): they are listed
-# where they were written. A product's page is of its site: said twice, so that the pages of other
-# sites are not read.
+# after a second miss. What the crawl before had missed, and that was doubted, counts with this one
+# (`doubted`). Products of an interface move between its pages (`moving`): they are listed where
+# they were written. A product's page is of its site: said twice, so that the pages of other sites
+# are not read.
 DELIST = sa.text("""
 WITH seen AS (
     SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone'
                    AND (pr.crawl_id = :crawl_id OR NOT :moving OR pg.kind <> 'listing')) AS listed,
            (pg.crawl_id < :crawl_id
             OR (:moving AND pg.kind = 'listing' AND pr.crawl_id < :crawl_id)) AS missed,
-           pr.delisted_at IS NOT NULL AS was_delisted
+           pr.missed_crawls + CASE WHEN pg.crawl_id < CAST(:doubted AS bigint)
+                                     OR (:moving AND pg.kind = 'listing'
+                                         AND pr.crawl_id < CAST(:doubted AS bigint))
+                                   THEN 2 ELSE 1 END AS misses,
+           pr.missed_crawls = 0 AS first, pr.delisted_at IS NOT NULL AS was_delisted
       FROM products pr JOIN pages pg ON pg.id = pr.page_id
      WHERE pr.site_id = :site_id AND pg.site_id = :site_id
 ), marked AS (
     UPDATE products pr
-       SET missed_crawls = CASE WHEN seen.listed THEN 0 ELSE least(pr.missed_crawls + 1, 1000) END,
+       SET missed_crawls = CASE WHEN seen.listed THEN 0 ELSE least(seen.misses, 1000) END,
            delisted_at = CASE WHEN seen.listed THEN NULL
-                              WHEN pr.missed_crawls + 1 >= :delisted_after
+                              WHEN seen.misses >= :delisted_after
                               THEN coalesce(pr.delisted_at, now()) END
       FROM seen
      WHERE pr.id = seen.id AND (NOT seen.listed OR pr.missed_crawls > 0
                                 OR pr.delisted_at IS NOT NULL)
     RETURNING pr.id, pr.version, coalesce(pr.delisted_at = now(), false) AS delisted,
-              seen.missed AND pr.missed_crawls = 1 AS newly_missed,
+              seen.missed AND seen.first AS newly_missed,
               seen.was_delisted AND pr.delisted_at IS NULL AS relisted
 ), fed AS (
     INSERT INTO changes (site_id, product_id, crawl_id, version, event)
@@ -256,8 +261,11 @@ class Misses(NamedTuple):
     missed: int | None
 
 
-def delist(connection: sa.Connection, crawl_id: int, site_id: int) -> Misses:
-    """Counts a complete crawl's misses."""
+def delist(
+    connection: sa.Connection, crawl_id: int, site_id: int, doubted: int | None = None
+) -> Misses:
+    """Counts a complete crawl's misses, and those of the crawl before where they were doubted and
+    this one says the same."""
     query = sa.text("SELECT filter_id, definition FROM crawls WHERE id = :id")
     crawl = connection.execute(query, {"id": crawl_id}).one()
     if crawl.filter_id is not None:
@@ -269,6 +277,7 @@ def delist(connection: sa.Connection, crawl_id: int, site_id: int) -> Misses:
         "crawl_id": crawl_id,
         "site_id": site_id,
         "delisted_after": DELISTED_AFTER,
+        "doubted": doubted,
         "moving": moving,
     }
     return Misses(*connection.execute(DELIST, values).one())

@@ -24,7 +24,7 @@ from scraper.rules.quality import Figures, Reason, Usual
 from scraper.settle import fill_rates, held_values, plausibility
 from scraper.settle.fill_rates import FieldBaseline, FieldSums
 from scraper.settle.held_values import Mark
-from scraper.settle.plausibility import Changes
+from scraper.settle.plausibility import Changes, ShownTwice
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
 from scraper.sites.quality import Quality
@@ -100,19 +100,34 @@ UPDATE crawl_quality SET products = :products, usual_products = :usual WHERE cra
 
 ALERT = sa.text("INSERT INTO alerts (crawl_id) VALUES (:id) ON CONFLICT DO NOTHING")
 
-# It stores how many products were missed for the first time, and returns what was usual.
 MISSED = sa.text("""
-UPDATE crawl_quality now SET missed = :missed WHERE now.crawl_id = :id
-RETURNING now.products, (
+UPDATE crawl_quality SET missed = :missed, repeated = :repeated WHERE crawl_id = :id
+""")
+
+# How many products recent crawls have missed for the first time, as a share, and how many of their
+# listings showed what another one shows. What three crawls in a row have shown is usual, whoever
+# doubted it.
+USUAL_MISSES = sa.text("""
+WITH recent AS (
+    SELECT c.suspect, q.products, q.missed, q.repeated, row_number() OVER (ORDER BY c.id DESC) AS n
+      FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
+     WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed'
+       AND c.trigger NOT IN ('replay', 'reextract') AND q.missed IS NOT NULL
+     ORDER BY c.id DESC LIMIT 20
+)
+SELECT now.products, (
     SELECT max(CAST(missed AS float8) / (products + missed)) FROM (
-        SELECT q.missed, q.products FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
-         WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed' AND NOT c.suspect
-           AND c.trigger NOT IN ('replay', 'reextract') AND q.products > 0 AND q.missed IS NOT NULL
-         ORDER BY c.id DESC LIMIT 7) AS recent) AS usual
+        SELECT * FROM recent WHERE NOT suspect AND products > 0 ORDER BY n LIMIT 7) AS good
+    ) AS missed, (
+    SELECT greatest(max(repeated) FILTER (WHERE NOT suspect),
+                    CASE WHEN count(*) FILTER (WHERE n <= 3) = 3
+                         THEN min(repeated) FILTER (WHERE n <= 3) END) FROM recent) AS repeated
+  FROM crawl_quality now WHERE now.crawl_id = :id
 """)
 
 BEFORE_SUSPECT = sa.text("""
-SELECT c.reasons, q.products FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
+SELECT c.id, c.reasons, q.products, q.missed
+  FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
  WHERE c.site_id = :site_id AND c.id < :id AND c.trigger NOT IN ('replay', 'reextract')
    AND c.status IN ('completed', 'failed')
  ORDER BY c.id DESC LIMIT 1
@@ -306,52 +321,64 @@ def _is_own(now: Figures, usual: Usual) -> bool:
     return share >= plausibility.OWN_VALUES
 
 
-def doubts_misses(connection: sa.Connection, crawl: sa.Row[Any], missed: int | None) -> bool:
-    """Whether a judged crawl has missed so many products at once that none of them counts."""
-    return missed is not None and _doubt_of_misses(connection, crawl, missed) is not None
+def judge_misses(
+    connection: sa.Connection, crawl: sa.Row[Any], missed: int | None, listings: ShownTwice
+) -> Reason | None:
+    """Whether a judged crawl has missed so many products at once, or in such a way, that none of
+    them counts. `missed`: for the first time; None: nobody knows."""
+    values = {"id": crawl.id, "site_id": crawl.site_id}
+    usual = connection.execute(USUAL_MISSES, values).first()
+    judged = Quality.model_validate(crawl.definition.get("quality", {}))
+    if not missed or usual is None or usual.products is None or scalars.share(judged.products) <= 0:
+        return None
+    twice = plausibility.judge_repeats(missed, listings, usual.repeated)
+    if twice is not None or _found_as_many(connection, crawl, usual.products):
+        return twice
+    return plausibility.judge_misses(missed, usual.products, usual.missed or 0.0)
 
 
-def suspect_misses(connection: sa.Connection, crawl: sa.Row[Any], missed: int | None) -> None:
-    """Makes a crawl suspect for what it has missed."""
-    reason = _doubt_of_misses(connection, crawl, missed or 0)
-    if reason is not None:
-        _suspect_also(connection, crawl.id, reason)
+def store_misses(
+    connection: sa.Connection, crawl_id: int, missed: int | None, listings: ShownTwice
+) -> None:
+    values = {"id": crawl_id, "missed": missed, "repeated": listings.repeated}
+    connection.execute(MISSED, values)
 
 
-def suspect_listings(connection: sa.Connection, crawl_id: int, note: str) -> bool:
-    """Makes a crawl suspect in which listings were empty that used to name products."""
-    _suspect_also(connection, crawl_id, Reason(None, "listings", note))
+def suspect_also(connection: sa.Connection, crawl_id: int, reason: Reason) -> bool:
+    """Makes a judged crawl suspect for one reason more."""
+    connection.execute(ALSO_SUSPECT, {"id": crawl_id, "reasons": dumps([reason])})
+    connection.execute(ALERT, {"id": crawl_id})
     return True
 
 
-def _suspect_also(connection: sa.Connection, crawl_id: int, reason: Reason) -> None:
-    connection.execute(ALSO_SUSPECT, {"id": crawl_id, "reasons": dumps([reason])})
-    connection.execute(ALERT, {"id": crawl_id})
-
-
-def _doubt_of_misses(connection: sa.Connection, crawl: sa.Row[Any], missed: int) -> Reason | None:
-    """Stores the number, too."""
-    values = {"id": crawl.id, "site_id": crawl.site_id, "missed": missed}
-    row = connection.execute(MISSED, values).first()
-    judged = Quality.model_validate(crawl.definition.get("quality", {}))
-    if row is None or row.products is None or scalars.share(judged.products) <= 0:
+def doubted_before(connection: sa.Connection, crawl: sa.Row[Any]) -> int | None:
+    """The crawl before, where its misses were looked at and did not count, and this one has found
+    the same number of products: what both have missed is missed twice."""
+    query = sa.text("SELECT products FROM crawl_quality WHERE crawl_id = :id")
+    products = connection.execute(query, {"id": crawl.id}).scalar()
+    before = _suspect_before(connection, crawl)
+    if before is None or before.missed is None or products is None:
         return None
-    if _found_as_many(connection, crawl, row.products):
-        return None
-    return plausibility.judge_misses(missed, row.products, row.usual or 0.0)
+    same = plausibility.says_the_same(products, before.products or 0)
+    return int(before.id) if same else None
 
 
 def _found_as_many(connection: sa.Connection, crawl: sa.Row[Any], products: int) -> bool:
     """Whether the crawl before was suspect, so that its misses did not count, and had found the
     same number of products."""
+    before = _suspect_before(connection, crawl)
+    return (
+        before is not None
+        and before.products is not None
+        and plausibility.says_the_same(products, before.products)
+    )
+
+
+def _suspect_before(connection: sa.Connection, crawl: sa.Row[Any]) -> sa.Row[Any] | None:
+    """The crawl before, if it was suspect."""
     values = {"id": crawl.id, "site_id": crawl.site_id}
     row = connection.execute(BEFORE_SUSPECT, values).first()
-    return (
-        row is not None
-        and row.products is not None
-        and bool(row.reasons)
-        and plausibility.says_the_same(products, row.products)
-    )
+    return row if row is not None and row.reasons else None
 
 
 def _figures(

@@ -33,6 +33,8 @@ HELD_LEAST, HELD_SHARE = 3, 0.01
 UNKNOWN_USUAL, UNKNOWN_USUAL_TEXTS = 0.3, 0.5
 # Two crawls have found the same number of products where these differ by no more than this share.
 SAME_NUMBER = 0.1
+# Beyond this share of its listings a shop's pages do not come to show each other's products.
+REPEATED_SHARE = 0.1
 # From no more products than this share a field vanishes in one crawl.
 VANISHED = 0.05
 # The prices of a sale are in the order that they were in; those of other products are not.
@@ -141,6 +143,28 @@ def judge_misses(missed: int, listed: int, usual: float) -> Reason | None:
         return None
     text = f"{missed:,} of {known:,} products are not listed any more, usually {usual:.0%} at most"
     return Reason(None, "missed", text)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTwice:
+    """Of so many listings that name two products or more, how many show the very products that
+    another one shows, such as the one at `example`."""
+
+    listings: int = 0
+    repeated: int = 0
+    example: str | None = None
+
+
+def judge_repeats(missed: int, now: ShownTwice, usual: int | None) -> Reason | None:
+    """Whether products were missed since listings show what others show, which they did not
+    before: pages that do not turn. `usual`: how many did in recent crawls."""
+    if not missed or usual is None or now.repeated - usual <= REPEATED_SHARE * now.listings:
+        return None
+    text = (
+        f"{now.repeated:,} of {now.listings:,} listing pages show what another one shows, such as "
+        f"{now.example}; usually {usual:,} at most do"
+    )
+    return Reason(None, "listings", text)
 
 
 def says_the_same(products: int, before: int) -> bool:

@@ -16,12 +16,9 @@ from tests.acceptance.lies.ways import LIES, SURPRISES
 
 PRODUCTS = int(os.environ.get("LIES_PRODUCTS", "60"))
 SEED = os.environ.get("LIES_SEED", "1")
-# Listings that name products, but the wrong ones, are seen by how many others are missed at once,
-# which in a shop this small may be an accident.
-DELISTS = {"every listing shows page one"}
 # This waits until somebody accepts the crawl.
 ASKS = {"a field dropped"}
-AT_ONCE = 6
+AT_ONCE = 8
 
 
 @pytest.mark.timeout(1800)
@@ -29,7 +26,7 @@ def test_no_lie_is_published(engine: sa.Engine, environment: Settings) -> None:
     results = run(engine, environment, LIES, PRODUCTS, SEED)
     print("\n" + table(results))
     assert {result.way.name: result.examples[:3] for result in results if result.wrong} == {}
-    assert {result.way.name for result in results if result.delisted} <= DELISTS
+    assert {result.way.name for result in results if result.delisted} == set()
 
 
 def test_another_language_is_held_after_one_good_crawl(
