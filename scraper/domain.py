@@ -72,6 +72,7 @@ class Outcome(StrEnum):
     HOST_DOWN = "host_down"
     MALFORMED = "malformed"
     NOT_EXTRACTED = "not_extracted"
+    DOUBTFUL = "doubtful"
     TOO_SLOW = "too_slow"
     FUNCTION_FAILED = "function_failed"
     CRASHED = "crashed"
@@ -151,6 +152,10 @@ _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     ),
     Outcome.MALFORMED: ("the answer is not valid HTTP, or cannot be decoded", Blame.PAGE),
     Outcome.NOT_EXTRACTED: ("it answered, but required fields or links are missing", Blame.PARSER),
+    Outcome.DOUBTFUL: (
+        "it answered, but lacks most of what it had, or what others have, or shows what they show",
+        Blame.PARSER,
+    ),
     Outcome.TOO_SLOW: ("reading it took more time or memory than a page may", Blame.PAGE),
     Outcome.FUNCTION_FAILED: ("the site definition's own Python function raised", Blame.PARSER),
     Outcome.CRASHED: ("our own code failed on it", Blame.US),
@@ -361,8 +366,9 @@ class LeasedPage:
 
     `level` is the capability that it has come to by itself in this crawl, above its host's;
     `blocked` how often it was blocked where it is; `probe` says that it is to find out whether a
-    cheaper way is open again; `products_named` is how many products a listing gave when it was last
-    believed; `good_before` says that its last answer gave all that was asked for.
+    cheaper way is open again; `known_for` is how many products a listing named, or how many fields
+    a product page had, when it was last believed; `good_before` says that its last answer gave all
+    that was asked for.
     `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
     `good_s` how long ago its last good answer was.
     """
@@ -379,7 +385,7 @@ class LeasedPage:
     level: str | None = None
     blocked: int = 0
     probe: bool = False
-    products_named: int = 0
+    known_for: int = 0
     good_before: bool = False
     last_reading: LastReading | None = None
     revisit_s: int | None = None

@@ -301,8 +301,9 @@ class Page(Base):
         BigInteger, comment="what read it whole; null: it is asked for without validators"
     )
     read_at: Mapped[datetime | None] = mapped_column(comment="when it was last read whole")
-    products_named: Mapped[int | None] = mapped_column(
-        comment="a listing's, when it was last believed; 1: it was empty once; null: never read"
+    known_for: Mapped[int | None] = mapped_column(
+        comment="a listing for so many products, a product page for so many fields, when it was "
+        "last believed; of a listing 1: it was empty once; null: never read"
     )
     revisit_s: Mapped[int | None] = mapped_column(
         comment="the page's own interval; null: the definition's is every page's"

@@ -30,9 +30,9 @@ log = structlog.get_logger()
 LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
-       count(*) FILTER (WHERE unread AND status = 'invalid' AND products_named > 1) AS emptied,
+       count(*) FILTER (WHERE unread AND status = 'invalid' AND known_for > 1) AS emptied,
        (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1] AS fruitless,
-       count(*) FILTER (WHERE lists IS NOT NULL AND products_named > 1) AS listings,
+       count(*) FILTER (WHERE lists IS NOT NULL AND known_for > 1) AS listings,
        count(*) FILTER (WHERE repeats) AS repeated, max(url) FILTER (WHERE repeats) AS repeating,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
                     ELSE ok + unchanged END
@@ -42,7 +42,7 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
   FROM (SELECT *, kind <> 'product'
                   AND (status IN ('dead', 'invalid')
                        OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread,
-               lists IS NOT NULL AND products_named > 1
+               lists IS NOT NULL AND known_for > 1
                AND row_number() OVER (PARTITION BY lists ORDER BY id) > 1 AS repeats
           FROM pages WHERE site_id = :site_id AND crawl_id = :id) AS of_crawl
 """)

@@ -69,7 +69,7 @@ RETURNING kind, queue
 # and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
 CLAIMED_PAGES = sa.text(f"""
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
-       p.level, p.blocked, p.probe, p.products_named,
+       p.level, p.blocked, p.probe, p.known_for,
        coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before,
        p.revisit_s,
        CASE WHEN p.revisit_s IS NOT NULL
@@ -158,7 +158,7 @@ class ClaimedRow(NamedTuple):
     level: str | None
     blocked: int
     probe: bool
-    products_named: int | None
+    known_for: int | None
     good_before: bool
     revisit_s: int | None
     good_s: float | None
@@ -277,7 +277,7 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
         level=row.level,
         blocked=row.blocked,
         probe=row.probe,
-        products_named=row.products_named or 0,
+        known_for=row.known_for or 0,
         good_before=row.good_before,
         last_reading=stored,
         revisit_s=row.revisit_s,

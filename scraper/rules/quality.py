@@ -32,6 +32,9 @@ DOUBTFUL = math.log(20)
 CERTAIN = math.log(1000)
 # Where fewer values are to be expected, none is missed.
 DISTINCT_LEAST = 5.0
+# A required field is on this share of the product pages, and one that fewer than half of them have
+# is worth a look, where nobody knows what is usual.
+REQUIRED, RARE = 0.8, 0.5
 # A field that none of so many product pages has, and no crawl has had before, is misread.
 NEVER_LEAST = 5
 # So many values vanish with a field that broke so late that its share of the whole crawl does not
@@ -59,7 +62,8 @@ What = Literal[
 @dataclass(frozen=True, slots=True)
 class Tolerances:
     """What a crawl may differ from its predecessors, as the site definition says. Shares, but for
-    `products_floor`."""
+    `products_floor`. `required` names the fields without which a page is no product's, `varied`
+    those that are not the same for all products."""
 
     products: float = 0.5
     fill: float = 0.8
@@ -68,6 +72,8 @@ class Tolerances:
     changed: float = 0.1
     products_floor: int = 0
     floors: Mapping[str, float] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    varied: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +224,8 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
             and (now.records >= FEW or surprise(now.found, now.records, floor) >= CERTAIN)
         ):
             return Reason(name, "floor", f"{found_text}, its floor is {floor:.0%}")
+    elif usual.fill is None and name in tolerances.required and _few(now, REQUIRED):
+        return Reason(name, "fill", f"{found_text}, and it is required")
     elif usual.fill is None and not now.found and now.records >= NEVER_LEAST and tolerances.fill:
         text = f"found on none of {now.records:,} product pages (if no product has it: `floor: 0`)"
         return Reason(name, "never", text)
@@ -230,6 +238,9 @@ def judge_field(name: str, now: Figures, usual: Usual, tolerances: Tolerances) -
             "late",
             f"found on {recent:.0%} of the last product pages, usually on {expected:.0%}",
         )
+    judged = floor != 0 and tolerances.distinct and name in tolerances.varied
+    if judged and usual.fill is None and now.distinct == 1 and now.sampled >= FEW:
+        return Reason(name, "distinct", f"the same on all of {now.sampled:,} products")
     wanted = usual.distinct * min(1.0, now.sampled / usual.sampled) if usual.sampled else 0.0
     if (
         floor != 0
@@ -279,6 +290,11 @@ def agree(reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | No
         and bool(reasons[0])
         and len(set(reasons[:wanted])) == 1
     )
+
+
+def _few(now: Figures, share: float) -> bool:
+    few = now.found < share * now.records
+    return few and surprise(now.found, now.records, share) >= CERTAIN
 
 
 def _late(now: Figures, line: float, expected: float) -> bool:

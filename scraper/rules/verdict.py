@@ -117,7 +117,7 @@ def judge(
         case Outcome.THROTTLED:
             limit = max(THROTTLED_ATTEMPTS, policy.attempts_max * HOST_PATIENCE)
             return _retry(attempts, limit, Status.DEAD, policy, rng, retry_after_s)
-        case Outcome.NOT_EXTRACTED | Outcome.TOO_SLOW | Outcome.FUNCTION_FAILED:
+        case Outcome.NOT_EXTRACTED | Outcome.DOUBTFUL | Outcome.TOO_SLOW | Outcome.FUNCTION_FAILED:
             limit = min(INVALID_ATTEMPTS, policy.attempts_max)
             return _retry(attempts, limit, Status.INVALID, policy, rng, retry_after_s)
         case Outcome.REFUSED if forbidden:

@@ -20,11 +20,11 @@ from scraper.domain import CrawlStatus
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import dumps
 from scraper.rules import quality as policy
-from scraper.rules.quality import Figures, Reason, Usual
+from scraper.rules.quality import Figures, Reason, Tolerances, Usual
 from scraper.settle import fill_rates, held_values, plausibility
 from scraper.settle.fill_rates import FieldBaseline, FieldSums
 from scraper.settle.held_values import Mark
-from scraper.settle.plausibility import Changes, ShownTwice
+from scraper.settle.plausibility import Changes, DoubtfulPages, ShownTwice
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
 from scraper.sites.quality import Quality
@@ -48,6 +48,17 @@ SELECT greatest(c.ok + c.unchanged - (
               AND status IN ('ok', 'unchanged')),
        c.products_listed - c.gone - c.dead - c.invalid)
   FROM crawls c WHERE c.id = :id
+""")
+
+
+# Product pages that were not believed.
+DOUBTFUL = sa.text("""
+SELECT count(*) AS pages, count(known) AS known, mode() WITHIN GROUP (ORDER BY why) AS why,
+       (array_agg(url ORDER BY url))[1] AS example
+  FROM (SELECT pg.url, pg.error AS why, (SELECT min(pr.id) FROM products pr
+                                          WHERE pr.page_id = pg.id) AS known
+          FROM pages pg WHERE pg.site_id = :site_id AND pg.crawl_id = :id
+           AND pg.status = 'invalid' AND pg.last_outcome = 'doubtful') AS of_crawl
 """)
 
 
@@ -139,7 +150,7 @@ UPDATE crawls SET suspect = true,
 """)
 # Listings that were empty in an accepted crawl are believed.
 EMPTY_LISTINGS = sa.text("""
-UPDATE pages SET products_named = NULL
+UPDATE pages SET known_for = NULL
  WHERE crawl_id = :id AND kind <> 'product' AND status = 'invalid'
 """)
 
@@ -214,7 +225,12 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     breaches = _breaches(figures, lines, site)
     # What answers 304 was asked and has not changed.
     compared = max(0, sums.stored.records + crawl.not_modified - crawl.products_new)
-    odd = _hold(connection, crawl.id, site, compared, figures, lines, breaches)
+    doubtful = _doubtful(connection, crawl)
+    # What no good crawl has read is not worth keeping.
+    tolerances = site.tolerances if usual.products else replace(site.tolerances, changed=1.0)
+    odd = _hold(
+        connection, crawl.id, site, tolerances, compared, doubtful, figures, lines, breaches
+    )
     reasons = [*odd, *breaches.values()]
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
     if missing is not None and not (
@@ -262,7 +278,9 @@ def _hold(
     connection: sa.Connection,
     crawl_id: int,
     site: Site,
+    tolerances: Tolerances,
     compared: int,
+    doubtful: DoubtfulPages,
     figures: dict[str, Figures],
     lines: Mapping[str, FieldBaseline],
     breaches: dict[str, Reason],
@@ -272,7 +290,6 @@ def _hold(
     prices = [name for name, spec in site.product.fields.items() if spec.type == "price"]
     texts = [name for name, spec in site.product.fields.items() if spec.type == "text"]
     usuals = {name: lines[name].usual if name in lines else Usual() for name in figures}
-    tolerances = site.tolerances
     judged = tolerances.changed < 1
     own = [name for name in figures if _is_own(figures[name], usuals[name])]
     if judged:
@@ -311,8 +328,16 @@ def _hold(
         if reason is not None:
             breaches.setdefault(name, reason)
     held_values.mark(connection, crawl_id, marks)
-    odd = plausibility.judge_pages(pages, compared) if judged else None
+    read = max((now.records for now in figures.values()), default=0)
+    odd = None
+    if site.tolerances.changed < 1:
+        odd = plausibility.judge_pages(pages, compared, doubtful, read)
     return [odd] if odd is not None else []
+
+
+def _doubtful(connection: sa.Connection, crawl: sa.Row[Any]) -> DoubtfulPages:
+    row = connection.execute(DOUBTFUL, {"id": crawl.id, "site_id": crawl.site_id}).one()
+    return DoubtfulPages(row.pages, row.known, row.why or "", row.example or "")
 
 
 def _is_own(now: Figures, usual: Usual) -> bool:

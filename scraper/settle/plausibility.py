@@ -28,6 +28,8 @@ MISREAD = "\u00c3[\u0080-\u00bf\u0160-\u2122]|\u00c2[\u0080-\u00bf]|\u00e2\u20ac
 EXPLAINED = 0.9
 # So many products, and this share of those that were compared, make a crawl suspect.
 HELD_LEAST, HELD_SHARE = 3, 0.01
+# So many of all product pages that were read are not believed before anybody is told.
+DOUBTFUL_SHARE = 0.05
 # Where nobody knows how many products usually change a field, this share of them is worth a look:
 # of prices, and of texts that mostly differ from product to product (another language).
 UNKNOWN_USUAL, UNKNOWN_USUAL_TEXTS = 0.3, 0.5
@@ -127,12 +129,29 @@ def doubt(
     return "changed" if price and _has_one_factor(now) else None
 
 
-def judge_pages(pages: int, compared: int) -> Reason | None:
-    """Whether so many pages that are not their products' make a crawl suspect."""
-    if not held_is_odd(pages, compared):
+@dataclass(frozen=True, slots=True)
+class DoubtfulPages:
+    """Product pages of a crawl that were not believed: so many in all, `known` of them of products
+    that are stored. `why` is what most of them say, and `example` one of these."""
+
+    pages: int = 0
+    known: int = 0
+    why: str = ""
+    example: str = ""
+
+
+def judge_pages(contrary: int, compared: int, doubtful: DoubtfulPages, read: int) -> Reason | None:
+    """Whether so many pages that are not their products' make a crawl suspect: of `compared` pages
+    of known products those that say something else (`contrary`) and those that were not believed,
+    and of all that were read the doubtful ones, for a new product may have little to show."""
+    pages = contrary + doubtful.pages
+    few = held_is_odd(doubtful.pages, read) and doubtful.pages >= DOUBTFUL_SHARE * read
+    if not few and not held_is_odd(contrary + doubtful.known, compared):
         return None
-    text = f"{pages:,} of {compared:,} product pages lack or contradict most of what is known"
-    return Reason(None, "pages", text)
+    text = f"{pages:,} of {max(read, compared):,} product pages are not believed"
+    if doubtful.pages > contrary:
+        return Reason(None, "pages", f"{text}: {doubtful.why}, such as {doubtful.example}")
+    return Reason(None, "pages", f"{text}: they lack or contradict most of what is known")
 
 
 def judge_misses(missed: int, listed: int, usual: float) -> Reason | None:

@@ -58,7 +58,7 @@ WITH s AS (
            host_charged int, outcome text, tried bool, code int, error text, excerpt text,
            head jsonb, hash uuid, queue text, level text, blocked int, probe bool, etag text,
            modified text, body_hash bigint, read_by bigint, if_changed_s int, if_unchanged_s int,
-           named int)
+           known_for int)
 ), mine AS MATERIALIZED (
     SELECT id, page_ids FROM leases WHERE id = ANY (ARRAY(SELECT lease FROM s)) ORDER BY id
      FOR UPDATE
@@ -102,8 +102,8 @@ UPDATE pages p
        revisit_s = CASE WHEN s.status = 'unchanged' OR (s.status = 'ok' AND p.content_hash = s.hash)
                         THEN s.if_unchanged_s
                         WHEN s.status = 'ok' THEN s.if_changed_s ELSE p.revisit_s END,
-       products_named = CASE WHEN s.status = 'due' THEN p.products_named
-                             ELSE coalesce(s.named, p.products_named) END,
+       known_for = CASE WHEN s.status = 'due' THEN p.known_for
+                             ELSE coalesce(s.known_for, p.known_for) END,
        settled_at = now()
   FROM s JOIN held ON held.page_id = s.id AND held.lease = s.lease
  WHERE p.id = s.id AND p.crawl_id = s.crawl AND {STILL_DUE}
@@ -126,8 +126,8 @@ class PageResult:
     links to, `disallowed` how many of its links robots.txt disallows. `signal` is for its host's
     tier, `observations` for its crawl's fields. `cost` is None where nobody measured it. `filter`
     is its site's; with a `fingerprint` the page leaves the frontier for it, once it is finished.
-    `spooled` is its answer, where that is archived. `products_named` is how many products a listing
-    is to be known for.
+    `spooled` is its answer, where that is archived. `known_for` is what the page is to be known
+    for: a listing for so many products, a product page for so many fields; None: as before.
     """
 
     page_id: int
@@ -153,7 +153,7 @@ class PageResult:
     filter: BloomFilter | None = None
     fingerprint: UUID | None = None
     spooled: SpooledPage | None = None
-    products_named: int | None = None
+    known_for: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,8 +293,8 @@ def _row(page: PageResult) -> dict[str, Any]:
         "excerpt": page.excerpt,
         "hash": page.content_hash,
     }
-    if page.products_named is not None:
-        row["named"] = page.products_named
+    if page.known_for is not None:
+        row["known_for"] = page.known_for
     if page.head:
         row["head"] = page.head
     visit = page.next_visit

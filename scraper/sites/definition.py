@@ -636,9 +636,11 @@ class Site(Model):
     @property
     def tolerances(self) -> Tolerances:
         """What `scraper.rules.quality` needs to know of the site."""
-        floors = {name: spec.floor for name, spec in self.product.fields.items()}
         return self.quality.tolerances(
-            {name: scalars.share(floor) for name, floor in floors.items() if floor is not None}
+            {
+                name: {"floor": spec.floor, "required": spec.required, "type": spec.type}
+                for name, spec in self.product.fields.items()
+            }
         )
 
     @cached_property

@@ -42,8 +42,10 @@ class Quality(Model):
         description="suspect crawls in a row with the same breaches: the last one is the new usual",
     )
 
-    def tolerances(self, floors: dict[str, float]) -> Tolerances:
+    def tolerances(self, fields: Mapping[str, Mapping[str, Any]]) -> Tolerances:
+        """`fields`: of each field its `floor`, `required` and `type`, where they are given."""
         share = scalars.share
+        required = [name for name, spec in fields.items() if spec.get("required")]
         return Tolerances(
             products=share(self.products),
             fill=share(self.fill),
@@ -51,7 +53,18 @@ class Quality(Model):
             distinct=share(self.distinct),
             changed=share(self.changed),
             products_floor=self.products_floor,
-            floors=floors,
+            floors={
+                name: share(spec["floor"])
+                for name, spec in fields.items()
+                if spec.get("floor") is not None
+            },
+            required=frozenset(required),
+            varied=frozenset(
+                name
+                for name, spec in fields.items()
+                if spec.get("type") == "price"
+                or (spec.get("required") and spec.get("type", "text") == "text")
+            ),
         )
 
 
@@ -59,12 +72,7 @@ def tolerances_of(definition: Mapping[str, Any]) -> Tolerances:
     """Of a definition as it is stored, without the rest of it: validating that takes
     milliseconds."""
     fields = definition["product"].get("fields", {})
-    floors = {
-        name: scalars.share(spec["floor"])
-        for name, spec in fields.items()
-        if spec.get("floor") is not None
-    }
-    return Quality.model_validate(definition.get("quality", {})).tolerances(floors)
+    return Quality.model_validate(definition.get("quality", {})).tolerances(fields)
 
 
 def judges_nothing(value: Any) -> Any:

@@ -47,8 +47,9 @@ class Attempt:
     next_visit: NextVisit | None = None
     # This is its answer, where that is archived.
     spooled: SpooledPage | None = None
-    # So many products a listing is to be known for; None: as many as before.
-    products_named: int | None = None
+    # So many products a listing is to be known for, or a product page so many fields; None: as
+    # before.
+    known_for: int | None = None
 
 
 @dataclass(slots=True)

@@ -32,9 +32,9 @@ def believed(page: LeasedPage, extracted: Extracted) -> tuple[Extracted, int | N
     if page.kind is not Kind.LISTING or not extracted.complete:
         return extracted, None
     named = len(extracted.products) + sum(link.kind is Kind.PRODUCT for link in extracted.links)
-    if named or page.products_named < NAMED_LEAST:
+    if named or page.known_for < NAMED_LEAST:
         return extracted, named
-    problem = f"it names no product, and named {page.products_named} before"
+    problem = f"it names no product, and named {page.known_for} before"
     doubted = replace(extracted, complete=False, problems=[problem, *extracted.problems])
     return doubted, EMPTY_ONCE if extracted.links else None
 

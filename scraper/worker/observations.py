@@ -1,24 +1,39 @@
 """What a worker notes of each product page for its crawl's figures: which fields it had, and a few
 examples of pages that lacked one. Nothing of it is stored here: it travels with the settled page.
-And what pages of the crawl usually have, for whoever doubts a page with much less.
+And which product pages are not believed: they have much less than they had, or than pages of the
+crawl usually have, or they show what the pages of other products show.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from xxhash import xxh3_64_intdigest
 
 from scraper.crawl.context import CrawlContext
-from scraper.domain import Example, Extracted, Fetched, FieldObservations, Kind, LeasedPage
+from scraper.domain import Example, Extracted, Fetched, FieldObservations, Kind, LeasedPage, Product
 from scraper.settle.excerpts import excerpt
+from scraper.settle.products import content_hash
 
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10
+SHOWN_CHARS = 80
 # The usual number of fields moves by so much with each page, and half of it is too few.
 USUAL_MOVES = 0.1
 POOR = 0.5
-# So many products may have one body, and so many bodies are remembered.
+# So many products may have one body, and so many bodies and values are remembered. Pages with no
+# more fields than this are rather somebody's excuse.
 ALIKE_MOST = 3
-BODIES_MAX = 20_000
+ALIKE_MAX = 20_000
+FEW_FIELDS = 2
+
+
+class Doubt(NamedTuple):
+    """Why a page is not believed, and for how many fields it is to be known: the next crawl
+    believes it with as many. None: as before."""
+
+    why: str
+    known_for: int | None
 
 
 class FieldObserver:
@@ -29,39 +44,54 @@ class FieldObserver:
     def __init__(self) -> None:
         self._missing: dict[int, dict[str, int]] = {}
         self._usual: dict[int, float] = {}
-        self._bodies: dict[tuple[int, int], set[str]] = {}
+        self._alike: dict[tuple[int, object], set[str]] = {}
+
+    def doubt(
+        self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
+    ) -> Doubt | None:
+        """Why a product page is not believed; None: it is."""
+        if page.kind is not Kind.PRODUCT or not extracted.products:
+            return None
+        # One product may be at several addresses, which are its ids where the site names none.
+        by_body = not fetched.captured and context.site.product.id is not None
+        product, crawl_id = extracted.products[0], page.crawl_id
+        if by_body and self._alike_too_often(
+            (crawl_id, xxh3_64_intdigest(fetched.body)), product, ALIKE_MOST
+        ):
+            text = f"the same {len(fetched.body):,} bytes as other products' pages"
+            return Doubt(text, None)
+        fields = len(set(extracted.found))
+        poor = self.poor(page, extracted, context)
+        if not poor and (fields > FEW_FIELDS or len(context.site.product.fields) < 2 * FEW_FIELDS):
+            return None
+        key, most = (crawl_id, content_hash(product.data)), 1 if poor else ALIKE_MOST
+        if self._alike_too_often(key, product, most):
+            value = next((text for text in product.data.values() if isinstance(text, str)), "")
+            return Doubt(f"other products' pages say the same: {value[:SHOWN_CHARS]}", None)
+        return Doubt(poor, fields) if poor else None
 
     def poor(self, page: LeasedPage, extracted: Extracted, context: CrawlContext) -> str:
-        """What to say of a product page with half of the usual fields or less; "" of others. The
-        first pages are held against the definition."""
+        """What to say of a product page with half of its fields or less, or of the usual ones where
+        it was never read; "" of others. The first pages are held against the definition."""
         if page.kind is not Kind.PRODUCT or not extracted.products:
             return ""
-        usual = self._usual.get(page.crawl_id, len(context.site.product.fields))
-        fields = len(set(extracted.found))
+        fields, asked = len(set(extracted.found)), len(context.site.product.fields)
+        before = min(page.known_for, asked)
+        usual = before or self._usual.get(page.crawl_id, asked)
         if fields > POOR * usual or usual <= 1:
             return ""
-        return f"{fields} of the usual {usual:.0f} fields"
+        return f"{fields} of its {before} fields" if before else f"{fields} of {usual:.0f} fields"
 
-    def repeated(
-        self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
-    ) -> str:
-        """What to say of the very bytes that the pages of other products have, too; "" of others.
-        One product may be at several addresses, which are its ids where the site names none."""
-        if page.kind is not Kind.PRODUCT or context.site.product.id is None:
-            return ""
-        if not extracted.products or fetched.captured:
-            return ""
-        key = page.crawl_id, xxh3_64_intdigest(fetched.body)
-        ids = self._bodies.get(key)
+    def _alike_too_often(self, key: tuple[int, object], product: Product, most: int) -> bool:
+        """Whether more products than that had the same content in a crawl."""
+        ids = self._alike.get(key)
         if ids is None:
-            while len(self._bodies) >= BODIES_MAX:
-                del self._bodies[next(iter(self._bodies))]
-            ids = self._bodies[key] = set()
+            while len(self._alike) >= ALIKE_MAX:
+                del self._alike[next(iter(self._alike))]
+            ids = self._alike[key] = set()
         if len(ids) <= ALIKE_MOST:
-            ids.add(extracted.products[0].external_id)
-        if len(ids) <= ALIKE_MOST:
-            return ""
-        return f"the same {len(fetched.body):,} bytes as other products' pages"
+            ids.add(product.external_id)
+        return len(ids) > most
 
     def of(
         self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext

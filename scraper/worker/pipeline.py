@@ -413,35 +413,40 @@ class Scraper:
             return _useless(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
         if permits.robots is not None and page.kind is Kind.LISTING:
             extracted = _allowed(extracted, permits.robots, fetched.url)
-        if repeated := self._field_observer.repeated(page, fetched, extracted, context):
-            return _useless(Outcome.NOT_EXTRACTED, fetched, repeated)
+        doubt = self._field_observer.doubt(page, fetched, extracted, context)
         observations = (
             self._field_observer.of(page, fetched, extracted, context)
             if page.kind is Kind.PRODUCT
             else None
         )
-        products_named = None
+        known_for = None
         # An interface's last page may be empty any day, and says so by itself.
         if adapter_of(context.site.platform, page.url) is None:
-            extracted, products_named = listings.believed(page, extracted)
-        if not extracted.complete:
-            error = "; ".join(extracted.problems[:5])
+            extracted, known_for = listings.believed(page, extracted)
+        if doubt is not None:
+            known_for = doubt.known_for
+        if doubt is not None or not extracted.complete:
+            error = doubt.why if doubt is not None else "; ".join(extracted.problems[:5])
             # Other proxies have been asked already.
             other_way = permits.via is None and tier.above is not None
             block = missing_is_block(
-                good_before=page.good_before,
+                good_before=page.good_before or doubt is not None,
                 suspected_before=page.blocked > 0,
                 other_way=other_way and not tier.probe,
             )
             if block is None:
+                outcome = Outcome.NOT_EXTRACTED if doubt is None else Outcome.DOUBTFUL
                 return replace(
-                    _useless(Outcome.NOT_EXTRACTED, fetched, error),
+                    _useless(outcome, fetched, error),
                     observations=observations,
-                    products_named=products_named,
+                    known_for=known_for,
                 )
             suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
             return replace(suspected, sign=block.sign, suspicion=True)
-        visit = after_read(page, fetched, extracted, context) if page.kind is Kind.PRODUCT else None
+        visit = None
+        if page.kind is Kind.PRODUCT:
+            visit, fields = after_read(page, fetched, extracted, context), len(set(extracted.found))
+            known_for = fields if fields != page.known_for else None
         return Attempt(
             Outcome.FETCHED,
             fetched.status,
@@ -449,7 +454,7 @@ class Scraper:
             extracted,
             observations=observations,
             next_visit=visit,
-            products_named=products_named,
+            known_for=known_for,
         )
 
 

@@ -59,7 +59,7 @@ def page_result(
             observations=attempt.observations,
             cost=cost,
             next_visit=attempt.next_visit,
-            products_named=attempt.products_named,
+            known_for=attempt.known_for,
         )
     is_product = page.kind is Kind.PRODUCT
     links = new_pages(extracted.links, context, page.depth + 1, levels)
@@ -84,7 +84,7 @@ def page_result(
         filter=context.filter,
         fingerprint=fingerprint(page.url) if is_product and context.filter is not None else None,
         spooled=attempt.spooled,
-        products_named=attempt.products_named,
+        known_for=attempt.known_for,
     )
 
 

@@ -161,13 +161,14 @@ def test_proxies_of_a_site_and_of_its_kinds(text: str, meant: tuple[str, float, 
 
 
 def test_tolerances_of_a_crawl() -> None:
-    assert load(MINIMAL).tolerances == Tolerances(0.5, 0.8, 0.1, 0.25, 0.1, 0, {})
+    title = frozenset({"title"})
+    assert load(MINIMAL).tolerances == Tolerances(0.5, 0.8, 0.1, 0.25, 0.1, 0, {}, title, title)
     site = load(
         MINIMAL
         + "quality: {products: 0.3, fill: 95%, mistyped: 5 %, products_floor: 100, accept_after: 3}\n"
     )
     assert (
-        site.tolerances == Tolerances(0.3, 0.95, 0.05, 0.25, 0.1, 100, {})
+        site.tolerances == Tolerances(0.3, 0.95, 0.05, 0.25, 0.1, 100, {}, title, title)
         and site.quality.accept_after == 3
     )
     assert Site.model_validate_json(site.model_dump_json()) == site

@@ -30,7 +30,7 @@ PRODUCT, LISTING = (
 )
 def test_empty_listings(before: int, links: list[Link], complete: bool, named: int | None) -> None:
     page = LeasedPage(
-        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 0, 0, 1, 1, products_named=before
+        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 0, 0, 1, 1, known_for=before
     )
     extracted, known_for = believed(page, Extracted(links))
     assert (extracted.complete, known_for) == (complete, named)

@@ -11,7 +11,14 @@ import pytest
 from scraper.rules.quality import Tolerances
 from scraper.settle import plausibility
 from scraper.settle.held_values import Difference, differences
-from scraper.settle.plausibility import Changes, judge_changes, judge_pages
+from scraper.settle.plausibility import (
+    Changes,
+    DoubtfulPages,
+    ShownTwice,
+    judge_changes,
+    judge_pages,
+    judge_repeats,
+)
 
 SALE = {"before": 9e4, "after": 7e4, "order": 0.97, "spread": 0.2}
 
@@ -64,9 +71,32 @@ def test_what_is_not_to_be_judged_is_not() -> None:
 
 
 def test_pages_that_are_not_their_products() -> None:
-    assert judge_pages(2, 100) is None and judge_pages(5, 1000) is None
-    reason = judge_pages(70, 500)
+    none = DoubtfulPages()
+    assert judge_pages(2, 100, none, 100) is None and judge_pages(5, 1000, none, 1000) is None
+    reason = judge_pages(70, 500, none, 500)
     assert reason is not None and reason.field is None and "70 of 500" in reason.text
+
+
+def test_pages_that_are_not_believed() -> None:
+    why = "other products' pages say the same: One moment"
+    known = DoubtfulPages(5, 5, why, "https://a.example/1")
+    reason = judge_pages(0, 400, known, 400)
+    assert reason is not None and f"5 of 400 product pages are not believed: {why}" in reason.text
+    assert "https://a.example/1" in reason.text
+    new = DoubtfulPages(5, 0, why)
+    assert judge_pages(0, 0, new, 400) is None, "a new product may have little to show"
+    assert judge_pages(0, 0, new, 100) is not None
+    assert judge_pages(0, 0, DoubtfulPages(2, 0, why), 10) is None
+
+
+def test_listings_that_show_what_others_show() -> None:
+    stuck = ShownTwice(20, 8, "https://a.example/c?page=2")
+    reason = judge_repeats(30, stuck, 0)
+    assert reason is not None and "8 of 20 listing pages" in reason.text
+    assert stuck.example is not None and stuck.example in reason.text
+    assert judge_repeats(30, stuck, 8) is None and judge_repeats(30, stuck, None) is None
+    assert judge_repeats(0, stuck, 0) is None, "nothing is missed"
+    assert judge_repeats(30, ShownTwice(20, 2, "u"), 0) is None
 
 
 STORED = {

@@ -1,0 +1,107 @@
+"""Product pages that are not believed: with much less than they had or than others have, or with
+what others show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import sqlalchemy as sa
+
+from scraper.settings import Settings
+from tests.acceptance.lies import shop as shops
+from tests.acceptance.lies.harness import LyingSite, Result, _crawl
+from tests.acceptance.lies.shop import Pages
+from tests.acceptance.lies.ways import Way
+from tests.odd_shop import OddShop
+
+PRODUCTS = 30
+SPARSE = (3, 17)
+Spoil = Callable[[int, LyingSite], bytes]
+
+
+class Crawls:
+    """A site of which some pages are spoiled, and its crawls one after the other."""
+
+    def __init__(self, engine: sa.Engine, settings: Settings, server: OddShop) -> None:
+        self._engine, self._settings = engine, settings
+        self.spoil: dict[int, Spoil] = {}
+        self._way = Way("spoiled", lie=self._lie)
+        self.site = LyingSite(self._way, server, 0, PRODUCTS, "1")
+
+    def _lie(self, shop: shops.Shop, pages: Pages, *_: object) -> None:
+        items = list(shop.items.values())
+        for place, spoil in self.spoil.items():
+            pages[items[place].path] = spoil(place, self.site)
+
+    def crawl(self) -> sa.Row[tuple[object, ...]]:
+        self.site.server.requests.clear()
+        self.site.serve(lies=True)
+        result = Result(self._way)
+        _crawl(self._engine, self._settings, [self.site], [result], judged=True)
+        with self._engine.connect() as connection:
+            query = "SELECT * FROM crawls ORDER BY id DESC LIMIT 1"
+            return connection.execute(sa.text(query)).one()
+
+    def names(self) -> dict[str, str]:
+        with self._engine.connect() as connection:
+            query = "SELECT url, data ->> 'name' AS name FROM products"
+            return {
+                row.url.removeprefix(self.site.server.url("", 0)): row.name
+                for row in connection.execute(sa.text(query))
+            }
+
+    def asked(self, place: int) -> int:
+        path = list(self.site.shop.items.values())[place].path
+        return self.site.server.asked(self.site.port).count(path)
+
+
+@pytest.fixture
+def crawls(engine: sa.Engine, environment: Settings) -> Iterator[Crawls]:
+    with OddShop() as server:
+        yield Crawls(engine, environment, server)
+
+
+def sparse(place: int, _: LyingSite) -> bytes:
+    return shops.frame(f"<h1>Only a name {place}</h1>", "The Shop")
+
+
+def challenge(*_: object) -> bytes:
+    return shops.frame("<h1>One moment</h1>", "The Shop")
+
+
+def test_a_new_product_with_a_name_alone_is_believed_the_second_time(crawls: Crawls) -> None:
+    crawls.spoil = dict.fromkeys(SPARSE, sparse)
+    first = crawls.crawl()
+    assert (len(crawls.names()), first.invalid) == (PRODUCTS - 2, 2)
+    assert [crawls.asked(place) for place in SPARSE] == [2, 2]
+    second = crawls.crawl()
+    assert (len(crawls.names()), second.invalid, second.suspect) == (PRODUCTS, 0, False)
+    assert "Only a name 17" in crawls.names().values()
+    crawls.crawl()
+    assert [crawls.asked(place) for place in SPARSE] == [1, 1], "that is usual of them now"
+
+
+def test_what_many_new_products_say_is_never_believed(crawls: Crawls) -> None:
+    crawls.spoil = dict.fromkeys(range(0, PRODUCTS, 5), challenge)
+    for _ in range(3):
+        crawl = crawls.crawl()
+        assert (crawl.invalid, crawl.suspect) == (6, True)
+        assert "One moment" not in crawls.names().values()
+        [reason] = [reason for reason in crawl.reasons if reason["what"] == "pages"]
+        assert "6 of 30 product pages are not believed" in reason["text"]
+        assert "One moment" in reason["text"] and crawls.site.server.url("/p/", 0) in reason["text"]
+
+
+def test_a_known_product_that_shows_a_challenge_once_is_read_when_it_is_asked_again(
+    crawls: Crawls,
+) -> None:
+    crawls.crawl()
+    before = crawls.names()
+    crawls.spoil = dict.fromkeys(SPARSE, challenge)
+    crawl = crawls.crawl()
+    assert crawls.names() == before and crawl.invalid == 2
+    assert [crawls.asked(place) for place in SPARSE] == [2, 2]
+    crawls.spoil = {}
+    crawl = crawls.crawl()
+    assert crawls.names() == before and (crawl.invalid, crawl.suspect) == (0, False)
