@@ -21,6 +21,8 @@ SHOWN_CHARS = 80
 # The usual number of fields moves by so much with each page, and half of it is too few.
 USUAL_MOVES = 0.1
 POOR = 0.5
+# So many pages of a crawl do not show yet what is usual.
+FIRST_PAGES = 5
 # So many products may have one body, and so many bodies and values are remembered. Pages with no
 # more fields than this are rather somebody's excuse.
 ALIKE_MOST = 3
@@ -43,7 +45,7 @@ class FieldObserver:
 
     def __init__(self) -> None:
         self._missing: dict[int, dict[str, int]] = {}
-        self._usual: dict[int, float] = {}
+        self._usual: dict[int, tuple[int, float]] = {}
         self._alike: dict[tuple[int, object], set[str]] = {}
 
     def doubt(
@@ -62,7 +64,7 @@ class FieldObserver:
             return Doubt(text, None)
         fields = len(set(extracted.found))
         poor = self.poor(page, extracted, context)
-        if not poor and (fields > FEW_FIELDS or len(context.site.product.fields) < 2 * FEW_FIELDS):
+        if not poor and (fields > 1 or len(context.site.product.fields) < FEW_FIELDS / POOR):
             return None
         key, most = (crawl_id, content_hash(product.data)), 1 if poor else ALIKE_MOST
         if self._alike_too_often(key, product, most):
@@ -70,17 +72,33 @@ class FieldObserver:
             return Doubt(f"other products' pages say the same: {value[:SHOWN_CHARS]}", None)
         return Doubt(poor, fields) if poor else None
 
-    def poor(self, page: LeasedPage, extracted: Extracted, context: CrawlContext) -> str:
+    def poor(
+        self,
+        page: LeasedPage,
+        extracted: Extracted,
+        context: CrawlContext,
+        *,
+        other_proxies: bool = False,
+    ) -> str:
         """What to say of a product page with half of its fields or less, or of the usual ones where
-        it was never read; "" of others. The first pages are held against the definition."""
+        it was never read; "" of others. Of the first pages nobody knows what is usual yet: of
+        those with few fields, where few are required, the second try decides. Where there are
+        `other_proxies` to ask, they are held against the definition."""
         if page.kind is not Kind.PRODUCT or not extracted.products:
             return ""
         fields, asked = len(set(extracted.found)), len(context.site.product.fields)
         before = min(page.known_for, asked)
-        usual = before or self._usual.get(page.crawl_id, asked)
+        pages, usual = self._usual.get(page.crawl_id, (0, 0.0))
+        if other_proxies:
+            usual += (asked - usual) * (1 - USUAL_MOVES) ** pages
+        elif not before and pages < FIRST_PAGES and not page.attempts:
+            required = sum(spec.required for spec in context.site.product.fields.values())
+            judged = asked >= FEW_FIELDS / POOR and required < FEW_FIELDS
+            usual = FEW_FIELDS / POOR if judged else 0.0
+        usual = before or usual
         if fields > POOR * usual or usual <= 1:
             return ""
-        return f"{fields} of its {before} fields" if before else f"{fields} of {usual:.0f} fields"
+        return f"{fields} of {'its' if before else 'the usual'} {usual:.0f} fields"
 
     def _alike_too_often(self, key: tuple[int, object], product: Product, most: int) -> bool:
         """Whether more products than that had the same content in a crawl."""
@@ -103,12 +121,13 @@ class FieldObserver:
         if not records:
             return None
         fields = context.site.product.fields
-        usual = self._usual.get(page.crawl_id)
-        if usual is None:
+        pages, usual = self._usual.get(page.crawl_id, (0, 0.0))
+        if not pages:
             while len(self._usual) >= CRAWLS_KEPT:
                 del self._usual[next(iter(self._usual))]
-            usual = len(fields)
-        self._usual[page.crawl_id] = usual + USUAL_MOVES * (len(set(extracted.found)) - usual)
+        moves = max(USUAL_MOVES, 1 / (pages + 1))
+        usual += moves * (len(set(extracted.found)) - usual)
+        self._usual[page.crawl_id] = pages + 1, usual
         if len(extracted.found) == len(fields):
             return FieldObservations(records, extracted.found, extracted.mistyped)
         missing = self._missing.get(page.crawl_id)

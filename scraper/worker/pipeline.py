@@ -499,7 +499,7 @@ class Reading:
         empty = not (extracted.links or extracted.products or extracted.partial)
         if empty and self._page.kind.discovers:
             return "no link"
-        return self._observer.poor(self._page, extracted, self._context)
+        return self._observer.poor(self._page, extracted, self._context, other_proxies=True)
 
 
 def _allowed(extracted: Extracted, robots: RobotsRules, url: str) -> Extracted:
