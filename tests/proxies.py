@@ -159,7 +159,8 @@ class Field(Threaded):
         if path.startswith("/p/"):
             if path.endswith("7") and "moved" not in target:
                 return redirect(f"{path}?moved=1").raw()
-            body = product(path.removeprefix("/p/"), f"Product {path}").encode()
+            number = path.removeprefix("/p/")
+            body = product(number, f"Product {path}", f"{number}.99 €").encode()
             if peer in self.starved:
                 body = b"<h2>Sorry, something is missing here</h2>"
             return _raw(body, "200 OK", "Content-Type: text/html", *cookies)

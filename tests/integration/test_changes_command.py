@@ -203,8 +203,11 @@ def test_one_field_through_time(run: Run, shop: Shop) -> None:
 
 
 def test_products_are_filtered_and_sorted(run: Run, shop: Shop) -> None:
-    shop.once("10", "https://shop.example/p/10", title="Ten; DROP", price=Decimal("10.5"))
-    shop.once("x", "https://shop.example/p/x", title="No price")
+    urls = [f"https://shop.example/p/{name}" for name in ("10", "x")]
+    pages = shop.begin(*urls)
+    shop.give(pages[urls[0]], "10", title="Ten; DROP", price=Decimal("10.5"))
+    shop.give(pages[urls[1]], "x", title="No price")
+    shop.end()
 
     def ids(*words: str) -> list[str]:
         return [one["id"] for one in json.loads(run("products", "shop", *words, "--json").stdout)]
