@@ -82,7 +82,9 @@ class Crawling:
         self.shop.serve("/a", listing([f"/p/{number}" for number in numbers]))
         self.shop.serve("/b", listing([f"/p/{number}" for number in (*second, *numbers)]))
         for number in {*numbers, *second}:
-            self.shop.serve(f"/p/{number}", product(str(number), f"thing {number}", f"{number}.99 €").encode())
+            self.shop.serve(
+                f"/p/{number}", product(str(number), f"thing {number}", f"{number}.99 €").encode()
+            )
 
     def crawl(self, *, refetch: bool = False) -> list[int]:
         """Crawls and clears up; returns the products that were fetched, as often as they were."""
