@@ -10,13 +10,14 @@ nobody is told: neither of what it wrote nor of what takes it back.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 import structlog
 
-from scraper.alerts.rules import Hit, Rule, load
+from scraper.alerts import rules as rule_files
+from scraper.alerts.rules import Hit, Rule
 from scraper.domain import Message
 from scraper.errors import ConfigError, CursorError
 from scraper.feed import consumers, store
@@ -36,8 +37,14 @@ BATCH = 500
 # A message has so many at the most.
 TOLD_MAX = 100
 AT_ONCE_S = 10.0
+# Who dies has at the most so much to read again.
+TRANSACTION_S = 1.0
 KEPT = "30 days"
 
+OF_SITES = sa.text("""
+SELECT name, definition -> 'alerts' AS alerts FROM sites
+ WHERE enabled AND json_array_length(definition -> 'alerts') > 0 ORDER BY name
+""")
 ALONE = sa.text("SELECT pg_try_advisory_xact_lock(hashtext('scraper: price alerts'))")
 
 # A digest is due at the next whole multiple of its time.
@@ -84,7 +91,7 @@ WITH first AS (
     SELECT rule, delivered FROM price_alerts a WHERE {DUE} ORDER BY not_before, id LIMIT 1
 ), claimed AS (
     SELECT a.id FROM price_alerts a JOIN first USING (rule, delivered) WHERE {DUE}
-     ORDER BY a.id LIMIT {TOLD_MAX} FOR UPDATE OF a SKIP LOCKED
+     ORDER BY a.not_before, a.id LIMIT {TOLD_MAX} FOR UPDATE OF a SKIP LOCKED
 )
 UPDATE price_alerts a
    SET attempts = attempts + 1,
@@ -96,7 +103,11 @@ UPDATE price_alerts SET delivered = :delivered, error = :error,
        done_at = CASE WHEN CAST(:error AS text) IS NULL OR attempts >= :attempts_max THEN now() END
  WHERE id = ANY (:ids) AND done_at IS NULL
 """)
-FORGET = sa.text(f"DELETE FROM price_alerts WHERE done_at < now() - interval '{KEPT}'")
+# The oldest have the lowest ids.
+FORGET = sa.text(f"""
+DELETE FROM price_alerts WHERE done_at < now() - interval '{KEPT}'
+   AND id IN (SELECT id FROM price_alerts ORDER BY id LIMIT 10000)
+""")
 STATES = sa.text("""
 SELECT rule, count(*) AS alerts, count(*) FILTER (WHERE done_at IS NULL) AS waiting,
        max(created_at) AS last, max(error) FILTER (WHERE error IS NOT NULL) AS error
@@ -106,46 +117,78 @@ SELECT rule, count(*) AS alerts, count(*) FILTER (WHERE done_at IS NULL) AS wait
 
 def alert_prices(engine: sa.Engine, settings: Settings) -> list[Message]:
     """One tick. Returns nothing to send."""
-    if settings.alert_rules is None:
-        return []
     try:
-        collect(engine, load(settings.alert_rules))
+        with engine.connect() as connection:
+            rules = load(connection, settings)
+        collect(engine, rules)
     except (ConfigError, CursorError) as error:
         log.error("the rules of price alerts cannot be followed", problems=str(error).splitlines())
+        return []
     with engine.begin() as connection:
         connection.execute(DROP)
+        connection.execute(FORGET)
         due = connection.execute(sa.text(f"SELECT FROM price_alerts a WHERE {DUE} LIMIT 1")).first()
     recipients = recipients_of(settings) if due is not None else []
     latest = time.monotonic() + AT_ONCE_S
-    while recipients and time.monotonic() < latest and _send_next(engine, recipients):
+    told = {rule.name: rule for rule in rules}
+    while recipients and time.monotonic() < latest and _send_next(engine, told, recipients):
         pass
     return []
 
 
+def load(connection: sa.Connection, settings: Settings) -> list[Rule]:
+    """All rules: of the file that SCRAPER_ALERT_RULES names, and of definitions. Raises
+    `ConfigError`."""
+    rules = [] if settings.alert_rules is None else rule_files.load(settings.alert_rules)
+    names = {rule.name for rule in rules}
+    for row in connection.execute(OF_SITES):
+        for rule in rule_files.of_site(row.name, row.alerts):
+            if rule.name in names:
+                raise ConfigError(
+                    f"{settings.alert_rules}: {rule.name!r} is also a rule of {row.name}'s "
+                    "definition (mend: rename one)"
+                )
+            rules.append(rule)
+    return rules
+
+
 def collect(engine: sa.Engine, rules: Sequence[Rule]) -> None:
-    """Writes the alerts of what has come since. The first time it begins with what comes now."""
+    """Writes the alerts of what has come since. The first time, and once there were no rules, it
+    begins with what comes now."""
+    latest = time.monotonic() + AT_ONCE_S
+    while _collect_some(engine, rules) and time.monotonic() < latest:
+        pass
+
+
+def _collect_some(engine: sa.Engine, rules: Sequence[Rule]) -> bool:
+    """One transaction. Returns whether there may be more to read."""
     with engine.begin() as connection:
         if not connection.execute(ALONE).scalar():
-            return
+            return False
         before = consumers.position(connection, CONSUMER, None)
+        if not rules:
+            if before is not None:
+                consumers.forget(connection, CONSUMER)
+            return False
         if before is None:
             consumers.put(connection, CONSUMER, None, store.now(engine))
-            return
+            return False
         trimmed = store.kept(connection).trimmed
         if before < trimmed:
             log.warning("price alerts miss what the feed has forgotten", after=before, upto=trimmed)
         reader = Reader(connection, max(before, trimmed), rows=BATCH)
-        latest = time.monotonic() + AT_ONCE_S
-        while time.monotonic() < latest:
+        latest, more = time.monotonic() + TRANSACTION_S, True
+        while more and time.monotonic() < latest:
             changes = reader.next()
             if changes:
                 _write(connection, hits(connection, rules, changes))
             elif reader.waits:
                 time.sleep(feed.WAITING_S[0])
             else:
-                break
+                more = False
         if reader.cursor != before:
             consumers.advance(connection, CONSUMER, None, before, reader.cursor)
+        return more
 
 
 def hits(
@@ -199,7 +242,16 @@ def _write(connection: sa.Connection, found: Sequence[Hit]) -> None:
         connection.execute(INSERT, {"rows": dumps(rows)})
 
 
-def _send_next(engine: sa.Engine, recipients: Sequence[notify.Recipient]) -> bool:
+def recipients_for(
+    rule: Rule, recipients: Sequence[notify.Recipient]
+) -> Sequence[notify.Recipient]:
+    """Whom a rule's alerts are for: those whom it names, else those that have no name."""
+    return [one for one in recipients if (one.names & set(rule.to) if rule.to else not one.names)]
+
+
+def _send_next(
+    engine: sa.Engine, rules: Mapping[str, Rule], recipients: Sequence[notify.Recipient]
+) -> bool:
     with engine.begin() as connection:
         rows = sorted(connection.execute(CLAIM).all(), key=lambda row: row.id)
     if not rows:
@@ -208,9 +260,12 @@ def _send_next(engine: sa.Engine, recipients: Sequence[notify.Recipient]) -> boo
     lines = [str(row.details["text"]) for row in rows]
     title = f"{rule}: {lines[0]}" if len(rows) == 1 else f"{rule}: {len(rows)} products"
     details = {"rule": rule, "alerts": [row.details for row in rows]}
-    missing = [recipient for recipient in recipients if recipient.label not in delivered]
+    to = recipients_for(rules[rule], recipients) if rule in rules else []
+    missing = [recipient for recipient in to if recipient.label not in delivered]
     reached = notify.send(Notice(title, "\n".join(lines), details, failure=False), missing)
     unreached = [recipient.label for recipient in missing if recipient not in reached]
+    if not to:
+        unreached = ["nobody is of that name" if rule in rules else "its rule is gone"]
     values = {
         "ids": [row.id for row in rows],
         "delivered": sorted(delivered | {recipient.label for recipient in reached}),
@@ -219,7 +274,6 @@ def _send_next(engine: sa.Engine, recipients: Sequence[notify.Recipient]) -> boo
     }
     with engine.begin() as connection:
         connection.execute(SENT, values)
-        connection.execute(FORGET)
     event = {"rule": rule, "alerts": len(rows), "told": len(reached)}
     if unreached:
         log.error("price alerts not delivered to all", **event, unreached=unreached)

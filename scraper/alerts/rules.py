@@ -1,80 +1,60 @@
-"""Rules of price alerts, from `alerts.yaml`: which changes of the feed people are told of. Pure but
-for the reading of the file."""
+"""Rules of price alerts, from definitions and from `alerts.yaml`: which changes of the feed people
+are told of. Pure but for the reading of the file."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    TypeAdapter,
-    ValidationError,
-)
+from pydantic import Field, TypeAdapter, ValidationError
 
 from scraper.errors import ConfigError
-from scraper.feed.prices import CURRENCY, amount, number, percent, percent_text, title_of
+from scraper.feed.prices import (
+    CURRENCY,
+    STOCKS,
+    amount,
+    number,
+    percent,
+    percent_text,
+    stock_field,
+    title_of,
+)
 from scraper.feed.reader import Change
+from scraper.sites.alert_rules import WHEN, Alert
 from scraper.sites.grammar import yaml12
 from scraper.sites.grammar.scalars import seconds
 
 RULES_MAX = 500
 SIZE_MAX = 1_000_000
-_WHEN = re.compile(
-    r"(?P<event>new|delisted|relisted)|(?P<stock>back in stock|sold out)"
-    r"|below (?P<below>\d+(?:\.\d+)?)(?: (?P<currency>[A-Z]{3}))?"
-    r"|fell(?: (?P<fell>\d+(?:\.\d+)?)\s*%)?|lowest in (?P<days>[1-9]\d{0,2}) days?"
-)
 
 
-def _is_when(text: str) -> str:
-    if not _WHEN.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is no event (mend: below 10, below 10 EUR, fell, fell 5%, lowest in 30 "
-            "days, back in stock, sold out, new, delisted or relisted)"
-        )
-    return text
+class Rule(Alert):
+    """One rule, with the site that it is of (None: of all). One of a definition is called
+    SITE.NAME."""
 
-
-def _is_duration(text: str) -> str:
-    if seconds(text) < 1:
-        raise ValueError("it must be a second at least")
-    return text
-
-
-class Rule(BaseModel):
-    """One rule: the event, and of which products. `every` makes a digest."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,59}$")]
-    when: Annotated[str, AfterValidator(_is_when)]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,123}$")]
     site: str | None = None
-    id: str | None = None
-    where: dict[str, StrictBool | StrictInt | StrictStr] = Field(default_factory=dict)
-    field: str | None = None
-    every: Annotated[str, AfterValidator(_is_duration)] | None = None
 
     @property
     def _when(self) -> re.Match[str]:
-        match = _WHEN.fullmatch(self.when)
+        match = WHEN.fullmatch(self.when)
         assert match is not None
         return match
 
     @property
     def reads(self) -> str:
-        """The field that it looks at."""
-        return self.field or ("in_stock" if self._when["stock"] else "price")
+        """The field that it looks at, where products do not say which one is their stock."""
+        return self.field or (STOCKS[0] if self._when["stock"] else "price")
+
+    def field_of(self, data: Mapping[str, Any]) -> str:
+        """The field of a product that it looks at."""
+        stock = stock_field(data) if self._when["stock"] and self.field is None else None
+        return stock or self.reads
 
     @property
     def lowest_days(self) -> int | None:
@@ -92,7 +72,7 @@ class Rule(BaseModel):
         # What was taken back is a product as it was, which nobody needs to be told of.
         if change.event == "reverted" or not self._is_about(change):
             return None
-        when, key = self._when, self.reads
+        when, key = self._when, self.field_of(change.data)
         if when["event"]:
             return change.event if change.event == when["event"] else None
         if change.event == "delisted":
@@ -153,7 +133,7 @@ class Hit:
 
     def details(self) -> dict[str, Any]:
         """What a webhook's program gets."""
-        change, key = self.change, self.rule.reads
+        change, key = self.change, self.rule.field_of(self.change.data)
         return {
             "id": self.id,
             "rule": self.rule.name,
@@ -209,6 +189,15 @@ def load(path: Path) -> list[Rule]:
     if problems:
         raise ConfigError("\n".join(problems))
     return rules
+
+
+def of_site(site: str, alerts: Iterable[Any]) -> list[Rule]:
+    """The rules of a definition's `alerts`."""
+    entries = [alert.model_dump() if isinstance(alert, Alert) else alert for alert in alerts]
+    return [
+        _RULES.validate_python({**entry, "site": site, "name": f"{site}.{entry['name']}"})
+        for entry in entries
+    ]
 
 
 def _sentence(fault: Any) -> str:

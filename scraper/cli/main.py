@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "alerts": (
         "data.price_alerts",
-        "Show the rules of price alerts (SCRAPER_ALERT_RULES) and what came of them within a week.",
+        "Show the rules of price alerts, and what came of them within a week.",
     ),
     "archive": (
         "data.archive",

@@ -37,7 +37,7 @@ def alert(engine: sa.Engine, settings: Settings) -> list[Message]:
     _judge_leftovers(engine)
     with engine.begin() as connection:
         due = alert_store.due(connection)
-    recipients = recipients_of(settings) if due else []
+    recipients = [one for one in recipients_of(settings) if not one.names] if due else []
     latest = time.monotonic() + AT_ONCE_S
     while recipients and time.monotonic() < latest and _send_next(engine, recipients):
         pass

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import re
 import threading
 import time
 from base64 import b64decode, b64encode
@@ -26,7 +27,11 @@ from urllib.parse import urlsplit
 from scraper.errors import ConfigError
 from scraper.infra.database import dumps
 from scraper.settings import read_secret
+from scraper.sites.alert_rules import RECIPIENT
 
+# A line may begin with names, as apprise's own lists do: `garden, ops = https://…`.
+NAMES = re.compile(rf"({RECIPIENT}(?:\s*,\s*{RECIPIENT})*)\s*=\s*(?=\S*://)")
+REMARK = re.compile(r"(?:^|\s)#.*")
 SIZE_MAX = 100_000
 RECIPIENTS_MAX = 50
 # What follows it in a web address is the key that a webhook's messages are signed with.
@@ -38,11 +43,13 @@ SEND_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """One line of the list. `label` is all that may be shown of it."""
+    """One line of the list. `label` is all that may be shown of it. One with names is told only of
+    what is for one of them."""
 
     line: int
     kind: str
     address: str
+    names: frozenset[str] = frozenset()
 
     @property
     def label(self) -> str:
@@ -63,14 +70,18 @@ class Notice:
 
 
 def recipients(path: Path) -> list[Recipient]:
-    """The list: an address a line, `#` for remarks. Raises `ConfigError` with a line a problem,
-    none of which shows what the file holds."""
+    """The list: an address a line, with names or without, `#` for remarks. Raises `ConfigError`
+    with a line a problem, none of which shows what the file holds."""
     listed, problems = [], []
     for number, line in enumerate(read_secret(path, "SCRAPER_ALERTS", SIZE_MAX).splitlines(), 1):
-        address = line.strip()
-        if not address or address.startswith("#"):
+        address = REMARK.sub("", line).strip()
+        if not address:
             continue
-        recipient = Recipient(number, address.partition("://")[0].lower()[:20], address)
+        names = NAMES.match(address)
+        address = address[names.end() :] if names else address
+        kind = address.partition("://")[0].lower()[:20]
+        named = frozenset(re.split(r"\s*,\s*", names[1])) if names else frozenset()
+        recipient = Recipient(number, kind, address, named)
         usable = _secret(address) if SECRET in address else _service(recipient)
         if "://" not in address or usable is None:
             problems.append(

@@ -28,6 +28,7 @@ from scraper.rules.browsers import BROWSER
 from scraper.rules.escalation import ladder
 from scraper.rules.quality import Tolerances
 from scraper.rules.routing import ANY_REGION, Rule, Wishes
+from scraper.sites.alert_rules import ALERTS_MAX, Alert, check_alerts
 from scraper.sites.archive import Archive
 from scraper.sites.blocked import Markers
 from scraper.sites.browser import Rendering
@@ -70,7 +71,7 @@ _NOT_READING = (
         "timezone",
     ),
     *("rate", "concurrency", "burst", "revisit", "conditional", "archive", "dedup", "robots"),
-    *("limits", "quality", "platform"),
+    *("limits", "quality", "platform", "alerts"),
 )
 NOWHERE = "nowhere to start (mend: give `start:` or `sitemap:`)"
 Text = Annotated[str, BeforeValidator(to_text, json_schema_input_type=str | int | float)]
@@ -471,6 +472,9 @@ class Site(Model):
     ] = Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
     archive: Archive = Field(
         None, description="true, or a mapping: raw pages are kept; default: none are"
+    )
+    alerts: Annotated[tuple[Alert, ...], AfterValidator(check_alerts)] = Field(
+        (), max_length=ALERTS_MAX, description="which changes of products people are told of"
     )
     listing: Listing | None = None
     product: ProductPage

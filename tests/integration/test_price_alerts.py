@@ -23,6 +23,7 @@ from scraper.alerts import outbox
 from scraper.alerts.rules import Rule
 from scraper.cli.main import main
 from scraper.feed import reader as feed
+from scraper.quality import alerts as alert_module
 from scraper.quality import notify
 from scraper.quality.notify import Notice
 from scraper.settings import Settings
@@ -31,7 +32,7 @@ from tests.integration.test_changes import put
 from tests.integration.test_products import B, Shop
 from tests.integration.test_quality import crawled, good
 from tests.integration.test_quality import shop as a_shop
-from tests.making import rows
+from tests.making import a_site, rows
 from tests.receivers import Mailbox, Webhook, receivers
 
 # A process that is killed at its statement of that number, or comes to the end.
@@ -237,6 +238,69 @@ def test_of_a_crawl_that_is_rejected_before_the_digest_nobody_is_told(
     assert set(rows(engine, "SELECT done_at IS NULL, error FROM price_alerts")) == {
         (False, "the crawl was rejected")
     }
+
+
+def test_rules_of_a_definition_and_whom_they_tell(
+    engine: sa.Engine,
+    environment: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    people: tuple[Webhook, Mailbox, Path],
+    tmp_path: Path,
+) -> None:
+    webhook, mailbox, recipients = people
+    recipients.write_text(
+        f"garden, ops = {webhook.address}   # of the gardeners\n{mailbox.address} # of all others\n"
+    )
+    settings = environment.model_copy(update={"alerts": recipients, "sites_dir": tmp_path})
+    shop = Shop(engine)
+    shop.site = a_site(
+        revisit="0s",
+        alerts=[
+            {"name": "drops", "when": "fell 5%", "to": "garden"},
+            {"name": "gone", "when": "sold out"},
+            {"name": "lost", "when": "fell", "to": ["nobody"]},
+        ],
+    )
+    priced(shop, "30.00", availability=True)
+    outbox.alert_prices(engine, settings)
+    assert rows(engine, "SELECT name FROM consumers") == [(outbox.CONSUMER,)]
+    priced(shop, "20.00", availability=True)
+    priced(shop, "20.00", availability=False)
+    outbox.alert_prices(engine, settings)
+    assert [one["rule"] for _, one in webhook.got] == ["shop.drops"]
+    assert [subject.split(" http")[0] for _, subject, _ in mailbox.got] == [
+        "shop.gone: A (shop): sold out"
+    ]
+    assert set(rows(engine, "SELECT rule, error FROM price_alerts")) == {
+        ("shop.drops", None),
+        ("shop.gone", None),
+        ("shop.lost", "not reached: nobody is of that name"),
+    }
+
+    def ran(*words: str) -> str:
+        result = CliRunner().invoke(main, ["alerts", *words])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    command = import_module("scraper.cli.data.price_alerts")
+    monkeypatch.setattr(command, "open_engine", lambda: engine)
+    monkeypatch.setattr(command, "load_settings", lambda: settings)
+    listed = {one["rule"]: one for one in json.loads(ran("--json"))}
+    assert listed["shop.drops"]["to"] == "garden" and listed["shop.lost"]["waiting"] == 1
+    assert "(-33.3%)" in ran("test", "shop.drops")
+    # As it is written now, and not yet taken over.
+    (tmp_path / "shop.yaml").write_text(
+        "start: https://shop.example/\nlisting: {products: a}\nproduct: {fields: {title: h1}}\n"
+        "alerts: [{name: drops, when: below 10}]\n"
+    )
+    assert json.loads(ran("test", "shop.drops", "--json")) == []
+    crawled(engine, a_shop(), range(5), lambda number: None)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE sites SET enabled = false"))
+    alert_module.alert(engine, settings)
+    assert len(webhook.got) == 1 and len(mailbox.got) == 2, "who has a name hears of no crawl"
+    outbox.alert_prices(engine, settings)
+    assert rows(engine, "SELECT name FROM consumers") == [], "without rules nobody reads the feed"
 
 
 def test_a_signed_webhook(people: tuple[Webhook, Mailbox, Path], tmp_path: Path) -> None:

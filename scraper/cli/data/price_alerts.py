@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import click
 import sqlalchemy as sa
 
+from scraper.actions.crawls import definition_in_file
 from scraper.alerts import outbox
-from scraper.alerts.rules import Hit, Rule, load
+from scraper.alerts.rules import Hit, Rule, of_site
 from scraper.cli.common.shared import json_option, load_settings, open_engine, print_json
 from scraper.cli.common.tables import plain, print_table
 from scraper.domain import CrawlStatus
@@ -26,17 +26,21 @@ from scraper.settings import Settings, readable_by_all
 @json_option("array")
 @click.pass_context
 def alerts(context: click.Context, as_json: bool) -> None:
-    """Show the rules of price alerts (SCRAPER_ALERT_RULES) and what came of them within a week."""
+    """Show the rules of price alerts, and what came of them within a week."""
     if context.invoked_subcommand is not None:
         return
-    rules = load(_rules_file())
     with open_engine().connect() as connection:
-        states = outbox.states(connection)
+        rules, states = outbox.load(connection, load_settings()), outbox.states(connection)
+    if not rules:
+        raise ConfigError(
+            "there are no rules: neither `alerts:` in a definition, nor SCRAPER_ALERT_RULES "
+            "(docs/operations.md, Price alerts)"
+        )
     rows = [_state(rule, states.get(rule.name)) for rule in rules]
     if as_json:
         print_json(rows)
         return
-    columns = ["rule", "when", "of", "alerts", "waiting", "last", "problem"]
+    columns = ["rule", "when", "of", "to", "alerts", "waiting", "last", "problem"]
     print_table(columns, [[plain(str(row[key] or "")) for key in columns] for row in rows])
 
 
@@ -46,21 +50,12 @@ def _state(rule: Rule, state: sa.Row[Any] | None) -> dict[str, Any]:
         "rule": rule.name,
         "when": rule.when,
         "of": " ".join(part for part in scope if part) or "all",
+        "to": ", ".join(rule.to) or "all without a name",
         "alerts": state.alerts if state else 0,
         "waiting": state.waiting if state else 0,
         "last": state.last.isoformat(timespec="seconds") if state else None,
         "problem": state.error if state else None,
     }
-
-
-def _rules_file() -> Path:
-    path = load_settings().alert_rules
-    if path is None:
-        raise ConfigError(
-            "there are no rules: SCRAPER_ALERT_RULES names no file "
-            "(docs/operations.md, Price alerts)"
-        )
-    return path
 
 
 @alerts.command("test")
@@ -120,7 +115,12 @@ def _send_test(settings: Settings) -> list[dict[str, Any]]:
 
 
 def _show_told(name: str, days: int, as_json: bool) -> None:
-    rules = {rule.name: rule for rule in load(_rules_file())}
+    settings, site = load_settings(), name.rpartition(".")[0]
+    with open_engine().connect() as connection:
+        rules = {rule.name: rule for rule in outbox.load(connection, settings)}
+    # A rule is tried as it is written now, before a coordinator has taken it over.
+    written = definition_in_file(settings, site) if site else None
+    rules |= {rule.name: rule for rule in of_site(site, written.alerts if written else ())}
     if name not in rules:
         raise NotFoundError(f"there is no rule {name!r}{did_you_mean(name, rules)}")
     told = _told(open_engine(), rules[name], days)
