@@ -4,6 +4,7 @@
 # KEEP=1     with demo: leave the servers running afterwards
 # FOLDER=…   with secrets: another one than ./secrets; POSTGRES=…, REDIS=… the hosts in the addresses
 # MINUTES=…  with chaos: how long faults are injected (from 10 on with the default settings); SEED=… the same ones again
+# CHANGES=…  with alerts-chaos; KILLS=…
 # PRODUCTS=… with lies: of each site; SEED=… other shops
 # UPGRADE=1  with lock: move to the newest releases
 # PAGES=…    with mend; SEED=… other redesigns
@@ -30,7 +31,7 @@ UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check secrets chaos lies mend lock bench dist clean
+.PHONY: help setup demo fast test check secrets chaos alerts-chaos lies mend lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -87,6 +88,10 @@ secrets: ## write the passwords that docker-compose.yml reads (FOLDER= POSTGRES=
 chaos: setup ## kill everything again and again during a crawl, and check that nothing is lost (MINUTES=30 SEED=…)
 	@$(BIN)/python -m tests.acceptance.chaos $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(JSON),--json $(JSON)) $(if $(KEEP),--keep)
+
+alerts-chaos: setup ## replay changes through kills of who makes price alerts of them: none missed, none doubled (CHANGES=100000 KILLS=20)
+	@CHANGES=$(or $(CHANGES),100000) KILLS=$(or $(KILLS),20) SEED=$(or $(SEED),1) $(BIN)/pytest -n 0 -q -rP \
+		tests/integration/test_price_alerts.py -k through_kills -o log_cli=false --timeout 3600 | grep -v '\[info \|\[0m'
 
 lies: setup ## let shops go wrong in every way, and count what is published wrongly, delisted wrongly, late (PRODUCTS=200 SEED=…)
 	@LIES_PRODUCTS=$(or $(PRODUCTS),200) LIES_SEED=$(or $(SEED),1) $(BIN)/pytest tests/acceptance/test_lies.py -n 2 -rP \

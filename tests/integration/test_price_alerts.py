@@ -7,9 +7,12 @@ import hashlib
 import hmac
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
+from collections import Counter
 from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
@@ -32,7 +35,7 @@ from tests.integration.test_changes import put
 from tests.integration.test_products import B, Shop
 from tests.integration.test_quality import crawled, good
 from tests.integration.test_quality import shop as a_shop
-from tests.making import a_site, rows
+from tests.making import a_site, open_crawl, rows
 from tests.receivers import Mailbox, Webhook, receivers
 
 # A process that is killed at its statement of that number, or comes to the end.
@@ -50,6 +53,39 @@ def die(*_):
     if not left[0]:
         os.kill(os.getpid(), signal.SIGKILL)
 outbox.collect(engine, [Rule(name=name, when="fell") for name in ("one", "two")])
+"""
+
+# A coordinator that does nothing but price alerts.
+COORDINATOR = """
+import sys
+from pathlib import Path
+from scraper.alerts import outbox
+from scraper.infra.database import make_engine
+from scraper.settings import Settings
+settings = Settings(alerts=Path(sys.argv[2]), alert_rules=Path(sys.argv[3]))
+engine = make_engine(sys.argv[1])
+print("begun", flush=True)
+while True:
+    outbox.alert_prices(engine, settings)
+"""
+# Prices that rise, fall a little, and fall much; each tenth by a crawl that is rejected.
+REPLAYED = """
+INSERT INTO products (site_id, external_id, page_id, crawl_id, url, data, content_hash, version)
+SELECT :site, n, n, :good, 'https://shop.example/' || n, jsonb_build_object('name', 'p' || n,
+       'price', (ARRAY[21, 19.9, 15])[1 + n % 3], 'price_currency', 'EUR'), gen_random_uuid(), 2
+  FROM generate_series(1, :changes) n;
+INSERT INTO product_versions (product_id, version, data, content_hash, valid_from, valid_to,
+                              crawl_id)
+SELECT id, 1, data || '{"price": 20}', gen_random_uuid(), now(), now(), :good FROM products;
+INSERT INTO changes (product_id, crawl_id, site_id, version, previous_version, event)
+SELECT id, CASE WHEN external_id LIKE '%0' THEN :bad ELSE :good END, site_id, 2, 1, 'changed'
+  FROM products ORDER BY id;
+ANALYZE
+"""
+EXPECTED = """
+SELECT rule, c.id AS change_id
+  FROM changes c JOIN products p ON p.id = c.product_id, unnest(ARRAY['one', 'two']) AS rule
+ WHERE c.crawl_id <> :bad AND CAST(p.data ->> 'price' AS numeric) <= CASE rule WHEN 'one' THEN 19.9 ELSE 15 END
 """
 
 
@@ -137,6 +173,94 @@ def test_none_missed_and_none_doubled_whatever_dies(engine: sa.Engine) -> None:
     for name in ("one", "two"):
         query = f"SELECT change_id FROM price_alerts WHERE rule = '{name}' ORDER BY id"
         assert [row[0] for row in rows(engine, query)] == expected and len(expected) == 59
+
+
+class Tally:
+    """Keeps how often each alert came, and nothing else of a webhook's messages."""
+
+    def __init__(self) -> None:
+        self.ids: Counter[str] = Counter()
+
+    def append(self, message: object) -> None:
+        if isinstance(message, tuple):
+            self.ids.update(one["id"] for one in message[1]["alerts"])
+
+
+def test_changes_are_replayed_through_kills(engine: sa.Engine, tmp_path: Path) -> None:
+    """`make alerts-chaos CHANGES=1000000 KILLS=100` does the same for longer."""
+    number, kills = int(os.environ.get("CHANGES", "5000")), int(os.environ.get("KILLS", "4"))
+    began, chance = time.monotonic(), random.Random(int(os.environ.get("SEED", "1")))
+    good = open_crawl(engine, a_site())
+    with engine.begin() as connection:
+        outbox.consumers.put(connection, outbox.CONSUMER, None, 0)
+        ended = "UPDATE crawls SET status = 'completed', finished_at = now()"
+        connection.execute(sa.text(ended))
+    bad = open_crawl(engine, a_site())
+    values = {"site": good[0], "good": good[1], "bad": bad[1], "changes": number}
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text('UPDATE crawls SET reasons = \'[{"what": "rejected"}]\' WHERE id = :bad'),
+            values,
+        )
+        for statement in REPLAYED.split(";\n"):
+            connection.execute(sa.text(statement), values)
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("- {name: one, when: fell}\n- {name: two, when: fell 5%, every: 1s}\n")
+    url, tally, killed, filled = (
+        engine.url.render_as_string(hide_password=False),
+        Tally(),
+        0,
+        time.monotonic(),
+    )
+
+    at_work = 0
+
+    def behind() -> bool:
+        with engine.connect() as connection:
+            position = outbox.consumers.position(connection, outbox.CONSUMER, None)
+            last = connection.execute(sa.text("SELECT max(id) FROM changes")).scalar_one()
+            waits = "SELECT FROM price_alerts WHERE done_at IS NULL LIMIT 1"
+            return position != last or connection.execute(sa.text(waits)).first() is not None
+
+    with receivers(tmp_path) as (webhook, _, recipients):
+        webhook.headers = webhook.bodies = webhook.got = tally  # type: ignore[assignment]
+        recipients.write_text(webhook.address)
+        while killed < kills or behind():
+            with subprocess.Popen(
+                [sys.executable, "-c", COORDINATOR, url, str(recipients), str(rules)],
+                stdout=subprocess.PIPE,
+            ) as process:
+                assert process.stdout is not None and process.stdout.readline()
+                until = time.monotonic() + chance.uniform(0.05, 2.5 if number > 10_000 else 0.5)
+                while time.monotonic() < until if killed < kills else behind():
+                    time.sleep(0.05)
+                at_work += behind()
+                process.kill()
+            killed += 1
+            # What a dead process was telling somebody would wait for a minute.
+            with engine.begin() as connection:
+                connection.execute(
+                    sa.text(
+                        "UPDATE price_alerts SET not_before = now() WHERE done_at IS NULL AND attempts > 0"
+                    )
+                )
+    with engine.connect() as connection:
+        truth = {
+            f"{row.rule}:{row.change_id}" for row in connection.execute(sa.text(EXPECTED), values)
+        }
+        written = [
+            f"{row.rule}:{row.change_id}"
+            for row in connection.execute(sa.text("SELECT rule, change_id FROM price_alerts"))
+        ]
+    assert len(truth) > number * 0.8 and killed >= kills
+    assert len(written) == len(truth) and set(written) == truth, "none missed, none doubled"
+    assert set(tally.ids) == truth, "and each was told"
+    again = sum(tally.ids.values()) - len(truth)
+    assert again <= killed * outbox.TOLD_MAX, "only what a dead process had sent came again"
+    print(
+        f"{number:,} changes, {killed} kills ({at_work} at work), {len(truth):,} alerts in {time.monotonic() - filled:.0f} s "
+        f"(filled in {filled - began:.0f} s): none missed, none doubled; {again} sent again with their ids"
+    )
 
 
 def test_what_is_not_decided_is_told_later(engine: sa.Engine) -> None:
