@@ -29,6 +29,9 @@ from scraper.views import progress, state
 from scraper.views.fleet import Totals
 from scraper.views.state import LeaseHolder, QueueState, Trouble, Unusable
 
+# More than anybody has.
+SITES_MAX = 100_000
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
@@ -66,23 +69,25 @@ def read(
     *,
     site: str | None = None,
     newest: int = 20,
+    every_site: bool = False,
     nodes: Mapping[str, fleet.Node] | None = None,
 ) -> FleetStatus:
-    """Reads all of it: every running crawl, and the newest ended ones; of a site, what is its own,
-    and the workers that have pages of it. Workers are asked, which takes a second, unless somebody
-    has their `nodes` already."""
+    """Reads all of it: every running crawl, and the newest ended ones, or with `every_site` the one
+    that each site stands as; of a site, what is its own, and the workers that have pages of it.
+    Workers are asked, which takes a second, unless somebody has their `nodes` already."""
     with ThreadPoolExecutor(1) as pool:
         inspection = None if nodes is not None else pool.submit(fleet.nodes)
         with engine.connect() as connection:
+            crawls, why = _crawls(connection, site, newest, every_site=every_site)
             status = FleetStatus(
-                crawls=read_progress(connection, site=site, newest=newest),
+                crawls=crawls,
+                why=why,
                 paused=[n for n in sites.paused_names(connection) if site in (None, n)],
                 queues=state.queues(connection, site),
                 dead=state.unusable(connection, site),
                 errors=[],
             )
             status.totals = fleet_view.totals(connection, site)
-            status.why = fleet_view.reasons(connection, status.crawls)
             holders = state.holders(connection, settings.lease_s, site)
             _read_hosts(connection, settings, status, site)
         status.errors = state.troubles(engine, site)
@@ -100,6 +105,20 @@ def read(
         for queue in status.queues:
             queue.workers = sum(queue.queue in node.queues for node in (nodes or {}).values())
     return status
+
+
+def _crawls(
+    connection: sa.Connection, site: str | None, newest: int, *, every_site: bool
+) -> tuple[list[Progress], dict[int, str]]:
+    """Crawls, and by their ids what is wrong with them."""
+    if every_site and site is None:
+        rows = fleet_view.rows(connection, fleet_view.Query(limit=SITES_MAX)).rows
+        return (
+            [row.crawl for row in rows if row.crawl],
+            {row.crawl.id: row.why for row in rows if row.crawl},
+        )
+    crawls = read_progress(connection, site=site, newest=newest)
+    return crawls, fleet_view.reasons(connection, crawls)
 
 
 def _read_hosts(

@@ -55,6 +55,19 @@ def test_totals_are_true_at_any_number(engine: sa.Engine, environment: Settings)
         assert (alone.sites, alone.crawls, alone.total) == (1, 1, 7)
 
 
+def test_a_site_that_failed_long_ago_is_watched(engine: sa.Engine, environment: Settings) -> None:
+    for number in range(30):
+        open_crawl(engine, a_site(f"shop-{number}"))
+    execute(engine, "UPDATE crawls SET status = 'completed', finished_at = now()")
+    execute(engine, "UPDATE crawls SET status = 'failed', note = 'unreachable' WHERE id = 1")
+    open_crawl(engine, a_site("runs"))
+    open_crawl(engine, a_site("shop-5"))
+    found = status.read(engine, environment, every_site=True, nodes={})
+    shown = {crawl.site: crawl.state for crawl in found.crawls}
+    assert len(found.crawls) == len(shown) == 31 and shown["shop-0"] == "failed"
+    assert shown["shop-5"] == shown["runs"] == "running" and "unreachable" in found.why[1]
+
+
 def test_the_worst_comes_first_with_its_reason(engine: sa.Engine) -> None:
     for state in ("fine", "failed", "suspect", "paused", "slow", "dead", "planned"):
         crawl = open_crawl(engine, a_site(state))

@@ -90,6 +90,8 @@ def test_a_line_for_people() -> None:
         (("new",), None, False),
         (("price-drop",), None, True),
         (("price-rise",), None, False),
+        ((), "10%", True),
+        ((), "10.01%", False),
         (("price-drop",), "10%", True),
         (("price-drop",), "10.01", False),
         (("price-rise", "price-drop"), "5%", True),
@@ -98,6 +100,12 @@ def test_a_line_for_people() -> None:
 )
 def test_what_is_shown(events: tuple[str, ...], least: str | None, shown: bool) -> None:
     assert Wanted.parse(events, least).matches(priced("10.00", "9.00")) == shown
+
+
+def test_a_least_alone_is_about_prices() -> None:
+    wanted = Wanted.parse((), "5%")
+    assert wanted.matches(priced("9.00", "10.00"))
+    assert not wanted.matches(priced("10.00", "10.00", event="new"))
 
 
 def test_a_price_in_another_currency_did_not_drop() -> None:

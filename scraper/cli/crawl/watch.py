@@ -158,7 +158,11 @@ class Watch:
         began = time.monotonic()
         try:
             status = views.read(
-                self._engine, self._settings, site=self._site, nodes=self.inspector.nodes
+                self._engine,
+                self._settings,
+                site=self._site,
+                every_site=True,
+                nodes=self.inspector.nodes,
             )
         except OperationalError as error:
             if not outages.postgres_away(error):

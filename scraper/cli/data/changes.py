@@ -76,7 +76,7 @@ EVENTS = ("new", "changed", "delisted", "relisted", "reverted", "price-drop", "p
     "--min",
     "least",
     metavar="PERCENT",
-    help="With price-drop or price-rise: no smaller ones (5%).",
+    help="Prices that moved at least so far (5%); with --event, down or up alone.",
 )
 @click.option("--json", "as_json", is_flag=True, help="JSON lines; into a pipe they always are.")
 def changes(
@@ -136,6 +136,7 @@ class Wanted:
         """Raises `ConfigError`."""
         if least is None:
             return cls(frozenset(events))
+        events = events or ("price-drop", "price-rise")
         if not set(events) & {"price-drop", "price-rise"}:
             raise ConfigError("--min goes with --event price-drop or price-rise")
         if not re.fullmatch(r"\d{1,6}(\.\d{1,6})?%?", least):
