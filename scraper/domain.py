@@ -303,6 +303,15 @@ def filled(data: Mapping[str, Any]) -> list[str]:
     return [key for key, value in data.items() if value is not None and value not in ("", [], {})]
 
 
+class Vote(NamedTuple):
+    """Whether another source of a page (`jsonld`, `microdata`, `meta`) agrees with what a field was
+    read as."""
+
+    field: str
+    source: str
+    agrees: bool
+
+
 @value
 class Extracted:
     """Everything one page gave. `problems` are short sentences for people: what is missing or
@@ -315,7 +324,8 @@ class Extracted:
 
     `found` names the fields for which the page gave a value of its own, complete or not (a default
     is none); `mistyped` those for which it gave something else than a value of their type.
-    `disallowed`: links to listings that were left out for robots.txt.
+    `disallowed`: links to listings that were left out for robots.txt. `votes`: what other sources
+    say, on some pages.
     """
 
     links: list[Link] = field(default_factory=list)
@@ -326,6 +336,7 @@ class Extracted:
     found: tuple[str, ...] = ()
     mistyped: tuple[str, ...] = ()
     disallowed: int = 0
+    votes: tuple[Vote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +359,7 @@ class FieldObservations:
     found: tuple[str, ...]
     mistyped: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
+    votes: tuple[Vote, ...] = ()
 
 
 @value

@@ -551,6 +551,11 @@ class CrawlQuality(Base):
     vanished: Mapped[dict[str, int]] = mapped_column(
         JSONB, server_default=EMPTY, comment="values that products have and pages did not give"
     )
+    votes: Mapped[dict[str, int]] = mapped_column(
+        JSONB,
+        server_default=EMPTY,
+        comment="of a sample: field, other source, and yes or no for whether they agree",
+    )
     recent_records: Mapped[float] = mapped_column(
         server_default=text("0"), comment="older ones fade"
     )
@@ -588,6 +593,11 @@ class CrawlField(Base):
     compared: Mapped[int] = count_column("products that were known before, and read")
     changed: Mapped[int] = count_column("of these with another value than before")
     held: Mapped[int] = count_column("values that are not believed, and wait")
+    votes: Mapped[dict[str, Any]] = mapped_column(
+        JSONB,
+        server_default=EMPTY,
+        comment="on how many pages each other source agrees, and disagrees; of a sample",
+    )
     distinct_values: Mapped[int] = mapped_column(comment="among the sampled")
     sampled: Mapped[int] = mapped_column(comment="values of stored products")
     usual_fill: Mapped[float | None] = mapped_column(comment="null: not known")
@@ -609,6 +619,10 @@ class CrawlExample(Base):
     excerpt: Mapped[str]
     known: Mapped[str | None] = mapped_column(comment="the value that its product had")
     seen_at: Mapped[datetime] = now_column()
+    nowhere: Mapped[bool] = mapped_column(
+        server_default=text("false"),
+        comment="the value that the product has is in no place of the page",
+    )
 
 
 class HeldValue(Base):

@@ -101,6 +101,11 @@ class Document:
         except SelectolaxError as error:
             raise TooSlow("the page's document takes more memory than a page may") from error
 
+    @property
+    def has_dom(self) -> bool:
+        """Whether it was made already."""
+        return "dom" in self.__dict__
+
     @cached_property
     def root(self) -> etree._Element:
         """lxml's tree of the page: what XPath is answered by."""

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from lxml import etree
 
-from scraper.domain import Extracted, Product
+from scraper.domain import Extracted, Product, Vote
 from scraper.extract import money, values
 from scraper.extract.document import Document
 from scraper.extract.sources import VALUES_MAX, Texts, compile_source
+from scraper.extract.structured import witnesses
 from scraper.extract.text import unstruck_text, whole_text
 from scraper.extract.values import Mistyped
 from scraper.rules import urls
@@ -57,6 +58,13 @@ class ProductReader:
             else "any of `any:`"
         )
         self._rules = rules
+        self._witnesses = [
+            (source, _Field(name, FieldSpec.model_validate({source: path, "type": spec.type})))
+            for name, spec in product.fields.items()
+            if spec.type in ("price", "text") and not spec.many
+            for source, path in witnesses.SOURCES.get(name, ())
+            if all(getattr(reading, source) is None for reading in spec.readings)
+        ]
 
     def read(self, document: Document) -> Extracted:
         data: dict[str, Any] = {}
@@ -81,7 +89,21 @@ class ProductReader:
             problems=problems,
             found=tuple(filled_in),
             mistyped=tuple(mistyped),
+            votes=self._votes(document, data) if witnesses.sampled(document.url) else (),
         )
+
+    def _votes(self, document: Document, data: dict[str, Any]) -> tuple[Vote, ...]:
+        """What another source says of each field: the first that has it. No DOM is built for it."""
+        votes: list[Vote] = []
+        for source, field in self._witnesses:
+            heard = bool(votes) and votes[-1].field == field.name
+            if heard or (source != "jsonld" and not document.has_dom):
+                continue
+            witness: dict[str, Any] = {}
+            field.read(document, witness, [], [], [])
+            if witness.get(field.name) is not None:
+                votes.append(Vote(field.name, source, witnesses.agree(field.name, data, witness)))
+        return tuple(votes)
 
     def _external_id(self, document: Document, problems: list[str]) -> str | None:
         if self._id is None:

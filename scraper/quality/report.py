@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from scraper.errors import NotFoundError
 from scraper.settle import fill_rates
+from scraper.settle.plausibility import Votes
 from scraper.sites.definition import Site
 
 CRAWL = sa.text("""
@@ -41,10 +42,15 @@ SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = 
 """)
 
 
+# Another source that says otherwise on so many pages of the sample is worth a word.
+CONTRADICTED = 3
+
+
 @dataclass(frozen=True, slots=True)
 class FieldReport:
     """One field in one crawl beside what was usual. `breach` is what is wrong with it, None where
-    nothing is or the crawl still runs; `held`: values that are not believed, and wait."""
+    nothing is or the crawl still runs; `held`: values that are not believed, and wait; `votes`:
+    what other sources of a sample of pages say."""
 
     field: str
     records: int
@@ -61,6 +67,16 @@ class FieldReport:
     compared: int = 0
     changed: int = 0
     held: int = 0
+    votes: Votes | None = None
+
+    @property
+    def contradicted(self) -> dict[str, tuple[int, int]]:
+        """The other sources that mostly say something else, with how often each agrees and not."""
+        return {
+            source: (yes, no)
+            for source, (yes, no) in (self.votes or {}).items()
+            if no >= CONTRADICTED and no > yes
+        }
 
     @property
     def fill(self) -> float | None:
@@ -121,7 +137,7 @@ def fields(connection: sa.Connection, crawl_id: int) -> list[FieldReport]:
             row.field, row.records, row.found, row.mistyped, row.vanished, row.distinct_values,
             row.sampled, row.usual_fill,
             row.usual_mistyped, row.usual_distinct, row.line, row.breach,
-            row.compared, row.changed, row.held,
+            row.compared, row.changed, row.held, row.votes,
         )
         for row in connection.execute(FIELDS, {"id": crawl_id})
     ]  # fmt: skip

@@ -32,9 +32,8 @@ DOUBTFUL = math.log(20)
 CERTAIN = math.log(1000)
 # Where fewer values are to be expected, none is missed.
 DISTINCT_LEAST = 5.0
-# A required field is on this share of the product pages, and one that fewer than half of them have
-# is worth a look, where nobody knows what is usual.
-REQUIRED, RARE = 0.8, 0.5
+# A required field is on this share of the product pages, where nobody knows what is usual.
+REQUIRED = 0.8
 # A field that none of so many product pages has, and no crawl has had before, is misread.
 NEVER_LEAST = 5
 # So many values vanish with a field that broke so late that its share of the whole crawl does not

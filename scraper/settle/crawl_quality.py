@@ -24,7 +24,7 @@ from scraper.rules.quality import Figures, Reason, Tolerances, Usual
 from scraper.settle import fill_rates, held_values, plausibility
 from scraper.settle.fill_rates import FieldBaseline, FieldSums
 from scraper.settle.held_values import Mark
-from scraper.settle.plausibility import Changes, DoubtfulPages, ShownTwice
+from scraper.settle.plausibility import Changes, DoubtfulPages, ShownTwice, Votes
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
 from scraper.sites.quality import Quality
@@ -92,12 +92,12 @@ DISTINCT_WRITTEN = _distinct_of(
 
 ADD_FIELDS = sa.text("""
 INSERT INTO crawl_fields (crawl_id, field, records, found, mistyped, vanished, distinct_values,
-                          sampled, compared, changed, held, usual_fill, usual_mistyped,
-                          usual_distinct, line, breach)
+                          sampled, compared, changed, held, votes, usual_fill,
+                          usual_mistyped, usual_distinct, line, breach)
 SELECT :id, i.* FROM jsonb_to_recordset(CAST(:rows AS jsonb))
   AS i(field text, records int, found int, mistyped int, vanished int, distinct_values int,
-       sampled int, compared int, changed int, held int, usual_fill float8, usual_mistyped float8,
-       usual_distinct float8, line float8, breach text)
+       sampled int, compared int, changed int, held int, votes jsonb, usual_fill float8,
+       usual_mistyped float8, usual_distinct float8, line float8, breach text)
 """)
 
 JUDGED = sa.text("""
@@ -169,6 +169,11 @@ DELETE FROM crawl_examples e USING (
    AND (e.field <> ALL (:fields) OR placed.place > {EXAMPLES})
 """)
 
+NOWHERE = sa.text("""
+SELECT field FROM crawl_examples WHERE crawl_id = :id AND known IS NOT NULL
+ GROUP BY field HAVING count(*) >= :least AND bool_and(nowhere)
+""")
+
 # It is for fields of which the worker gave no example: values that are held, and what a Python
 # function left out.
 MORE_EXAMPLES = sa.text(f"""
@@ -225,11 +230,12 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     breaches = _breaches(figures, lines, site)
     # What answers 304 was asked and has not changed.
     compared = max(0, sums.stored.records + crawl.not_modified - crawl.products_new)
+    votes = {name: sums.votes_of(name) for name in names}
     doubtful = _doubtful(connection, crawl)
     # What no good crawl has read is not worth keeping.
     tolerances = site.tolerances if usual.products else replace(site.tolerances, changed=1.0)
     odd = _hold(
-        connection, crawl.id, site, tolerances, compared, doubtful, figures, lines, breaches
+        connection, crawl, site, tolerances, compared, doubtful, figures, lines, breaches, votes
     )
     reasons = [*odd, *breaches.values()]
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
@@ -245,7 +251,7 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     for statement in (MORE_EXAMPLES, PRUNE_EXAMPLES):
         connection.execute(statement, {"id": crawl.id, "fields": list(breaches)})
     held = held_values.release(connection, crawl.id)
-    _store_fields(connection, crawl.id, figures, lines, breaches, held)
+    _store_fields(connection, crawl.id, figures, lines, breaches, held, votes)
     if suspect and _agrees(connection, crawl, reasons, site.quality.accept_after):
         accept(connection, crawl.id)
         suspect = False
@@ -276,7 +282,7 @@ def accept(connection: sa.Connection, crawl_id: int) -> bool:
 
 def _hold(
     connection: sa.Connection,
-    crawl_id: int,
+    crawl: sa.Row[Any],
     site: Site,
     tolerances: Tolerances,
     compared: int,
@@ -284,6 +290,7 @@ def _hold(
     figures: dict[str, Figures],
     lines: Mapping[str, FieldBaseline],
     breaches: dict[str, Reason],
+    votes: Mapping[str, Votes],
 ) -> list[Reason]:
     """Marks what is not believed of a crawl's changes, and adds what follows to its figures and
     breaches. Returns why the crawl as a whole is odd."""
@@ -295,13 +302,15 @@ def _hold(
     if judged:
         lasting = [name for name in figures if plausibility.may_not_vanish(name, tolerances)]
         fields = held_values.Fields(list(figures), prices, own, lasting)
-        held_values.classify(connection, crawl_id, fields)
-    changes, pages = held_values.changes(connection, crawl_id, compared, prices)
+        held_values.classify(connection, crawl.id, fields)
+    changes, pages = held_values.changes(connection, crawl.id, compared, prices)
     switches = [name for name, spec in site.product.fields.items() if spec.type == "bool"]
-    switched = held_values.switched(connection, crawl_id, switches)
+    switched = held_values.switched(connection, crawl.id, switches)
+    gone = _gone(connection, crawl, site, usuals)
     marks = []
     for name, now in figures.items():
         change = changes.get(name, Changes(compared))
+        change = replace(change, agreed=plausibility.agreed(votes[name]))
         figures[name] = replace(now, compared=compared, changed=change.changed)
         if name in switched:
             change = replace(change, vanished=0)
@@ -320,6 +329,9 @@ def _hold(
         if name in switched and breach is not None and breach.what in ("fill", "late"):
             del breaches[name]
             breach = None
+        elif name in gone and not sum(no for _, no in votes[name].values()):
+            breaches.pop(name, None)
+            breach = None
         elif name in lines and policy.broken(now, lines[name].line, usuals[name].fill or 0.0):
             marks.append(Mark(name, "fill", "vanished", fresh=False))
         if breach is not None and name in lines:
@@ -327,12 +339,29 @@ def _hold(
             marks.append(Mark(name, breach.what, difference, fresh=False))
         if reason is not None:
             breaches.setdefault(name, reason)
-    held_values.mark(connection, crawl_id, marks)
+    held_values.mark(connection, crawl.id, marks)
     read = max((now.records for now in figures.values()), default=0)
     odd = None
     if site.tolerances.changed < 1:
         odd = plausibility.judge_pages(pages, compared, doubtful, read)
     return [odd] if odd is not None else []
+
+
+def _gone(
+    connection: sa.Connection, crawl: sa.Row[Any], site: Site, usuals: Mapping[str, Usual]
+) -> set[str]:
+    """The fields that were missing in the crawl before already, and whose last values, which seldom
+    changed, are in no place of the pages now: the shop does not say them any more."""
+    before = _suspect_before(connection, crawl)
+    missing = {reason["field"] for reason in before.reasons} if before is not None else set()
+    rows = connection.execute(NOWHERE, {"id": crawl.id, "least": plausibility.GONE_LEAST})
+    return {
+        row.field
+        for row in rows
+        if row.field in missing
+        and site.product.fields[row.field].type == "text"
+        and (usuals[row.field].changed or 0.0) <= plausibility.SELDOM_CHANGES
+    }
 
 
 def _doubtful(connection: sa.Connection, crawl: sa.Row[Any]) -> DoubtfulPages:
@@ -434,6 +463,7 @@ def _store_fields(
     lines: Mapping[str, FieldBaseline],
     breaches: Mapping[str, Reason],
     held: Mapping[str, int],
+    votes: Mapping[str, Votes],
 ) -> None:
     rows = []
     for name, now in figures.items():
@@ -450,6 +480,7 @@ def _store_fields(
                 "compared": now.compared,
                 "changed": now.changed,
                 "held": held.get(name, 0),
+                "votes": votes[name],
                 "usual_fill": usual.fill,
                 "usual_mistyped": usual.mistyped,
                 "usual_distinct": usual.distinct,

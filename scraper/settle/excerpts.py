@@ -4,6 +4,7 @@ scripts and styles. Pure, and linear in what it reads, whatever a shop sends."""
 from __future__ import annotations
 
 import re
+from html import unescape
 
 READ_BYTES = 400_000
 # So much of it travels to the transaction, so that a known value can be looked for.
@@ -11,6 +12,7 @@ EXCERPT_CHARS = 20_000
 SHOWN_CHARS = 800
 _NAMES = ("script", "style", "svg", "noscript", "head")
 _OPENS = re.compile(r"<(script|style|svg|noscript|head)\b|<!--", re.I)
+_TAG = re.compile(r"<[^<>]*>")
 _SPACE = re.compile(r"\s+")
 _CONTENT = re.compile(r"<(?:main|article|h1)\b", re.I)
 _CLOSES = {name: re.compile(rf"</{name}\s*>", re.I) for name in _NAMES}
@@ -30,6 +32,16 @@ def shown(text: str, known: str | None) -> str:
     at = text.find(known) if known else -1
     begin = max(0, at - SHOWN_CHARS // 2) if at >= 0 else 0
     return text[begin : begin + SHOWN_CHARS]
+
+
+def lacks(text: str, known: str) -> bool:
+    """Whether a value is certainly in no place of an excerpt: not in its markup, and not in its
+    text. False of one that is cut off."""
+    if len(text) >= EXCERPT_CHARS or not known.strip():
+        return False
+    value = _SPACE.sub(" ", known).strip().casefold()
+    markup = unescape(text).casefold()
+    return value not in markup and value not in _SPACE.sub(" ", _TAG.sub("", markup))
 
 
 def _without_scripts(text: str) -> str:

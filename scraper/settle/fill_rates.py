@@ -19,7 +19,8 @@ from scraper.domain import Example, FieldObservations, Status
 from scraper.infra.database import dumps
 from scraper.rules import quality
 from scraper.rules.quality import Figures, Tolerances, Usual
-from scraper.settle.excerpts import shown
+from scraper.settle.excerpts import lacks, shown
+from scraper.settle.plausibility import Votes
 from scraper.settle.products import parsed
 from scraper.sites.quality import tolerances_of
 
@@ -33,7 +34,7 @@ FADES = 0.98
 SEARCHED = 20
 
 SUMS = sa.text("""
-SELECT crawl_id, records, found, mistyped, vanished, recent_records, recent, usual
+SELECT crawl_id, records, found, mistyped, vanished, votes, recent_records, recent, usual
   FROM crawl_quality WHERE crawl_id = ANY (:ids)
 """)
 
@@ -57,18 +58,21 @@ _FADED = f"power({FADES}, least(i.records, 1000))"
 COUNT = sa.text(f"""
 UPDATE crawl_quality q
    SET records = q.records + i.records, found = {_added("found")}, mistyped = {_added("mistyped")},
-       vanished = {_added("vanished")}, recent_records = q.recent_records * {_FADED} + i.records,
+       vanished = {_added("vanished")}, votes = {_added("votes")},
+       recent_records = q.recent_records * {_FADED} + i.records,
        recent = {_added("found", _FADED).replace("q.found", "q.recent")}
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, vanished jsonb)
+    AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, vanished jsonb,
+         votes jsonb)
  WHERE q.crawl_id = i.crawl_id
 """)
 
 ADD_EXAMPLES = sa.text("""
-INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known)
-SELECT crawl_id, field, url, problem, excerpt, known
+INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known, nowhere)
+SELECT crawl_id, field, url, problem, excerpt, known, nowhere
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(crawl_id bigint, field text, url text, problem text, excerpt text, known text)
+    AS i(crawl_id bigint, field text, url text, problem text, excerpt text, known text,
+         nowhere boolean)
 ON CONFLICT DO NOTHING
 """)
 
@@ -134,12 +138,19 @@ class FieldSums:
         self.found: Counter[str] = Counter()
         self.mistyped: Counter[str] = Counter()
         self.vanished: Counter[str] = Counter()
+        # Of a field and a source, whether they agree: `price jsonld yes`.
+        self.votes: Counter[str] = Counter()
 
     def add(self, observations: FieldObservations) -> None:
         self.records += observations.records
         self.found.update(observations.found)
         if observations.mistyped:
             self.mistyped.update(observations.mistyped)
+        if observations.votes:
+            self.votes.update(
+                f"{vote.field} {vote.source} {'yes' if vote.agrees else 'no'}"
+                for vote in observations.votes
+            )
 
     @property
     def names(self) -> set[str]:
@@ -160,6 +171,14 @@ class FieldSums:
             recent_found=row.recent.get(name, 0.0) * fade + self.found[name],
         )
 
+    def votes_of(self, name: str) -> Votes:
+        votes: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+        for key, number in self.stored.votes.items():
+            field, source, agrees = key.rsplit(" ", 2)
+            if field == name:
+                votes[source][agrees == "no"] += round(number)
+        return {source: (yes, no) for source, (yes, no) in votes.items()}
+
     def row(self, crawl_id: int) -> dict[str, Any]:
         return {
             "crawl_id": crawl_id,
@@ -167,6 +186,7 @@ class FieldSums:
             "found": self._bounded(self.found),
             "mistyped": self._bounded(self.mistyped),
             "vanished": dict(self.vanished),
+            "votes": dict(self.votes),
         }
 
     def _bounded(self, counts: Counter[str]) -> dict[str, int]:
@@ -289,4 +309,5 @@ def _example(page: ReadPage, example: Example, data: Mapping[str, Any]) -> dict[
         "problem": example.problem,
         "excerpt": shown(example.excerpt, plain),
         "known": plain and plain[:200],
+        "nowhere": plain is not None and lacks(example.excerpt, plain),
     }

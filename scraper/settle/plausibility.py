@@ -43,8 +43,15 @@ VANISHED = 0.05
 IN_ORDER = 0.9
 # The sum of all prices stays within this factor.
 SUM_FACTOR = 2.0
+# So many pages, and this share of them, have another source that agrees.
+VOTES_LEAST, AGREED = 5, 0.95
+# No tax makes the sum of all prices so many times what it was.
+RISE = 1.9
 # Prices that all change by one factor, but for their last digit, have another currency or tax.
 ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE = 0.005, 5, 0.1
+
+# A text that seldom changes, and that so many pages without it do not have in any place, is gone.
+SELDOM_CHANGES, GONE_LEAST = 0.05, 3
 
 # What a single value is held for, in words.
 REASONS: Mapping[str, str] = {
@@ -65,7 +72,8 @@ class Changes:
     """What a crawl changed of one field, among the `compared` products that were known before.
     `held`: values that are not believed singly, and not counted with the others. Of prices also the
     sums before and after, how far the new ones follow the old (`order`, -1 to 1) and how much their
-    factors differ (`spread`, a standard deviation of logarithms)."""
+    factors differ (`spread`, a standard deviation of logarithms). `agreed`: what else the pages say
+    of the field says the same."""
 
     compared: int
     changed: int = 0
@@ -75,6 +83,19 @@ class Changes:
     after: float = 0.0
     order: float | None = None
     spread: float | None = None
+    agreed: bool = False
+
+
+# By another source of a field (`jsonld`, `microdata`, `meta`), on how many pages it agrees with
+# what was read, and on how many not.
+Votes = Mapping[str, tuple[int, int]]
+
+
+def agreed(votes: Votes) -> bool:
+    """Whether what else pages say of a field says the same, nearly always."""
+    yes = sum(votes_for for votes_for, _ in votes.values())
+    no = sum(against for _, against in votes.values())
+    return yes >= VOTES_LEAST and yes >= AGREED * (yes + no)
 
 
 def judge_changes(
@@ -125,8 +146,8 @@ def doubt(
     if usual is None:
         line = UNKNOWN_USUAL if price else UNKNOWN_USUAL_TEXTS if text else 1.0
     if _is_odd(now.changed, now.compared, min(line, 1.0), evidence):
-        return None if price and _is_sale(now) else "changed"
-    return "changed" if price and _has_one_factor(now) else None
+        return None if price and (_is_sale(now) or _is_rise(now)) else "changed"
+    return "changed" if price and _has_one_factor(now) and not _is_rise(now) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +234,13 @@ def _is_sale(now: Changes) -> bool:
     in_order = now.order is not None and now.order >= IN_ORDER
     in_sum = now.before / SUM_FACTOR <= now.after <= now.before * SUM_FACTOR
     return in_order and in_sum and not _has_one_factor(now)
+
+
+def _is_rise(now: Changes) -> bool:
+    """A price list that is so much higher, in the order that it had, is no tax; it is believed
+    where the pages' other sources say so, too."""
+    in_order = now.order is not None and now.order >= IN_ORDER
+    return now.agreed and in_order and now.after >= RISE * now.before > 0
 
 
 def _has_one_factor(now: Changes) -> bool:

@@ -129,7 +129,9 @@ class FieldObserver:
         usual += moves * (len(set(extracted.found)) - usual)
         self._usual[page.crawl_id] = pages + 1, usual
         if len(extracted.found) == len(fields):
-            return FieldObservations(records, extracted.found, extracted.mistyped)
+            return FieldObservations(
+                records, extracted.found, extracted.mistyped, votes=extracted.votes
+            )
         missing = self._missing.get(page.crawl_id)
         if missing is None:
             while len(self._missing) >= CRAWLS_KEPT:
@@ -141,7 +143,9 @@ class FieldObserver:
             if times <= 3 or times & (times - 1) == 0:
                 wanted.append(name)
         examples = _examples(wanted[:EXAMPLES_A_PAGE], page, fetched, extracted) if wanted else ()
-        return FieldObservations(records, extracted.found, extracted.mistyped, examples)
+        return FieldObservations(
+            records, extracted.found, extracted.mistyped, examples, extracted.votes
+        )
 
 
 def _examples(

@@ -18,6 +18,7 @@ from scraper.settle.plausibility import REASONS
 EXCERPT_CHARS = 500
 # A field on fewer pages of a first crawl is worth a look.
 SELDOM = 0.5
+WORDS = {"jsonld": "JSON-LD", "microdata": "microdata", "meta": "a meta tag"}
 COLUMNS = [
     "field",
     "fill",
@@ -72,6 +73,13 @@ def _print_report(report: Report) -> None:
         click.echo()
         ended_well = report.status != CrawlStatus.FAILED
         print_table(COLUMNS, [_cells(field, ended_well) for field in report.fields])
+    for field in report.fields:
+        for source, (yes, no) in field.contradicted.items():
+            selector = plain(report.selector(field.field) or "the definition")
+            click.echo(
+                f"\n{field.field}: {WORDS[source]} says otherwise than {selector} on {no:,} of "
+                f"{yes + no:,} pages that were looked at"
+            )
     if report.held:
         click.echo("\nheld until the next crawl reads the same:")
     for held in report.held:

@@ -181,6 +181,7 @@ LIES = [
     Way("pictures for prices", replaced("class=price>£", "class=price><img src=/x>", 1.0)),
     Way("one in twenty for nothing", as_if(_set(price=Decimal("0.00")), 0.05)),
     Way("all names: the sale's", as_if(_set(name="Black Friday: everything must go"))),
+    Way("every brand elsewhere", replaced("class=brand", "class=maker"), crawls=3),
     Way("one in thirty: all sold out, no name", replaced("<h1>", "<h2>", 1 / 30)),
 ]
 
