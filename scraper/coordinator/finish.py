@@ -33,6 +33,8 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
        count(*) FILTER (WHERE unread AND status = 'invalid' AND known_for > 1) AS emptied,
        (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1] AS fruitless,
        count(*) FILTER (WHERE lists IS NOT NULL AND known_for > 1) AS listings,
+       count(*) FILTER (WHERE doubted) AS doubtful,
+       mode() WITHIN GROUP (ORDER BY error) FILTER (WHERE doubted) AS doubt,
        count(*) FILTER (WHERE repeats) AS repeated, max(url) FILTER (WHERE repeats) AS repeating,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
                     ELSE ok + unchanged END
@@ -42,6 +44,7 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
   FROM (SELECT *, kind <> 'product'
                   AND (status IN ('dead', 'invalid')
                        OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread,
+               kind = 'product' AND status = 'invalid' AND last_outcome = 'doubtful' AS doubted,
                lists IS NOT NULL AND known_for > 1
                AND row_number() OVER (PARTITION BY lists ORDER BY id) > 1 AS repeats
           FROM pages WHERE site_id = :site_id AND crawl_id = :id) AS of_crawl
@@ -109,7 +112,8 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
             f"them"
         )
     if crawl.dead + crawl.invalid:
-        notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid")
+        doubtful = f", {read.doubtful} of them doubtful: {read.doubt}" if read.doubtful else ""
+        notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid{doubtful}")
     nothing = crawl.ok + crawl.unchanged == 0
     no_product = crawl.product_total > 0 and not read.any_product
     if no_product:

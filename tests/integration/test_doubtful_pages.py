@@ -3,11 +3,15 @@ what others show."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
 
+from scraper.cli.main import main
 from scraper.settings import Settings
 from tests.acceptance.lies import shop as shops
 from tests.acceptance.lies.harness import LyingSite, Result, _crawl
@@ -89,6 +93,9 @@ def test_what_many_new_products_say_is_never_believed(crawls: Crawls) -> None:
         assert (crawl.invalid, crawl.suspect) == (6, True)
         assert "One moment" not in crawls.names().values()
         [reason] = [reason for reason in crawl.reasons if reason["what"] == "pages"]
+        assert (
+            "6 invalid, 6 of them doubtful: other products' pages say the same: One" in crawl.note
+        )
         assert "6 of 30 product pages are not believed" in reason["text"]
         assert "One moment" in reason["text"] and crawls.site.server.url("/p/", 0) in reason["text"]
 
@@ -105,3 +112,23 @@ def test_a_known_product_that_shows_a_challenge_once_is_read_when_it_is_asked_ag
     crawls.spoil = {}
     crawl = crawls.crawl()
     assert crawls.names() == before and (crawl.invalid, crawl.suspect) == (0, False)
+
+
+def test_a_selector_that_other_sources_contradict_is_named(crawls: Crawls) -> None:
+    """It meets the price of the first neighbour: of its own kind, and never the same."""
+    places = range(PRODUCTS)
+    crawls.spoil = dict.fromkeys(places, another_price)
+    crawl = crawls.crawl()
+    told = CliRunner().invoke(main, ["report", str(crawl.id)], catch_exceptions=False).output
+    (line,) = [line for line in told.splitlines() if "says otherwise" in line]
+    assert line.startswith("price: JSON-LD says otherwise than css '.price' on ")
+    told = CliRunner().invoke(main, ["report", str(crawl.id), "--json"]).output
+    votes = {field["field"]: field["votes"] for field in json.loads(told)["fields"]}
+    assert votes["price"]["jsonld"][0] == 0 and votes["price"]["jsonld"][1] >= 3
+    assert votes["name"]["jsonld"][1] == 0 and votes["brand"] == {}
+
+
+def another_price(place: int, site: LyingSite) -> bytes:
+    items = list(site.shop.items.values())
+    page = shops.product(items[place], site.shop).decode()
+    return re.sub(r"(class=price>)[^<]*", rf"\g<1>£{place + 1}.07", page).encode()
