@@ -3,15 +3,14 @@ what others show."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
-from click.testing import CliRunner
 
-from scraper.cli.main import main
+from scraper.cli.crawl.report import _print_report
+from scraper.quality import report as reports
 from scraper.settings import Settings
 from tests.acceptance.lies import shop as shops
 from tests.acceptance.lies.harness import LyingSite, Result, _crawl
@@ -114,16 +113,19 @@ def test_a_known_product_that_shows_a_challenge_once_is_read_when_it_is_asked_ag
     assert crawls.names() == before and (crawl.invalid, crawl.suspect) == (0, False)
 
 
-def test_a_selector_that_other_sources_contradict_is_named(crawls: Crawls) -> None:
-    """It meets the price of the first neighbour: of its own kind, and never the same."""
-    places = range(PRODUCTS)
-    crawls.spoil = dict.fromkeys(places, another_price)
+def test_a_selector_that_other_sources_contradict_is_named(
+    crawls: Crawls, engine: sa.Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It meets another price on each page."""
+    crawls.spoil = dict.fromkeys(range(PRODUCTS), another_price)
     crawl = crawls.crawl()
-    told = CliRunner().invoke(main, ["report", str(crawl.id)], catch_exceptions=False).output
-    (line,) = [line for line in told.splitlines() if "says otherwise" in line]
+    with engine.connect() as connection:
+        report = reports.read(connection, crawl.id)
+    capsys.readouterr()
+    _print_report(report)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "says otherwise" in line]
     assert line.startswith("price: JSON-LD says otherwise than css '.price' on ")
-    told = CliRunner().invoke(main, ["report", str(crawl.id), "--json"]).output
-    votes = {field["field"]: field["votes"] for field in json.loads(told)["fields"]}
+    votes = {field["field"]: field["votes"] for field in reports.as_json(report)["fields"]}
     assert votes["price"]["jsonld"][0] == 0 and votes["price"]["jsonld"][1] >= 3
     assert votes["name"]["jsonld"][1] == 0 and votes["brand"] == {}
 
