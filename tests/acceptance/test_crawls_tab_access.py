@@ -1,0 +1,179 @@
+"""The Crawls tab for everybody: its colours' contrast in both schemes as WCAG 2.2 AA wants it, every
+control by keyboard and with a name, every chart with its meaning in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+import sqlalchemy as sa
+from playwright.sync_api import Browser, Page
+
+from scraper.domain import Outcome
+from scraper.settings import Settings
+from tests.acceptance.commands import Commands
+from tests.acceptance.test_crawls_tab import WIDE, Window
+from tests.browser import chromium
+from tests.flower import Flower
+from tests.integration.test_quality import crawled, good, shop, without
+from tests.making import a_site, add, give_up, new_page, open_crawl, urls
+
+# What is drawn of colours is read off a canvas, which knows every way in which CSS writes them.
+CONTRAST = """() => {
+  const canvas = document.createElement('canvas');
+  canvas.width = canvas.height = 1;
+  const pen = canvas.getContext('2d', {willReadFrequently: true});
+  const drawn = (colours) => {
+    pen.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { pen.fillStyle = colour; pen.fillRect(0, 0, 1, 1); }
+    return [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => rgb.map((c) => c / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
+  const ratio = (a, b) => { const [x, y] = [light(a), light(b)].sort((m, n) => n - m); return (x + 0.05) / (y + 0.05); };
+  const behind = (e) => { const found = []; for (; e; e = e.parentElement) found.unshift(getComputedStyle(e).backgroundColor); return ['#fff', ...found]; };
+  const seen = (e) => e.checkVisibility() && e.getBoundingClientRect().width > 0;
+  const faults = [];
+  let texts = 0, shapes = 0;
+  const check = (e, colour, under, least, what) => {
+    const r = ratio(drawn([...under, colour]), drawn(under));
+    if (r < least) faults.push(`${r.toFixed(2)} < ${least}: ${what} ${e.outerHTML.slice(0, 120)}`);
+  };
+  for (const e of document.querySelectorAll('#crawls-page *')) {
+    const style = getComputedStyle(e);
+    if (!seen(e)) continue;
+    if ([...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) {
+      const size = parseFloat(style.fontSize), large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
+      texts++;
+      check(e, e instanceof SVGElement ? style.fill : style.color, behind(e), large ? 3 : 4.5, 'text');
+    }
+    if (e.matches('.chart-line, .chart-bar, .chart-dot') && e.tagName !== 'title') {
+      shapes++;
+      check(e, e.matches('.chart-line') ? style.stroke : style.fill, behind(e), 3, 'shape');
+    }
+    if (e.matches('input, select')) check(e, style.color, behind(e), 4.5, 'field');
+  }
+  const card = document.querySelector('.crawl-card');
+  const sheet = [...document.styleSheets].find((each) => each.href?.includes('/crawls/assets/'));
+  const tones = [...sheet.cssRules].flatMap((rule) => [...(rule.selectorText || '').matchAll(/\\.(tone-[\\w-]+)/g)].map((match) => match[1]));
+  for (const tone of tones) {
+    const key = document.createElement('i');
+    key.className = `chart-key ${tone}`;
+    card.append(key);
+    check(key, getComputedStyle(key).backgroundColor, behind(card), 3, 'tone');
+    key.remove();
+  }
+  return {faults, texts, shapes, tones: tones.length}; }"""
+
+CONTROLS = """() => {
+  const all = [...document.querySelectorAll('#crawls-page a[href], #crawls-page button, #crawls-page input, #crawls-page select, #crawls-page summary, #crawls-page [tabindex]')]
+    .filter((e) => e.checkVisibility() && !e.disabled);
+  all.forEach((e, i) => { e.dataset.control = i; });
+  const name = (e) => e.getAttribute('aria-label') || e.textContent.trim() || e.title;
+  return {controls: all.length, nameless: all.filter((e) => !name(e)).map((e) => e.outerHTML.slice(0, 120)),
+          pictures: [...document.querySelectorAll('#crawls-page svg')].filter((e) => e.getAttribute('role') !== 'img' || !e.getAttribute('aria-label')).length,
+          tables: [...document.querySelectorAll('#crawls-page th')].filter((e) => e.getAttribute('scope') !== 'col').length,
+          heads: document.querySelectorAll('h1').length}; }"""
+
+FOCUSED = """() => { const e = document.activeElement, style = getComputedStyle(e);
+  return {control: e.dataset.control ?? null, end: e === document.body,
+          shown: style.outlineStyle !== 'none' || style.boxShadow !== 'none'}; }"""
+
+
+@pytest.fixture(scope="module")
+def browser(installed_chromium: str) -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def pages(engine: sa.Engine) -> list[str]:
+    """A fleet in every state, a suspect crawl, a crawl with dead pages, a site, its products, one of
+    them."""
+    for number in range(3):
+        crawled(engine, shop(), range(30), lambda n, more=number: good(n, price=Decimal(n + more)))
+    suspect = crawled(engine, shop(), range(30), lambda n: without(good(n), "price"))
+    for name in ("failed", "paused", "stopped", "skipped", "planned", "completed", "waits"):
+        open_crawl(engine, a_site(name, tags=["garden"]))
+    running = open_crawl(engine, a_site("running"))
+    outcomes = (Outcome.REFUSED, Outcome.NOT_EXTRACTED, Outcome.BLOCKED)
+    for number, outcome in enumerate(outcomes):
+        give_up(engine, running, urls(2, f"h{number}.example"), outcome, error="no", excerpt="<b>")
+    add(engine, [new_page(running, "https://shop.example/due")])
+    with engine.begin() as connection:
+        for name in ("failed", "stopped", "completed", "planned"):
+            connection.execute(
+                sa.text(
+                    """UPDATE crawls SET status = :name, note = 'so it is', finished_at = now()
+                        WHERE site_id = (SELECT id FROM sites WHERE name = :name)"""
+                ),
+                {"name": name},
+            )
+        connection.execute(sa.text("UPDATE sites SET paused = true WHERE name = 'paused'"))
+        connection.execute(
+            sa.text(
+                """UPDATE crawls SET started_at = now() - interval '1 h'
+                    WHERE site_id = (SELECT id FROM sites WHERE name = 'waits')"""
+            )
+        )
+        for queue, proxy, outcome in (("a", "", "fetched"), ("b", "residential", "proxy_error")):
+            connection.execute(
+                sa.text(
+                    """INSERT INTO throughput SELECT :id, now() - make_interval(secs => 10 * n), 10,
+                              'w', :queue, :proxy, :outcome, 9 + n, 9, 1, 700
+                         FROM generate_series(0, 20) n"""
+                ),
+                {"id": running[1], "queue": queue, "proxy": proxy, "outcome": outcome},
+            )
+    return [
+        "/crawls",
+        "/crawls?show=crawls",
+        f"/crawls/{suspect.id}",
+        f"/crawls/{running[1]}",
+        "/crawls/sites/shop",
+        "/crawls/products?site=shop",
+        "/crawls/products?site=shop&id=5",
+    ]
+
+
+def test_colours_can_be_told_apart_and_everything_is_reached_by_keyboard(
+    run: Commands, environment: Settings, browser: Browser, pages: list[str]
+) -> None:
+    flower = Flower(run, environment)
+    for scheme in ("light", "dark"):
+        window = Window(browser, flower, scheme=scheme, size=WIDE)
+        shapes = 0
+        for path in pages:
+            page = window.open(path)
+            page.evaluate(
+                "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+            )
+            page.wait_for_timeout(100)
+            found = page.evaluate(CONTRAST)
+            assert found["faults"] == [], (scheme, path)
+            assert found["texts"] > 10 and found["tones"] > 20
+            shapes += found["shapes"]
+            if scheme == "light":
+                assert_reached(page, path)
+        assert shapes > 20
+        window.assert_quiet()
+        window.context.close()
+
+
+def assert_reached(page: Page, path: str) -> None:
+    """Tab comes to every control, in the order of the page, and each shows that it has the focus."""
+    controls = page.evaluate(CONTROLS)
+    assert controls["nameless"] == [] and controls["controls"] > 3, path
+    assert (controls["pictures"], controls["tables"], controls["heads"]) == (0, 0, 1), path
+    page.evaluate("document.activeElement.blur()")
+    reached: list[int] = []
+    for _ in range(controls["controls"] + 60):
+        page.keyboard.press("Tab")
+        focus = page.evaluate(FOCUSED)
+        if focus["control"] is not None:
+            assert focus["shown"], (path, focus)
+            reached.append(int(focus["control"]))
+        elif reached:
+            break
+    assert reached == list(range(controls["controls"])), path
