@@ -44,6 +44,7 @@ SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = 
 
 # Another source that says otherwise on so many pages of the sample is worth a word.
 CONTRADICTED = 3
+SOURCES = {"jsonld": "JSON-LD", "microdata": "microdata", "meta": "a meta tag"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,17 @@ class Report:
     def selector(self, name: str) -> str | None:
         """The field's source, as its crawl's definition has it."""
         return self.selectors.get(name)
+
+    @property
+    def contradictions(self) -> list[str]:
+        """Of each field that another source mostly contradicts, a sentence."""
+        return [
+            f"{figures.field}: {SOURCES[source]} says otherwise than "
+            f"{self.selector(figures.field) or 'the definition'} on {no:,} of {yes + no:,} pages "
+            "that were looked at"
+            for figures in self.fields
+            for source, (yes, no) in figures.contradicted.items()
+        ]
 
     @property
     def products_phrase(self) -> str:

@@ -32,8 +32,9 @@ DOUBTFUL = math.log(20)
 CERTAIN = math.log(1000)
 # Where fewer values are to be expected, none is missed.
 DISTINCT_LEAST = 5.0
-# A required field is on this share of the product pages, where nobody knows what is usual.
-REQUIRED = 0.8
+# A required field is on this share of the product pages, and another one that fewer have is worth a
+# look, where nobody knows what is usual.
+REQUIRED, SELDOM = 0.8, 0.5
 # A field that none of so many product pages has, and no crawl has had before, is misread.
 NEVER_LEAST = 5
 # So many values vanish with a field that broke so late that its share of the whole crawl does not
@@ -278,6 +279,11 @@ def usual_number(history: Sequence[int]) -> float | None:
     if usual is not None and history[0] < usual * Tolerances().products:
         return history[0]
     return usual
+
+
+def is_seldom(usual_fill: float | None, fill: float | None) -> bool:
+    """Whether a field of a first crawl is on so few pages that somebody should look."""
+    return usual_fill is None and fill is not None and fill < SELDOM
 
 
 def agree(reasons: Sequence[frozenset[tuple[str | None, str]]], wanted: int | None) -> bool:

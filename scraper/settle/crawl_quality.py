@@ -248,8 +248,13 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     connection.execute(COUNTED, values)
     suspect = bool(reasons) and crawl.trigger != REPLAY
     _store_judgement(connection, crawl.id, suspect, reasons)
+    seldom = [
+        name
+        for name, now in figures.items()
+        if policy.is_seldom(lines[name].usual.fill if name in lines else None, now.fill)
+    ]
     for statement in (MORE_EXAMPLES, PRUNE_EXAMPLES):
-        connection.execute(statement, {"id": crawl.id, "fields": list(breaches)})
+        connection.execute(statement, {"id": crawl.id, "fields": [*breaches, *seldom]})
     held = held_values.release(connection, crawl.id)
     _store_fields(connection, crawl.id, figures, lines, breaches, held, votes)
     if suspect and _agrees(connection, crawl, reasons, site.quality.accept_after):

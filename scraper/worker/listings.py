@@ -19,6 +19,9 @@ from scraper.settle.transaction import PageResult
 
 # A listing of fewer products may become empty any day.
 NAMED_LEAST = 2
+# One that names less than this share of so many products is read once more, and then believed: the
+# last page of a category shrinks on any day.
+FEWER, FEWER_LEAST = 0.5, 4
 # What stands for one that was empty once, and is believed the second time.
 EMPTY_ONCE = 1
 # There are pages to go on with.
@@ -26,14 +29,18 @@ INTERFACE_TRIES = 4
 _REFUSED = (401, 403)
 
 
-def believed(page: LeasedPage, extracted: Extracted) -> tuple[Extracted, int | None]:
+def believed(page: LeasedPage, extracted: Extracted, tries: int) -> tuple[Extracted, int | None]:
     """What was extracted, incomplete where it is not believed; and how many products the page is
-    to be known for from now on (None: as many as before)."""
+    to be known for from now on (None: as many as before). `tries`: so many a page has."""
     if page.kind is not Kind.LISTING or not extracted.complete:
         return extracted, None
     named = len(extracted.products) + sum(link.kind is Kind.PRODUCT for link in extracted.links)
     if named or page.known_for < NAMED_LEAST:
-        return extracted, named
+        fewer = page.known_for >= FEWER_LEAST and named < FEWER * page.known_for
+        if not fewer or page.attempts or tries < 2:
+            return extracted, named
+        problem = f"it names {named} products, and named {page.known_for} before"
+        return replace(extracted, complete=False, problems=[problem]), None
     problem = f"it names no product, and named {page.known_for} before"
     doubted = replace(extracted, complete=False, problems=[problem, *extracted.problems])
     return doubted, EMPTY_ONCE if extracted.links else None

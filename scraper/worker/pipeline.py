@@ -422,7 +422,7 @@ class Scraper:
         known_for = None
         # An interface's last page may be empty any day, and says so by itself.
         if adapter_of(context.site.platform, page.url) is None:
-            extracted, known_for = listings.believed(page, extracted)
+            extracted, known_for = listings.believed(page, extracted, context.retry.attempts_max)
         if doubt is not None:
             known_for = doubt.known_for
         if doubt is not None or not extracted.complete:
@@ -491,7 +491,7 @@ class Reading:
     async def lacks(self, fetched: Fetched) -> str:
         """What is not there that should be, for whoever may ask in another way; "": nothing."""
         try:
-            extracted, _ = listings.believed(self._page, await self.of(fetched))
+            extracted, _ = listings.believed(self._page, await self.of(fetched), 1)
         except (TooSlow, FunctionFailed):
             return ""
         if not extracted.complete:

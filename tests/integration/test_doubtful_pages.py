@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.cli.crawl.report import _print_report
+from scraper.cli.setup.sites import _contradictions
 from scraper.quality import report as reports
 from scraper.settings import Settings
 from tests.acceptance.lies import shop as shops
@@ -114,7 +115,10 @@ def test_a_known_product_that_shows_a_challenge_once_is_read_when_it_is_asked_ag
 
 
 def test_a_selector_that_other_sources_contradict_is_named(
-    crawls: Crawls, engine: sa.Engine, capsys: pytest.CaptureFixture[str]
+    crawls: Crawls,
+    engine: sa.Engine,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It meets another price on each page."""
     crawls.spoil = dict.fromkeys(range(PRODUCTS), another_price)
@@ -128,6 +132,30 @@ def test_a_selector_that_other_sources_contradict_is_named(
     votes = {field["field"]: field["votes"] for field in reports.as_json(report)["fields"]}
     assert votes["price"]["jsonld"][0] == 0 and votes["price"]["jsonld"][1] >= 3
     assert votes["name"]["jsonld"][1] == 0 and votes["brand"] == {}
+    monkeypatch.setattr("scraper.cli.setup.sites.open_engine", lambda: engine)
+    warnings = _contradictions([crawls.site.name, "another"])
+    assert list(warnings) == [crawls.site.name]
+    assert warnings[crawls.site.name] == [f"{line}, in crawl {crawl.id}"]
+
+
+def test_a_field_that_few_pages_of_a_first_crawl_have_comes_with_pages(
+    crawls: Crawls, engine: sa.Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    crawls.spoil = dict.fromkeys(range(PRODUCTS * 2 // 3), without_brand)
+    crawl = crawls.crawl()
+    assert not crawl.suspect
+    with engine.connect() as connection:
+        report = reports.read(connection, crawl.id)
+    capsys.readouterr()
+    _print_report(report)
+    told = capsys.readouterr().out
+    assert "brand: seldom found: is its selector right? it is not on\n  page: " in told
+    assert len(report.examples["brand"]) == 3 and list(report.examples) == ["brand"]
+
+
+def without_brand(place: int, site: LyingSite) -> bytes:
+    page = shops.product(list(site.shop.items.values())[place], site.shop).decode()
+    return re.sub("<p class=brand>[^<]*</p>", "", page).encode()
 
 
 def another_price(place: int, site: LyingSite) -> bytes:

@@ -17,7 +17,7 @@ PRODUCT, LISTING = (
     ("before", "links", "complete", "named"),
     [
         (0, [PRODUCT, LISTING], True, 1),
-        (20, [PRODUCT], True, 1),
+        (2, [PRODUCT], True, 1),
         # never read, or empty as it was
         (0, [], True, 0),
         # one that had a single product, and one that was empty once
@@ -32,7 +32,7 @@ def test_empty_listings(before: int, links: list[Link], complete: bool, named: i
     page = LeasedPage(
         1, 1, "https://a.example/c", Kind.LISTING, "a.example", 0, 0, 1, 1, known_for=before
     )
-    extracted, known_for = believed(page, Extracted(links))
+    extracted, known_for = believed(page, Extracted(links), 4)
     assert (extracted.complete, known_for) == (complete, named)
     if not complete:
         assert extracted.problems == ["it names no product, and named 20 before"]
@@ -40,4 +40,22 @@ def test_empty_listings(before: int, links: list[Link], complete: bool, named: i
 
 def test_product_pages_and_incomplete_ones_are_left_alone() -> None:
     page = LeasedPage(1, 1, "https://a.example/p", Kind.PRODUCT, "a.example", 0, 0, 1, 1)
-    assert believed(page, Extracted()) == (Extracted(), None)
+    assert believed(page, Extracted(), 4) == (Extracted(), None)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "attempts", "complete"),
+    [(20, 9, 0, False), (20, 9, 1, True), (20, 10, 0, True), (3, 1, 0, True), (0, 1, 0, True)],
+)
+def test_a_listing_that_names_far_fewer_is_read_once_more(
+    before: int, now: int, attempts: int, complete: bool
+) -> None:
+    page = LeasedPage(
+        1, 1, "https://a.example/c", Kind.LISTING, "a.example", attempts, 0, 1, 1, known_for=before
+    )
+    links = [Link(f"https://a.example/{number}", Kind.PRODUCT) for number in range(now)]
+    assert believed(page, Extracted(links), 1)[0].complete, "there is one try"
+    extracted, known_for = believed(page, Extracted(links), 4)
+    assert (extracted.complete, known_for) == (complete, now if complete else None)
+    if not complete:
+        assert extracted.problems == ["it names 9 products, and named 20 before"]

@@ -13,12 +13,11 @@ from scraper.domain import CrawlStatus
 from scraper.errors import CrawlFailedError, SuspectError
 from scraper.quality import report as reports
 from scraper.quality.report import FieldReport, Report
+from scraper.rules.quality import is_seldom
 from scraper.settle.plausibility import REASONS
 
 EXCERPT_CHARS = 500
-# A field on fewer pages of a first crawl is worth a look.
-SELDOM = 0.5
-WORDS = {"jsonld": "JSON-LD", "microdata": "microdata", "meta": "a meta tag"}
+SELDOM_FOUND = "seldom found: is its selector right?"
 COLUMNS = [
     "field",
     "fill",
@@ -73,13 +72,13 @@ def _print_report(report: Report) -> None:
         click.echo()
         ended_well = report.status != CrawlStatus.FAILED
         print_table(COLUMNS, [_cells(field, ended_well) for field in report.fields])
+    for text in report.contradictions:
+        click.echo(f"\n{plain(text)}")
     for field in report.fields:
-        for source, (yes, no) in field.contradicted.items():
-            selector = plain(report.selector(field.field) or "the definition")
-            click.echo(
-                f"\n{field.field}: {WORDS[source]} says otherwise than {selector} on {no:,} of "
-                f"{yes + no:,} pages that were looked at"
-            )
+        if _is_seldom(field):
+            click.echo(f"\n{field.field}: {SELDOM_FOUND} it is not on")
+            for example in report.examples.get(field.field, []):
+                click.echo(f"  page: {plain(example['url'])}: {plain(example['problem'])}")
     if report.held:
         click.echo("\nheld until the next crawl reads the same:")
     for held in report.held:
@@ -136,9 +135,13 @@ def _cells(field: FieldReport, ended_well: bool) -> list[str]:
 def _verdict_on(field: FieldReport, ended_well: bool) -> str:
     if field.breach:
         return field.breach
-    if field.usual_fill is None and field.fill is not None and field.fill < SELDOM:
-        return "seldom found: is its selector right?"
+    if _is_seldom(field):
+        return SELDOM_FOUND
     return "ok" if ended_well else "read of too few pages"
+
+
+def _is_seldom(field: FieldReport) -> bool:
+    return not field.breach and is_seldom(field.usual_fill, field.fill)
 
 
 def _print_reason(report: Report, reason: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from scraper.cli.common.tables import cell, plain, print_table
 from scraper.domain import Kind
 from scraper.errors import DefinitionError, NotFoundError, ScraperError, did_you_mean
 from scraper.proving import records
+from scraper.quality import report as reports
 from scraper.rules.urls import host_of
 from scraper.sites import loader, schema
 from scraper.sites.definition import Site
@@ -56,10 +57,30 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
         raise SystemExit(DefinitionError.exit_code if problems else 0)
     if problems:
         raise DefinitionError(problems)
-    for path in paths:
-        for warning in loader.warnings(loader.load_file(path)):
+    sites_of = {path: loader.load_file(path) for path in paths}
+    contradictions = _contradictions([site.name for site in sites_of.values()])
+    for path, site in sites_of.items():
+        for warning in (*loader.warnings(site), *contradictions.get(site.name, ())):
             click.echo(f"{path}: warning: {warning}", err=True)
     click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
+
+
+def _contradictions(names: Sequence[str]) -> dict[str, list[str]]:
+    """By site, what its newest crawl has found to contradict a selector; nothing where there is no
+    database."""
+    try:
+        engine = open_engine()
+    except ScraperError:
+        return {}
+    warnings: dict[str, list[str]] = {}
+    with engine.connect() as connection:
+        for name in names:
+            try:
+                crawl = reports.read(connection, reports.newest(connection, name))
+            except NotFoundError:
+                continue
+            warnings[name] = [f"{text}, in crawl {crawl.crawl_id}" for text in crawl.contradictions]
+    return warnings
 
 
 def _misdirected(groups: Mapping[str, list[Account]], site: Site) -> list[tuple[str, str]]:
