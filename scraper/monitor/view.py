@@ -132,10 +132,7 @@ def _judgement(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
             }
             for reason in report.reasons
         ],
-        "held": [
-            asdict(held) | {"why": REASONS.get(held.reason, "the field is not believed")}
-            for held in report.held
-        ],
+        "held": [asdict(held) | {"why": _held_why(held.reason)} for held in report.held],
         "may_accept": judged and report.accepted_at is None and not rejected,
         "may_reject": judged and not rejected,
     }
@@ -149,6 +146,10 @@ def site_details(connection: sa.Connection, settings: Settings, site: str) -> di
         "site": site,
         **site_history.read(connection, settings, site),
     }
+
+
+def _held_why(reason: str) -> str:
+    return REASONS.get(reason, "the field is not believed")
 
 
 def products_listing(
@@ -244,7 +245,7 @@ def _origin(origin: provenance.Origin, found: provenance.Provenance) -> dict[str
         and {
             "value": ", ".join(map(_text, held.value.values())) or "nothing",
             "crawl": held.crawl,
-            "why": held.reason or "not judged yet",
+            "why": _held_why(held.reason) if held.reason else "not judged yet",
         },
     }
 
@@ -275,16 +276,16 @@ def _difference(before: dict[str, Any], after: dict[str, Any], name: str) -> dic
         share = prices.percent(old, new) if old is not None and new is not None else None
     return {
         "field": name,
-        "before": _text(before.get(name)),
-        "after": _text(after.get(name)),
+        "before": _text(before.get(name), before.get(currency)),
+        "after": _text(after.get(name), after.get(currency)),
         "percent": prices.percent_text(share),
     }
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, currency: str | None = None) -> str:
     if value is None:
         return ""
-    return (prices.amount(value, None) if not isinstance(value, (dict, list)) else str(value))[
+    return (prices.amount(value, currency) if not isinstance(value, (dict, list)) else str(value))[
         :VALUE_MAX
     ]
 

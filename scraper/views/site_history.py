@@ -42,7 +42,9 @@ CRAWLS = sa.text(f"{_CRAWLS} ORDER BY c.slot DESC, c.id DESC LIMIT {CRAWLS_MAX}"
 
 # A crawl counts on the day on which it ended, one that runs today.
 BY_DAY = sa.text(f"""
-WITH crawl AS ({_CRAWLS}), days AS (
+WITH crawl AS (
+     {_CRAWLS} AND coalesce(c.finished_at, now()) > now() - interval '{DAYS + 1} days'
+), days AS (
      SELECT CAST(generate_series(day - {DAYS - 1}, day, interval '1 day') AS date) AS day
        FROM CAST(now() AT TIME ZONE :zone AS date) AS today(day))
 SELECT CAST(d.day AS text) AS day, count(c.id) AS crawls,

@@ -318,6 +318,11 @@ def test_a_price_in_a_click(flower: Flower, browser: Browser, engine: sa.Engine)
         page.get_by_role("link", name="Products").click()
         window.drawn()
         expect(page.locator("#products tbody tr")).to_have_count(2)
+        if size is not WIDE:
+            price = page.locator("#products tbody tr .num").first.bounding_box()
+            assert price is not None and price["x"] + price["width"] <= size["width"], (
+                "seen at once"
+            )
         page.get_by_role("searchbox", name="Search products").fill("onerror")
         expect(page.locator("#products tbody tr")).to_have_count(1)
         expect(page.locator("#products tbody tr")).to_contain_text("12.00 EUR")

@@ -474,7 +474,7 @@ def test_a_product_has_its_history(run: Commands, environment: Settings, engine:
         {"field": "in_stock", "before": "True", "after": "False", "percent": ""}
     ]
     assert found["changes"][1]["fields"] == [
-        {"field": "price", "before": "8.00", "after": "12.00", "percent": "+50.0%"}
+        {"field": "price", "before": "8.00 EUR", "after": "12.00 EUR", "percent": "+50.0%"}
     ]
     assert flower.json("/api/products?site=shop&search=nothing")["products"] == []
     statuses = {

@@ -57,7 +57,7 @@ outbox.collect(engine, [Rule(name=name, when="fell") for name in ("one", "two")]
 
 # A coordinator that does nothing but price alerts.
 COORDINATOR = """
-import sys
+import os, sys
 from pathlib import Path
 from scraper.alerts import outbox
 from scraper.infra.database import make_engine
@@ -65,6 +65,7 @@ from scraper.settings import Settings
 settings = Settings(alerts=Path(sys.argv[2]), alert_rules=Path(sys.argv[3]))
 engine = make_engine(sys.argv[1])
 print("begun", flush=True)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 while True:
     outbox.alert_prices(engine, settings)
 """
