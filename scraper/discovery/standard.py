@@ -4,10 +4,9 @@ meta tags. As sources of a definition, the most lasting first. Pure."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Any
 
-from scraper.rules.urls import host_of, name_and_port
+from scraper.rules.urls import is_private
 from scraper.sites.definition import Site
 from scraper.sites.grammar.auto_fields import TYPES as AUTO_TYPES
 
@@ -79,17 +78,6 @@ SOURCES: Mapping[str, list[dict[str, str]]] = {
     "description": [*_structured("description"), *_meta("og:description", "description")],
     "rating": _structured("aggregateRating.ratingValue"),
 }
-
-
-def is_private(url: str) -> bool:
-    """Whether the address itself says that it is on this machine or within its network."""
-    name, _ = name_and_port(host_of(url))
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return not ip_address(name.strip("[]")).is_global
-    except ValueError:
-        return False
 
 
 def standard_definition(url: str) -> Site:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from hashlib import blake2b
+from ipaddress import ip_address
 from urllib.parse import unquote_plus, urljoin, urlsplit
 from uuid import UUID
 
@@ -348,3 +349,14 @@ def _canonical_slowly(url: str) -> str:
         return canonicalize_url(_STRAY_PERCENT.sub("%25", url))
     except ValueError:
         return url
+
+
+def is_private(url: str) -> bool:
+    """Whether the address itself says that it is on this machine or within its network."""
+    name, _ = name_and_port(host_of(url))
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return not ip_address(name.strip("[]")).is_global
+    except ValueError:
+        return False

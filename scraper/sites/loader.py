@@ -16,6 +16,7 @@ import yaml
 from pydantic import ValidationError
 
 from scraper.errors import DefinitionError
+from scraper.rules.urls import is_private
 from scraper.sites import functions
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars, yaml12
@@ -40,7 +41,7 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
     try:
         parsed = yaml12.parse(text)
     except yaml.YAMLError as error:
-        line, message = yaml12.sentence(error)
+        line, message = yaml12.sentence(error, text)
         raise DefinitionError([f"{path}:{line}: {message}"]) from None
     except RecursionError:
         raise DefinitionError(
@@ -143,6 +144,11 @@ def warnings(site: Site) -> list[str]:
             "no field is `required`: a page that shows something else may be stored as a "
             "product with empty fields; set "
             "`required: true` on the fields every product has"
+        )
+    own = [link for link in site.start if is_private(link)] if not site.allow_private else []
+    if own:
+        sentences.append(
+            f"{own[0]} is within your own network, and is not asked for; set `allow_private: true`"
         )
     if isinstance(site.allow_private, tuple):
         sentences.append(

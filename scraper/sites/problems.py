@@ -34,11 +34,18 @@ _MENDS = {
     "type": f"one of {', '.join(get_args(fields.FieldType))}",
     "param": "the query parameter's bare name, as in `page`",
 }
+# What other languages call the types of fields.
+_TYPES = {
+    "number": "decimal", "float": "decimal", "double": "decimal", "numeric": "decimal",
+    "integer": "int", "boolean": "bool", "string": "text", "str": "text", "money": "price",
+    "currency": "price", "datetime": "date", "array": "list", "link": "url", "href": "url",
+}  # fmt: skip
 # Other crawlers and people use these names for a key.
 _SAME_AS = {
     "selector": "css", "pagination": "pages", "next_page": "next", "url": "start",
     "start_url": "start",
-    "start_urls": "start", "urls": "start", "cron": "schedule", "tz": "timezone",
+    "start_urls": "start", "urls": "start", "cron": "schedule", "every": "schedule",
+    "interval": "schedule", "tz": "timezone",
     "priority_number": "priority",
     "items": "products", "categories": "listings", "allowed_domains": "hosts", "domains": "hosts",
     "split_by": "split",
@@ -55,7 +62,7 @@ _SAME_AS = {
 def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[Line]:
     """(line, `key: message (mend: …)`) for each problem, without doubles."""
     explained: dict[Line, None] = {}
-    for fault in error.errors(include_url=False, include_input=False):
+    for fault in error.errors(include_url=False):
         for path, message in _expanded(fault):
             written = _written(path, data)
             line = next(
@@ -126,10 +133,9 @@ def _message(fault: Any, path: Path) -> str:
                 f"not written as it must be (mend: {_MENDS.get(key, context.get('pattern', ''))})"
             )
         case "literal_error":
-            return (
-                f"must be {context.get('expected')} (mend: "
-                f"{_MENDS.get(key, 'choose one of these')})"
-            )
+            meant = _TYPES.get(str(fault["input"]).lower()) if key == "type" else None
+            mend = f"`{meant}`" if meant else _MENDS.get(key, "choose one of these")
+            return f"must be {context.get('expected')} (mend: {mend})"
         case "bool_parsing" | "bool_type":
             return "must be true or false (mend: write `true` or `false`)"
         case "int_parsing" | "int_type" | "int_from_float":

@@ -270,7 +270,7 @@ def test_a_mistake_is_shown_with_its_line_its_key_and_a_mend(
         ("title: {xpath: 'nonsense(.)'}", "title.xpath", "bad XPath"),
         ("title: {css: h1, regex: '('}", "title.regex", "balance the brackets"),
         ("title: {css: h1, requierd: true}", "title.requierd", "`required`"),
-        ("title: {css: h1, type: money}", "title.type", "one of text, int"),
+        ("title: {css: h1, type: thing}", "title.type", "one of text, int"),
         ("title: {css: h1, xpath: //h1}", "title.xpath", "`any:`"),
         ("title: {type: text}", "title", "no source"),
         ("title: {url: x, regex: y}", "title.regex", "url is itself"),

@@ -16,7 +16,7 @@ from scraper.crawl.context import make_context
 from scraper.discovery.induction import FieldChoice
 from scraper.discovery.platform import OpenInterface
 from scraper.discovery.polite_reader import PoliteReader
-from scraper.discovery.standard import is_private, standard_definition
+from scraper.discovery.standard import standard_definition
 from scraper.discovery.survey import Survey, Surveyor
 from scraper.discovery.trial import PageTrial, try_listing, try_product
 from scraper.discovery.writing import definition_text
@@ -56,7 +56,7 @@ def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
         )
     site = _provisional(address, name, rate)
     survey, requests, seconds = _survey(site, settings, address)
-    text = definition_text(survey, name, rate, private=is_private(survey.start))
+    text = definition_text(survey, name, rate, private=urls.is_private(survey.start))
     definition = loader.load_text(text, path, settings.site_function_modules)
     trials = _prove(definition, survey, settings)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
 def name_of(url: str) -> str:
     """A site's name by its host: `books` for https://www.books.example/."""
     host, port = urls.name_and_port(urls.host_of(url))
-    if is_private(url):
+    if urls.is_private(url):
         return f"local-{port}" if port else "local"
     labels = [label for label in host.removeprefix("www.").split(".") if label]
     # Second levels that are as good as a top level: co.uk, com.au.

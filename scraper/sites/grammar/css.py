@@ -38,6 +38,7 @@ _MENDS = (
     (":scope", "`:scope` is not needed: leave it out"),
     (":lang(", '`:lang(de)` is written `[lang|="de"]`'),
     (":first", "jQuery's `:first` is not needed: the first that matches counts"),
+    ("@", "an attribute is read by `img::attr(src)`"),
     (":eq(", "jQuery's `:eq(1)` is written `:nth-child(2)` or `:nth-of-type(2)`"),
     (":visible", "whether an element is seen is not in the page's HTML: leave `:visible` out"),
 )

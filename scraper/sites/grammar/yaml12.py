@@ -120,8 +120,12 @@ def _scalar(loader: _Loader, node: yaml.Node, problems: list[tuple[int, str]]) -
         return str(node.value)
 
 
-def sentence(error: yaml.YAMLError) -> tuple[int, str]:
-    """(line, what is wrong and how to mend it)."""
+# Without quotes a `#` after a space begins a remark, and the value before it is cut off.
+_REMARK = re.compile(r"[:,\[{] +#[\w-]")
+
+
+def sentence(error: yaml.YAMLError, text: str = "") -> tuple[int, str]:
+    """(line, what is wrong and how to mend it) of what was read from `text`."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = " ".join(
         str(getattr(error, "problem", None) or getattr(error, "reason", None) or error).split()
@@ -129,6 +133,11 @@ def sentence(error: yaml.YAMLError) -> tuple[int, str]:
     if mark is None:
         return 1, f"YAML: {problem} (mend: save it as UTF-8 text without control characters)"
     line = mark.line + 1
+    lines = text.splitlines()[: mark.line + 1]
+    remark = next((number for number, one in enumerate(lines, 1) if _REMARK.search(one)), None)
+    if remark is not None:
+        mend = f'quote what starts with # in line {remark}, as in "#main a": it begins a remark'
+        return line, f"YAML, column {mark.column + 1}: {problem} (mend: {mend})"
     mend = _mend(f"{getattr(error, 'context', '')} {problem}")
     return line, f"YAML, column {mark.column + 1}: {problem} (mend: {mend})"
 
@@ -149,6 +158,8 @@ def _mend(problem: str) -> str:
             "check the indentation: keys of one mapping start in one column; quote a value that "
             "starts with [ or {"
         )
+    if "expected ',' or" in problem and "stream end" not in problem:
+        return 'quote a value within [ ] or { } that holds ?, [, { or : , as in "a[href]"'
     if "quoted scalar" in problem or "end of stream" in problem or "stream end" in problem:
         return "close the quote or bracket"
     return "check the indentation and the quotes"
