@@ -21,15 +21,18 @@ SELECT p.id, p.url, p.page_id, p.fetched_at, p.delisted_at, s.definition
   FROM products p JOIN sites s ON s.id = p.site_id
  WHERE s.name = :site AND p.external_id = :external_id
 """)
-# The crawl that wrote a version is the one that ended the version before it.
+# The crawl that wrote a version is the one that ended the version before it; the first one was
+# written by the one that ran then, for a site has one at a time.
 VERSIONS = sa.text("""
 SELECT v.version, v.valid_from, CAST(v.data AS text) AS data, w.crawl_id, c.definition_hash FROM (
     SELECT version, changed_at AS valid_from, data FROM products WHERE id = :id
     UNION ALL SELECT version, valid_from, data FROM product_versions WHERE product_id = :id) v
   LEFT JOIN LATERAL (
        SELECT crawl_id FROM product_versions WHERE product_id = :id AND version = v.version - 1
-       UNION ALL SELECT crawl_id FROM changes
-        WHERE product_id = :id AND event = 'new' AND v.version = 1 LIMIT 1) w ON true
+       UNION ALL SELECT c.id FROM products p JOIN crawls c ON c.site_id = p.site_id
+        WHERE p.id = :id AND v.version = 1
+          AND p.first_seen_at BETWEEN c.started_at AND coalesce(c.finished_at, 'infinity')
+        LIMIT 1) w ON true
   LEFT JOIN crawls c ON c.id = w.crawl_id
  ORDER BY v.version DESC
 """)

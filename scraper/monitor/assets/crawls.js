@@ -6,7 +6,8 @@
   if (!page) return;
   const {chart, spark, steps, number, span} = window.crawlCharts;
   const {api, pages, crawl: crawlId, readOnly} = page.dataset;
-  const RUNNING_MS = 3000, QUIET_MS = 10000, AWAY_MS = 5000;
+  // What a site has come to in thirty days takes longer to be counted.
+  const RUNNING_MS = 3000, QUIET_MS = 10000, SITE_MS = 20000, AWAY_MS = 5000;
   const KEPT = 6, PARTLY_S = 3;
   const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
   const drawn = new Map();
@@ -332,7 +333,6 @@
       site.problems.length > 0 && card("The definition's problems", "", h("ul", {class: "crawl-why"}, site.problems.map((line) => h("li", {}, plain(line))))),
       h("details", {class: "crawl-card", "data-key": "definition"},
         h("summary", {"data-key": "definition-summary"}, "Definition, as it is crawled by"), h("pre", {class: "detail-code"}, plain(site.definition)))]);
-    return site.running;
   }
 
   function drawDays({days, timezone}) {
@@ -565,7 +565,8 @@
       const answer = await fetch(crawlId ? `${api}/${crawlId}` : ofSite ? api : `${api}?${query()}`, {credentials: "same-origin", signal: AbortSignal.timeout(20000)});
       if (answer.ok) {
         const data = await answer.json();
-        everyMs = (crawlId ? drawCrawl(data) : ofSite ? drawSite(data) : ofProducts ? drawProducts(data) : drawList(data)) ? RUNNING_MS : QUIET_MS;
+        const moves = crawlId ? drawCrawl(data) : ofSite ? drawSite(data) : ofProducts ? drawProducts(data) : drawList(data);
+        everyMs = ofSite ? SITE_MS : moves ? RUNNING_MS : QUIET_MS;
         problem("");
         page.dataset.refreshed = String(Number(page.dataset.refreshed || 0) + 1);
         document.getElementById("crawls-refreshed").textContent = `Updated ${new Date(data.now).toLocaleTimeString([], {hourCycle: "h23"})} ${zoneName()}`;
