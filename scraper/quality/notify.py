@@ -134,7 +134,10 @@ def _tell(notice: Notice, to: Recipient, reached: list[Recipient]) -> None:
             service.payload_extras.update(notice.details)
         kind = "failure" if notice.failure else "info"
         if service.notify(
-            body=notice.text, title=notice.title, notify_type=_apprise().NotifyType(kind)
+            body=notice.text,
+            title=notice.title,
+            notify_type=_apprise().NotifyType(kind),
+            body_format=_apprise().NotifyFormat.TEXT,
         ):
             reached.append(to)
     except Exception:  # noqa: BLE001 - some other library's: its text may hold the address

@@ -101,6 +101,14 @@ def test_it_is_given_up_after_its_tries(
     )
 
 
+def test_a_message_keeps_its_lines_and_its_signs(told: tuple[Webhook, Mailbox, Path]) -> None:
+    webhook, mailbox, path = told
+    text = "Pan <b>&amp;</b> (shop): fell https://shop.example/a?b=1&c=2\nPot: new\n  - one"
+    notify.send(Notice("2 products", text, {}), notify.recipients(path))
+    ((_, _, mail),) = mailbox.got
+    assert mail.splitlines() == text.splitlines() and webhook.got[0][1]["message"] == text
+
+
 def test_a_recipient_that_hangs_does_not_keep_the_others(
     told: tuple[Webhook, Mailbox, Path],
 ) -> None:
