@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -10,17 +12,19 @@ import click
 
 from scraper.accounts.file import Account
 from scraper.accounts.file import read as read_accounts
-from scraper.actions import overrides
+from scraper.actions import deletion, overrides
 from scraper.cli.common.shared import (
     complete_site,
     json_option,
     load_settings,
     open_engine,
+    open_redis,
     print_json,
 )
 from scraper.cli.common.tables import cell, plain, print_table
+from scraper.dedup.bloom import FilterStore
 from scraper.domain import Kind
-from scraper.errors import DefinitionError, NotFoundError, ScraperError, did_you_mean
+from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError, did_you_mean
 from scraper.proving import records
 from scraper.quality import report as reports
 from scraper.rules.urls import host_of
@@ -223,6 +227,58 @@ def sites_pause(name: str, as_json: bool) -> None:
 def sites_resume(name: str, as_json: bool) -> None:
     """End a site's pause."""
     _set_paused(name, paused=False, as_json=as_json)
+
+
+@sites.command("delete")
+@click.argument("name", shell_complete=complete_site)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
+@json_option()
+def sites_delete(name: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+    """Delete a site and all that is stored of it: products with their history, its part of the
+    feed, pages, archive, crawls.
+
+    Its definition must be gone before, or the site would come back. Asks on a terminal.
+    """
+    settings = load_settings()
+    engine = open_engine()
+    with engine.connect() as connection:
+        _, counts = deletion.counts(connection, name)
+    told = ", ".join(f"{rows:,} {what}" for what, rows in counts.items())
+    if not dry_run:
+        _require_undefined(settings.sites_dir, name)
+        if not yes and not sys.stdin.isatty():
+            raise click.UsageError(f"{name} has {told}: say --yes to delete them")
+        if not yes:
+            click.confirm(f"delete {name} with {told}?", abort=True, err=True)
+        with open_redis(settings) as client:
+            site_id = deletion.delete_site(engine, name, _print_progress(counts))
+            FilterStore(client).forget(site_id)
+    if as_json:
+        print_json({"site": name, "deleted": not dry_run, **counts})
+    else:
+        click.echo(f"{name}: {told} {'would be ' if dry_run else ''}deleted")
+
+
+def _require_undefined(folder: Path, name: str) -> None:
+    for path in loader.definition_files(folder):
+        if name in loader.names_of(path):
+            raise ConfigError(
+                f"{path} defines {name}, which would come back with it (mend: delete that file "
+                "first)"
+            )
+
+
+def _print_progress(counts: Mapping[str, int]) -> deletion.Progress:
+    """Lines on a terminal, for what takes long."""
+    done: Counter[str] = Counter()
+
+    def progress(what: str, rows: int) -> None:
+        done[what] += rows
+        if sys.stderr.isatty() and counts[what] > deletion.BATCH:
+            click.echo(f"{what}: {done[what]:,} of {counts[what]:,}", err=True)
+
+    return progress
 
 
 def _set_paused(name: str, *, paused: bool, as_json: bool) -> None:

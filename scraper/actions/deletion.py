@@ -1,0 +1,131 @@
+"""Takes a site out: its products with their history, its part of the feed, pages, archive, crawls,
+and what Redis remembers of it.
+
+A bounded piece at a time, each in a transaction of its own, so that nobody waits for long; whoever
+is interrupted calls it again. First the site is paused and disabled, so that nothing begins
+meanwhile; its own row goes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import sqlalchemy as sa
+
+from scraper.archive import rows as archive
+from scraper.errors import BusyError
+from scraper.frontier import crawls
+from scraper.infra.database import retried
+from scraper.views.named_sites import no_site
+
+BATCH = 10_000
+# In the order in which they go: each refers to those after it.
+TABLES = ("changes", "products", "pages", "archived pages", "crawls")
+
+COUNT = sa.text("""
+SELECT (SELECT count(*) FROM changes WHERE site_id = :id) AS changes,
+       (SELECT count(*) FROM products WHERE site_id = :id) AS products,
+       (SELECT count(*) FROM pages WHERE site_id = :id) AS pages,
+       (SELECT count(*) FROM archived_pages WHERE site_id = :id) AS "archived pages",
+       (SELECT count(*) FROM crawls WHERE site_id = :id) AS crawls
+""")
+
+CLOSE = sa.text("""
+UPDATE sites SET enabled = false, paused = true, updated_at = now() WHERE id = :id
+""")
+
+# The feed is read in the order of its ids, once from its beginning to its end.
+CHANGES = sa.text(f"""
+WITH chosen AS (
+    SELECT id FROM changes WHERE site_id = :id AND id > :after ORDER BY id LIMIT {BATCH}
+), alerted AS (
+    DELETE FROM price_alerts WHERE change_id IN (SELECT id FROM chosen)
+), deleted AS (
+    DELETE FROM changes WHERE id IN (SELECT id FROM chosen)
+)
+SELECT count(*) AS rows, coalesce(max(id), :after) AS last FROM chosen
+""")
+
+# Versions and held values go with their product, figures and alerts with their crawl.
+PRODUCTS = sa.text(f"""
+DELETE FROM products WHERE id IN (SELECT id FROM products WHERE site_id = :id LIMIT {BATCH // 10})
+""")
+PAGES = sa.text(f"""
+DELETE FROM pages WHERE id IN (SELECT id FROM pages WHERE site_id = :id LIMIT {BATCH})
+""")
+CRAWLS = sa.text("""
+WITH chosen AS (SELECT id FROM crawls WHERE site_id = :id ORDER BY id LIMIT 1),
+     buckets AS (DELETE FROM throughput WHERE crawl_id IN (SELECT id FROM chosen)),
+     at_hosts AS (DELETE FROM crawl_hosts WHERE crawl_id IN (SELECT id FROM chosen))
+DELETE FROM crawls WHERE id IN (SELECT id FROM chosen)
+""")
+SITE = sa.text("""
+WITH routes AS (DELETE FROM host_routes WHERE site_id = :id),
+     readers AS (DELETE FROM consumers WHERE site = :name)
+DELETE FROM sites WHERE id = :id
+""")
+
+# It is called with what is deleted of, and how many rows just went.
+Progress = Callable[[str, int], None]
+
+
+def counts(connection: sa.Connection, name: str) -> tuple[int, dict[str, int]]:
+    """A site's id, and how many rows of each sort it has. Raises `NotFoundError`, and `BusyError`
+    while it is being crawled."""
+    row = connection.execute(sa.text("SELECT id FROM sites WHERE name = :n"), {"n": name}).first()
+    if row is None:
+        raise no_site(name)
+    running = crawls.running_ids(connection, name)
+    if running:
+        raise BusyError(
+            f"{name}: crawl {running[0]} is running (mend: scraper stop {running[0]}, then again)"
+        )
+    counted = connection.execute(COUNT, {"id": row.id}).mappings().one()
+    return row.id, {table: int(counted[table]) for table in TABLES}
+
+
+def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
+    """Deletes everything of a site in PostgreSQL. Returns its id. Archived files go with the next
+    pruning."""
+    with engine.begin() as connection:
+        site_id, _ = counts(connection, name)
+        connection.execute(CLOSE, {"id": site_id})
+    after = 0
+    while True:
+        rows, after = retried(partial(_changes, engine, site_id, after))
+        progress("changes", rows)
+        if rows < BATCH:
+            break
+    for what, statement in (("products", PRODUCTS), ("pages", PAGES)):
+        _empty(engine, what, partial(_rows, statement, site_id), progress)
+    _empty(engine, "archived pages", partial(_archived, site_id), progress)
+    _empty(engine, "crawls", partial(_rows, CRAWLS, site_id), progress)
+    with engine.begin() as connection:
+        connection.execute(SITE, {"id": site_id, "name": name})
+    return site_id
+
+
+def _empty(
+    engine: sa.Engine, what: str, piece: Callable[[sa.Connection], int], progress: Progress
+) -> None:
+    def once() -> int:
+        with engine.begin() as connection:
+            return piece(connection)
+
+    while rows := retried(once):
+        progress(what, rows)
+
+
+def _changes(engine: sa.Engine, site_id: int, after: int) -> tuple[int, int]:
+    with engine.begin() as connection:
+        row = connection.execute(CHANGES, {"id": site_id, "after": after}).one()
+        return row.rows, row.last
+
+
+def _archived(site_id: int, connection: sa.Connection) -> int:
+    return archive.forget(connection, site_id, 0.0)
+
+
+def _rows(statement: sa.TextClause, site_id: int, connection: sa.Connection) -> int:
+    return connection.execute(statement, {"id": site_id}).rowcount
