@@ -1,5 +1,5 @@
 """Takes a site out: its products with their history, its part of the feed, pages, archive, crawls,
-and what Redis remembers of it.
+and what Redis remembers of it. Or some of its products.
 
 A bounded piece at a time, each in a transaction of its own, so that nobody waits for long; whoever
 is interrupted calls it again. First the site is paused and disabled, so that nothing begins
@@ -8,7 +8,7 @@ meanwhile; its own row goes last.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import sqlalchemy as sa
@@ -54,6 +54,22 @@ DELETE FROM products WHERE id IN (SELECT id FROM products WHERE site_id = :id LI
 PAGES = sa.text(f"""
 DELETE FROM pages WHERE id IN (SELECT id FROM pages WHERE site_id = :id LIMIT {BATCH})
 """)
+# Products that are chosen go with their changes. Their pages are read anew by whoever finds them: a
+# page that has not changed stands for a product that is stored.
+CHOSEN = sa.text("""
+WITH gone AS (
+    DELETE FROM products WHERE site_id = :id AND id = ANY (:rows) RETURNING id, page_id
+), read_anew AS (
+    UPDATE pages SET fetched_at = NULL, content_hash = NULL, body_hash = NULL, read_by = NULL
+     WHERE id IN (SELECT page_id FROM gone)
+), fed AS (
+    DELETE FROM changes WHERE site_id = :id AND product_id IN (SELECT id FROM gone) RETURNING id
+), alerted AS (
+    DELETE FROM price_alerts WHERE change_id IN (SELECT id FROM fed)
+)
+SELECT count(*) FROM gone
+""")
+LOCK = sa.text("SELECT FROM sites WHERE id = :id FOR UPDATE")
 CRAWLS = sa.text("""
 WITH chosen AS (SELECT id FROM crawls WHERE site_id = :id ORDER BY id LIMIT 1),
      buckets AS (DELETE FROM throughput WHERE crawl_id IN (SELECT id FROM chosen)),
@@ -73,16 +89,25 @@ Progress = Callable[[str, int], None]
 def counts(connection: sa.Connection, name: str) -> tuple[int, dict[str, int]]:
     """A site's id, and how many rows of each sort it has. Raises `NotFoundError`, and `BusyError`
     while it is being crawled."""
-    row = connection.execute(sa.text("SELECT id FROM sites WHERE name = :n"), {"n": name}).first()
-    if row is None:
-        raise no_site(name)
-    running = crawls.running_ids(connection, name)
-    if running:
-        raise BusyError(
-            f"{name}: crawl {running[0]} is running (mend: scraper stop {running[0]}, then again)"
-        )
-    counted = connection.execute(COUNT, {"id": row.id}).mappings().one()
-    return row.id, {table: int(counted[table]) for table in TABLES}
+    site_id = _resting(connection, name)
+    counted = connection.execute(COUNT, {"id": site_id}).mappings().one()
+    return site_id, {table: int(counted[table]) for table in TABLES}
+
+
+def delete_products(engine: sa.Engine, name: str, row_ids: Sequence[int]) -> None:
+    """Deletes these products of a site with their history and their part of the feed; a crawl that
+    finds them again stores them as new. Raises as `counts` does."""
+
+    def once(rows: Sequence[int]) -> None:
+        with engine.begin() as connection:
+            values = {"id": _resting(connection, name), "rows": list(rows)}
+            # No crawl begins before it is committed.
+            connection.execute(LOCK, values)
+            _resting(connection, name)
+            connection.execute(CHOSEN, values)
+
+    for start in range(0, len(row_ids), BATCH):
+        retried(partial(once, row_ids[start : start + BATCH]))
 
 
 def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
@@ -104,6 +129,18 @@ def delete_site(engine: sa.Engine, name: str, progress: Progress) -> int:
     with engine.begin() as connection:
         connection.execute(SITE, {"id": site_id, "name": name})
     return site_id
+
+
+def _resting(connection: sa.Connection, name: str) -> int:
+    row = connection.execute(sa.text("SELECT id FROM sites WHERE name = :n"), {"n": name}).first()
+    if row is None:
+        raise no_site(name)
+    running = crawls.running_ids(connection, name)
+    if running:
+        raise BusyError(
+            f"{name}: crawl {running[0]} is running (mend: scraper stop {running[0]}, then again)"
+        )
+    return int(row.id)
 
 
 def _empty(

@@ -36,6 +36,12 @@ SELECT p.external_id, p.url, CAST(p.data AS text) AS data, p.version, p.first_se
  ORDER BY {order} LIMIT :limit OFFSET :offset
 """
 
+ROW_IDS = """
+SELECT p.id FROM products p JOIN sites s ON s.id = p.site_id
+ WHERE s.name = :site{where}
+ ORDER BY p.id
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:
@@ -84,6 +90,14 @@ def read(
     order = _order(sort, values)
     statement = SELECT.format(where="".join(f"\n   AND {c}" for c in clauses), order=order)
     return list(connection.execute(sa.text(statement), values))
+
+
+def row_ids(connection: sa.Connection, site: str, where: Sequence[Condition]) -> list[int]:
+    """All products that meet the conditions, delisted ones too."""
+    values: dict[str, Any] = {"site": site}
+    clauses = [_clause(index, condition, values) for index, condition in enumerate(where)]
+    statement = ROW_IDS.format(where="".join(f"\n   AND {c}" for c in clauses))
+    return list(connection.execute(sa.text(statement), values).scalars())
 
 
 def versions(connection: sa.Connection, site: str, external_id: str) -> list[dict[str, Any]]:

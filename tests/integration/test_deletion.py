@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+import redis
 import sqlalchemy as sa
 from click.testing import CliRunner, Result
 
@@ -138,3 +139,54 @@ def test_who_is_interrupted_calls_it_again(
     after = counted(engine)
     for table, number in before.items():
         assert table in NO_SITES or after[table] * 2 == number, table
+
+
+def test_products_by_a_condition_go_with_their_changes_and_may_come_again(
+    run: Run, engine: sa.Engine, shops: tuple[Shop, Shop], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deletion, "BATCH", 2)
+    shop, where = shops[0], ("--where", "title~no.", "--where", "price>=5")
+    name, site_id = shop.site.name, shop.crawl[0]
+    prices = shop.begin(*URLS)
+    for number, url in enumerate(URLS):
+        shop.give(prices[url], str(number), title=f"no. {number}", price=Decimal(number))
+    assert "is running" in run(name, *where, "--yes", code=1).output
+    shop.end()
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE pages SET read_by = 1, body_hash = 1"))
+        connection.execute(sa.text("UPDATE products SET delisted_at = now() WHERE id % 2 = 0"))
+    before = counted(engine)
+    assert "2 products would be" in run(name, *where, "--dry-run").output
+    assert "say --yes" in run(name, *where, code=2).output
+    assert "is no condition" in run(name, "--where", "price", "--yes", code=2).output
+    assert counted(engine) == before
+    run(name, *where, "--yes")
+    of_site = f"WHERE site_id = {site_id} ORDER BY 1"
+    assert [id_ for (id_,) in rows(engine, f"SELECT external_id FROM products {of_site}")] == [
+        *"01234"
+    ]
+    asked = rows(engine, f"SELECT url, read_by, fetched_at IS NULL FROM pages {of_site}")
+    assert asked == [(url, 1, False) for url in URLS[:5]] + [(url, None, True) for url in URLS[5:]]
+    after = counted(engine)
+    kept = {"products": 12, "pages": 14, "sites": 2, "crawls": 7}
+    assert {table: after[table] for table in kept} == kept
+    orphans = "SELECT FROM changes WHERE product_id NOT IN (SELECT id FROM products)"
+    assert not rows(engine, orphans) and after["changes"] < before["changes"]
+    assert not rows(
+        engine, "SELECT FROM price_alerts WHERE change_id NOT IN (SELECT id FROM changes)"
+    )
+    pages = shop.begin(URLS[6])
+    shop.give(pages[URLS[6]], "6", title="no. 6", price=Decimal(6))
+    shop.end()
+    assert rows(engine, "SELECT event FROM changes ORDER BY id DESC LIMIT 1") == [("new",)]
+
+
+def test_a_login_is_forgotten_with_its_site(
+    run: Run, shops: tuple[Shop, Shop], valkey_url: str
+) -> None:
+    with redis.Redis.from_url(valkey_url) as client:
+        for site in ("shop", "other"):
+            client.hset(f"scraper:login:{site}:me", "generation", "1")
+        run("shop", "--yes")
+        assert not client.hexists("scraper:login:shop:me", "generation")
+        assert client.hexists("scraper:login:other:me", "generation")

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import click
+import sqlalchemy as sa
 
+from scraper.accounts import store as logins
 from scraper.accounts.file import Account
 from scraper.accounts.file import read as read_accounts
 from scraper.actions import deletion, overrides
@@ -28,8 +30,10 @@ from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperE
 from scraper.proving import records
 from scraper.quality import report as reports
 from scraper.rules.urls import host_of
+from scraper.settings import Settings
 from scraper.sites import loader, schema
 from scraper.sites.definition import Site
+from scraper.views import products as view
 
 RECORDED = 20
 
@@ -231,33 +235,60 @@ def sites_resume(name: str, as_json: bool) -> None:
 
 @sites.command("delete")
 @click.argument("name", shell_complete=complete_site)
+@click.option(
+    "--where",
+    metavar="CONDITION",
+    multiple=True,
+    help="Only products of which it is true: 'price<1', 'title~test'. All of several.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @json_option()
-def sites_delete(name: str, yes: bool, dry_run: bool, as_json: bool) -> None:
+def sites_delete(
+    name: str, where: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool
+) -> None:
     """Delete a site and all that is stored of it: products with their history, its part of the
     feed, pages, archive, crawls.
 
-    Its definition must be gone before, or the site would come back. Asks on a terminal.
+    Its definition must be gone before, or the site would come back. Asks on a terminal. With
+    --where only these products go, delisted ones too, with their history and changes; a crawl that
+    finds them again stores them as new.
     """
     settings = load_settings()
+    conditions = [view.parse_condition(text) for text in where]
     engine = open_engine()
     with engine.connect() as connection:
         _, counts = deletion.counts(connection, name)
+        chosen = view.row_ids(connection, name, conditions) if where else []
+    if where:
+        counts = {"products": len(chosen)}
     told = ", ".join(f"{rows:,} {what}" for what, rows in counts.items())
     if not dry_run:
-        _require_undefined(settings.sites_dir, name)
+        if not where:
+            _require_undefined(settings.sites_dir, name)
         if not yes and not sys.stdin.isatty():
             raise click.UsageError(f"{name} has {told}: say --yes to delete them")
         if not yes:
             click.confirm(f"delete {name} with {told}?", abort=True, err=True)
-        with open_redis(settings) as client:
-            site_id = deletion.delete_site(engine, name, _print_progress(counts))
-            FilterStore(client).forget(site_id)
+        if where:
+            deletion.delete_products(engine, name, chosen)
+        else:
+            _delete_whole(engine, settings, name, _print_progress(counts))
     if as_json:
         print_json({"site": name, "deleted": not dry_run, **counts})
     else:
         click.echo(f"{name}: {told} {'would be ' if dry_run else ''}deleted")
+
+
+def _delete_whole(
+    engine: sa.Engine, settings: Settings, name: str, progress: deletion.Progress
+) -> None:
+    with open_redis(settings) as client:
+        site_id = deletion.delete_site(engine, name, progress)
+        FilterStore(client).forget(site_id)
+        for site, account in logins.known_accounts(client):
+            if site == name:
+                logins.forget(client, site, account)
 
 
 def _require_undefined(folder: Path, name: str) -> None:
