@@ -22,7 +22,7 @@ from scraper.extract.bounds import (
     fits,
     tags,
 )
-from scraper.extract.structured import metas, microdata
+from scraper.extract.structured import metas, microdata, page_state
 from scraper.extract.structured.auto import AutoReader
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode, parse_html
@@ -149,6 +149,11 @@ class Document:
         if b"itemscope" not in self.decoded.utf8.lower():
             return []
         return microdata.objects(self.dom)
+
+    @cached_property
+    def state(self) -> list[Any]:
+        """The JSON that the page's scripts start from, found in its bytes."""
+        return page_state.documents(self.decoded.utf8)
 
     @cached_property
     def metas(self) -> dict[str, list[str]]:

@@ -114,6 +114,14 @@ def loaded(text: str) -> Any:
         return _mended(text)
 
 
+def loaded_at(text: str, at: int) -> tuple[Any, int]:
+    """The JSON value that begins there and where it ends; where there is none, None and `at`."""
+    try:
+        return _decoder.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None, at
+
+
 def _mended(text: str) -> Any:
     """As shops write it: within comments, with references to characters, commas too many, or one
     object after the other. None for what is longer than people write."""

@@ -192,9 +192,11 @@ class _Field:
 
     def _value(self, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
         reading = compiled.reading
-        texts = compiled.texts(document, self.listed)
+        texts = compiled.texts(document, self.listed or reading.join is not None)
         if not texts:
             return NOTHING_SHOWN if reading.when is not None and not self.listed else None
+        if reading.join is not None:
+            texts = [reading.join.join(texts)]
         parts = texts if reading.split is None else self._split(texts, reading.split)
         if not self.listed:
             for text in parts:
@@ -300,7 +302,8 @@ def _typed(reading: FieldSource, spec: FieldSpec) -> Typed:
             return lambda text, document: values.to_decimal(text, decimal)
         case "price":
             # JSON has dots alone.
-            exact = "." if reading.jsonld is not None and decimal is None else None
+            written = reading.jsonld is not None or reading.state is not None
+            exact = "." if written and decimal is None else None
             return lambda text, document: _money(text, decimal, currency, exact)
         case "bool" if reading.when is not None:
             pattern = selectors.compile_regex(reading.when)

@@ -40,6 +40,8 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
         raw = _on_microdata(source.microdata)
     elif source.meta is not None:
         raw = _on_meta(source.meta)
+    elif source.state is not None:
+        raw = _on_state(source.state)
     elif source.auto is not None:
         raw = _on_auto(source.auto)
     elif source.response is not None:
@@ -106,6 +108,19 @@ def _on_microdata(path: str) -> Texts:
 def _on_meta(name: str) -> Texts:
     lower = name.lower()
     return lambda document, every: _cleaned(document.metas.get(lower, ()), every)
+
+
+def _on_state(path: str) -> Texts:
+    steps = selectors.parse_json(path)
+
+    def texts(document: Document, every: bool) -> list[str]:
+        for state in document.state:
+            cleaned = _cleaned(jsonld.within([state], steps), every)
+            if cleaned:
+                return cleaned
+        return []
+
+    return texts
 
 
 def _on_auto(field: str) -> Texts:

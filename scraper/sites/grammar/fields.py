@@ -20,7 +20,9 @@ from scraper.sites.grammar import scalars, selectors
 from scraper.sites.grammar.auto_fields import AutoField
 from scraper.sites.grammar.css import parse_css
 
-SOURCES = ("css", "xpath", "jsonld", "microdata", "meta", "auto", "response", "regex", "url")
+SOURCES = (
+    *("css", "xpath", "jsonld", "microdata", "meta", "state", "auto", "response", "regex", "url"),
+)
 # Of these a source has one; `regex` may stand beside it.
 _PLACES = tuple(key for key in SOURCES if key != "regex")
 FieldType = Literal["text", "int", "decimal", "price", "bool", "date", "url", "list"]
@@ -87,7 +89,8 @@ Share = Annotated[
 
 
 class Source(Model):
-    """Where a text comes from. One of css, xpath, jsonld, microdata, meta, auto, response, url;
+    """Where a text comes from. One of css, xpath, jsonld, microdata, meta, state, auto, response,
+    url;
     `regex` picks a part of it, or of the source."""
 
     css: Css | None = Field(
@@ -103,6 +106,11 @@ class Source(Model):
     )
     meta: MetaName | None = Field(
         None, description="the name or property of a <meta> tag, as in `og:title`: its content"
+    )
+    state: JsonPath | None = Field(
+        None,
+        description="path in the JSON that the page's scripts start from, as in "
+        "`__NEXT_DATA__.props.pageProps.product.price`",
     )
     auto: AutoField | None = Field(
         None, description="what the page's own sources agree on for this field"
@@ -173,6 +181,9 @@ class FieldSource(Source):
         None, description="bool: true if the text matches, false if not or if there is no text"
     )
     split: str | None = Field(None, min_length=1, description="list: what separates the values")
+    join: str | None = Field(
+        None, max_length=20, description="what stands between all matches, which are one text then"
+    )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -246,6 +257,11 @@ class FieldSpec(FieldSource):
                         f"or remove it)",
                     )
                 )
+        joined = self.join is not None or any(reading.join is not None for reading in self.any)
+        if joined and (self.many or self.type == "list"):
+            problems.append(
+                ("join", "join makes one text of all matches, a list keeps each (mend: keep one)")
+            )
         if self.required and self.default is not None:
             problems.append(
                 ("default", "a required field cannot have a default (mend: remove one of the two)")
@@ -271,7 +287,7 @@ class FieldSpec(FieldSource):
                 return isinstance(value, str) and not self.many
 
 
-_READ_OPTIONS = ("map", "currency", "decimal", "format", "dayfirst", "when", "split")
+_READ_OPTIONS = ("map", "currency", "decimal", "format", "dayfirst", "when", "split", "join")
 _OPTION_OF: dict[str, tuple[FieldType, ...]] = {
     "currency": ("price",), "decimal": ("decimal", "price", "int"), "format": ("date",),
     "dayfirst": ("date",),

@@ -1,0 +1,116 @@
+"""The JSON that a page's scripts start from: `__NEXT_DATA__`, `window.__INITIAL_STATE__ = {…}`.
+
+Pure, and never raises. What is not JSON (functions, expressions) is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from scraper.extract.jsonld_blocks import MENDED_MAX_CHARS, loaded, loaded_at
+
+# Documents of a page, and assignments that turn out to hold no JSON: each may be read to its end.
+DOCUMENTS_MAX = 100
+FAULTS_MAX = 20
+_NEXT = re.compile(rb"<!--|<script(?=[\s/>])", re.IGNORECASE).search
+_TAG_END = re.compile(rb"""(?:[^"'>]|"[^"]*"|'[^']*')*+>""").match
+_CLOSING = re.compile(rb"</script[\s/>]", re.IGNORECASE).search
+_ATTRIBUTE = re.compile(r"""(?<![\w-])(type|id)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.I)
+_TAG_MAX_BYTES = 5000
+_ASSIGNED = re.compile(
+    r"""(?:\b(?:window|self|globalThis)\s{0,9}(?:\.\s{0,9}([\w$]{1,100})"""
+    r"""|\[\s{0,9}["']([^"'\]]{1,100})["']\s{0,9}\])|\b(?:var|let|const)\s{1,9}([\w$]{1,100}))"""
+    r"""\s{0,9}=\s{0,9}(?:JSON\.parse\(\s{0,9}(?=["'])|(?=[{\[]))"""
+).search
+# As a serializer for scripts writes what a browser has no value of; or a text, which may say so.
+_UNDEFINED = re.compile(r'("(?:[^"\\]|\\.)*+(?:"|\Z))|\bundefined\b', re.DOTALL)
+_SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*+)'", re.DOTALL).match
+_JS_ESCAPE = re.compile(r'\\x([0-9a-fA-F]{2})|(\\[^x])|"', re.DOTALL)
+
+
+def documents(source: bytes) -> list[Any]:
+    """All of them by their names (a script's id, a variable) in one object, then each by itself,
+    in the page's order."""
+    by_name: dict[str, Any] = {}
+    values: list[Any] = []
+    for name, value in _named(source):
+        if name:
+            by_name.setdefault(name, value)
+        values.append(value)
+        if len(values) == DOCUMENTS_MAX:
+            break
+    return [by_name, *values] if values else []
+
+
+def _named(source: bytes) -> Iterator[tuple[str, Any]]:
+    faults = 0
+    for attributes, text in _scripts(source):
+        kind = attributes.get("type", "").lower()
+        if "ld+json" in kind:
+            continue
+        if "json" in kind:
+            value = loaded(text)
+            if isinstance(value, dict | list):
+                yield attributes.get("id", ""), value
+        elif not kind or "javascript" in kind or kind == "module":
+            at = 0
+            while faults < FAULTS_MAX and (match := _ASSIGNED(text, at)) is not None:
+                value, at = _assigned(text, match.end())
+                if isinstance(value, dict | list):
+                    yield match[1] or match[2] or match[3], value
+                else:
+                    faults += 1
+
+
+def _assigned(text: str, at: int) -> tuple[Any, int]:
+    """What stands there and where it ends: an object, a list, or a text that holds one."""
+    if text[at] in "{[":
+        value, end = loaded_at(text, at)
+        if value is None and "undefined" in (part := text[at : at + MENDED_MAX_CHARS]):
+            value, _ = loaded_at(_UNDEFINED.sub(lambda m: m[1] or "null", part), 0)
+        return value, end
+    if text[at] == "'":
+        quoted = _SINGLE_QUOTED(text, at)
+        if quoted is None:
+            return None, at
+        return loaded(loaded_at(f'"{_JS_ESCAPE.sub(_json_escape, quoted[1])}"', 0)[0] or ""), (
+            quoted.end()
+        )
+    inner, end = loaded_at(text, at)
+    return (loaded(inner) if isinstance(inner, str) else None), end
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    if match[1]:
+        return f"\\u00{match[1]}"
+    if match[2] is None:
+        return '\\"'
+    return "'" if match[2] == "\\'" else match[2]
+
+
+def _scripts(source: bytes) -> Iterator[tuple[dict[str, str], str]]:
+    """Attributes and text of each script that is no part of a comment."""
+    at = 0
+    while (found := _NEXT(source, at)) is not None:
+        if found[0] == b"<!--":
+            at = source.find(b"-->", found.end() - 2) + 3
+            if at < 3:
+                return
+            continue
+        tag = _TAG_END(source, found.end(), found.end() + _TAG_MAX_BYTES)
+        if tag is None:
+            at = found.end()
+            continue
+        closing = _CLOSING(source, tag.end())
+        if closing is None:
+            return
+        at = closing.end()
+        if tag.end() < closing.start():
+            written = tag[0].decode("utf-8", "replace")
+            attributes = {
+                match[1].lower(): match[2] or match[3] or match[4] or ""
+                for match in _ATTRIBUTE.finditer(written)
+            }
+            yield attributes, source[tag.end() : closing.start()].decode("utf-8", "replace")
