@@ -17,6 +17,7 @@ from scraper.sites import (
     revisit,
 )
 from scraper.sites.grammar import fields
+from scraper.sites.grammar.auto_fields import AutoField
 
 Path = tuple[str | int, ...]
 Line = tuple[int, str]
@@ -57,6 +58,12 @@ _SAME_AS = {
     "pattern": "match", "path": "match",
     "route": "routes", "routing": "routes", "capability": "queue", "country": "region",
 }  # fmt: skip
+
+
+_ANY = '`{any: [".price-new", ".price"]}`: the first that gives a value wins'
+_NOTHING = (
+    'give it a value; what starts with # after a space is a remark unless it is quoted: "#price"'
+)
 
 
 def explain(error: ValidationError, data: Any, lines: dict[Path, int]) -> list[Line]:
@@ -140,9 +147,19 @@ def _message(fault: Any, path: Path) -> str:
             return "must be true or false (mend: write `true` or `false`)"
         case "int_parsing" | "int_type" | "int_from_float":
             return "must be a whole number (mend: without quotes, separators and units)"
+        case "string_type" if isinstance(fault["input"], list | tuple) and key in fields.SOURCES:
+            return f"must be one text (mend: alternatives stand under `any:`, as in {_ANY})"
         case "string_type":
             return 'must be a text (mend: quote it, as in `"…"`)'
         case "model_type" | "dict_type" | "model_attributes_type":
+            if fault["input"] is None:
+                return f"nothing is written here (mend: {_NOTHING})"
+            if isinstance(fault["input"], list | tuple) and path[-2:-1] == ("fields",):
+                return f"a list of sources is no source (mend: {_ANY})"
+            if isinstance(fault["input"], str) and path == ("listing",):
+                return (
+                    f"must be a mapping of keys (mend: `listing: {{products: {fault['input']!r}}}`)"
+                )
             return "must be a mapping of keys (mend: put its keys below it, indented by two spaces)"
         case "tuple_type" | "list_type":
             return "must be a text or a list (mend: `- ` before each entry)"
@@ -163,6 +180,11 @@ def _missing_mend(key: str) -> str:
 def _unknown_key(path: Path) -> str:
     key = str(path[-1])
     keys = _keys_at(path[:-1])
+    before, colon, behind = key.partition(":")
+    if colon and before in keys:
+        return f"unknown key (mend: a space after the colon: `{before}: {behind}`)"
+    if path[:-1] == ("product",) and key in get_args(AutoField):
+        return f"unknown key here (mend: fields stand under `fields:`, as `fields: {{{key}: …}}`)"
     alias = _SAME_AS.get(key.lower())
     elsewhere = f"listing.{alias}" if alias in definition.Listing.model_fields else None
     elsewhere = elsewhere or next(

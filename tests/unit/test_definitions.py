@@ -332,6 +332,31 @@ def test_a_price_and_a_currency_field_cannot_share_a_name() -> None:
 
 
 @pytest.mark.parametrize(
+    ("slip", "mend"),
+    [
+        ("    price: #price", 'a remark unless it is quoted: "#price"'),
+        ("    price: [.a, .b]", 'mend: `{any: [".price-new", ".price"]}`'),
+        ("    price: {css: [.a, .b]}", "alternatives stand under `any:`"),
+        ("    price: {css:.p, type: price}", "a space after the colon: `css: .p`"),
+        ("    price:.p", "a space after each colon"),
+        ("    price: .p:first", "`:first` is not needed"),
+        ("    price: {css: .p, type: number}", "mend: `decimal`"),
+        ("  title: h1", "fields stand under `fields:`, as `fields: {title: …}`"),
+        ("start: [http://shop.example/a?page=1]", "quote a value within [ ] or { } that holds ?"),
+        ("listing: a.card", "`listing: {products: 'a.card'}`"),
+    ],
+)
+def test_a_newcomers_slip_is_told_the_mend_that_is_right(slip: str, mend: str) -> None:
+    lines = ["start: https://shop.example/", "listing: {products: a}", "product:", "  fields:"]
+    lines.append("    name: h1")
+    key = slip.partition(":")[0]
+    kept = [line for line in lines if line.partition(":")[0] != key]
+    text = "\n".join([slip, *kept] if key in ("start", "listing") else [*kept, slip])
+    (problem,) = problems(text + "\n")
+    assert mend in problem
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("", "the file is empty"),

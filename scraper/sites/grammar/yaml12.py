@@ -162,4 +162,6 @@ def _mend(problem: str) -> str:
         return 'quote a value within [ ] or { } that holds ?, [, { or : , as in "a[href]"'
     if "quoted scalar" in problem or "end of stream" in problem or "stream end" in problem:
         return "close the quote or bracket"
+    if "could not find expected ':'" in problem:
+        return "a space after each colon, as in `price: .price`; check the indentation"
     return "check the indentation and the quotes"
