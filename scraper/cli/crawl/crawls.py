@@ -13,6 +13,7 @@ from scraper.cli.common.shared import (
     open_engine,
     print_json,
 )
+from scraper.cli.crawl.preview import preview_site
 from scraper.cli.crawl.wait import wait_all
 from scraper.cli.data.export import Form, form_of, write_export
 from scraper.errors import SuspectError
@@ -38,15 +39,35 @@ from scraper.views import progress
     metavar="FILE|s3://…",
     help="With --wait, which it implies: write the site's products to a .csv, .jsonl or .parquet.",
 )
+@click.option(
+    "--preview",
+    "wanted",
+    metavar="[N]",
+    is_flag=False,
+    flag_value=10,
+    type=click.IntRange(1, 10_000),
+    help="Only N products (10), without servers, stored nowhere: printed, or written with -o.",
+)
 @json_option()
 def crawl(
-    site: str, wait: bool, refetch: bool, local: bool, output: str | None, as_json: bool
+    site: str,
+    wait: bool,
+    refetch: bool,
+    local: bool,
+    output: str | None,
+    wanted: int | None,
+    as_json: bool,
 ) -> None:
     """Crawl SITE now.
 
     With --wait and the embedded servers, a worker is started for the crawl where none is running.
     """
     form = form_of(output)
+    if wanted is not None:
+        if wait or refetch or local:
+            raise click.UsageError("--preview waits by itself, and knows of no former crawl")
+        preview_site(site, wanted, form, output, as_json=as_json)
+        return
     settings = load_settings()
     engine = open_engine()
     opened = crawls.open_site(engine, settings, site, refetch=refetch)

@@ -166,7 +166,7 @@ def write_export(
                 "since": after,
                 "at": datetime.now(UTC).isoformat(),
             }
-            count = _write(form, table, file, definition, metadata)
+            count = write_table(form, table, file, definition, metadata)
         if consumer and view.cursor is not None:
             with engine.begin() as connection:
                 consumers.put(connection, consumer, site, view.cursor)
@@ -191,7 +191,7 @@ def _after(
     return after
 
 
-def _write(
+def write_table(
     form: Form, table: Table, file: IO[bytes], definition: Site, metadata: dict[str, Any]
 ) -> int:
     if form == "parquet":
