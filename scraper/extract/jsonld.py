@@ -7,6 +7,7 @@ on the same page, such as a recommendation, must not fill a gap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from scraper.sites.grammar.selectors import JsonPath
@@ -39,7 +40,7 @@ def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator
         if wanted.isdisjoint(_types(node)):
             continue
         empty = True
-        for value in _walk(node, path.steps, _elsewhere):
+        for value in _found(node, path.steps, _elsewhere):
             empty = False
             yield value
         if every:
@@ -47,14 +48,20 @@ def values(nodes: list[dict[str, Any]], path: JsonPath, every: bool) -> Iterator
         # A ProductGroup's offers stand on its variants.
         if empty:
             for variant in _as_list(node.get("hasVariant")):
-                yield from _walk(variant, path.steps, _elsewhere)
+                yield from _found(variant, path.steps, _elsewhere)
         return
 
 
 def within(documents: list[Any], steps: Steps) -> Iterator[str]:
     """The texts at a path of any JSON, document after document."""
     for document in documents:
-        yield from _walk(document, steps)
+        yield from _found(document, steps)
+
+
+def _found(value: Any, steps: Steps, elsewhere: Elsewhere | None = None) -> Iterator[str]:
+    """The texts at a path; lists within lists may be deeper than can be walked."""
+    with suppress(RecursionError):
+        yield from _walk(value, steps, elsewhere)
 
 
 def _types(node: dict[str, Any]) -> Iterator[str]:

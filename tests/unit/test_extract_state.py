@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import time
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scraper.errors import DefinitionError
+from scraper.extract import jsonld
 from scraper.extract.structured import page_state
+from scraper.sites.grammar import selectors
 from tests.unit.extracting import product, site, value
 
 PAGE = r"""<html><body><h1>Kettle</h1><!-- <script>window.product = {"sku": "OLD"}</script> -->
@@ -87,6 +90,15 @@ def test_hostile_pages_give_nothing_in_linear_time(page: str) -> None:
     spent = time.process_time()
     assert product("x: {state: product.name}, y: {css: h1, default: b}", page).products == []
     assert time.process_time() - spent < 5
+
+
+def test_lists_deeper_than_can_be_walked_hold_nothing() -> None:
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    path = selectors.parse_jsonld("offers.price")
+    assert list(jsonld.within([{"a": deep}, {"a": {"b": "1"}}], ("a", "b"))) == ["1"]
+    assert list(jsonld.values([{"@type": "Product", "offers": deep}], path, every=False)) == []
 
 
 PARTS = [
