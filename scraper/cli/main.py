@@ -127,6 +127,10 @@ COMMANDS = {
         "setup.init",
         "Show the settings in force, and where each comes from. Secrets are hidden.",
     ),
+    "shell": (
+        "setup.shell",
+        "Open a Python prompt on a page: URL, FILE (a saved page), or the first of SITE.",
+    ),
     "sites": ("setup.sites", "Look at the site definitions; pause and resume sites."),
     "status": (
         "crawl.status",

@@ -76,7 +76,7 @@ def try_(
     kind = Kind.LISTING if listing else Kind.PRODUCT
     saved = Path(target)
     if target.startswith(("http://", "https://")):
-        definition = _definition_of(settings, site, target)
+        definition = definition_of(settings, site, target)
 
         async def on_url(reader: PoliteReader, sampler: Sampler) -> Sample | Matches:
             page = await reader.read(target, kind)
@@ -84,14 +84,14 @@ def try_(
 
         result = _with_reader(definition, settings, as_json, on_url)
     elif saved.is_file() and saved.suffix not in loader.SUFFIXES:
-        definition = _definition_of(settings, site, address or NOWHERE)
+        definition = definition_of(settings, site, address or NOWHERE)
         page = Fetched(address or NOWHERE, 200, {}, saved.read_bytes())
         sampler = Sampler(
             PoliteReader(make_context(0, 0, definition, settings)), settings.site_function_modules
         )
         result = _read(sampler, page, page.url, kind) if source is None else select(source, page)
     else:
-        definition = loader.load_file(_file_of(settings, target), settings.site_function_modules)
+        definition = loader.load_file(file_of(settings, target), settings.site_function_modules)
 
         async def on_site(reader: PoliteReader, sampler: Sampler) -> Sample | Matches:
             if source is None:
@@ -153,10 +153,10 @@ def _read(sampler: Sampler, page: Fetched, url: str, kind: Kind) -> Sample:
     return Sample(1, products=[sampler.read_product(page, url)])
 
 
-def _definition_of(settings: Settings, name: str | None, url: str) -> Site:
+def definition_of(settings: Settings, name: str | None, url: str) -> Site:
     """The one that is named; else the one whose host the URL is on; else the standard one."""
     if name is not None:
-        return loader.load_file(_file_of(settings, name), settings.site_function_modules)
+        return loader.load_file(file_of(settings, name), settings.site_function_modules)
     for file in loader.definition_files(settings.sites_dir):
         try:
             site = loader.load_file(file, settings.site_function_modules)
@@ -168,7 +168,7 @@ def _definition_of(settings: Settings, name: str | None, url: str) -> Site:
     return standard_definition(url)
 
 
-def _file_of(settings: Settings, name: str) -> Path:
+def file_of(settings: Settings, name: str) -> Path:
     path = Path(name)
     if path.suffix in loader.SUFFIXES:
         return path
