@@ -4,6 +4,7 @@ day and over weeks. Reads PostgreSQL, and the site's file for its problems."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ REPRICED_TIMEOUT_MS = 2000
 
 SITE = sa.text("""
 SELECT id, definition, paused, enabled, now() AS now FROM sites WHERE name = :name
+""")
+
+# A replay's and a re-extraction's pages are some of a site's.
+SIZES = sa.text("""
+SELECT DISTINCT ON (s.id) s.name, c.discovery_total + c.product_total AS pages
+  FROM crawls c JOIN sites s ON s.id = c.site_id
+ WHERE s.name = ANY (:names) AND c.status = 'completed' AND c.trigger IN ('schedule', 'manual')
+ ORDER BY s.id, c.id DESC
 """)
 
 # Sums of bytes are kept for as long as the course of crawls over time.
@@ -147,3 +156,8 @@ def problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]
     except DefinitionError as error:
         return [*error.problems, "its last valid version stays"]
     return loader.warnings(Site.model_validate(stored))
+
+
+def last_sizes(connection: sa.Connection, names: Sequence[str]) -> dict[str, int]:
+    """By site, the pages of its newest complete crawl."""
+    return {row.name: row.pages for row in connection.execute(SIZES, {"names": list(names)})}

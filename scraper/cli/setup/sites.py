@@ -24,6 +24,7 @@ from scraper.cli.common.shared import (
     print_json,
 )
 from scraper.cli.common.tables import cell, plain, print_table
+from scraper.cli.crawl.screen import span
 from scraper.dedup.bloom import FilterStore
 from scraper.domain import Kind
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError, did_you_mean
@@ -34,6 +35,7 @@ from scraper.settings import Settings
 from scraper.sites import loader, schema
 from scraper.sites.definition import Site
 from scraper.views import products as view
+from scraper.views import site_history
 
 RECORDED = 20
 
@@ -70,6 +72,10 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     for path, site in sites_of.items():
         for warning in (*loader.warnings(site), *contradictions.get(site.name, ())):
             click.echo(f"{path}: warning: {warning}", err=True)
+    sizes = _sizes([site.name for site in sites_of.values()])
+    for site in sites_of.values():
+        if site.rate_per_s is not None:
+            click.echo(_duration(site, site.rate_per_s, sizes.get(site.name)))
     click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
 
 
@@ -89,6 +95,29 @@ def _contradictions(names: Sequence[str]) -> dict[str, list[str]]:
                 continue
             warnings[name] = [f"{text}, in crawl {crawl.crawl_id}" for text in crawl.contradictions]
     return warnings
+
+
+def _sizes(names: Sequence[str]) -> dict[str, int]:
+    """By site, the pages of its newest complete crawl; nothing where there is no database."""
+    try:
+        engine = open_engine()
+    except ScraperError:
+        return {}
+    with engine.connect() as connection:
+        return site_history.last_sizes(connection, names)
+
+
+def _duration(site: Site, rate_per_s: float, pages: int | None) -> str:
+    if pages is not None:
+        took = (
+            f"the {pages:,} pages of its last complete crawl take about {span(pages / rate_per_s)}"
+        )
+    else:
+        pages = site.limits.listings + site.limits.products
+        took = (
+            f"no crawl of it is complete; {pages:,} pages (limits) take {span(pages / rate_per_s)}"
+        )
+    return f"{site.name}: {took} at {site.rate} a host"
 
 
 def _misdirected(groups: Mapping[str, list[Account]], site: Site) -> list[tuple[str, str]]:
