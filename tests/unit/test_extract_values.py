@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -360,3 +362,23 @@ def test_a_body_is_utf8_as_a_whole_whatever_its_pieces_are(
         assert decode(body, "text/html; charset=utf-8").utf8 != body
     else:
         assert decode(body, "text/html; charset=utf-8").utf8 is body
+
+
+def test_the_words_that_the_docs_name_are_what_they_say_and_all_there_are() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "site-definitions.md").read_text()
+    (row,) = re.findall(
+        r"^\| `bool` .*words\. True, alone: (.*)\. False, alone: (.*?)\. A text", page, re.M
+    )
+    alone = set()
+    for words, meant in zip(row, (True, False), strict=True):
+        single, phrases = words.split("; within a short text: ")
+        single = single.replace("and schema.org's ", "").replace(
+            ", with or without its address", ""
+        )
+        for word in single.split(", "):
+            assert values.to_bool(word) is meant, word
+            alone.add(word.lower())
+        for phrase in phrases.split(", "):
+            assert values.to_bool(phrase) is meant, phrase
+            assert values.to_bool(f"Article 7: {phrase}!") is meant, phrase
+    assert alone == values._TRUE | values._FALSE
