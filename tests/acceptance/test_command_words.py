@@ -59,7 +59,9 @@ def test_a_crawl_is_stopped_by_its_site_or_with_all_others(run: Commands, crawl_
 
 def test_a_definition_is_checked_by_its_name(run: Commands) -> None:
     done = run.scraper("sites", "check", "books", env=EXAMPLES)
-    assert done.stdout == "1 definition checked, no errors\n"
+    estimate, checked = done.stdout.splitlines()
+    assert estimate.startswith("books: no crawl of it is complete; ") and " at 4/s" in estimate
+    assert checked == "1 definition checked, no errors"
     assert run.scraper("sites", "check", "books", "--json", env=EXAMPLES).stdout == "[]\n"
 
 
