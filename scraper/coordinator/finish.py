@@ -32,10 +32,8 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status = 'invalid' AND known_for > 1) AS emptied,
        (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1] AS fruitless,
-       count(*) FILTER (WHERE lists IS NOT NULL AND known_for > 1) AS listings,
        count(*) FILTER (WHERE doubted) AS doubtful,
        mode() WITHIN GROUP (ORDER BY error) FILTER (WHERE doubted) AS doubt,
-       count(*) FILTER (WHERE repeats) AS repeated, max(url) FILTER (WHERE repeats) AS repeating,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
                     ELSE ok + unchanged END
           FROM crawls WHERE id = :id)
@@ -44,10 +42,16 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
   FROM (SELECT *, kind <> 'product'
                   AND (status IN ('dead', 'invalid')
                        OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread,
-               kind = 'product' AND status = 'invalid' AND last_outcome = 'doubtful' AS doubted,
-               lists IS NOT NULL AND known_for > 1
-               AND row_number() OVER (PARTITION BY lists ORDER BY id) > 1 AS repeats
+               kind = 'product' AND status = 'invalid' AND last_outcome = 'doubtful' AS doubted
           FROM pages WHERE site_id = :site_id AND crawl_id = :id) AS of_crawl
+""")
+
+# Listings alone have an index.
+SHOWN_TWICE = sa.text("""
+SELECT coalesce(sum(pages), 0) AS listings, coalesce(sum(pages - 1), 0) AS repeated,
+       (array_agg(url ORDER BY pages DESC))[1] AS example
+  FROM (SELECT count(*) AS pages, max(url) AS url FROM pages
+         WHERE crawl_id = :id AND lists IS NOT NULL AND known_for > 1 GROUP BY lists) AS shown
 """)
 
 
@@ -66,7 +70,8 @@ def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
             whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
             delisted = 0
             if whole and read.unread == 0 and crawl.links_cut == 0:
-                listings = ShownTwice(read.listings, read.repeated, read.repeating)
+                shown = connection.execute(SHOWN_TWICE, {"id": crawl_id}).one()
+                listings = ShownTwice(int(shown.listings), int(shown.repeated), shown.example)
                 before = crawl_quality.doubted_before(connection, crawl)
                 with connection.begin_nested() as savepoint:
                     misses = crawls.delist(connection, crawl_id, crawl.site_id, before)
