@@ -31,7 +31,7 @@ UV = $$(command -v uv || echo $(BIN)/uv)
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fast test check secrets chaos alerts-chaos lies mend lock bench dist clean
+.PHONY: help setup demo fast test check docs secrets chaos alerts-chaos lies mend lock bench dist clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1	/p' $(MAKEFILE_LIST) | while IFS='	' read -r name text; do \
@@ -73,6 +73,10 @@ test: setup ## unit and integration tests on real servers, and one whole crawl
 check: lint ## everything, as CI runs it: lint, migrations up and down, all tests
 	$(BIN)/python -m tests.migrations
 	$(BIN)/pytest
+
+docs: setup ## build the documentation's site into build/docs; a dead link or anchor is an error
+	@$(BIN)/python -m tests.reference
+	@$(BIN)/zensical build --clean --strict
 
 .PHONY: lint
 lint: setup
@@ -128,5 +132,5 @@ dist: setup ## build the wheel and the source distribution into dist/
 	@rm -rf dist && $(BIN)/python -m build --no-isolation --outdir dist . | tail -1
 
 clean: ## remove .venv and every cache; data in .scraper stays
-	rm -rf .venv $(PEERS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv $(PEERS) .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

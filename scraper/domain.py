@@ -313,6 +313,19 @@ class Vote(NamedTuple):
 
 
 @value
+class ItemsRead:
+    """What the products of a page with several say of themselves. `records`: how many were read;
+    `by_id` names the fields that each had a value of its own for; `unread`: the ids of
+    those that lack something required. `whole`: each has said its id, and none was left out, so
+    that a product which is not among them is not on the page any more."""
+
+    records: int
+    by_id: Mapping[str, tuple[str, ...]]
+    unread: tuple[str, ...] = ()
+    whole: bool = True
+
+
+@value
 class Extracted:
     """Everything one page gave. `problems` are short sentences for people: what is missing or
     malformed.
@@ -324,8 +337,9 @@ class Extracted:
 
     `found` names the fields for which the page gave a value of its own, complete or not (a default
     is none); `mistyped` those for which it gave something else than a value of their type.
-    `disallowed`: links to listings that were left out for robots.txt. `votes`: what other sources
-    say, on some pages.
+    `goes_on`: a listing page that says itself that another follows it. `disallowed`: links to
+    listings that were left out for robots.txt. `votes`: what other sources say, on some pages.
+    `items`: of a page that several products are read from.
     """
 
     links: list[Link] = field(default_factory=list)
@@ -335,8 +349,15 @@ class Extracted:
     partial: bool = False
     found: tuple[str, ...] = ()
     mistyped: tuple[str, ...] = ()
+    goes_on: bool = False
     disallowed: int = 0
     votes: tuple[Vote, ...] = ()
+    items: ItemsRead | None = None
+
+    @property
+    def fields_found(self) -> int:
+        """How many fields the page gave a value for, however many products it has."""
+        return len(set(self.found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,13 +374,15 @@ class Example:
 @value
 class FieldObservations:
     """What a product page said of its fields, for the crawl's figures. `records` is how many
-    products were looked for on it; `found` and `mistyped` name a field once a record."""
+    products were looked for on it; `found` and `mistyped` name a field once a record. `by_id`: what
+    each of several products had."""
 
     records: int
     found: tuple[str, ...]
     mistyped: tuple[str, ...] = ()
     examples: tuple[Example, ...] = ()
     votes: tuple[Vote, ...] = ()
+    by_id: Mapping[str, tuple[str, ...]] | None = None
 
 
 @value

@@ -117,8 +117,8 @@ class CallError(ScraperError):
 
     `index` is the input's place among all, `input` the input; `type` is the name of the exception,
     `message` what it said, `blame` whose fault it is (page, host, proxy, parser: the function's
-    own, us), `outcome` what happened, in the words of docs/architecture.md; `traceback` where in
-    the function, as text.
+    own, us), `outcome` what happened, in the words of docs/reference/outcomes.md; `traceback`
+    where in the function, as text.
     """
 
     exit_code = 4

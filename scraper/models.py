@@ -198,6 +198,9 @@ class Crawl(Base):
     accepted_at: Mapped[datetime | None] = mapped_column(
         comment="when it was taken as the new usual: nothing before it counts any more"
     )
+    holds_new: Mapped[bool] = mapped_column(
+        server_default=FALSE, comment="products that nobody knows yet wait until it is judged"
+    )
 
     filter_id: Mapped[UUID | None] = mapped_column(
         comment="the Bloom filter it asks; null: finished pages stay in the frontier"
@@ -470,6 +473,13 @@ class Product(Base):
         comment="complete crawls in a row that did not find it",
     )
     delisted_at: Mapped[datetime | None]
+    absent_since: Mapped[datetime | None] = mapped_column(
+        comment="its page, which has several products, was read without it, and since then never "
+        "with it"
+    )
+    asked_by: Mapped[int | None] = mapped_column(
+        BigInteger, comment="the last crawl that asked for its page, since no listing named it"
+    )
 
 
 class ProductVersion(Base):
@@ -647,6 +657,34 @@ class HeldValue(Base):
     value: Mapped[dict[str, Any]] = mapped_column(
         JSONB, comment="what its keys would hold; empty: it vanished"
     )
+    reason: Mapped[str | None] = mapped_column(
+        comment="why it is not believed; null: its crawl is not judged yet"
+    )
+
+
+class HeldProduct(Base):
+    """A product that a page gave and that is not stored yet: it waits until its crawl is judged,
+    and longer where that is not believed. Or one that is stored, of another page which the crawl
+    has not reached: it moves to this page, where the crawl ends without the other one."""
+
+    __tablename__ = "held_products"
+    __table_args__ = (Index("held_products_crawl_id_idx", "crawl_id"),)
+
+    site_id: Mapped[int] = mapped_column(
+        ForeignKey("sites.id", ondelete="CASCADE"), primary_key=True
+    )
+    external_id: Mapped[str] = mapped_column(primary_key=True)
+    page_id: Mapped[int] = mapped_column(BigInteger)
+    crawl_id: Mapped[int] = mapped_column(
+        ForeignKey("crawls.id", ondelete="CASCADE"), comment="the last crawl that read it"
+    )
+    since_crawl_id: Mapped[int] = mapped_column(
+        BigInteger, comment="the first crawl that read these very values, with none in between"
+    )
+    seen_at: Mapped[datetime] = now_column("when it was read first")
+    url: Mapped[str]
+    data: Mapped[dict[str, Any]] = mapped_column(JSONB)
+    content_hash: Mapped[UUID]
     reason: Mapped[str | None] = mapped_column(
         comment="why it is not believed; null: its crawl is not judged yet"
     )

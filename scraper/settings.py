@@ -147,16 +147,25 @@ class Settings(BaseSettings):
         Path("sites"), alias="SCRAPER_SITES", description="the folder of site definitions"
     )
     database_url: str | None = Field(
-        None, alias="DATABASE_URL", description="PostgreSQL; unset: the embedded one"
+        None,
+        alias="DATABASE_URL",
+        description="PostgreSQL (`postgresql://user:password@host/db`); unset: the embedded one",
     )
     redis_url: str | None = Field(
-        None, alias="REDIS_URL", description="Redis or Valkey; unset: the embedded one"
+        None,
+        alias="REDIS_URL",
+        description="Redis or Valkey (`redis://`, `rediss://`, `unix://`); unset: the embedded one",
     )
     broker_url: str | None = Field(
-        None, alias="BROKER_URL", description="RabbitMQ, or another Redis; unset: the Redis above"
+        None,
+        alias="BROKER_URL",
+        description="RabbitMQ (`amqp://`, `amqps://`) or another Redis, for the queues; "
+        "unset: the Redis above",
     )
     proxy_list: Path | None = Field(
-        None, alias="PROXY_LIST", description="a secret file of proxies, one URL a line"
+        None,
+        alias="PROXY_LIST",
+        description="a secret file of proxies, one URL a line; read again when it changes",
     )
 
     accounts: Path | None = Field(
@@ -191,7 +200,8 @@ class Settings(BaseSettings):
     )
     user_agent: str = Field(
         "Mozilla/5.0 (compatible; scraper; shop catalogue crawler)",
-        description="sent where a site says no other",
+        description="sent where a site says no other; "
+        "put an address in it where shops can reach you",
     )
     functions: str | None = Field(
         None, description="the modules whose async functions may be called on workers"
@@ -208,7 +218,7 @@ class Settings(BaseSettings):
     result_max_bytes: int = Field(
         1_000_000, ge=100, le=16_000_000, description="what a call returns for one input"
     )
-    lease_s: float = Field(45, ge=5, le=600, description="how long a silent worker keeps its pages")
+    lease_s: float = Field(45, ge=5, le=600, description="seconds a silent worker keeps its pages")
     batch_pages: int = Field(100, ge=1, le=1000, description="pages in one message at the most")
     horizon_s: float = Field(
         10, ge=1, le=30, description="how long one batch should last at the most"
@@ -252,7 +262,9 @@ class Settings(BaseSettings):
         20, ge=0, le=600, description="for pages under way once a worker is told to stop"
     )
     stalled_s: float = Field(
-        21600, ge=60, description="a crawl in which nothing happens for so long is ended"
+        21600,
+        ge=60,
+        description="a crawl in which no page was tried or added for so long ends as failed",
     )
     throughput_days: int = Field(
         14, ge=1, le=3650, description="how long the course of crawls is kept"
@@ -272,7 +284,9 @@ class Settings(BaseSettings):
         ge=0,
         description="a process that has grown larger ends, to be started again; 0: never",
     )
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
+        "INFO", description="what is logged at the least; Celery's -l is ignored"
+    )
     log_format: Literal["auto", "console", "json"] = Field(
         "auto", description="auto: console on a tty, else json"
     )
@@ -281,7 +295,9 @@ class Settings(BaseSettings):
         description="a file that a coordinator, worker or beat touches each second "
         "while it is well",
     )
-    metrics_host: str = Field("127.0.0.1", description="where this process serves its metrics")
+    metrics_host: str = Field(
+        "127.0.0.1", description="where metrics are served, the exporter's and workers' own"
+    )
     metrics_port: int | None = Field(
         None,
         ge=0,
@@ -293,7 +309,9 @@ class Settings(BaseSettings):
     )
     flower_user: str = Field("admin", description="who may log in to Flower")
     flower_password: str | None = Field(
-        None, description="unset: made once and kept in SCRAPER_HOME"
+        None,
+        description="unset: made once, kept in SCRAPER_HOME/flower-password, "
+        "and shown by `scraper up`",
     )
     flower_login: Literal["password", "none"] = Field(
         "password", description="none: Flower asks for no login, whoever reaches it"

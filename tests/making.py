@@ -11,6 +11,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 
+from scraper.coordinator.finish import finish
 from scraper.domain import Blame, Kind, Lease, Outcome, Status, Verdict
 from scraper.frontier import (
     crawls,
@@ -135,6 +136,20 @@ def with_product(
 def store(engine: sa.Engine, crawl: tuple[int, int], pages: list[PageResult]) -> Stored:
     with engine.begin() as connection:
         return settle(connection, pages, {crawl[1]: LIMITS})
+
+
+GONE = Verdict(Status.GONE, 0.0, True)
+
+
+def end(engine: sa.Engine, crawl: tuple[int, int], host: str = "shop.example") -> None:
+    """Ends a crawl. The pages of products that it asks for before are gone."""
+    if not finish(engine, crawl[1]):
+        return
+    for batch in lease_all(engine, host, 1000):
+        lease = claimed(engine, batch)
+        assert lease is not None
+        store(engine, crawl, [settled(page.id, crawl, lease.id, GONE) for page in lease.pages])
+    assert finish(engine, crawl[1]) == []
 
 
 def give_up(

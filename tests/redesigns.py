@@ -181,7 +181,7 @@ def trial(shop: Shop, name: str, seed: int) -> Trial:
         if repair.value is None:
             missed += [about] if field != removed else []
             continue
-        reader = field_reader(field, FieldSpec.model_validate(repair.value), site.url_rules)
+        reader = field_reader(field, FieldSpec.model_validate(repair.value))
         given = [reader(Document(fetched(url, now), url))[0] for url, now in pages[RECORDED:]]
         pairs = [
             (json.loads(dumps(row.get(field))), before.get(field))

@@ -8,19 +8,22 @@ import sqlalchemy as sa
 
 from scraper.errors import ScraperError
 from scraper.infra.database import retried
-from scraper.settle import crawl_quality, held_values, rejection
+from scraper.settle import crawl_quality, held_products, held_values, rejection
 from scraper.settle.rejection import Rejection
 
 
 def accept(
     engine: sa.Engine, crawl_id: int, fields: Collection[str] | None = None, *, dry: bool = False
 ) -> int:
-    """Believes a crawl, or certain fields of it. Returns how many held values were released, or
-    would be (`dry`). Raises `ScraperError` where it is not judged, or was accepted before."""
+    """Believes a crawl, or certain fields of it. Returns how many held values and new products were
+    released, or would be (`dry`). Raises `ScraperError` where it is not judged, or was accepted
+    before."""
 
     def work() -> int | None:
         with engine.begin() as connection:
             held = held_values.count(connection, crawl_id, fields)
+            if fields is None:
+                held += held_products.count(connection, crawl_id)
             if dry:
                 return held
             if fields is None:
@@ -52,7 +55,8 @@ def reject(
 
 
 def accepted_phrase(crawl_id: int, held: int, *, dry: bool) -> str:
-    return f"crawl {crawl_id}: {held:,} held values {'would be' if dry else 'are'} released"
+    done = "would be" if dry else "are"
+    return f"crawl {crawl_id}: {held:,} held values and products {done} released"
 
 
 def rejected_phrase(crawl_id: int, outcome: Rejection, *, dry: bool) -> str:

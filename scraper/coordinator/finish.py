@@ -1,5 +1,5 @@
 """Ends a crawl, exactly once, when none of its pages is open: its status, its note, and what the
-shop no longer lists.
+shop no longer lists. Before that, a crawl asks for products that it would delist.
 
 A crawl that could not read every listing has not seen the whole catalogue, and one whose data is
 suspect may not have: their misses delist nothing.
@@ -12,13 +12,14 @@ from typing import Any
 import sqlalchemy as sa
 import structlog
 
+from scraper.coordinator.discover import dispatch_message
 from scraper.domain import CrawlStatus, Message
 from scraper.frontier import crawls
 from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retried
-from scraper.rules.quality import Reason
+from scraper.rules.quality import NOT_FULL, Reason
 from scraper.rules.routing import COORDINATOR
-from scraper.settle import crawl_quality
+from scraper.settle import crawl_quality, held_products, missed_products
 from scraper.settle.plausibility import ShownTwice
 
 log = structlog.get_logger()
@@ -31,6 +32,9 @@ LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status = 'invalid' AND known_for > 1) AS emptied,
+       count(*) FILTER (WHERE broken) AS broken, min(url) FILTER (WHERE broken) AS broken_example,
+       min(error) FILTER (WHERE broken) AS broken_error,
+       count(*) FILTER (WHERE broken AND starts_with(error, :not_full)) AS not_full,
        (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1] AS fruitless,
        count(*) FILTER (WHERE doubted) AS doubtful,
        mode() WITHIN GROUP (ORDER BY error) FILTER (WHERE doubted) AS doubt,
@@ -42,6 +46,7 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
   FROM (SELECT *, kind <> 'product'
                   AND (status IN ('dead', 'invalid')
                        OR (status = 'gone' AND (depth = 0 OR kind = 'sitemap'))) AS unread,
+               kind <> 'product' AND status = 'ok' AND error IS NOT NULL AS broken,
                kind = 'product' AND status = 'invalid' AND last_outcome = 'doubtful' AS doubted
           FROM pages WHERE site_id = :site_id AND crawl_id = :id) AS of_crawl
 """)
@@ -58,40 +63,64 @@ SELECT coalesce(sum(pages), 0) AS listings, coalesce(sum(pages - 1), 0) AS repea
 def finish(engine: sa.Engine, crawl_id: int) -> list[Message]:
     """Ends a running crawl with no open page; does nothing otherwise."""
 
-    def work() -> None:
-        with engine.begin() as connection:
-            crawl = crawls.lock_drained(connection, crawl_id)
-            if crawl is None:
-                return
-            read = connection.execute(LISTINGS, {"id": crawl_id, "site_id": crawl.site_id}).one()
-            status, note = judge_crawl(crawl, read)
-            suspect = crawl_quality.judge(connection, crawl, status)
-            # A replay has asked for a few pages only.
-            whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
-            delisted = 0
-            if whole and read.unread == 0 and crawl.links_cut == 0:
-                shown = connection.execute(SHOWN_TWICE, {"id": crawl_id}).one()
-                listings = ShownTwice(int(shown.listings), int(shown.repeated), shown.example)
-                before = crawl_quality.doubted_before(connection, crawl)
-                with connection.begin_nested() as savepoint:
-                    misses = crawls.delist(connection, crawl_id, crawl.site_id, before)
-                    odd = crawl_quality.judge_misses(connection, crawl, misses.missed, listings)
-                    if suspect or odd is not None:
-                        savepoint.rollback()
-                    else:
-                        delisted = misses.delisted
-                crawl_quality.store_misses(connection, crawl.id, misses.missed, listings)
-                if odd is not None and not suspect:
-                    suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
-            elif read.emptied and crawl.trigger != REPLAY:
-                odd = Reason(None, "listings", note or "")
-                suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
-            crawls.end(connection, crawl_id, status, note, delisted)
-            facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
-            log.info("crawl ended", crawl=crawl_id, **facts)
+    return [dispatch_message()] if retried(lambda: _end(engine, crawl_id)) else []
 
-    retried(work)
-    return []
+
+def _end(engine: sa.Engine, crawl_id: int) -> bool:
+    """True: it goes on, with pages of products that no listing has named."""
+    with engine.begin() as connection:
+        crawl = crawls.lock_drained(connection, crawl_id)
+        if crawl is None:
+            return False
+        wanted = {"id": crawl_id, "site_id": crawl.site_id, "not_full": NOT_FULL}
+        read = connection.execute(LISTINGS, wanted).one()
+        status, note = judge_crawl(crawl, read)
+        # A replay has asked for a few pages only.
+        whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
+        complete = whole and read.unread == 0 and crawl.links_cut == 0
+        before = crawl_quality.missed_before(connection, crawl)
+        if complete:
+            held_products.move(connection, crawl_id)
+            if missed_products.ask(connection, crawl, before):
+                return True
+        alive, remark = missed_products.alive(connection, crawl)
+        suspect = crawl_quality.judge(connection, crawl, status, alive)
+        delisted = 0
+        if complete:
+            notes = [note] if note else []
+            note = "; ".join([*notes, remark] if remark else notes) or None
+            delisted, odd = _delist(connection, crawl, before, suspect=suspect)
+            if odd is not None and not suspect:
+                suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
+        elif (read.emptied or read.not_full) and crawl.trigger != REPLAY:
+            odd = Reason(None, "listings", note or "")
+            suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
+        held_products.release(connection, crawl_id, crawl.site_id, suspect=suspect, whole=whole)
+        crawls.end(connection, crawl_id, status, note, delisted)
+        facts = {"status": status, "suspect": suspect, "note": note, "delisted": delisted}
+        log.info("crawl ended", crawl=crawl_id, **facts)
+        return False
+
+
+def _delist(
+    connection: sa.Connection, crawl: Any, before: int | None, *, suspect: bool
+) -> tuple[int, Reason | None]:
+    """Counts what a complete crawl has missed. Where it is suspect, or becomes so by what it has
+    missed, nothing of it counts. `before`: as `missed_before` says."""
+    shown = connection.execute(SHOWN_TWICE, {"id": crawl.id}).one()
+    listings = ShownTwice(int(shown.listings), int(shown.repeated), shown.example)
+    doubted = crawl_quality.doubted_before(connection, crawl)
+    delisted = 0
+    with connection.begin_nested() as savepoint:
+        confirmed = before is None or doubted is not None
+        misses = missed_products.delist(connection, crawl, doubted, confirmed=confirmed)
+        odd = crawl_quality.judge_misses(connection, crawl, misses.missed, listings)
+        if suspect or odd is not None:
+            savepoint.rollback()
+        else:
+            delisted = misses.delisted
+    crawl_quality.store_misses(connection, crawl.id, misses.missed, listings)
+    return delisted, odd
 
 
 def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
@@ -103,9 +132,14 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
         notes.append(
             f"{read.unread} listing pages could not be read, such as {read.example}{reason}"
         )
-    if crawl.links_cut:
-        why = "the definition's limits, or a page that breaks off"
-        notes.append(f"{crawl.links_cut} links were left out: {why}")
+    if read.broken:
+        notes.append(
+            f"{read.broken} listing pages lack links, such as {read.broken_example} "
+            f"({read.broken_error})"
+        )
+    if crawl.links_cut > read.broken:
+        links = crawl.links_cut - read.broken
+        notes.append(f"{links} links were left out: the definition's limits")
     if crawl.links_fruitless:
         notes.append(
             f"{crawl.links_fruitless} links to listings were left out behind pages that brought "

@@ -24,11 +24,12 @@ from scraper.extract.structured.amounts import (
     PRICE_WORD,
     amounts,
     calls_itself_former,
+    current,
     elements_of,
     price_of,
     words_of,
 )
-from scraper.extract.structured.labels import labelled
+from scraper.extract.structured.labels import Labelled, labelled
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text
@@ -67,7 +68,7 @@ WORD_OF = {
         re.I,
     ),
 }
-_ORIGINS = {"jsonld": "json-ld", "microdata": "microdata", "meta": "meta"}
+_ORIGINS = {"jsonld": "json-ld", "microdata": "microdata", "rdfa": "rdfa", "meta": "meta"}
 _BREADCRUMB = re.compile(r"crumb|brotkrumen|ariane|migas|kruimel", re.I)
 _KEYS = {
     "sku": ("sku", "productSku", "itemNumber", "articleNumber"),
@@ -154,10 +155,14 @@ def candidates(name: str, samples: Iterable[ProductSample]) -> list[Candidate]:
 def _visible(name: str, sample: ProductSample) -> Iterator[Candidate]:
     if name == "category":
         yield from _breadcrumbs(sample)
-    for labelled_field, source in _labels(sample):
-        if labelled_field == name:
+    for field_name, source, element in _labels(sample):
+        if field_name == name:
             yield Candidate("label", source, 3)
-        elif name == "stock" and labelled_field == "availability":
+            if element is not None:
+                # What holds the label's element holds the label as well, and may come first.
+                for candidate in _sources(sample, [element], paths_max=2, regex=source["regex"]):
+                    yield candidate._replace(origin="label")
+        elif name == "stock" and field_name == "availability":
             yield Candidate("label", {**source, "regex": r"(\d+)"}, 3)
     match name:
         case "title":
@@ -181,7 +186,7 @@ def _visible(name: str, sample: ProductSample) -> Iterator[Candidate]:
             yield from _sources(sample, _named(sample, name, 80))
 
 
-def _labels(sample: ProductSample) -> list[tuple[str, dict[str, Any]]]:
+def _labels(sample: ProductSample) -> list[Labelled]:
     if "labels" not in sample.cache:
         sample.cache["labels"] = list(labelled(sample.document, sample.others))
     return sample.cache["labels"]  # type: ignore[no-any-return]
@@ -226,9 +231,8 @@ def _prices(sample: ProductSample) -> Iterator[LexborNode]:
     if root is None:
         return
     inside = {element.mem_id for element in sample.elements}
-    for amount in amounts(root, sample.others):
-        if amount.struck or amount.element.mem_id not in inside:
-            continue
+    listed = [amount for amount in amounts(root, sample.others) if amount.element.mem_id in inside]
+    for amount in current(listed):
         yield amount.element
         for ancestor in ancestors(amount.element, 3):
             price = price_of(ancestor)

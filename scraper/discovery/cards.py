@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborNode
 
 from scraper.discovery.css_paths import ancestors, paths
 from scraper.extract.document import Document
-from scraper.extract.structured.amounts import Amount, amounts
+from scraper.extract.structured.amounts import Amount, amounts, current
 from scraper.extract.text import whole_text
 from scraper.rules import urls
 from scraper.rules.decoding import clean_text
@@ -36,6 +36,11 @@ _FRAME_WORD = re.compile(
     r"|filters?|facets?)(?:$|[\s_-])",
     re.I,
 )
+_BESIDE_WORD = re.compile(
+    r"related|recommend|similar|upsell|cross-?sell|recent|viewed|best-?sell|popular|sponsor|carousel"
+    r"|slider|swiper|slick|also-",
+    re.I,
+)
 
 
 @dataclass(slots=True)
@@ -51,17 +56,18 @@ class Card:
 
     @property
     def prices(self) -> list[Decimal]:
-        """The prices that are not former ones, or all."""
-        current = [amount.value for amount in self.amounts if not amount.struck]
-        return current or [amount.value for amount in self.amounts]
+        """The prices that are not former ones and stand beside nothing, or all."""
+        return [amount.value for amount in current(self.amounts) or self.amounts]
 
 
 @dataclass(slots=True)
 class LinkGroup:
-    """Links that stand in like places. `framed`: in the page's navigation, header or footer."""
+    """Links that stand in like places. `framed`: in the page's navigation, header or footer.
+    `beside`: in what calls itself a list of others, such as bestsellers."""
 
     cards: list[Card]
     framed: bool
+    beside: bool = False
     links: list[LexborNode] = field(default_factory=list)
 
     @property
@@ -74,7 +80,8 @@ class LinkGroup:
         priced = sum(bool(card.amounts) for card in self.cards) / number
         pictured = sum(card.image is not None for card in self.cards) / number
         titled = sum(len(card.title) > 2 for card in self.cards) / number
-        return number * (0.2 + 4 * priced + 2 * pictured + titled) * (0.1 if self.framed else 1)
+        worth = 0.1 if self.framed else 0.5 if self.beside else 1
+        return number * (0.2 + 4 * priced + 2 * pictured + titled) * worth
 
     @property
     def is_products(self) -> bool:
@@ -192,7 +199,8 @@ def _group(listed: list[tuple[str, LexborNode]]) -> LinkGroup:
     )
     cards = [_card(url, link, count) for url, link in of_url.items()]
     framed = sum(map(_is_framed, of_url.values())) * 2 > len(of_url)
-    return LinkGroup(cards, framed, list(of_url.values()))
+    beside = _is_in(next(iter(of_url.values())), _BESIDE_WORD)
+    return LinkGroup(cards, framed, beside, list(of_url.values()))
 
 
 def _card(url: str, link: LexborNode, count: Counter[int]) -> Card:
@@ -255,11 +263,16 @@ def _first_class(element: LexborNode) -> str:
 
 
 def _is_framed(link: LexborNode) -> bool:
+    return _is_in(link, _FRAME_WORD) or any(
+        ancestor.tag in _FRAME for ancestor in ancestors(link, 8)
+    )
+
+
+def _is_in(link: LexborNode, word: re.Pattern[str]) -> bool:
     return any(
-        ancestor.tag in _FRAME
-        or _FRAME_WORD.search(ancestor.attributes.get("class") or "")
-        or _FRAME_WORD.search(ancestor.attributes.get("id") or "")
+        word.search(ancestor.attributes.get(key) or "")
         for ancestor in ancestors(link, 8)
+        for key in ("class", "id")
     )
 
 

@@ -34,6 +34,9 @@ _LAYOUT = re.compile(
 _MACHINE = ("itemprop", "data-testid", "data-test", "data-qa", "data-hook", "data-field")
 # Elements that by themselves say what they hold.
 _TELLING = frozenset({"h1", "h2", "del", "ins", "s", "strike", "time", "address", "data"})
+# How pages looked before there were classes.
+_LOOKS = ("size", "color", "align", "bgcolor", "width", "face")
+_LOOK = re.compile(r"[\w#%.-]{1,20}").fullmatch
 ANCESTORS_MAX = 6
 CLASSES_MAX = 4
 
@@ -69,6 +72,11 @@ def steps(element: LexborNode) -> list[Step]:
     named += [Step(f"{tag}.{name}", 3) for name in telling[:CLASSES_MAX]]
     if tag in _TELLING:
         named.append(Step(tag, 1))
+    if not classes:
+        for key in _LOOKS:
+            value = attributes.get(key)
+            if value and _LOOK(value):
+                named.append(Step(f'{tag}[{key}="{value}"]', 7))
     looks = [name for name in lasting if _LAYOUT(name)]
     named += [Step(f"{tag}.{name}", 6) for name in looks[:CLASSES_MAX]]
     return named
@@ -90,6 +98,8 @@ def paths(element: LexborNode) -> list[Path]:
     own = steps(element)
     tag = element.tag or "*"
     found_paths = [Path(step.css, step.rank) for step in own]
+    if not any(step.rank < 7 for step in own):
+        found_paths += _by_tags(element)
     own = [*own, Step(tag, 4)]
     for distance, ancestor in enumerate(ancestors(element), 1):
         for above in steps(ancestor)[:3]:
@@ -109,6 +119,15 @@ def paths(element: LexborNode) -> list[Path]:
         found_paths += [Path(f"{step.css} + {tag}", step.rank + 3) for step in steps(before)[:2]]
     unique = {path.css: path for path in sorted(found_paths, key=_order, reverse=True)}
     return sorted(unique.values(), key=_order)
+
+
+def _by_tags(element: LexborNode) -> Iterator[Path]:
+    """For an element that nothing names: its tag, and those that it stands in."""
+    css = element.tag or "*"
+    yield Path(css, 8)
+    for level, ancestor in enumerate(ancestors(element, 2)):
+        css = f"{ancestor.tag} > {css}"
+        yield Path(css, 9 + level)
 
 
 def is_first(css: str, element: LexborNode, page: LexborHTMLParser) -> bool:

@@ -24,7 +24,6 @@ from scraper.discovery.standard import TYPES
 from scraper.discovery.trial import field_reader
 from scraper.extract.sources import compile_source
 from scraper.extract.structured.auto import is_gtin
-from scraper.rules import urls
 from scraper.sites.grammar.fields import FieldSpec, Source
 
 # These may be the same on all pages of a shop; nothing else may.
@@ -32,7 +31,15 @@ _SHARED = frozenset({"availability", "brand", "category", "list_price", "rating"
 # In this order: the price is what former ones are compared with, and titles what others are not.
 FIELDS = tuple(TYPES)
 # How much an origin is worth beside others: what is written for machines lasts longest.
-_LASTS = {"json-ld": 0.0, "microdata": 0.05, "meta": 0.1, "label": 0.15, "page": 0.2, "script": 0.3}
+_LASTS = {
+    "json-ld": 0.0,
+    "microdata": 0.05,
+    "rdfa": 0.07,
+    "meta": 0.1,
+    "label": 0.15,
+    "page": 0.2,
+    "script": 0.3,
+}
 RIVALS_MAX = 2
 # Languages of countries that write "kr" for a currency of their own.
 _CROWNS = {"da": "DKK", "nb": "NOK", "nn": "NOK", "no": "NOK", "sv": "SEK", "is": "ISK"}
@@ -41,6 +48,7 @@ _CURRENCIES = [
     for source in (
         {"jsonld": "offers.priceCurrency"},
         {"microdata": "offers.priceCurrency"},
+        {"rdfa": "offers.priceCurrency"},
         {"meta": "product:price:currency"},
         {"meta": "og:price:currency"},
     )
@@ -132,7 +140,7 @@ def _read(name: str, candidate: Candidate, samples: Sequence[ProductSample]) -> 
         spec = FieldSpec.model_validate({**TYPES[name], **candidate.source})
     except ValidationError:
         return None
-    reader = field_reader(name, spec, urls.DEFAULT_RULES)
+    reader = field_reader(name, spec)
     values: list[Any] = []
     currencies: list[str | None] = []
     for sample in samples:

@@ -20,10 +20,38 @@ from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.css import parse_css
 from scraper.sites.grammar.fields import Pages
 
+# "Next", "next page", "page suivante", in the languages that shops are written in.
 _NEXT_WORD = re.compile(
-    r"(?:next|older|more|weiter|vor|nächste(?: seite)?|suivante?|page suivante|siguiente|próxim[ao]"
-    r"|seguente|successiv[ao]|avanti|volgende|nästa|næste|neste|seuraava|další|następna|dalej|tovább"
-    r"|следующая|вперед|sonraki|次へ|下一页)(?: page| seite)?",
+    r"(?:go to )?(?:(?:the )?(?:page|seite|página|pagina|pàgina|sida|side|sivu|strona|strana"
+    r"|stránka"
+    r"|страница|сторінка) )?"
+    r"(?:next|older|weiter|vor|nächste[rn]?|suivante?s?|siguiente|següent|próxim[ao]|seguinte"
+    r"|seguente|successiv[ao]|prossim[ao]|avanti|volgende|nästa|næste|neste|seuraava|järgmine"
+    r"|další|ďalšia|ďalej|następn[ay]|dalej|következő|tovább|următoarea|înainte|naslednja"
+    r"|sljedeć[ae]"
+    r"|sledeća|nākamā|kitas|επόμενη?|следующая|вперед|далее|наступна|следваща|sonraki|ileri"
+    r"|التالي|הבא|次へ|次のページ|次ページ|次の\d+件|下一页|下一頁|下页"
+    r"|다음|다음 페이지|tiếp|berikutnya)"
+    r"(?: (?:page|seite|página|pagina|pàgina|sida|side|sivu|strona|strana|stránka|oldal|страница"
+    r"|сторінка|sayfa|leht|results|products|items))?(?:,? (?:page )?\d+)?",
+    re.I,
+)
+# "Show more": the next page as well, in shops that put it under the first one.
+_MORE_WORD = re.compile(
+    r"(?:(?:show|load|view|see|display|get) (?:\w+ )?more(?: (?:products|items|results))?|more"
+    r"|more (?:products|items|results)"
+    r"|(?:mehr|weitere)(?: \w+)? (?:anzeigen|laden|ansehen|zeigen)"
+    r"|(?:voir|afficher|charger)(?: \w+)? plus(?: de produits)?|plus de produits"
+    r"|(?:ver|cargar|mostrar|carregar|exibir) (?:más|mais)(?: (?:productos|produtos))?"
+    r"|(?:carica|mostra|vedi) (?:altri|altro|di più)(?: prodotti)?"
+    r"|(?:meer|toon meer)(?: \w+)?(?: (?:laden|tonen|weergeven))?|laad meer"
+    r"|(?:visa|ladda|vis|hent|last inn|indlæs) (?:fler|flere|mere|mer)(?: \w+)?"
+    r"|(?:näytä|lataa) lisää|(?:pokaż|załaduj|wczytaj) więcej|(?:zobrazit|načíst"
+    r"|načítať) (?:více|další|viac)"
+    r"|(?:továbbiak|több) (?:betöltése|termék)|(?:vezi|încarcă|afișează) mai multe"
+    r"|prikaži več|učitaj više|prikaži više"
+    r"|(?:показать|загрузить|показати|завантажити) (?:ещё|еще|больше|ще|більше)"
+    r"|daha fazla(?: \w+)?|عرض المزيد|المزيد|もっと見る|さらに表示|查看更多|加载更多|더 ?보기)",
     re.I,
 )
 _NEXT_SIGN = frozenset({"›", "»", "→", ">", ">>", "⟩", "❯", "▶", "&gt;"})
@@ -94,7 +122,9 @@ def next_link(document: Document) -> tuple[str, str] | None:
             continue
         weight = _says_next(link)
         if weight:
-            candidates.append((weight, link, url))
+            # Of several the one that leads to this very list.
+            alike = urlsplit(url).path == urlsplit(document.url).path
+            candidates.append((2 * weight + alike, link, url))
     for _, link, url in sorted(candidates, key=lambda item: -item[0]):
         text = clean_text(whole_text(link))
         written = [
@@ -206,13 +236,13 @@ def _says_next(link: LexborNode) -> int:
     """How plainly it does: 0 for not at all."""
     attributes = link.attributes
     text = clean_text(whole_text(link))
-    bare = text.rstrip(" ›»→>").strip()
+    bare = text.rstrip(" ›»→>+▼↓").strip()
     for weight, label in (
         (5, bare),
         (4, attributes.get("aria-label")),
         (4, attributes.get("title")),
     ):
-        if label and len(label) < 30 and _NEXT_WORD.fullmatch(label.strip()):
+        if label and len(label) < 40 and _NEXT_WORD.fullmatch(label.strip()):
             return weight
     parent = link.parent
     classes = [attributes.get("class") or "", attributes.get("id") or ""]
@@ -220,7 +250,9 @@ def _says_next(link: LexborNode) -> int:
         classes.append(parent.attributes.get("class") or "")
     if any(_NEXT_CLASS.search(name) for name in classes):
         return 3
-    return 2 if text in _NEXT_SIGN else 0
+    if text in _NEXT_SIGN or _MORE_WORD.fullmatch(bare.rstrip(".…")):
+        return 2
+    return 0
 
 
 def _between(second: str, third: str) -> Numbering | None:

@@ -1,5 +1,5 @@
 """The fields that shops have in common, and where pages say them for machines: JSON-LD, microdata,
-meta tags. As sources of a definition, the most lasting first. Pure."""
+RDFa, meta tags. As sources of a definition, the most lasting first. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from scraper.rules.urls import is_private
 from scraper.sites.definition import Site
 from scraper.sites.grammar.auto_fields import TYPES as AUTO_TYPES
+from scraper.sites.grammar.fields import STRUCTURED
 
 # A field's options in a definition, beside its sources, in the order of definitions. Those that
 # `auto` knows have its options.
@@ -30,8 +31,8 @@ def _jsonld(*paths: str) -> list[dict[str, str]]:
 
 
 def _structured(*paths: str) -> list[dict[str, str]]:
-    """JSON-LD and microdata have the same names."""
-    return [{key: path} for key in ("jsonld", "microdata") for path in paths]
+    """JSON-LD, microdata and RDFa have the same names."""
+    return [{key: path} for key in STRUCTURED for path in paths]
 
 
 def _meta(*names: str) -> list[dict[str, str]]:

@@ -43,6 +43,8 @@ CATEGORY_GROUPS = 4
 SITEMAPS_MAX = 4
 _PROBED = ("page", "p")
 CATALOGUES_MAX = 3
+# A group of which so much is on the next page as well is no list of products.
+REPEATED_SHARE = 0.8
 # A product page shows so many others at the most.
 FEW = 8
 # What links to the list of all products are called, and the last part of their paths.
@@ -75,11 +77,18 @@ class ListingPage:
     page: Fetched
     document: Document
     groups: list[LinkGroup]
+    # What every page shows, such as bestsellers: filled as pages are compared.
+    repeated: set[str] = field(default_factory=set)
 
     @property
     def products(self) -> LinkGroup | None:
         """Of groups with the same links the one whose links have text."""
-        listed = [group for group in self.groups if group.is_products]
+        listed = [
+            group
+            for group in self.groups
+            if group.is_products
+            and len(self.repeated.intersection(group.urls)) < REPEATED_SHARE * len(group.urls)
+        ]
         if not listed:
             return None
         best = listed[0]
@@ -122,6 +131,7 @@ class Surveyor:
         self._reader = reader
         self._site = reader.context.site
         self._read: dict[str, ListingPage] = {}
+        self._repeated: set[str] = set()
 
     async def survey(self, url: str) -> Survey:
         first = await self._listing(url)
@@ -151,6 +161,7 @@ class Surveyor:
         survey.id = product_id(survey.known_urls, survey.fields)
 
     async def _find_listing(self, survey: Survey, first: ListingPage) -> None:
+        await self._compare(first)
         group = first.products
         home = bool(_HOME.fullmatch(urlsplit(first.url).path))
         if group is not None and await self._pages(survey, first, group, single=True):
@@ -173,6 +184,29 @@ class Surveyor:
         survey.listing = {"products": _links(first, group, self._site.owns)}
         survey.pages_text = "no further page"
         survey.pages = 1
+
+    async def _compare(self, first: ListingPage) -> None:
+        """Where a page has several lists, those that its next page shows as well are its frame."""
+        if sum(group.is_products for group in first.groups) < 2:
+            return
+        following = next_link(first.document)
+        url = following[1] if following else numbered_links(first.document).get(2)
+        if url is None:
+            return
+        try:
+            second = await self._listing(url)
+        except FetchError:
+            return
+        of_second = [set(group.urls) for group in second.groups]
+        for group in first.groups:
+            least = REPEATED_SHARE * len(group.urls)
+            if any(len(known.intersection(group.urls)) >= least for known in of_second):
+                self._repeated.update(group.urls)
+        if all(
+            self._repeated.issuperset(group.urls) for group in first.groups if group.is_products
+        ):
+            # It is not another page of the list.
+            self._repeated.clear()
 
     def _take(self, survey: Survey, pages: Sequence[ListingPage], group: LinkGroup) -> None:
         survey.listing_pages += [page for page in pages if page not in survey.listing_pages]
@@ -421,7 +455,11 @@ class Surveyor:
             fetched = await self._reader.read(url, Kind.LISTING)
             document = _document(fetched, url)
             page = ListingPage(
-                fetched.url, fetched, document, link_groups(document, self._site.owns)
+                fetched.url,
+                fetched,
+                document,
+                link_groups(document, self._site.owns),
+                self._repeated,
             )
             self._read[url] = page
         return page

@@ -12,21 +12,19 @@ from scraper.domain import Fetched, Kind
 from scraper.extract.bounds import Limits
 from scraper.extract.document import Document
 from scraper.extract.extractor import compile_site
-from scraper.extract.product import ProductReader
+from scraper.extract.items.reader import ItemsReader
+from scraper.extract.product import FieldReader
 from scraper.extract.sources import compile_source
-from scraper.rules.urls import UrlRules
-from scraper.sites.definition import ProductPage, Site
+from scraper.sites.definition import Site
 from scraper.sites.grammar.fields import SOURCES, FieldSource, FieldSpec, Source
 
-FieldReader = Callable[[Document], tuple[dict[str, Any], list[str]]]
+ReadField = Callable[[Document], tuple[dict[str, Any], list[str]]]
 FUNCTION = "function"
 # Somebody waits at a terminal, and each source of each field is read by itself.
 PATIENT = Limits(300.0, alone=True)
 _KEYED = re.compile(rf"({'|'.join(SOURCES)}):\s*(.+)", re.DOTALL)
 # Where a CSS selector may be cut: before a descendant, and before a class, id or attribute.
 _CUTS = re.compile(r"\s*[>+~]\s*|\s+|(?=[.#\[:])")
-# Of a page on which no field is filled the reader says that it is none: every page has this one.
-_PRESENT = FieldSpec.model_validate({"regex": "."})
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +47,24 @@ class FieldTrial:
 
 
 @dataclass(frozen=True, slots=True)
+class ItemTrial:
+    """A product of a page with several, and what it has of its own."""
+
+    external_id: str
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class PageTrial:
-    """`complete`: a crawl would store it. `external_id`: None where the page gives no product."""
+    """`complete`: a crawl would store it. `external_id`: None where the page gives no product. Of
+    several, `items`, it is the one whose fields are shown."""
 
     url: str
     external_id: str | None
     complete: bool
     fields: tuple[FieldTrial, ...] = ()
     problems: tuple[str, ...] = ()
+    items: tuple[ItemTrial, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +87,18 @@ def try_listing(
     return ListingTrial(page.url, urls[True], urls[False], tuple(extracted.problems))
 
 
-def try_product(site: Site, page: Fetched, page_url: str, allowed: tuple[str, ...]) -> PageTrial:
-    """What a crawl would store of the page. Raises `FunctionFailed`."""
+def try_product(
+    site: Site,
+    page: Fetched,
+    page_url: str,
+    allowed: tuple[str, ...],
+    external_id: str | None = None,
+) -> PageTrial:
+    """What a crawl would store of the page, and of several products how the first one is read, or
+    that of the id. Raises `FunctionFailed`."""
     extracted = compile_site(site, allowed).extract(Kind.PRODUCT, page, page_url=page_url, depth=1)
+    ids = [product.external_id for product in extracted.products]
+    shown = external_id if external_id in ids else ids[0] if ids else None
     if site.product.function is not None:
         fields = tuple(
             FieldTrial(name, value, FUNCTION)
@@ -90,18 +107,41 @@ def try_product(site: Site, page: Fetched, page_url: str, allowed: tuple[str, ..
         )
     else:
         document = Document(page, page_url, PATIENT)
+        item = _item(site, document, shown)
+        own = site.product.items.fields if site.product.items is not None and item else {}
         fields = tuple(
             trial
-            for name, spec in site.product.fields.items()
-            for trial in _try_field(name, spec, document, site)
+            for name, spec in {**site.product.fields, **own}.items()
+            for trial in _try_field(name, spec, item if item and name in own else document)
         )
+    named = site.product.items.fields if site.product.items is not None else {}
+    items = [
+        ItemTrial(
+            product.external_id,
+            {key: value for key, value in product.data.items() if _field_of(key) in named},
+        )
+        for product in extracted.products
+        if extracted.items is not None and named
+    ]
     return PageTrial(
         page.url,
-        extracted.products[0].external_id if extracted.products else None,
+        shown,
         extracted.complete,
         fields,
         tuple(problem for problem in extracted.problems if not _is_of(problem, fields)),
+        tuple(items),
     )
+
+
+def _item(site: Site, document: Document, external_id: str | None) -> Document | None:
+    """The part of the page that the product is read from; None where that is the page."""
+    if site.product.items is None:
+        return None
+    return ItemsReader(site.product, site.url_rules).find(document, external_id)
+
+
+def _field_of(key: str) -> str:
+    return key.removesuffix("_currency")
 
 
 def _is_of(problem: str, fields: Iterable[FieldTrial]) -> bool:
@@ -109,12 +149,12 @@ def _is_of(problem: str, fields: Iterable[FieldTrial]) -> bool:
     return any(problem in trial.problems for trial in fields)
 
 
-def _try_field(name: str, spec: FieldSpec, document: Document, site: Site) -> list[FieldTrial]:
+def _try_field(name: str, spec: FieldSpec, document: Document) -> list[FieldTrial]:
     """A row for each key that the field gives: a price has its currency beside it."""
-    value, problems = field_reader(name, spec, site.url_rules)(document)
+    value, problems = field_reader(name, spec)(document)
     source, rivals = "", []
     for reading in spec.readings:
-        alone, _ = field_reader(name, _alone(spec, reading), site.url_rules)(document)
+        alone, _ = field_reader(name, _alone(spec, reading))(document)
         if name not in alone:
             continue
         if not source:
@@ -132,17 +172,15 @@ def _alone(spec: FieldSpec, reading: FieldSource) -> FieldSpec:
     return spec.model_copy(update={**options, "any": (), "default": None, "required": True})
 
 
-def field_reader(name: str, spec: FieldSpec, rules: UrlRules) -> FieldReader:
+def field_reader(name: str, spec: FieldSpec) -> ReadField:
     """From a page to the field's keys and problems, by the reader that crawls use."""
-    page = ProductPage.model_construct(fields={name: spec, "": _PRESENT})
-    reader = ProductReader(page, rules)
+    reader = FieldReader(name, spec)
 
     def read(document: Document) -> tuple[dict[str, Any], list[str]]:
-        extracted = reader.read(document)
-        data = [product.data for product in extracted.products]
-        return {key: value for key, value in data[0].items() if key} if data else {}, (
-            extracted.problems
-        )
+        data: dict[str, Any] = {}
+        problems: list[str] = []
+        reader.read(document, data, problems, [], [])
+        return data, problems
 
     return read
 

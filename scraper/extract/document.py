@@ -22,7 +22,7 @@ from scraper.extract.bounds import (
     fits,
     tags,
 )
-from scraper.extract.structured import metas, microdata, page_state
+from scraper.extract.structured import metas, microdata, page_state, rdfa
 from scraper.extract.structured.auto import AutoReader
 from scraper.rules import urls
 from scraper.rules.decoding import Decoded, decode, parse_html
@@ -34,7 +34,10 @@ _KEEP_ALL = urls.UrlRules(keep=("*",))
 
 
 class Document:
-    """The page as selectors see it. `url` is final, `page_url` the one the frontier has."""
+    """The page as selectors see it. `url` is final, `page_url` the one the frontier has. `value`:
+    the object of JSON that paths are read in, of a part of a page (`extract.items`)."""
+
+    value: Any = None
 
     def __init__(self, page: Fetched, page_url: str, limits: Limits = ALONE) -> None:
         self.page = page
@@ -149,6 +152,13 @@ class Document:
         if b"itemscope" not in self.decoded.utf8.lower():
             return []
         return microdata.objects(self.dom)
+
+    @cached_property
+    def rdfa(self) -> list[dict[str, Any]]:
+        """Every RDFa object of the page in schema.org's words, outer ones first."""
+        if b"typeof" not in self.decoded.utf8.lower():
+            return []
+        return rdfa.objects(self.dom)
 
     @cached_property
     def state(self) -> list[Any]:

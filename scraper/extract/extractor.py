@@ -15,6 +15,7 @@ from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract.bounds import ALONE, BYTES_MAX, Limits, ReadElsewhere
 from scraper.extract.document import Document
 from scraper.extract.functions import FunctionReader, PlatformReader
+from scraper.extract.items.reader import ItemsReader
 from scraper.extract.listing import LinkFilter, ListingReader
 from scraper.extract.product import ProductReader
 from scraper.extract.sitemap import GZIP, SitemapReader
@@ -50,7 +51,8 @@ class Extractor:
         self._product_function = (
             FunctionReader(function, allowed, link_filter) if function is not None else None
         )
-        self._product = ProductReader(site.product, site.url_rules)
+        reads = ProductReader if site.product.items is None else ItemsReader
+        self._product = reads(site.product, site.url_rules)
 
     def extract(
         self, kind: Kind, page: Fetched, *, page_url: str, depth: int, limits: Limits = ALONE

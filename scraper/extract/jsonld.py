@@ -26,8 +26,10 @@ _PRODUCTS = frozenset(
 )
 # Where offers say what they do not say themselves.
 _OFFER_PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "price": (("priceSpecification", "price"), ("lowPrice",)),
-    "priceCurrency": (("priceSpecification", "priceCurrency"),),
+    "price": (("priceSpecification", "price"), ("lowPrice",), ("offers", "price")),
+    "priceCurrency": (("priceSpecification", "priceCurrency"), ("offers", "priceCurrency")),
+    # An AggregateOffer says it of each of its offers.
+    "availability": (("offers", "availability"),),
 }
 # A price that is crossed out, and one for a kilogram.
 _OTHER_PRICES = ("ListPrice", "StrikethroughPrice", "SRP", "MSRP")
@@ -129,3 +131,70 @@ def _texts(value: Any) -> Iterator[str]:
             if isinstance(value.get(key), str):
                 yield value[key]
                 return
+
+
+def objects(nodes: list[dict[str, Any]], path: JsonPath) -> Iterator[dict[str, Any]]:
+    """The objects at `path` of the first object of the type that has some; every object of that
+    very type where there are no steps. A reference stands for the object it names, and an offer
+    that holds others for those."""
+    if not path.steps:
+        name = path.type.lower()
+        yield from (node for node in nodes if name in _types(node))
+        return
+    wanted = _PRODUCTS if path.type == "Product" else frozenset({path.type.lower()})
+    for node in nodes:
+        if wanted.isdisjoint(_types(node)):
+            continue
+        empty = True
+        for item in _dereferenced(objects_at(node, path.steps), nodes):
+            empty = False
+            offers = item.get("offers") if "aggregateoffer" in _types(item) else None
+            yield from objects_at(offers, ()) if offers else (item,)
+        if not empty:
+            return
+
+
+def _dereferenced(
+    items: Iterator[dict[str, Any]], nodes: list[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    by_id: dict[Any, dict[str, Any]] | None = None
+    for item in items:
+        if item.keys() != {"@id"}:
+            yield item
+            continue
+        if by_id is None:
+            named = [node for node in nodes if len(node) > 1 and isinstance(node.get("@id"), str)]
+            by_id = {node["@id"]: node for node in reversed(named)}
+        name = item["@id"]
+        yield by_id.get(name, item) if isinstance(name, str) else item
+
+
+def objects_at(value: Any, steps: Steps) -> Iterator[dict[str, Any]]:
+    """The objects at a path of any JSON; of lists, each of theirs."""
+    with suppress(RecursionError):
+        yield from _objects_at(value, steps)
+
+
+def _objects_at(value: Any, steps: Steps) -> Iterator[dict[str, Any]]:
+    if not steps:
+        if isinstance(value, dict):
+            yield value
+        elif isinstance(value, list):
+            for item in value:
+                yield from _objects_at(item, ())
+        return
+    step, rest = steps[0], steps[1:]
+    if isinstance(step, int):
+        listed = _as_list(value)
+        if -len(listed) <= step < len(listed):
+            yield from _objects_at(listed[step], rest)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _objects_at(item, steps)
+    elif isinstance(value, dict) and value.get(step) is not None:
+        yield from _objects_at(value[step], rest)
+
+
+def values_within(value: dict[str, Any], steps: Steps) -> Iterator[str]:
+    """The texts at a path of one object, which JSON-LD may say in another place."""
+    return _found(value, steps, _elsewhere)

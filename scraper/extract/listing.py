@@ -66,10 +66,14 @@ class ListingReader:
         links: dict[str, Link] = {}
         problems: list[str] = []
         seen: list[str] = []
+        before_group = 0
         for key, kind, group in self._groups:
+            before_group = len(links)
             for selector in group:
                 seen.append(self._collect(key, kind, selector, document, links, problems))
                 document.patience.check(key)
+        # The last group is that of the next page: more than one link tells no direction.
+        goes_on = len(links) - before_group == 1
         products = any(link.kind is Kind.PRODUCT for link in links.values())
         has_links = bool(links)
         if self._paginator is not None and (has_links or depth == 0):
@@ -77,10 +81,16 @@ class ListingReader:
                 cleaned = self._limiter.clean(url)
                 if cleaned is not None and self._limiter.owns(cleaned):
                     links.setdefault(cleaned, Link(cleaned, Kind.LISTING))
+            goes_on = goes_on or self._paginator.followed(document)
         if depth == 0 and not has_links and seen:
             problems += [text for text in seen if text]
             return Extracted(problems=problems, complete=False)
-        return Extracted(links=list(links.values()), problems=problems, partial=bool(problems))
+        return Extracted(
+            links=list(links.values()),
+            problems=problems,
+            partial=bool(problems),
+            goes_on=goes_on,
+        )
 
     def _collect(
         self,

@@ -8,6 +8,7 @@ counts. Where that leaves two, the text has no price: nothing is guessed.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
@@ -59,7 +60,11 @@ _SYMBOLS = {
     "CL$": "CLP",
     "CO$": "COP", "J$": "JMD", "N$": "NAD", "RD$": "DOP", "TT$": "TTD", "BZ$": "BZD", "CN¥": "CNY",
     "GH₵": "GHS",
-    "CHF": "CHF", "ريال": "SAR", "درهم": "AED", "جنيه": "EGP",
+    "CHF": "CHF", "ريال": "SAR", "درهم": "AED", "جنيه": "EGP", "ر.س": "SAR", "ر.س.": "SAR",
+    "د.إ": "AED", "د.إ.": "AED", "ج.م": "EGP", "ج.م.": "EGP", "د.ك": "KWD", "د.ك.": "KWD",
+    "ر.ق": "QAR", "ر.ق.": "QAR", "د.ب": "BHD", "د.ب.": "BHD", "ر.ع.": "OMR", "د.ا": "JOD",
+    "د.م.": "MAD", "TL": "TRY", "euroa": "EUR", "euros": "EUR", "evro": "EUR", "元": "CNY",
+    "рублей": "RUB", "ден": "MKD", "złotych": "PLN", "kuna": "HRK",
 }  # fmt: skip
 # Signs that stand before amounts.
 _IN_FRONT = frozenset(
@@ -83,10 +88,18 @@ _ALSO = {
 
 # Groups of three behind spaces, or digits with any marks between.
 _NUMBER = r"(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d{1,2})?(?!\d)|\d+(?:[.,'\u2019]\d+)*)"
-_CURRENCY = "|".join(
-    rf"(?<![^\W\d_]){re.escape(name)}(?![^\W\d_])" if name[0].isalpha() else re.escape(name)
-    for name in sorted({*_SYMBOLS, *_CODES}, key=len, reverse=True)
-)
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """A pattern of any of them, of which letters stand alone."""
+    return "|".join(
+        rf"(?<![^\W\d_]){re.escape(name)}(?![^\W\d_])" if name[0].isalpha() else re.escape(name)
+        for name in sorted(names, key=len, reverse=True)
+    )
+
+
+_CURRENCY = _any_of({*_SYMBOLS, *_CODES})
+_SIGNS = re.compile(_any_of(_SYMBOLS))
 _NUMBERS = re.compile(_NUMBER)
 _CURRENCIES = re.compile(_CURRENCY)
 _BEFORE = re.compile(rf"(?P<currency>{_CURRENCY})[ \u00a0\u202f]?(?P<number>{_NUMBER})")
@@ -97,7 +110,8 @@ _BEHIND = re.compile(
 _SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({_CURRENCY})(\d\d)(?!\d)")
 # Numbers of other things: shares, measures, pieces.
 _OTHER = re.compile(
-    r"\s?(?:%|(?:[kmcd]?g|[mcd]?l|[mck]m|m[²³23]|oz|lbs?|inch|gb|tb|mb|w|v|pcs|pieces?|pack|stück|stk"
+    r"\s?(?:%|(?:[kmcd]?g|[mcd]?l|[mck]m|m[²³23]|oz|lbs?|inch|gb|tb|mb|w|v|pcs|pieces?|pack"
+    r"|stück|stk"
     r"|st|pièces?|x)\b|[x×]\s?\d)",
     re.IGNORECASE,
 ).match
@@ -116,12 +130,15 @@ _SAVED = re.compile(
 ).match
 _PER_UNIT = re.compile(
     r"\s*(?:/|per\b|pro\b|je\b|par\b|por\b|al\b|à\b|le\b|p\.)\s?\d{0,4}\s?"
-    r"(?:[kmcd]?g|kilo(?:gramm?)?|[mcd]?l|lit(?:re|er|ro|r)s?|m[²³23]?|meter|oz|lb|unit|stück|stk|st|100)\b",
+    r"(?:[kmcd]?g|kilo(?:gramm?)?|[mcd]?l|lit(?:re|er|ro|r)s?|m[²³23]?|met(?:er|re)"
+    r"|(?:fl\.? ?)?oz|ounce"
+    r"|lb|pound|unit|count|piece|sheet|stück|stk|st|100)\b",
     re.IGNORECASE,
 ).match
 # What a kilogram comes to, or several pieces: "(1 kg = 11,98 €)", "3 for £12".
 _PER_QUANTITY = re.compile(
-    r"\d\s?(?:(?:[kmcd]?g|[mcd]?l|m[²³23]?|oz|lb|stück|stk)\s?=|(?:for|für|pour|per|por|voor)\b)\s?$",
+    r"\d\s?(?:(?:[kmcd]?g|[mcd]?l|m[²³23]?|oz|lb|stück|stk)\s?=|(?:for|für|pour|per|por"
+    r"|voor)\b)\s?$",
     re.IGNORECASE,
 )
 _RANGE = re.compile(
@@ -222,14 +239,16 @@ def _with_currency(text: str) -> list[_Amount]:
 
 
 def _code(symbol: str | None, text: str, currency: str | None) -> str | None:
+    if symbol is None or not _stands_alone(symbol, text):
+        # Of signs that are letters price-parser knows the usual ones alone.
+        sign = _SIGNS.search(text)
+        symbol = sign[0] if sign is not None else None
     if symbol is None:
         return currency
     if currency is not None and currency in _ALSO.get(symbol, ()):
         return currency
     code = symbol if symbol in _CODES else _SYMBOLS.get(symbol)
-    if code is None or not _stands_alone(symbol, text):
-        return currency
-    return code
+    return currency if code is None else code
 
 
 @lru_cache(maxsize=512)

@@ -59,6 +59,14 @@ class Paginator:
             if number != current
         ]
 
+    def followed(self, document: Document) -> bool:
+        """Whether another page follows this one, by the count that it shows."""
+        if self._count is None:
+            return False
+        number = self._number(document.url)
+        last = self._counted(document, [])
+        return last is not None and (self._pages.first if number is None else number) < last
+
     def _counted(self, document: Document, problems: list[str]) -> int | None:
         """The last page's number, by what the page says; None where it says nothing: then it is the
         only page."""

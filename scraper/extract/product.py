@@ -12,6 +12,7 @@ from lxml import etree
 from scraper.domain import Extracted, Product, Vote
 from scraper.extract import money, values
 from scraper.extract.document import Document
+from scraper.extract.items.nested import Whole, read_objects, read_table
 from scraper.extract.sources import VALUES_MAX, Texts, compile_source
 from scraper.extract.structured import witnesses
 from scraper.extract.text import unstruck_text, whole_text
@@ -20,6 +21,7 @@ from scraper.rules import urls
 from scraper.sites.definition import ProductPage
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.fields import (
+    STRUCTURED,
     FieldSource,
     FieldSpec,
     IdSource,
@@ -38,28 +40,25 @@ class Money(NamedTuple):
 
 
 class _Compiled(NamedTuple):
-    """One alternative of a field: where its texts are, and what one of them becomes."""
+    """One alternative of a field: where its texts are, and what one of them becomes. `whole`: it is
+    no text, and this reads it."""
 
     texts: Texts
     typed: Typed
     reading: FieldSource
     currency: Texts | None
+    whole: Whole | None = None
 
 
 class ProductReader:
     """Compiled once a site; `read` is called once a page."""
 
     def __init__(self, product: ProductPage, rules: urls.UrlRules) -> None:
-        self._fields = [_Field(name, spec) for name, spec in product.fields.items()]
-        self._id = _id_texts(product.id) if product.id is not None else None
-        self._id_described = (
-            product.id.described
-            if product.id is not None and not product.id.any
-            else "any of `any:`"
-        )
+        self._fields = [FieldReader(name, spec) for name, spec in product.fields.items()]
+        self._id = IdReader(product.id) if product.id is not None else None
         self._rules = rules
         self._witnesses = [
-            (source, _Field(name, FieldSpec.model_validate({source: path, "type": spec.type})))
+            (source, FieldReader(name, FieldSpec.model_validate({source: path, "type": spec.type})))
             for name, spec in product.fields.items()
             if spec.type in ("price", "text") and not spec.many
             for source, path in witnesses.SOURCES.get(name, ())
@@ -72,7 +71,11 @@ class ProductReader:
         complete = True
         filled_in: list[str] = []
         mistyped: list[str] = []
-        external_id = self._external_id(document, problems)
+        external_id = (
+            id_of_url(document.url, self._rules)
+            if self._id is None
+            else self._id.read(document, problems)
+        )
         for field in self._fields:
             complete &= field.read(document, data, problems, filled_in, mistyped)
             document.patience.check(field.name)
@@ -105,22 +108,6 @@ class ProductReader:
                 votes.append(Vote(field.name, source, witnesses.agree(field.name, data, witness)))
         return tuple(votes)
 
-    def _external_id(self, document: Document, problems: list[str]) -> str | None:
-        if self._id is None:
-            return id_of_url(document.url, self._rules)
-        for texts in self._id:
-            try:
-                matches = texts(document, False)
-            except (TimeoutError, etree.XPathError) as error:
-                problems.append(f"id: {_limit(error)}")
-                continue
-            if matches and len(matches[0]) <= ID_MAX:
-                return matches[0]
-            if matches:
-                problems.append(f"id: longer than {ID_MAX} characters ({len(matches[0]):,})")
-        problems.append(f"id: nothing matched {self._id_described}")
-        return None
-
 
 def id_of_url(url: str, rules: urls.UrlRules) -> str:
     """The canonical URL as a product's id; an over-long one ends in its fingerprint."""
@@ -132,15 +119,35 @@ def id_of_url(url: str, rules: urls.UrlRules) -> str:
     )
 
 
-def _id_texts(spec: IdSource) -> list[Texts]:
-    return [compile_source(source) for source in (spec.any or (spec,))]
+class IdReader:
+    """A product's own id, as the definition says. Compiled once a site."""
+
+    def __init__(self, spec: IdSource) -> None:
+        self._sources = [compile_source(source) for source in (spec.any or (spec,))]
+        self._described = "any of `any:`" if spec.any else spec.described
+
+    def read(self, document: Document, problems: list[str]) -> str | None:
+        for texts in self._sources:
+            try:
+                matches = texts(document, False)
+            except (TimeoutError, etree.XPathError) as error:
+                problems.append(f"id: {_limit(error)}")
+                continue
+            if matches and len(matches[0]) <= ID_MAX:
+                return matches[0]
+            if matches:
+                problems.append(f"id: longer than {ID_MAX} characters ({len(matches[0]):,})")
+        problems.append(f"id: nothing matched {self._described}")
+        return None
 
 
-class _Field:
+class FieldReader:
+    """A field of a page, or of a part of one. Compiled once a site."""
+
     def __init__(self, name: str, spec: FieldSpec) -> None:
         self.name = name
         self.spec = spec
-        self.readings = [_compile(reading, spec) for reading in spec.readings]
+        self.readings = [_compile(name, reading, spec) for reading in spec.readings]
         self.listed = spec.many or spec.type == "list"
 
     def read(
@@ -191,6 +198,8 @@ class _Field:
         )
 
     def _value(self, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
+        if compiled.whole is not None:
+            return compiled.whole(document, faults)
         reading = compiled.reading
         texts = compiled.texts(document, self.listed or reading.join is not None)
         if not texts:
@@ -271,11 +280,22 @@ class _Field:
             data[f"{self.name}_currency"] = value.currency
 
 
-def _compile(reading: FieldSource, spec: FieldSpec) -> _Compiled:
+def _compile(name: str, reading: FieldSource, spec: FieldSpec) -> _Compiled:
+    if spec.each is not None:
+        fields = [FieldReader(key, inner) for key, inner in spec.each.items()]
+        whole = read_objects(name, reading, fields)
+        return _Compiled(_no_texts, _typed(reading, spec), reading, None, whole)
+    if reading.table is not None:
+        whole = read_table(name, reading, spec.max_length)
+        return _Compiled(_no_texts, _typed(reading, spec), reading, None, whole)
     beside = _currency_source(reading) if spec.type == "price" and not reading.regex else None
     currency = compile_source(Source.model_validate(beside)) if beside is not None else None
     texts = compile_source(reading, unstruck_text if spec.type == "price" else whole_text)
     return _Compiled(texts, _typed(reading, spec), reading, currency)
+
+
+def _no_texts(document: Document, every: bool) -> list[str]:
+    return []
 
 
 def _currency_source(reading: FieldSource) -> dict[str, str] | None:
@@ -283,9 +303,13 @@ def _currency_source(reading: FieldSource) -> dict[str, str] | None:
     if reading.meta is not None:
         name = reading.meta.lower()
         return {"meta": name[:-6] + "currency"} if name.endswith(":amount") else None
-    key, path = ("jsonld", reading.jsonld) if reading.jsonld else ("microdata", reading.microdata)
-    if path is None:
+    if reading.path is not None and reading.response is None:
+        last = reading.path.rpartition(".")[0]
+        return {"path": f"{last}.priceCurrency" if last else "priceCurrency"}
+    key = next((key for key in STRUCTURED if getattr(reading, key) is not None), None)
+    if key is None:
         return None
+    path = getattr(reading, key)
     beside = selectors.parse_jsonld(path).sibling("priceCurrency")
     steps = (step if isinstance(step, str) else f"[{step}]" for step in beside.steps)
     return {key: ".".join([beside.type, *steps]).replace(".[", "[")}
@@ -294,7 +318,7 @@ def _currency_source(reading: FieldSource) -> dict[str, str] | None:
 def _typed(reading: FieldSource, spec: FieldSpec) -> Typed:
     decimal, currency = reading.decimal, reading.currency
     match spec.type:
-        case "text" | "list":
+        case "text" | "list" | "object" | "objects":
             return lambda text, document: text
         case "int":
             return lambda text, document: values.to_int(text, decimal)
@@ -302,7 +326,8 @@ def _typed(reading: FieldSource, spec: FieldSpec) -> Typed:
             return lambda text, document: values.to_decimal(text, decimal)
         case "price":
             # JSON has dots alone.
-            written = reading.jsonld is not None or reading.state is not None
+            inner = reading.path is not None and reading.response is None
+            written = reading.jsonld is not None or reading.state is not None or inner
             exact = "." if written and decimal is None else None
             return lambda text, document: _money(text, decimal, currency, exact)
         case "bool" if reading.when is not None:

@@ -38,6 +38,8 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
         raw = _on_jsonld(source.jsonld)
     elif source.microdata is not None:
         raw = _on_microdata(source.microdata)
+    elif source.rdfa is not None:
+        raw = _on_rdfa(source.rdfa)
     elif source.meta is not None:
         raw = _on_meta(source.meta)
     elif source.state is not None:
@@ -46,6 +48,8 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
         raw = _on_auto(source.auto)
     elif source.response is not None:
         raw = _on_response(source.response, source.path or "")
+    elif source.path is not None:
+        raw = _on_value(source.path)
     elif source.css is not None or source.xpath is not None:
         raw = (
             _on_css(source.css, text_of)
@@ -105,6 +109,11 @@ def _on_microdata(path: str) -> Texts:
     return lambda document, every: _cleaned(jsonld.values(document.microdata, parsed, every), every)
 
 
+def _on_rdfa(path: str) -> Texts:
+    parsed = selectors.parse_jsonld(path)
+    return lambda document, every: _cleaned(jsonld.values(document.rdfa, parsed, every), every)
+
+
 def _on_meta(name: str) -> Texts:
     lower = name.lower()
     return lambda document, every: _cleaned(document.metas.get(lower, ()), every)
@@ -134,6 +143,11 @@ def _on_auto(field: str) -> Texts:
 def _on_response(name: str, path: str) -> Texts:
     steps = selectors.parse_json(path)
     return lambda document, every: _cleaned(jsonld.within(document.captured(name), steps), every)
+
+
+def _on_value(path: str) -> Texts:
+    steps = selectors.parse_json(path)
+    return lambda document, every: _cleaned(jsonld.values_within(document.value, steps), every)
 
 
 def _on_page(pattern: str) -> Texts:

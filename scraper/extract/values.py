@@ -12,6 +12,7 @@ from typing import Any
 from dateutil import parser as dateutil_parser
 from dateutil import tz
 
+from scraper.extract.structured.stock_words import says_available
 from scraper.rules import urls
 
 INT_MAX = 2**63 - 1
@@ -40,21 +41,6 @@ _FALSE = frozenset(
         *("false", "no", "n", "0", "off", "outofstock", "soldout", "discontinued", "backorder"),
         *("reserved", "nein", "non"),
     }
-)
-# What shops write around it, such as a number, says no more. A denial is looked for first, since
-# "not in stock" has "in stock" in it.
-_DENIED = re.compile(
-    r"\b(?:(?:not|no longer|0) (?:in stock|available|left)|out of stock|sold out"
-    r"|unavailable|discontinued|back-?order(?:ed)?"
-    r"|nicht (?:mehr )?(?:auf lager|vorrätig|verfügbar|lieferbar)|ausverkauft|vergriffen"
-    r"|épuisé|rupture de stock|indisponible|non disponible|plus disponible"
-    r"|agotado|sin stock|no disponible|esaurito|non disponibile"
-    r"|uitverkocht|niet (?:op voorraad|leverbaar)"
-    r"|brak w magazynie|niedostępny|není skladem|slut i lager|ikke på lager)\b"
-)
-_AFFIRMED = re.compile(
-    r"\b(?:in stock|available|pre-?order|[1-9]\d* left|auf lager|vorrätig|verfügbar|lieferbar"
-    r"|en stock|disponible|disponibile|op voorraad|leverbaar|dostępny|skladem|i lager|på lager)\b"
 )
 _ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}").fullmatch
 
@@ -138,10 +124,9 @@ def to_bool(text: str) -> bool:
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
     if len(word) <= PHRASE_MAX:
-        rest, denials = _DENIED.subn(" ", word)
-        affirmed = _AFFIRMED.search(rest) is not None
-        if affirmed != bool(denials):
-            return affirmed
+        available = says_available(word)
+        if available is not None:
+            return available
     raise Mistyped(text, "yes or no (`when:` says which texts mean yes)")
 
 

@@ -1,10 +1,10 @@
 """The feed for Python: every new, changed, delisted and relisted product, once and in order.
 
-    from scraper import changes
+    from scraper.feed import reader
     from scraper.infra.database import make_engine
 
     engine = make_engine("postgresql+psycopg://…")
-    for change in changes.read(engine, since=cursor):       # what is there; `follow` waits for more
+    for change in reader.read(engine, since=cursor):        # what is there; `follow` waits for more
         if change.event == "changed" and "price" in change.changed:
             print(change.id, change.before["price"], "->", change.data["price"])
         cursor = change.cursor

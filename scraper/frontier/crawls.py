@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -25,19 +25,27 @@ from scraper.sites.definition import Site
 REPLAY = "replay"
 # A crawl with this one reads archived pages, and is never active.
 REEXTRACT = "reextract"
-# So many complete crawls in a row miss a product before it counts as delisted.
-DELISTED_AFTER = 2
 
+# Where the definition finds products by other ids than before, none is new.
 OPEN = sa.text("""
 INSERT INTO crawls (site_id, slot, trigger, status, definition, definition_hash, rate_per_s,
-                    concurrency, fresh_after, stale_before, whole_before, note, finished_at)
+                    concurrency, fresh_after, stale_before, whole_before, note, finished_at,
+                    holds_new)
 SELECT :site_id, coalesce(CAST(:slot AS timestamptz), clock_timestamp()), :trigger, :status,
        CAST(:definition AS json), :hash, :rate, :concurrency,
        now() - CAST(:revisit AS interval), now() - CAST(:revisit_max AS interval),
        CASE WHEN :refetch THEN now()
             ELSE (SELECT max(finished_at) FROM crawls WHERE site_id = :site_id AND suspect) END,
             :note,
-       CASE WHEN :status = 'skipped' THEN now() END
+       CASE WHEN :status = 'skipped' THEN now() END,
+       :holds AND EXISTS (
+           SELECT FROM crawls WHERE site_id = :site_id AND status = 'completed' AND NOT suspect
+              AND judged_at IS NOT NULL AND product_done > 0
+              AND trigger NOT IN ('replay', 'reextract')
+              AND CAST(definition AS jsonb) -> 'product' -> 'id'
+                  IS NOT DISTINCT FROM CAST(:definition AS jsonb) -> 'product' -> 'id'
+              AND CAST(definition AS jsonb) -> 'product' -> 'items'
+                  IS NOT DISTINCT FROM CAST(:definition AS jsonb) -> 'product' -> 'items')
 ON CONFLICT DO NOTHING RETURNING id
 """)
 
@@ -45,45 +53,6 @@ DRAINED = sa.text("""
 SELECT c.id FROM crawls c
  WHERE c.status = 'running'
    AND NOT EXISTS (SELECT FROM pages p WHERE p.crawl_id = c.id AND p.status = 'due')
-""")
-
-# A product whose page this crawl reached and did not find gone is listed; one it missed is so only
-# after a second miss. What the crawl before had missed, and that was doubted, counts with this one
-# (`doubted`). Products of an interface move between its pages (`moving`): they are listed where
-# they were written. A product's page is of its site: said twice, so that the pages of other sites
-# are not read.
-DELIST = sa.text("""
-WITH seen AS (
-    SELECT pr.id, (pg.crawl_id = :crawl_id AND pg.status <> 'gone'
-                   AND (pr.crawl_id = :crawl_id OR NOT :moving OR pg.kind <> 'listing')) AS listed,
-           (pg.crawl_id < :crawl_id
-            OR (:moving AND pg.kind = 'listing' AND pr.crawl_id < :crawl_id)) AS missed,
-           pr.missed_crawls + CASE WHEN pg.crawl_id < CAST(:doubted AS bigint)
-                                     OR (:moving AND pg.kind = 'listing'
-                                         AND pr.crawl_id < CAST(:doubted AS bigint))
-                                   THEN 2 ELSE 1 END AS misses,
-           pr.missed_crawls = 0 AS first, pr.delisted_at IS NOT NULL AS was_delisted
-      FROM products pr JOIN pages pg ON pg.id = pr.page_id
-     WHERE pr.site_id = :site_id AND pg.site_id = :site_id
-), marked AS (
-    UPDATE products pr
-       SET missed_crawls = CASE WHEN seen.listed THEN 0 ELSE least(seen.misses, 1000) END,
-           delisted_at = CASE WHEN seen.listed THEN NULL
-                              WHEN seen.misses >= :delisted_after
-                              THEN coalesce(pr.delisted_at, now()) END
-      FROM seen
-     WHERE pr.id = seen.id AND (NOT seen.listed OR pr.missed_crawls > 0
-                                OR pr.delisted_at IS NOT NULL)
-    RETURNING pr.id, pr.version, coalesce(pr.delisted_at = now(), false) AS delisted,
-              seen.missed AND seen.first AS newly_missed,
-              seen.was_delisted AND pr.delisted_at IS NULL AS relisted
-), fed AS (
-    INSERT INTO changes (site_id, product_id, crawl_id, version, event)
-    SELECT :site_id, id, :crawl_id, version, CASE WHEN delisted THEN 'delisted' ELSE 'relisted' END
-      FROM marked WHERE delisted OR relisted ORDER BY id
-)
-SELECT count(*) FILTER (WHERE delisted) AS delisted,
-       count(*) FILTER (WHERE newly_missed) AS missed FROM marked
 """)
 
 DROP_OPEN = sa.text("""
@@ -140,6 +109,8 @@ def open_crawl(
         "revisit_max": None if refetch or not bounds.adaptive else timedelta(seconds=bounds.max_s),
         "refetch": refetch,
         "note": skipped,
+        # A filter remembers what is known, and would not have it read again.
+        "holds": site.dedup.by != "bloom" and site.tolerances.changed < 1,
     }
     crawl_id: int | None = connection.execute(OPEN, values).scalar()
     if crawl_id is not None and site.dedup.by == "bloom":
@@ -191,7 +162,7 @@ def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Ro
     """Keeps crawls from ending until this transaction does. Returns those still running, with their
     totals."""
     query = sa.text("""
-        SELECT id, discovery_total, product_total FROM crawls
+        SELECT id, discovery_total, product_total, holds_new FROM crawls
          WHERE id = ANY (:ids) AND status = 'running' ORDER BY id FOR KEY SHARE""")
     return {row.id: row for row in connection.execute(query, {"ids": sorted(set(crawl_ids))})}
 
@@ -251,36 +222,6 @@ def lock_drained(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | None
         return None
     query = sa.text("SELECT EXISTS (SELECT FROM pages WHERE crawl_id = :id AND status = 'due')")
     return None if connection.execute(query, {"id": crawl_id}).scalar() else row
-
-
-class Misses(NamedTuple):
-    """How many products became delisted with a crawl, and how many it has missed for the first
-    time; None: nobody knows."""
-
-    delisted: int
-    missed: int | None
-
-
-def delist(
-    connection: sa.Connection, crawl_id: int, site_id: int, doubted: int | None = None
-) -> Misses:
-    """Counts a complete crawl's misses, and those of the crawl before where they were doubted and
-    this one says the same."""
-    query = sa.text("SELECT filter_id, definition FROM crawls WHERE id = :id")
-    crawl = connection.execute(query, {"id": crawl_id}).one()
-    if crawl.filter_id is not None:
-        life_s = Site.model_validate(crawl.definition).revisit_s
-        delisted = filters.delist(connection, crawl_id, site_id, life_s, DELISTED_AFTER)
-        return Misses(delisted, None)
-    moving = crawl.definition.get("platform") is not None
-    values = {
-        "crawl_id": crawl_id,
-        "site_id": site_id,
-        "delisted_after": DELISTED_AFTER,
-        "doubted": doubted,
-        "moving": moving,
-    }
-    return Misses(*connection.execute(DELIST, values).one())
 
 
 def end(

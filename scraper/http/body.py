@@ -6,7 +6,7 @@ know of URLs: its errors carry outcome and message, and who called adds the rest
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from isal import isal_zlib
@@ -15,6 +15,9 @@ from xxhash import xxh3_64_intdigest
 from scraper.domain import Outcome
 from scraper.errors import FetchError
 from scraper.http import codings
+from scraper.http.held_bodies import SMALL_BYTES
+
+Growing = Callable[[int], Awaitable[None]]
 
 ACCEPT_ENCODING = "gzip, deflate"
 # Each gzip member costs a decompressor, and bgzip's 64 KB blocks make 800 of a 50 MB sitemap.
@@ -36,9 +39,11 @@ async def read_body(
     wire_max_bytes: int,
     body_max_bytes: int,
     truncate: bool = False,
+    growing: Growing | None = None,
 ) -> bytes:
     """Reads a body to its end and unpacks it. `coding` is the Content-Encoding header, `length` the
-    Content-Length.
+    Content-Length. `growing` is awaited with the size of a large body so far, and waits until more
+    of it may come.
 
     Raises FetchError: TOO_LARGE past either limit (with `truncate`, returns the first
     `body_max_bytes` instead), MALFORMED for an unknown coding or one that does not unpack; and
@@ -69,6 +74,8 @@ async def read_body(
             )
         if wire > wire_max_bytes:
             break
+        if growing is not None and size > SMALL_BYTES:
+            await growing(size)
     else:
         if unpacker is not None:
             unpacker.finish()

@@ -18,7 +18,7 @@ from scraper.connect.faults import fault
 from scraper.connect.transport import StaleConnectionError, port_of
 from scraper.domain import Outcome, Validators
 from scraper.errors import FetchError
-from scraper.http.body import hash_of, read_body, unpack
+from scraper.http.body import Growing, hash_of, read_body, unpack
 from scraper.http.cookies import CookieJar
 from scraper.http.deadlines import Deadlines
 from scraper.http.policy import FetchPolicy
@@ -59,10 +59,11 @@ async def exchange(
     *,
     follows: bool,
     validators: Validators | None = None,
+    growing: Growing | None = None,
 ) -> Answer:
     """Sends one request and reads its answer, whatever the status. `follows`: a redirect's body is
     not wanted. `url` is what errors name. With `validators` the body is hashed before it is
-    unpacked, which a body that has their hash is not.
+    unpacked, which a body that has their hash is not. `growing` as in `read_body`.
 
     Raises FetchError, and StaleConnectionError where the request may be sent again.
     """
@@ -99,10 +100,15 @@ async def exchange(
                     wire_max_bytes=limit,
                     body_max_bytes=policy.body_max_bytes,
                     truncate=policy.truncate,
+                    growing=growing,
                 )
                 return Answer(status, headers, raw, body)
             packed = await read_body(
-                stream, length=length, wire_max_bytes=limit, body_max_bytes=limit
+                stream,
+                length=length,
+                wire_max_bytes=limit,
+                body_max_bytes=limit,
+                growing=growing,
             )
             body_hash = hash_of(packed, headers)
             same = body_hash == validators.body_hash

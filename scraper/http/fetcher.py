@@ -24,6 +24,7 @@ from scraper.errors import FetchError
 from scraper.http.cookies import CookieJar, Jars
 from scraper.http.deadlines import Deadline
 from scraper.http.exchange import EMPTY, Answer, Exchanger, exchange, late
+from scraper.http.held_bodies import HeldBody
 from scraper.http.policy import FetchPolicy
 from scraper.http.proxy_route import ProxyRoute, this_machine
 from scraper.http.redirects import Chain, host_of, with_cookies
@@ -74,6 +75,7 @@ class HttpFetcher(Exchanger):
         via: ProxyRoute | None = None,
         visitor: Visitor | None = None,
         body: Body | None = None,
+        held: HeldBody | None = None,
     ) -> Fetched:
         """GETs a page, redirects followed, all of it through `via`. Raises FetchError alone, and
         what `before_hop` raises. Only the first request is conditional, and only its answer is
@@ -84,7 +86,7 @@ class HttpFetcher(Exchanger):
         `before_hop` is awaited with the URL of each further request before it is sent: a
         redirect's, or the same again where a kept-alive connection was closed (not for the first
         request: its slot is the caller's). That wait counts neither against `page_timeout_s` nor
-        into `elapsed_s`.
+        into `elapsed_s`, and neither does that of a large body for room among those `held`.
         """
         jar: CookieJar | None
         if visitor is not None:
@@ -106,6 +108,7 @@ class HttpFetcher(Exchanger):
                 conditions=conditions(validators),
                 jar=jar,
                 body=body,
+                held=held,
                 extensions=policy.extensions
                 if via is None
                 else {**policy.extensions, "proxy": via.proxy},
@@ -119,6 +122,7 @@ class HttpFetcher(Exchanger):
                                 *(page.request(), policy, jar, page.url),
                                 follows=True,
                                 validators=validators if page.chain is None else None,
+                                growing=page.growing if held is not None else None,
                             )
                             if not answer.redirects:
                                 return page.fetched(answer)
@@ -126,7 +130,7 @@ class HttpFetcher(Exchanger):
                         except StaleConnectionError as error:
                             page.resend(error)
                         if before_hop is not None:
-                            await page.wait(before_hop)
+                            await page.wait(before_hop(page.url))
             except TimeoutError:
                 if not page.deadline.expired:
                     raise
@@ -147,6 +151,7 @@ class _Page:
     conditions: Pairs
     jar: CookieJar | None
     body: Body | None
+    held: HeldBody | None
     extensions: dict[str, Any]
     started: float = field(default_factory=monotonic)
     waited_s: float = 0.0
@@ -218,11 +223,15 @@ class _Page:
             raise fault(error, url=self.url, host=host_of(self.hop), limits=self.policy) from error
         self.resent = True
 
-    async def wait(self, before_hop: BeforeHop) -> None:
-        """The page's clock stands still while politeness makes it wait."""
+    async def growing(self, size: int) -> None:
+        if self.held is not None and self.held.grows(size):
+            await self.wait(self.held.room())
+
+    async def wait(self, waiting: Awaitable[None]) -> None:
+        """The page's clock stands still while politeness makes it wait, or other pages."""
         started = monotonic()
         self.deadline.suspend()
-        await before_hop(self.url)
+        await waiting
         waited_s = monotonic() - started
         self.waited_s += waited_s
         self.deadline.put_off(waited_s)

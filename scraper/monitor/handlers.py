@@ -33,7 +33,10 @@ FOLDER = Path(__file__).parent
 ASSETS = {
     "crawls.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
+    "uPlot.min.js": "text/javascript; charset=utf-8",
     "crawls.css": "text/css; charset=utf-8",
+    "uPlot.min.css": "text/css; charset=utf-8",
+    "uPlot.LICENSE": "text/plain; charset=utf-8",
 }
 BODY_MAX_BYTES = 4096
 PAGE_MAX = 1_000_000
@@ -374,7 +377,7 @@ class SiteActionApi(ActionApi):
 
 
 class AssetHandler(Guarded):
-    """Our script and style sheet, from a fixed list of names."""
+    """Scripts and style sheets, from a fixed list of names."""
 
     async def get(self, name: str) -> None:
         self.set_header("Content-Type", ASSETS[name])

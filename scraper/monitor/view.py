@@ -18,6 +18,7 @@ from scraper.frontier.progress import Progress, read_progress
 from scraper.infra.redaction import redacted
 from scraper.quality import report as reports
 from scraper.settings import Settings
+from scraper.settle import held_products
 from scraper.settle.plausibility import REASONS
 from scraper.settle.products import parsed
 from scraper.views import (
@@ -149,7 +150,7 @@ def site_details(connection: sa.Connection, settings: Settings, site: str) -> di
 
 
 def _held_why(reason: str) -> str:
-    return REASONS.get(reason, "the field is not believed")
+    return REASONS.get(reason) or held_products.REASONS.get(reason, "the field is not believed")
 
 
 def products_listing(

@@ -330,7 +330,8 @@ class HostLimiter:
             if self._slots:
                 at = self._slots[0]
                 if at > deadline_at:
-                    raise DeferredError(at - now)
+                    await self._return_slots()
+                    raise DeferredError(at - loop.time())
                 await asyncio.sleep(max(0.0, at - now))
                 if not self._slots or self._slots[0] != at:
                     # The slots were given up meanwhile.
@@ -379,6 +380,21 @@ class HostLimiter:
         now = asyncio.get_running_loop().time()
         while self._slots and self._slots[0] < now - self._late_s:
             self._slots.popleft()
+        self._apply(reserved, wanted)
+
+    async def _return_slots(self) -> None:
+        """The page whose slots these are does not wait for them, and may come back to another
+        process, or to this one when it has forgotten the host: a slot that is kept is lost, and at
+        a slow pace the next page would be put off behind it, and so on for good."""
+        if self._waiting > 1:
+            return
+        first = self._slots[0]
+        back = Back(self._slots_end, len(self._slots), self._slots_interval_s)
+        wanted = self._wants
+        reserved = await self._ask(0, wanted, back, busy_until=first)
+        if reserved.took_back:
+            self._slots.clear()
+            self._last_slot = first
         self._apply(reserved, wanted)
 
     async def _renew(self, slots: int) -> float:

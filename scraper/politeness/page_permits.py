@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from scraper.http.account_session import AccountSession
+from scraper.http.held_bodies import HeldBody
 from scraper.http.proxy_route import ProxyRoute
 from scraper.politeness.host_limiter import HostLimiter
 from scraper.politeness.robots import RobotsRules
@@ -13,12 +14,14 @@ from scraper.politeness.robots import RobotsRules
 class PagePermits:
     """One page's way over one host or several: it holds a permit of the host that it is at, and of
     no other. `via`: the proxy that it goes through, as last set; `identity`: the account that it is
-    logged in with, None for none; `robots`: the rules of the host that it came to."""
+    logged in with, None for none; `robots`: the rules of the host that it came to; `body`: what is
+    held of its answer."""
 
-    __slots__ = ("_urgency", "began", "identity", "limiter", "robots", "via")
+    __slots__ = ("_urgency", "began", "body", "identity", "limiter", "robots", "via")
 
-    def __init__(self, urgency: int = 0) -> None:
+    def __init__(self, urgency: int = 0, body: HeldBody | None = None) -> None:
         self._urgency = urgency
+        self.body = body
         self.limiter: HostLimiter | None = None
         self.began = 0.0
         self.robots: RobotsRules | None = None

@@ -164,7 +164,7 @@ def _values(
     wrong_max: int | None = None,
 ) -> list[Any]:
     """What it gives on each page; shorter where more than `wrong_max` are not as known."""
-    reader = field_reader(name, spec, site.url_rules)
+    reader = field_reader(name, spec)
     values: list[Any] = []
     wrong = 0
     for case in cases:
@@ -216,7 +216,7 @@ def _sources(
     if name in TYPES:
         for candidate in candidates(name, [case.sample for case in cases]):
             if candidate.origin != "script":
-                machine = candidate.origin in ("json-ld", "microdata", "meta")
+                machine = candidate.origin in ("json-ld", "microdata", "rdfa", "meta")
                 add(candidate.rank - 2.0 * machine, candidate.source)
     shows_former = name == "list_price" or FORMER_WORD.search(name.replace("_", "-")) is not None
     former = spec.type != "price" or shows_former

@@ -34,6 +34,12 @@ SELECT DISTINCT ON (h.field, h.reason) h.field, h.reason, p.url, left(p.data ->>
  WHERE h.crawl_id = :id AND h.reason IS NOT NULL ORDER BY h.field, h.reason, h.product_id
 """)
 
+# Products that wait as a whole, likewise.
+HELD_PRODUCTS = sa.text("""
+SELECT reason, count(*) AS number, min(url) AS url FROM held_products
+ WHERE crawl_id = :id AND reason IS NOT NULL GROUP BY reason ORDER BY reason
+""")
+
 FIELDS = sa.text("SELECT * FROM crawl_fields WHERE crawl_id = :id ORDER BY field")
 
 EXAMPLES = sa.text("""
@@ -44,7 +50,7 @@ SELECT field, url, problem, excerpt, known FROM crawl_examples WHERE crawl_id = 
 
 # Another source that says otherwise on so many pages of the sample is worth a word.
 CONTRADICTED = 3
-SOURCES = {"jsonld": "JSON-LD", "microdata": "microdata", "meta": "a meta tag"}
+SOURCES = {"jsonld": "JSON-LD", "microdata": "microdata", "rdfa": "RDFa", "meta": "a meta tag"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +93,10 @@ class FieldReport:
 @dataclass(frozen=True, slots=True)
 class HeldReport:
     """So many values of a field that are held for one reason, and one of them: its page, what the
-    product has (`known`) and what the page says (None: nothing)."""
+    product has (`known`) and what the page says (None: nothing). `field` None: so many new
+    products."""
 
-    field: str
+    field: str | None
     reason: str
     number: int
     url: str
@@ -215,6 +222,10 @@ def read(connection: sa.Connection, crawl_id: int) -> Report:
         held=[
             HeldReport(held.field, held.reason, held.number, held.url, held.known, held.value)
             for held in connection.execute(HELD, {"id": crawl_id})
+        ]
+        + [
+            HeldReport(None, held.reason, held.number, held.url, None, None)
+            for held in connection.execute(HELD_PRODUCTS, {"id": crawl_id})
         ],
     )
 
@@ -254,5 +265,5 @@ def _selectors(definition: Mapping[str, Any]) -> dict[str, str]:
         return {}
     return {
         name: " or ".join(reading.described for reading in spec.readings)
-        for name, spec in site.product.fields.items()
+        for name, spec in site.product.all_fields.items()
     }

@@ -110,7 +110,7 @@ class Reextraction:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._records: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
         self._extracts: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115
-        self._names = list(site.product.fields)
+        self._names = list(site.product.all_fields)
         self._figures: dict[str, list[int]] = {}  # field -> found, mistyped
         self._looked_for = 0
         self._values: dict[str, tuple[set[int], list[int]]] = {}

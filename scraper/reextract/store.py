@@ -43,7 +43,7 @@ SELECT id FROM crawls WHERE site_id = :site_id AND status IN ('planned', 'runnin
 
 _COLUMNS = (
     "id, external_id, page_id, CAST(data AS text) AS data, content_hash, fetched_at, "
-    "missed_crawls, delisted_at"
+    "missed_crawls, delisted_at, absent_since"
 )
 KNOWN = sa.text(f"""
 SELECT {_COLUMNS} FROM products
@@ -113,6 +113,8 @@ def left_alone(stored: Any, page_id: int, fetched_at: datetime) -> str | None:
         return "fetched later"
     if stored.delisted_at is not None:
         return "delisted"
+    if stored.absent_since is not None:
+        return "not on its page any more"
     if stored.page_id != page_id:
         return "read from another page"
     return None

@@ -37,6 +37,8 @@ DISTINCT_LEAST = 5.0
 REQUIRED, SELDOM = 0.8, 0.5
 # A field that none of so many product pages has, and no crawl has had before, is misread.
 NEVER_LEAST = 5
+# So begins what is said of a listing page that names fewer products than it should.
+NOT_FULL = "it names"
 # So many values vanish with a field that broke so late that its share of the whole crawl does not
 # show it.
 VANISHED_AT_END = 10

@@ -21,7 +21,7 @@ from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import dumps
 from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Tolerances, Usual
-from scraper.settle import fill_rates, held_values, plausibility
+from scraper.settle import fill_rates, held_products, held_values, plausibility
 from scraper.settle.fill_rates import FieldBaseline, FieldSums
 from scraper.settle.held_values import Mark
 from scraper.settle.plausibility import Changes, DoubtfulPages, ShownTwice, Votes
@@ -31,6 +31,8 @@ from scraper.sites.quality import Quality
 
 # So many examples of a field that is in breach are kept.
 EXAMPLES = 3
+# Fields of these types are mostly stocks.
+STOCKS = ("bool", "int")
 # The values of so many products are compared with each other.
 SAMPLED = 20_000
 
@@ -209,8 +211,11 @@ def lock_unjudged(connection: sa.Connection, crawl_id: int) -> sa.Row[Any] | Non
     return connection.execute(query, {"id": crawl_id}).first()
 
 
-def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) -> bool:
-    """Judges a crawl whose row is locked, and which ends with that status. True: it is suspect."""
+def judge(
+    connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus, unlisted: int = 0
+) -> bool:
+    """Judges a crawl whose row is locked, and which ends with that status. True: it is suspect.
+    `unlisted`: good pages that no listing has named."""
     try:
         site = Site.model_validate(crawl.definition)
     except ValidationError:
@@ -221,15 +226,17 @@ def judge(connection: sa.Connection, crawl: sa.Row[Any], status: CrawlStatus) ->
     fill_rates.begin(connection, crawl.id)
     sums = fill_rates.read_sums(connection, crawl.id)
     good = connection.execute(GOOD, {"id": crawl.id, "site_id": crawl.site_id}).scalar_one()
+    good -= unlisted
     share = sums.stored.records / max(1, good)
     usual = fill_rates.read_baseline(connection, crawl.site_id, crawl.id, share)
     lines = usual.lines(site.tolerances)
-    names = list(site.product.fields) or sorted(sums.names | lines.keys())
+    names = list(site.product.all_fields) or sorted(sums.names | lines.keys())
     whole = crawl.trigger != REPLAY and status in (CrawlStatus.COMPLETED, CrawlStatus.FAILED)
     figures = _figures(connection, crawl, sums, names)
     breaches = _breaches(figures, lines, site)
     # What answers 304 was asked and has not changed.
-    compared = max(0, sums.stored.records + crawl.not_modified - crawl.products_new)
+    new = crawl.products_new + held_products.count(connection, crawl.id)
+    compared = max(0, sums.stored.records + crawl.not_modified - new)
     votes = {name: sums.votes_of(name) for name in names}
     doubtful = _doubtful(connection, crawl)
     # What no good crawl has read is not worth keeping.
@@ -281,6 +288,7 @@ def accept(connection: sa.Connection, crawl_id: int) -> bool:
         return False
     held_values.take(connection, crawl_id)
     held_values.release(connection, crawl_id)
+    held_products.take(connection, crawl_id)
     connection.execute(EMPTY_LISTINGS, {"id": crawl_id})
     return True
 
@@ -299,17 +307,18 @@ def _hold(
 ) -> list[Reason]:
     """Marks what is not believed of a crawl's changes, and adds what follows to its figures and
     breaches. Returns why the crawl as a whole is odd."""
-    prices = [name for name, spec in site.product.fields.items() if spec.type == "price"]
-    texts = [name for name, spec in site.product.fields.items() if spec.type == "text"]
+    prices = [name for name, spec in site.product.all_fields.items() if spec.type == "price"]
+    texts = [name for name, spec in site.product.all_fields.items() if spec.type == "text"]
+    switches = [name for name, spec in site.product.all_fields.items() if spec.type == "bool"]
     usuals = {name: lines[name].usual if name in lines else Usual() for name in figures}
     judged = tolerances.changed < 1
     own = [name for name in figures if _is_own(figures[name], usuals[name])]
     if judged:
         lasting = [name for name in figures if plausibility.may_not_vanish(name, tolerances)]
-        fields = held_values.Fields(list(figures), prices, own, lasting)
-        held_values.classify(connection, crawl.id, fields)
+        fields = held_values.Fields(list(figures), prices, own, lasting, switches)
+        held_values.classify(connection, crawl.id, fields, compared)
     changes, pages = held_values.changes(connection, crawl.id, compared, prices)
-    switches = [name for name, spec in site.product.fields.items() if spec.type == "bool"]
+    steady = {name for name, spec in site.product.all_fields.items() if spec.type not in STOCKS}
     switched = held_values.switched(connection, crawl.id, switches)
     gone = _gone(connection, crawl, site, usuals)
     marks = []
@@ -322,7 +331,9 @@ def _hold(
         price, text = name in prices, name in own and name in texts
         usual = usuals[name].changed
         reason = plausibility.judge_changes(name, change, usual, tolerances, price=price)
-        doubt = plausibility.doubt(name, change, usual, tolerances, price=price, text=text)
+        doubt = plausibility.doubt(
+            name, change, usual, tolerances, price=price, text=text, steady=name in steady
+        )
         if doubt is not None:
             marks.append(Mark(name, doubt, doubt, fresh=True))
             marks += [
@@ -346,10 +357,15 @@ def _hold(
             breaches.setdefault(name, reason)
     held_values.mark(connection, crawl.id, marks)
     read = max((now.records for now in figures.values()), default=0)
-    odd = None
-    if site.tolerances.changed < 1:
-        odd = plausibility.judge_pages(pages, compared, doubtful, read)
-    return [odd] if odd is not None else []
+    if site.tolerances.changed >= 1:
+        return []
+    several = site.product.items is not None
+    others = held_products.mark(connection, crawl.id, crawl.site_id, prices, several=several)
+    odd = (
+        plausibility.judge_pages(pages, compared, doubtful, read),
+        plausibility.judge_ids(others, read),
+    )
+    return [reason for reason in odd if reason is not None]
 
 
 def _gone(
@@ -364,7 +380,7 @@ def _gone(
         row.field
         for row in rows
         if row.field in missing
-        and site.product.fields[row.field].type == "text"
+        and site.product.all_fields[row.field].type == "text"
         and (usuals[row.field].changed or 0.0) <= plausibility.SELDOM_CHANGES
     }
 
@@ -408,6 +424,13 @@ def suspect_also(connection: sa.Connection, crawl_id: int, reason: Reason) -> bo
     connection.execute(ALSO_SUSPECT, {"id": crawl_id, "reasons": dumps([reason])})
     connection.execute(ALERT, {"id": crawl_id})
     return True
+
+
+def missed_before(connection: sa.Connection, crawl: sa.Row[Any]) -> int | None:
+    """The crawl before, where its misses were looked at and did not count: they may count with
+    this one's."""
+    before = _suspect_before(connection, crawl)
+    return int(before.id) if before is not None and before.missed is not None else None
 
 
 def doubted_before(connection: sa.Connection, crawl: sa.Row[Any]) -> int | None:

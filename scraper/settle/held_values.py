@@ -69,7 +69,9 @@ DELETE FROM held_values h
 """)
 
 # Values that were not read before are looked at one by one: `policy.REASONS`. The counts are of one
-# page, and of one value of one field.
+# page, and of one value of one field. What changes beside a value that vanished waits with it, so
+# that no product has a state that it never had at the shop; unless the field has vanished from so
+# many that it is broken.
 CLASSIFY = sa.text(f"""
 WITH fresh AS MATERIALIZED (
     SELECT h.product_id, h.field, h.difference, h.value, p.data,
@@ -83,7 +85,10 @@ WITH fresh AS MATERIALIZED (
            h.value ->> (h.field || '_currency') AS currency,
            count(*) FILTER (WHERE h.difference = 'vanished') OVER of_page AS vanished,
            count(*) FILTER (WHERE h.difference <> 'appeared') OVER of_page AS different,
+           count(*) FILTER (WHERE h.difference = 'changed' AND h.field = ANY (:switches)
+                              AND h.value ->> h.field = 'false') OVER of_page AS switched,
            count(*) OVER (PARTITION BY h.field) AS of_field,
+           count(*) FILTER (WHERE h.difference = 'vanished') OVER (PARTITION BY h.field) AS gone,
            count(*) OVER (PARTITION BY h.field, jsonb_hash_extended(h.value, 0)) AS sharing
       FROM held_values h JOIN products p ON p.id = h.product_id
      WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.field = ANY (:fields)
@@ -94,7 +99,7 @@ WITH fresh AS MATERIALIZED (
                 WHERE e.value <> '' AND right(e.key, 9) <> '_currency') END AS fields
       FROM fresh
 ), judged AS (
-    SELECT product_id, field, CASE
+    SELECT product_id, field, gone, CASE
            WHEN vanished >= 2 AND vanished >= {policy.LACKING} * fields THEN 'lacking'
            WHEN different >= 3 AND different >= {policy.OTHERWISE} * fields THEN 'other'
            WHEN before IS NOT NULL AND currency_before IS DISTINCT FROM currency
@@ -107,33 +112,46 @@ WITH fresh AS MATERIALIZED (
            WHEN difference = 'changed' AND field = ANY (:own)
                 AND sharing >= {policy.SHARED_LEAST} AND sharing >= {policy.SHARED} * of_field
                 THEN 'shared'
-           WHEN difference = 'vanished' AND different = 1 AND field = ANY (:lasting)
+           WHEN difference = 'vanished' AND switched = 0 AND field = ANY (:lasting)
                 THEN 'vanished' END AS reason
       FROM counted
+), whole AS (
+    SELECT product_id, field, coalesce(reason, CASE
+           WHEN bool_or(reason = 'vanished' AND gone <= greatest(2, {policy.VANISHED} * :compared))
+                OVER (PARTITION BY product_id) THEN 'vanished' END) AS reason
+      FROM judged
 )
-UPDATE held_values h SET reason = judged.reason FROM judged
- WHERE h.product_id = judged.product_id AND h.field = judged.field AND judged.reason IS NOT NULL
+UPDATE held_values h SET reason = whole.reason FROM whole
+ WHERE h.product_id = whole.product_id AND h.field = whole.field AND whole.reason IS NOT NULL
 """)
 
 # What is new in this crawl, by field. Pages that are not their products' count apart, for a field
 # that is named '' here.
-SUMS = sa.text("""
-SELECT CASE WHEN h.reason = ANY (:of_pages) THEN '' ELSE h.field END AS field,
-       count(DISTINCT h.product_id) AS products,
-       count(*) FILTER (WHERE h.difference = 'changed' AND h.reason IS NULL) AS changed,
-       count(*) FILTER (WHERE h.difference = 'vanished') AS vanished,
-       count(*) FILTER (WHERE h.reason <> 'vanished') AS held,
-       coalesce(sum(n.before), 0) AS before, coalesce(sum(n.after), 0) AS after,
-       corr(ln(n.before), ln(n.after)) AS in_order, stddev_pop(ln(n.after / n.before)) AS spread
-  FROM held_values h JOIN products p ON p.id = h.product_id
-  LEFT JOIN LATERAL (
-       SELECT CASE WHEN jsonb_typeof(p.data -> h.field) = 'number'
-                   THEN CAST(p.data ->> h.field AS float8) END AS before,
-              CASE WHEN jsonb_typeof(h.value -> h.field) = 'number'
-                   THEN CAST(h.value ->> h.field AS float8) END AS after
-       ) n ON h.field = ANY (:prices) AND h.reason IS NULL AND n.before > 0 AND n.after > 0
- WHERE h.crawl_id = :id AND h.since_crawl_id = :id
- GROUP BY 1
+SUMS = sa.text(f"""
+WITH fresh AS MATERIALIZED (
+    SELECT CASE WHEN h.reason = ANY (:of_pages) THEN '' ELSE h.field END AS field, h.product_id,
+           h.difference, h.reason, n.before, n.after, ln(n.after / n.before) AS factor
+      FROM held_values h JOIN products p ON p.id = h.product_id
+      LEFT JOIN LATERAL (
+           SELECT CASE WHEN jsonb_typeof(p.data -> h.field) = 'number'
+                       THEN CAST(p.data ->> h.field AS float8) END AS before,
+                  CASE WHEN jsonb_typeof(h.value -> h.field) = 'number'
+                       THEN CAST(h.value ->> h.field AS float8) END AS after
+           ) n ON h.field = ANY (:prices) AND h.reason IS NULL AND n.before > 0 AND n.after > 0
+     WHERE h.crawl_id = :id AND h.since_crawl_id = :id
+), usual AS (
+    SELECT field, percentile_disc(0.5) WITHIN GROUP (ORDER BY factor) AS factor FROM fresh
+     WHERE factor IS NOT NULL GROUP BY field
+)
+SELECT field, count(DISTINCT product_id) AS products,
+       count(*) FILTER (WHERE difference = 'changed' AND reason IS NULL) AS changed,
+       count(*) FILTER (WHERE difference = 'vanished') AS vanished,
+       count(*) FILTER (WHERE reason <> 'vanished') AS held,
+       coalesce(sum(before), 0) AS before, coalesce(sum(after), 0) AS after,
+       corr(ln(before), ln(after)) AS in_order,
+       count(*) FILTER (WHERE abs(fresh.factor - usual.factor) <= {policy.ONE_FACTOR}) AS alike
+  FROM fresh LEFT JOIN usual USING (field)
+ GROUP BY field
 """)
 
 # Which fields vanished, and for how many products together with a switch (a field of type bool).
@@ -299,22 +317,29 @@ def hold(
 
 def _found(product: NewProduct, observed: Mapping[int, FieldObservations]) -> Container[str] | None:
     observations = observed.get(product.page_id)
-    return observations.found if observations is not None and observations.records == 1 else None
+    if observations is None:
+        return None
+    if observations.by_id is not None:
+        return observations.by_id.get(product.external_id)
+    return observations.found if observations.records == 1 else None
 
 
 class Fields(NamedTuple):
     """The fields of a definition, and some of them: prices, those whose values mostly differ from
-    product to product, and those that do not vanish every day."""
+    product to product, those that do not vanish every day, and switches: with one that is off (sold
+    out) other values go."""
 
     fields: list[str]
     prices: list[str]
     own: list[str]
     lasting: list[str]
+    switches: list[str]
 
 
-def classify(connection: sa.Connection, crawl_id: int, fields: Fields) -> None:
-    """Marks single values that are not believed."""
-    values = {"id": crawl_id, "misread": policy.MISREAD, **fields._asdict()}
+def classify(connection: sa.Connection, crawl_id: int, fields: Fields, compared: int) -> None:
+    """Marks single values that are not believed. `compared`: so many products were known before."""
+    values = {"id": crawl_id, "misread": policy.MISREAD, "compared": compared}
+    values |= fields._asdict()
     connection.execute(CLASSIFY, values)
 
 
@@ -336,7 +361,7 @@ def changes(
                 row.before,
                 row.after,
                 row.in_order,
-                row.spread,
+                row.alike,
             )
     return by_field, pages
 

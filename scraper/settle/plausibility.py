@@ -37,6 +37,11 @@ UNKNOWN_USUAL, UNKNOWN_USUAL_TEXTS = 0.3, 0.5
 SAME_NUMBER = 0.1
 # Beyond this share of its listings a shop's pages do not come to show each other's products.
 REPEATED_SHARE = 0.1
+# What changes of a price or a text waits from this part of the tolerated share on, and of a stock
+# from all of it.
+STEADY = 0.3
+# Products are seldom renamed: where more than this share are, it waits, however few that is.
+RENAMED = 0.02
 # From no more products than this share a field vanishes in one crawl.
 VANISHED = 0.05
 # The prices of a sale are in the order that they were in; those of other products are not.
@@ -47,8 +52,9 @@ SUM_FACTOR = 2.0
 VOTES_LEAST, AGREED = 5, 0.95
 # No tax makes the sum of all prices so many times what it was.
 RISE = 1.9
-# Prices that all change by one factor, but for their last digit, have another currency or tax.
-ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE = 0.005, 5, 0.1
+# Prices that change by one factor, but for their last digit, have another currency or tax: so many,
+# and this share of all that change, for some change on any day.
+ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE, ONE_FACTOR_MOST = 0.005, 5, 0.1, 0.5
 
 # A text that seldom changes, and that so many pages without it do not have in any place, is gone.
 SELDOM_CHANGES, GONE_LEAST = 0.05, 3
@@ -62,7 +68,7 @@ REASONS: Mapping[str, str] = {
     "leap": f"{LEAP} times the price or more, or an eighth or less",
     "encoding": "its letters were read in another encoding",
     "shared": "many products got this very value",
-    "vanished": "it vanished, and nothing else changed",
+    "vanished": "it vanished, and its product is not sold out",
 }
 OF_PAGES = ("lacking", "other")
 
@@ -71,9 +77,9 @@ OF_PAGES = ("lacking", "other")
 class Changes:
     """What a crawl changed of one field, among the `compared` products that were known before.
     `held`: values that are not believed singly, and not counted with the others. Of prices also the
-    sums before and after, how far the new ones follow the old (`order`, -1 to 1) and how much their
-    factors differ (`spread`, a standard deviation of logarithms). `agreed`: what else the pages say
-    of the field says the same."""
+    sums before and after, how far the new ones follow the old (`order`, -1 to 1) and how many
+    changed by the factor that most changed by (`alike`). `agreed`: what else the pages say of the
+    field says the same."""
 
     compared: int
     changed: int = 0
@@ -82,7 +88,7 @@ class Changes:
     before: float = 0.0
     after: float = 0.0
     order: float | None = None
-    spread: float | None = None
+    alike: int = 0
     agreed: bool = False
 
 
@@ -106,7 +112,7 @@ def judge_changes(
 
     >>> judge_changes("name", Changes(500, changed=90), 0.01, Tolerances(), price=False).what
     'changed'
-    >>> judge_changes("price", Changes(500, 400, before=9e4, after=7e4, order=0.97, spread=0.2),
+    >>> judge_changes("price", Changes(500, 400, before=9e4, after=7e4, order=0.97, alike=9),
     ...               0.01, Tolerances(), price=True)
     """
     what = doubt(name, now, usual, tolerances, CERTAIN, price=price)
@@ -132,19 +138,27 @@ def doubt(
     *,
     price: bool,
     text: bool = False,
+    steady: bool = False,
 ) -> Literal["changed", "vanished"] | None:
     """Which changes of a field wait for a second crawl. Weaker evidence does than for a suspect
     crawl. `text`: the field is one, and mostly differs from product to product; it is no reason to
-    suspect a crawl, since some change every day."""
+    suspect a crawl, since some change every day. `steady`: it is no stock, which changes everywhere
+    any day."""
     tolerated = tolerances.changed
     if tolerated >= 1 or not now.compared:
         return None
+    if steady and evidence < CERTAIN:
+        tolerated *= STEADY
     lost = min(tolerated, VANISHED)
     if may_not_vanish(name, tolerances) and _is_odd(now.vanished, now.compared, lost, evidence):
         return "vanished"
     line = 1.5 * (usual or 0.0) + tolerated
     if usual is None:
         line = UNKNOWN_USUAL if price else UNKNOWN_USUAL_TEXTS if text else 1.0
+    if text and usual is not None and evidence < CERTAIN:
+        few = (1.5 * usual + RENAMED) * now.compared
+        if now.changed >= HELD_LEAST and now.changed > few:
+            return "changed"
     if _is_odd(now.changed, now.compared, min(line, 1.0), evidence):
         return None if price and (_is_sale(now) or _is_rise(now)) else "changed"
     return "changed" if price and _has_one_factor(now) and not _is_rise(now) else None
@@ -173,6 +187,15 @@ def judge_pages(contrary: int, compared: int, doubtful: DoubtfulPages, read: int
     if doubtful.pages > contrary:
         return Reason(None, "pages", f"{text}: {doubtful.why}, such as {doubtful.example}")
     return Reason(None, "pages", f"{text}: they lack or contradict most of what is known")
+
+
+def judge_ids(others: int, read: int) -> Reason | None:
+    """Whether so many pages that were read give another product than before, one that nobody knows,
+    that the shop has rather changed its ids."""
+    if not held_is_odd(others, read):
+        return None
+    text = f"{others:,} of {read:,} product pages were another product's before"
+    return Reason(None, "pages", text)
 
 
 def judge_misses(missed: int, listed: int, usual: float) -> Reason | None:
@@ -245,5 +268,5 @@ def _is_rise(now: Changes) -> bool:
 
 def _has_one_factor(now: Changes) -> bool:
     """Another currency, with or without tax, the price of the smallest size."""
-    many = now.changed >= max(ONE_FACTOR_LEAST, ONE_FACTOR_SHARE * now.compared)
-    return many and now.spread is not None and now.spread < ONE_FACTOR
+    many = now.alike >= max(ONE_FACTOR_LEAST, ONE_FACTOR_SHARE * now.compared)
+    return many and now.alike >= ONE_FACTOR_MOST * now.changed

@@ -2,7 +2,8 @@
 
 One row a product. It is written when the content differs or the stored row is older than `GUARD`;
 never over something that was fetched later; and never by a page that merely shares the id with the
-page the product is read from, unless that one is gone, unusable or no longer reached. Where
+page the product is read from, unless that one is gone, unusable or no longer reached, or does not
+give the product any more. Where
 finished pages leave the frontier, the page is known by its URL, and another one may take its place
 once it is due again. A product of a platform's interface moves from page to page: in each crawl it
 belongs to the first one that gives it, and is written once.
@@ -11,7 +12,7 @@ belongs to the first one that gives it, and is written once.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import blake2b
@@ -29,7 +30,7 @@ GUARD = "1 hour"
 # Which page may write a stored product, and how its owner is looked up: only where it is another
 # page than the one that was read.
 MAY_WRITE = """l.fetched_at <= now()
-            AND (l.page_id = i.page_id OR l.missed_crawls > 0
+            AND (l.page_id = i.page_id OR l.missed_crawls > 0 OR l.absent_since IS NOT NULL
                  OR (i.moves AND l.crawl_id < i.crawl_id)
                  OR owner.status IN ('gone', 'dead', 'invalid')
                  OR (owner.id IS NULL AND (l.url = i.url OR l.fetched_at < (
@@ -40,7 +41,9 @@ OWNER = "owner.id = CASE WHEN l.page_id <> i.page_id THEN l.page_id END"
 # `locked` takes the known rows first, in the order of their ids, so that the content that becomes a
 # version is the content that is replaced. A row that appears between the two (same id, another
 # page) fails the last WHERE. What becomes new, another one or listed again goes into the feed with
-# the same statement (`scraper.feed.store`).
+# the same statement (`scraper.feed.store`). What nobody knows yet waits, where its crawl is one
+# that holds it (`held_products`), and so does a product that is given by another page than its own
+# while the crawl has not reached that.
 UPSERT = sa.text(f"""
 WITH input AS MATERIALIZED (
     SELECT DISTINCT ON (site_id, external_id) *
@@ -51,19 +54,36 @@ WITH input AS MATERIALIZED (
 ), locked AS MATERIALIZED (
     SELECT p.id, p.site_id, p.external_id, p.page_id, p.version, p.data, p.content_hash,
            p.changed_at, p.fetched_at,
-           p.missed_crawls, p.delisted_at, p.url, p.crawl_id
+           p.missed_crawls, p.delisted_at, p.absent_since, p.url, p.crawl_id
       FROM products p JOIN input i ON i.site_id = p.site_id AND i.external_id = p.external_id
      ORDER BY p.id FOR UPDATE OF p
-), writable AS MATERIALIZED (
-    SELECT i.*, l.id, l.version, l.data AS old_data, l.content_hash AS old_hash, l.changed_at
+), compared AS MATERIALIZED (
+    SELECT i.*, l.id, l.version, l.data AS old_data, l.content_hash AS old_hash, l.changed_at,
+           l.id IS NULL AND i.crawl_id = ANY (:holding) AS waits,
+           l.id IS NULL OR ({MAY_WRITE}) AS may_write,
+           l.content_hash <> i.content_hash OR l.fetched_at < now() - interval '{GUARD}'
+           OR l.page_id <> i.page_id OR (i.moves AND l.crawl_id < i.crawl_id)
+           OR l.delisted_at IS NOT NULL OR l.absent_since IS NOT NULL AS differs,
+           l.page_id <> i.page_id AND owner.crawl_id < i.crawl_id AS elsewhere
       FROM input i
       LEFT JOIN locked l ON l.site_id = i.site_id AND l.external_id = i.external_id
       LEFT JOIN pages owner ON {OWNER}
-     WHERE l.id IS NULL
-        OR ({MAY_WRITE}
-            AND (l.content_hash <> i.content_hash OR l.fetched_at < now() - interval '{GUARD}'
-                 OR l.page_id <> i.page_id OR (i.moves AND l.crawl_id < i.crawl_id)
-                 OR l.delisted_at IS NOT NULL))
+), waiting AS (
+    INSERT INTO held_products AS h (site_id, external_id, page_id, crawl_id, since_crawl_id, url,
+                                    data, content_hash)
+    SELECT site_id, external_id, page_id, crawl_id, crawl_id, url, data, content_hash
+      FROM compared WHERE waits OR (NOT may_write AND elsewhere)
+     ORDER BY site_id, external_id
+    ON CONFLICT (site_id, external_id) DO UPDATE
+       SET page_id = excluded.page_id, crawl_id = excluded.crawl_id, url = excluded.url,
+           data = excluded.data, content_hash = excluded.content_hash, reason = NULL,
+           since_crawl_id = CASE WHEN h.content_hash = excluded.content_hash THEN h.since_crawl_id
+                                 ELSE excluded.since_crawl_id END,
+           seen_at = CASE WHEN h.content_hash = excluded.content_hash THEN h.seen_at
+                          ELSE now() END
+     WHERE h.crawl_id < excluded.crawl_id OR h.page_id = excluded.page_id
+), writable AS MATERIALIZED (
+    SELECT * FROM compared WHERE may_write AND NOT waits AND (id IS NULL OR differs)
 ), versions AS (
     INSERT INTO product_versions (product_id, version, data, content_hash, valid_from, valid_to,
                                   crawl_id)
@@ -77,7 +97,7 @@ WITH input AS MATERIALIZED (
        SET page_id = excluded.page_id, crawl_id = excluded.crawl_id, url = excluded.url,
            data = excluded.data,
            content_hash = excluded.content_hash, fetched_at = now(), missed_crawls = 0,
-           delisted_at = NULL,
+           delisted_at = NULL, absent_since = NULL,
            version = p.version + CAST(p.content_hash <> excluded.content_hash AS int),
            changed_at = CASE WHEN p.content_hash <> excluded.content_hash THEN now()
                              ELSE p.changed_at END
@@ -149,12 +169,15 @@ def parsed(text: str) -> dict[str, Any]:
     return data
 
 
-def upsert(connection: sa.Connection, products: Sequence[NewProduct]) -> list[Written]:
+def upsert(
+    connection: sa.Connection, products: Sequence[NewProduct], holding: Collection[int] = ()
+) -> list[Written]:
     """Stores products in one statement. Returns a row for each product that was written, none for
-    the others."""
+    the others. `holding`: the crawls whose new products wait."""
     if not products:
         return []
-    return [Written(*row) for row in connection.execute(UPSERT, {"rows": dumps(products)}).all()]
+    values = {"rows": dumps(products), "holding": list(holding)}
+    return [Written(*row) for row in connection.execute(UPSERT, values).all()]
 
 
 def export(

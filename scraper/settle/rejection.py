@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.infra.database import dumps
-from scraper.settle import held_values
+from scraper.settle import held_products, held_values
 from scraper.settle.products import content_hash, parsed
 
 BATCH = 1000
@@ -74,7 +74,8 @@ WITH input AS (
     SELECT p.id FROM products p WHERE p.id = ANY (:ids) ORDER BY p.id FOR UPDATE
 ), written AS (
     UPDATE products p
-       SET missed_crawls = 0, delisted_at = CASE WHEN :listed THEN NULL ELSE now() END
+       SET missed_crawls = 0, delisted_at = CASE WHEN :listed THEN NULL ELSE now() END,
+           absent_since = CASE WHEN NOT :listed THEN absent_since END
       FROM input WHERE p.id = input.id RETURNING p.id, p.site_id, p.version
 )
 INSERT INTO changes (site_id, product_id, crawl_id, version, event)
@@ -149,6 +150,8 @@ def reject(
         for event, product_id in rows_listed:
             listed[event].append(product_id)
     held = held_values.count(connection, crawl_id, fields)
+    if fields is None:
+        held += held_products.count(connection, crawl_id)
     if not dry:
         for event, product_ids in listed.items():
             states = {"id": crawl_id, "ids": product_ids, "listed": event == "delisted"}
@@ -156,6 +159,7 @@ def reject(
         names_held = None if fields is None else list(fields)
         connection.execute(FORGET_HELD, {"id": crawl_id, "fields": names_held})
         if fields is None:
+            held_products.forget(connection, crawl_id)
             connection.execute(REJECTED, {"id": crawl_id})
     new, delisted = len(listed["new"]), len(listed["delisted"])
     return Rejection(dict(values), examples, products, new, delisted, held)

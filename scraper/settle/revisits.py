@@ -13,14 +13,16 @@ from scraper.infra.database import dumps
 from scraper.settle.products import GUARD
 
 # As the upsert does with a product that was read and is what it was: seen, no more often than its
-# guard; listed again, which goes into the feed. The rows are locked in the upsert's order.
+# guard; listed again, which goes into the feed. Not a product that its page gave no more when it
+# was read. The rows are locked in the upsert's order.
 SEEN = sa.text(f"""
 WITH same AS MATERIALIZED (
     SELECT p.id, i.crawl_id, p.delisted_at IS NOT NULL AS was_delisted
       FROM jsonb_to_recordset(CAST(:rows AS jsonb)) AS i(page_id bigint, crawl_id bigint)
       JOIN products p ON p.page_id = i.page_id
-     WHERE p.fetched_at < now() - interval '{GUARD}'
-        OR (p.delisted_at IS NOT NULL AND p.fetched_at <= now())
+     WHERE p.absent_since IS NULL
+       AND (p.fetched_at < now() - interval '{GUARD}'
+            OR (p.delisted_at IS NOT NULL AND p.fetched_at <= now()))
      ORDER BY p.id FOR UPDATE OF p
 ), seen AS (
     UPDATE products p SET fetched_at = now(), crawl_id = same.crawl_id, missed_crawls = 0,

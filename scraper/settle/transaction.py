@@ -42,7 +42,7 @@ from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage, PageChange, Room
 from scraper.frontier.throughput import FetchCost
 from scraper.infra.database import dumps
-from scraper.settle import chains, fill_rates, held_values, products, revisits
+from scraper.settle import chains, fill_rates, held_values, page_items, products, revisits
 from scraper.settle.chains import steps_allowed
 from scraper.settle.products import NewProduct
 
@@ -121,13 +121,15 @@ class PageResult:
     be used, and `head` the headers that came with it. `move` says where a page goes on that is due
     again.
 
-    `links` and `products` are empty unless the page is ok. A `partial` page counts as a link that
-    was cut: nobody knows how many there were. `lists` is one value for the products that a listing
-    links to, `disallowed` how many of its links robots.txt disallows. `signal` is for its host's
-    tier, `observations` for its crawl's fields. `cost` is None where nobody measured it. `filter`
-    is its site's; with a `fingerprint` the page leaves the frontier for it, once it is finished.
-    `spooled` is its answer, where that is archived. `known_for` is what the page is to be known
-    for: a listing for so many products, a product page for so many fields; None: as before.
+    `links` and `products` are empty unless the page is ok. `named`: the ids of all products
+    that are on it, of a page with several, also of those that could not be read; None: nobody
+    knows. A `partial` page counts as a link that was cut: nobody knows how many there were.
+    `lists` is one value for the products that a listing links to, `disallowed` how many of its
+    links robots.txt disallows. `signal` is for its host's tier, `observations` for its crawl's
+    fields. `cost` is None where nobody measured it. `filter` is its site's; with a
+    `fingerprint` the page leaves the frontier for it, once it is finished. `spooled` is its
+    answer, where that is archived. `known_for` is what the page is to be known for: a listing
+    for so many products, a product page for so many fields; None: as before.
     """
 
     page_id: int
@@ -142,6 +144,7 @@ class PageResult:
     move: Move | None = None
     links: Sequence[NewPage] = ()
     products: Sequence[NewProduct] = ()
+    named: Sequence[str] | None = None
     content_hash: UUID | None = None
     partial: bool = False
     lists: UUID | None = None
@@ -228,6 +231,10 @@ def settle(
     for page, row in kept:
         _count_page(counts, page, row)
     rates = fill_rates.read_fill_rates(connection, _read(kept))
+    several = [(page.page_id, page.named) for page, _ in kept if page.named is not None]
+    if several:
+        page_items.mark(connection, several)
+        page_items.read_shared(connection, several)
     extracted = [product for page, _ in kept for product in page.products]
     held = held_values.hold(connection, extracted, rates.observed)
     rates.vanished(held.vanished)
@@ -235,9 +242,12 @@ def settle(
         (page.page_id, page.crawl_id) for page, _ in kept if page.outcome is Outcome.NOT_MODIFIED
     ]
     revisits.seen(connection, same)
-    for written in products.upsert(connection, held.products):
+    holding = [crawl_id for crawl_id, crawl in live.items() if crawl.holds_new]
+    for written in products.upsert(connection, held.products, holding):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
+    if several:
+        page_items.read_shared(connection, several)
     added = frontier.add(connection, chains.links(connection, kept), _room(live, limits))
     for change in added.pages:
         counts[change.crawl_id].added(change)

@@ -36,6 +36,7 @@ from scraper.sites.browser import problems as browser_problems
 from scraper.sites.dedup import Dedup, as_dedup, check_dedup
 from scraper.sites.grammar import auto_fields, scalars
 from scraper.sites.grammar.fields import (
+    FieldName,
     FieldSpec,
     Function,
     IdSource,
@@ -43,11 +44,14 @@ from scraper.sites.grammar.fields import (
     Model,
     Pages,
     Regex,
+    alternatives,
     as_css,
     checked,
+    path_problem,
     to_text,
     wrong,
 )
+from scraper.sites.grammar.items import Items
 from scraper.sites.grammar.selectors import compile_regex
 from scraper.sites.login import Login, problems_of
 from scraper.sites.quality import Quality, judges_nothing
@@ -82,7 +86,6 @@ Queue = Annotated[
 Region = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,30}$")]
 Priority = Annotated[Text, AfterValidator(partial(checked, scalars.priority_number))]
 Tag = Annotated[str, Field(pattern=r"^[A-Za-z0-9][\w.-]{0,39}$")]
-FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
 
 
 def _as_list(value: Any) -> Any:
@@ -233,6 +236,11 @@ class ProductPage(Model):
     ] = Field(
         default_factory=dict, max_length=500, description="name -> CSS, auto, or a mapping; or auto"
     )
+    items: Annotated[
+        Items | None, BeforeValidator(as_css, json_schema_input_type=str | Items | None)
+    ] = Field(
+        None, description="several products on a page, such as variants; `fields` are all of theirs"
+    )
     function: Function | None = Field(None, description="`module:function`, in place of fields")
     queue: Queue | None = Field(None, description="for product pages; default: the site's")
     proxy: Proxy | None = Field(None, description="for product pages; default: the site's")
@@ -240,37 +248,76 @@ class ProductPage(Model):
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         problems = []
-        if not self.fields and self.function is None:
+        named = self.all_fields
+        if not named and self.function is None:
             problems.append(
                 ("", "has no fields (mend: `fields:` with at least one, or `function:`)")
             )
-        if self.function is not None and (self.fields or self.id is not None):
-            problems.append(
-                ("function", "takes the place of id and fields (mend: remove it, or remove them)")
-            )
+        if self.function is not None and (self.fields or self.id is not None or self.items):
+            problems.append((
+                "function",
+                "takes the place of id, fields and items (mend: remove it, or remove them)",
+            ))  # fmt: skip
         if "id" in self.fields:
             problems.append(
                 ("fields.id", "the id has a place of its own (mend: move it to `product.id`)")
             )
-        for name, spec in self.fields.items():
-            if spec.type == "price" and f"{name}_currency" in self.fields:
+        problems += self._items_problems()
+        for name, spec in named.items():
+            key = f"fields.{name}" if name in self.fields else f"items.fields.{name}"
+            if spec.type == "price" and f"{name}_currency" in named:
                 problems.append((
-                    f"fields.{name}_currency",
+                    f"{key}_currency",
                     f"the price {name} already gives {name}_currency (mend: remove it, or use "
                     f"another name)",
                 ))  # fmt: skip
-            if spec.auto_read and f"{name}_confidence" in self.fields:
+            if spec.auto_read and f"{name}_confidence" in named:
                 problems.append((
                     f"fields.{name}_confidence",
                     f"`auto` already gives {name}_confidence (mend: use another name)",
                 ))  # fmt: skip
+        sources = alternatives("id", self.id) if self.id is not None else {}
+        for name, spec in self.fields.items():
+            sources |= alternatives(f"fields.{name}", spec)
+        for key, source in sources.items():
+            if source.described.startswith("path "):
+                problems.append((f"{key}.path", path_problem(None)[1]))
         if problems:
             raise wrong(*problems)
         return self
 
+    def _items_problems(self) -> list[tuple[str, str]]:
+        if self.items is None:
+            return []
+        problems: list[tuple[str, str]] = []
+        for name, spec in self.items.fields.items():
+            of_page = self.fields.get(name)
+            if of_page is None:
+                continue
+            if not self.items.optional:
+                text = "is a field of the page, too (mend: keep one of the two)"
+                problems.append((f"items.fields.{name}", text))
+            elif of_page.type != spec.type:
+                text = f"is of type {of_page.type} on pages without items (mend: one type for both)"
+                problems.append((f"items.fields.{name}", text))
+        if "id" in self.items.fields:
+            mend = "move it to `product.items.id`"
+            problems.append(("items.fields.id", f"the id has a place of its own (mend: {mend})"))
+        if self.id is not None and not self.items.optional:
+            problems.append(("id", (
+                "with `items` each product has its own, `items.id` (mend: remove it; or write "
+                "`items: {optional: true}` where pages without any are products, too)"
+            )))  # fmt: skip
+        return problems
+
+    @property
+    def all_fields(self) -> dict[str, FieldSpec]:
+        """Those of the page and those of its items, by their names in the stored product."""
+        return {**self.fields, **self.items.fields} if self.items is not None else self.fields
+
     @property
     def required(self) -> list[str]:
-        return [name for name, spec in self.fields.items() if spec.required]
+        return [name for name, spec in self.all_fields.items() if spec.required]
 
 
 def _as_levels(value: Any) -> Any:
@@ -356,10 +403,12 @@ class Site(Model):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$", description="default: the file's name")
     title: str = Field("", max_length=200, description="for people")
     tags: Annotated[tuple[Tag, ...], _STRINGS] = Field(
-        (), max_length=20, description="by which the Crawls page is filtered"
+        (), max_length=20, description="words such as garden, by which the Crawls tab is filtered"
     )
     enabled: bool = Field(True, description="false: never crawled by schedule")
-    start: UrlList = Field((), description="listing pages to start from")
+    start: UrlList = Field(
+        (), description="listing pages to start from; `start` or `sitemap` is needed"
+    )
     sitemap: (
         Annotated[
             Sitemap, BeforeValidator(_as_sitemap, json_schema_input_type=str | list[str] | Sitemap)
@@ -370,7 +419,11 @@ class Site(Model):
         None, description="products by that platform's own interface, where it is open"
     )
     hosts: Annotated[tuple[Annotated[str, AfterValidator(scalars.check_host)], ...], _STRINGS] = (
-        Field((), description="further hosts that belong to the site")
+        Field(
+            (),
+            description="further hosts of the site, with what is below them; "
+            "links to others are not followed",
+        )
     )
     queue: Queue = Field(
         "datacenter", description="which workers: datacenter, residential, or a name of your own"
@@ -397,7 +450,7 @@ class Site(Model):
         (), max_length=100, description="other ways for some pages: the first that matches"
     )
     schedule: Annotated[str, AfterValidator(scalars.check_cron)] | None = Field(
-        None, description="cron, five fields"
+        None, description="cron, five fields, in quotes; default: crawled only by hand"
     )
     timezone: Annotated[str, AfterValidator(scalars.check_timezone)] = Field(
         "UTC", description="of the schedule"
@@ -439,7 +492,7 @@ class Site(Model):
         None,
         min_length=1,
         max_length=500,
-        description="browser, or a text; default: SCRAPER_USER_AGENT",
+        description="a text, or browser: the headers of one; default: SCRAPER_USER_AGENT",
     )
     headers: dict[str, Text] = Field(
         default_factory=dict, max_length=50, description="further request headers"
@@ -466,7 +519,9 @@ class Site(Model):
     trailing_slash: Literal["keep", "strip"] = Field(
         "keep", description="strip: /a/ and /a are one page"
     )
-    limits: Limits = Limits.model_validate({})
+    limits: Limits = Field(
+        Limits.model_validate({}), description="what one crawl may grow to, and its pages"
+    )
     quality: Annotated[
         Quality, BeforeValidator(judges_nothing, json_schema_input_type=Literal["none"] | Quality)
     ] = Field(Quality.model_validate({}), description="what makes a crawl suspect; none: nothing")
@@ -476,8 +531,10 @@ class Site(Model):
     alerts: Annotated[tuple[Alert, ...], AfterValidator(check_alerts)] = Field(
         (), max_length=ALERTS_MAX, description="which changes of products people are told of"
     )
-    listing: Listing | None = None
-    product: ProductPage
+    listing: Listing | None = Field(
+        None, description="what is taken from listing pages; needed with `start`"
+    )
+    product: ProductPage = Field(description="what is taken from product pages")
 
     @field_validator("region", mode="before")
     @classmethod
@@ -555,6 +612,8 @@ class Site(Model):
         ]
         if self.product.id is not None:
             named.append(("product.id", self.product.id))
+        if self.product.items is not None:
+            sources["product.items"] = self.product.items
         for key, source in named:
             sources[key] = source
             sources |= {f"{key}.any[{at}]": part for at, part in enumerate(source.any)}
@@ -643,7 +702,7 @@ class Site(Model):
         return self.quality.tolerances(
             {
                 name: {"floor": spec.floor, "required": spec.required, "type": spec.type}
-                for name, spec in self.product.fields.items()
+                for name, spec in self.product.all_fields.items()
             }
         )
 

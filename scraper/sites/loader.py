@@ -45,7 +45,7 @@ def load_text(text: str, path: Path | str, allowed: Collection[str] | None = Non
         raise DefinitionError([f"{path}:{line}: {message}"]) from None
     except RecursionError:
         raise DefinitionError(
-            [f"{path}:1: nested too deeply (mend: see docs/site-definitions.md)"]
+            [f"{path}:1: nested too deeply (mend: see docs/definitions.md)"]
         ) from None
     problems = list(parsed.problems)
     if not isinstance(parsed.data, dict):
@@ -159,7 +159,9 @@ def warnings(site: Site) -> list[str]:
         sentences.append("robots is false: robots.txt is ignored")
     if site.rate_per_s is None:
         sentences.append("rate is unlimited: only `concurrency` spares the shop's server")
-    if site.product.id is None and site.product.function is None:
+    items = site.product.items
+    by_page = site.product.function is None and (items is None or items.optional)
+    if by_page and site.product.id is None:
         sentences.append(
             "no product.id: a product is known by its URL, and is a new one whenever that changes"
         )

@@ -195,8 +195,8 @@ class Token(Model):
 class Login(Model):
     """How its accounts log in, and how one sees that they are not."""
 
-    form: Form | None = None
-    token: Token | None = None
+    form: Form | None = Field(None, description="a form that is filled in and sent")
+    token: Token | None = Field(None, description="a token that goes along as a header")
     function: Function | None = Field(
         None, description="`module:function`, async, in place of form and token"
     )

@@ -16,7 +16,7 @@ from scraper.sites import (
     quality,
     revisit,
 )
-from scraper.sites.grammar import fields
+from scraper.sites.grammar import fields, items
 from scraper.sites.grammar.auto_fields import AutoField
 
 Path = tuple[str | int, ...]
@@ -32,7 +32,7 @@ _MENDS = {
     "function": "`package.module:function`",
     "currency": "three capitals of ISO 4217, as in `EUR`",
     "decimal": '"," or "."',
-    "type": f"one of {', '.join(get_args(fields.FieldType))}",
+    "type": f"one of {', '.join(fields.TYPES_WRITTEN)}",
     "param": "the query parameter's bare name, as in `page`",
 }
 # What other languages call the types of fields.
@@ -164,9 +164,7 @@ def _message(fault: Any, path: Path) -> str:
         case "tuple_type" | "list_type":
             return "must be a text or a list (mend: `- ` before each entry)"
         case _:
-            return (
-                f"{fault['msg'][:1].lower()}{fault['msg'][1:]} (mend: see docs/site-definitions.md)"
-            )
+            return f"{fault['msg'][:1].lower()}{fault['msg'][1:]} (mend: see docs/definitions.md)"
 
 
 def _missing_mend(key: str) -> str:
@@ -207,7 +205,7 @@ def _unknown_key(path: Path) -> str:
 
 _PLACES: dict[str, type[BaseModel]] = {
     "": definition.Site, "listing": definition.Listing, "listing.pages": fields.Pages,
-    "product": definition.ProductPage,
+    "product": definition.ProductPage, "product.items": items.Items,
     "sitemap": definition.Sitemap, "limits": definition.Limits, "quality": quality.Quality,
     "routes": definition.RouteRule, "blocked": blocked.Blocked, "revisit": revisit.RevisitBounds,
     "login": login.Login, "login.form": login.Form, "login.token": login.Token,
@@ -221,13 +219,15 @@ def _keys_at(path: Path) -> list[str]:
     match names:
         case ["listing", "products" | "listings" | "next"]:
             model: type[BaseModel] = fields.LinkSource
-        case ["product", "fields", _]:
+        case ["product", "fields", _] | ["product", "fields", _, "each", _]:
             model = fields.FieldSpec
-        case ["product", "fields", _, "any"]:
+        case ["product", "items", "fields", _] | ["product", "items", "fields", _, "each", _]:
+            model = fields.FieldSpec
+        case ["product", *_, "fields", _, "any"] | ["product", *_, "each", _, "any"]:
             model = fields.FieldSource
-        case ["product", "id"]:
+        case ["product", "id"] | ["product", "items", "id"]:
             model = fields.IdSource
-        case ["product", "id", "any"]:
+        case ["product", "id", "any"] | ["product", "items", "id", "any"]:
             model = fields.Source
         case _:
             model = _PLACES.get(".".join(names), definition.Site)

@@ -261,7 +261,8 @@ def reason(crawl: Progress, row: sa.Row[Any]) -> str:
         case "waiting":
             return _holdup(row, failure)
         case "failing" | "dead pages":
-            return f"{crawl.failed:,} dead or invalid pages, the last: {failure}"
+            pages = "page" if crawl.failed == 1 else "pages"
+            return f"{crawl.failed:,} dead or invalid {pages}, the last: {failure}"
         case _:
             return crawl.note or ""
 
@@ -273,10 +274,20 @@ def _holdup(row: sa.Row[Any], failure: str) -> str:
     if row.host_paused:
         return f"{row.host} is paused (`scraper hosts resume {row.host}`)"
     if row.later == row.pages:
-        again = f"{row.host} is asked again in {max(0.0, row.next_s):.0f} s"
-        return f"{failure}; {again}" if failure else again
+        soon = f"asked again in {max(0.0, row.next_s):.0f} s"
+        if failure:
+            return f"{failure}; {row.host} is {soon}"
+        return f"waits for {row.host}, {_rate(row)}: {soon}"
     if row.unserved:
         return f"waits for a worker of the queue {row.queue}"
-    rate = row.host_rate or ("unlimited" if row.rate_per_s is None else f"{row.rate_per_s:g}/s")
-    waits = f"waits for {row.host}, {rate}"
+    waits = f"waits for {row.host}, {_rate(row)}"
     return f"{waits}; the last failure: {failure}" if failure else waits
+
+
+def _rate(row: sa.Row[Any]) -> str:
+    """A host's budget for people: 2/m, and not 0.0333333/s."""
+    if row.host_rate:
+        return str(row.host_rate)
+    if row.rate_per_s is None:
+        return "unlimited"
+    return f"{row.rate_per_s:g}/s" if row.rate_per_s >= 1 else f"{row.rate_per_s * 60:.3g}/m"

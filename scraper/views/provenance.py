@@ -46,17 +46,22 @@ SELECT a.*, g.place, g.key, g.codec, c.definition
   JOIN crawls c ON c.id = a.crawl_id
  WHERE a.page_id = :page_id ORDER BY a.fetched_at DESC LIMIT 1
 """)
-# A product that was found as it was leaves a trace of its last crawl alone.
+# A crawl that found a product as it was, or did not ask for it since it was not due, is known for
+# as long as it is the last one that reached its page.
 CRAWLS = sa.text("""
-SELECT seen.crawl_id AS crawl, max(seen.at) AS at, c.status, c.suspect,
+SELECT seen.crawl_id AS crawl, coalesce(max(seen.at), c.started_at) AS at, c.status, c.suspect,
        string_agg(DISTINCT seen.what, ', ' ORDER BY seen.what) AS what
   FROM products p JOIN sites s ON s.id = p.site_id CROSS JOIN LATERAL (
        SELECT p.crawl_id, p.fetched_at AS at, 'read it last' AS what
+       UNION ALL SELECT g.crawl_id, CASE WHEN g.last_outcome <> 'fresh' THEN g.settled_at END,
+              CASE WHEN g.last_outcome = 'fresh' THEN 'listed it, not due'
+                   WHEN g.status = 'unchanged' THEN 'found it unchanged' ELSE 'reached it' END
+         FROM pages g WHERE g.id = p.page_id AND g.crawl_id <> p.crawl_id
        UNION ALL SELECT v.crawl_id, v.valid_to, 'changed it'
          FROM product_versions v WHERE v.product_id = p.id) seen
   JOIN crawls c ON c.id = seen.crawl_id
  WHERE s.name = :site AND p.external_id = :external_id
- GROUP BY seen.crawl_id, c.status, c.suspect ORDER BY seen.crawl_id DESC LIMIT 100
+ GROUP BY seen.crawl_id, c.status, c.suspect, c.started_at ORDER BY seen.crawl_id DESC LIMIT 100
 """)
 
 
@@ -119,7 +124,7 @@ def read(
     }
     definition = Site.model_validate(product.definition)
     there = versions[0][1] | dict.fromkeys(held)
-    keys = dict.fromkeys(key for name in definition.product.fields for key in keys_of(name))
+    keys = dict.fromkeys(key for name in definition.product.all_fields for key in keys_of(name))
     names = [name for name in keys if name in there] + [name for name in there if name not in keys]
     if field is not None and field not in names:
         raise NotFoundError(f"{external_id} has no {field!r}: {', '.join(names)}")
@@ -140,8 +145,12 @@ def read(
 
 def sources(site: Site, field: str) -> list[str]:
     """What a field is read from, the first choice first; none where a function gives it."""
-    spec = site.product.fields.get(field)
-    return [reading.described for reading in spec.readings] if spec else []
+    spec = site.product.all_fields.get(field)
+    if spec is None:
+        return []
+    items = site.product.items
+    within = f" in {items.scope.described}" if items is not None and field in items.fields else ""
+    return [f"{reading.described}{within}" for reading in spec.readings]
 
 
 def crawls_of(connection: sa.Connection, site: str, external_id: str) -> list[sa.Row[Any]]:

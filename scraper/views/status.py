@@ -29,6 +29,8 @@ from scraper.views import progress, state
 from scraper.views.fleet import Totals
 from scraper.views.state import LeaseHolder, QueueState, Trouble, Unusable
 
+# How sites stand that somebody has to look at.
+BROKEN = ("failed", "suspect", "dead pages")
 # More than anybody has.
 SITES_MAX = 100_000
 
@@ -118,6 +120,12 @@ def _crawls(
             {row.crawl.id: row.why for row in rows if row.crawl},
         )
     crawls = read_progress(connection, site=site, newest=newest)
+    if site is None:
+        # What is broken is seen, however long ago that was.
+        shown = {crawl.id for crawl in crawls}
+        worst = fleet_view.rows(connection, fleet_view.Query(limit=newest)).rows
+        broken = [row.crawl for row in worst if row.crawl and row.state in BROKEN]
+        crawls += [crawl for crawl in broken if crawl.id not in shown]
     return crawls, fleet_view.reasons(connection, crawls)
 
 

@@ -92,6 +92,9 @@ class Batch:
         lease is lost or its crawl has ended: the fence sees to that."""
         return self.handed_back or page.crawl_id in self.inactive_crawls or not self.ours
 
+    def may_begin(self, page: LeasedPage) -> bool:
+        return not self.over(page) and asyncio.get_running_loop().time() < self.deadline_at
+
     @property
     def paced(self) -> int:
         """How many pages wait for their host, begun or not: its rate keeps them here, or how slowly

@@ -4,6 +4,10 @@ A challenge in place of a listing looks like a category that has become empty, a
 it used to name. Such a page is not believed where it named products before: it is tried again, and
 then its crawl is incomplete. What has the links to other listings still is the shop's own page: the
 next crawl believes it. What has no link at all is not believed until a person accepts the crawl.
+One that names far fewer products than before is read once more. The last page of a category shrinks
+on any day, and is believed then. One that another page follows, by what it says itself, should be
+full: its links are taken, but its crawl has not seen the whole catalogue, and the next one believes
+it.
 """
 
 from __future__ import annotations
@@ -15,12 +19,12 @@ from scraper.crawl.new_pages import new_pages, page_links
 from scraper.domain import Extracted, Kind, LeasedPage, Link, Outcome, Status, Verdict
 from scraper.platforms import adapter_of
 from scraper.platforms.adapter import origin
+from scraper.rules.quality import NOT_FULL
 from scraper.settle.transaction import PageResult
 
 # A listing of fewer products may become empty any day.
 NAMED_LEAST = 2
-# One that names less than this share of so many products is read once more, and then believed: the
-# last page of a category shrinks on any day.
+# Far fewer: less than this share of so many products.
 FEWER, FEWER_LEAST = 0.5, 4
 # What stands for one that was empty once, and is believed the second time.
 EMPTY_ONCE = 1
@@ -36,11 +40,15 @@ def believed(page: LeasedPage, extracted: Extracted, tries: int) -> tuple[Extrac
         return extracted, None
     named = len(extracted.products) + sum(link.kind is Kind.PRODUCT for link in extracted.links)
     if named or page.known_for < NAMED_LEAST:
-        fewer = page.known_for >= FEWER_LEAST and named < FEWER * page.known_for
-        if not fewer or page.attempts or tries < 2:
+        if page.known_for < FEWER_LEAST or named >= FEWER * page.known_for:
             return extracted, named
-        problem = f"it names {named} products, and named {page.known_for} before"
-        return replace(extracted, complete=False, problems=[problem]), None
+        problem = f"{NOT_FULL} {named} products, and named {page.known_for} before"
+        if page.attempts == 0 and tries > 1:
+            return replace(extracted, complete=False, problems=[problem]), None
+        if not extracted.goes_on:
+            return extracted, named
+        problems = [f"{problem}, and another page follows", *extracted.problems]
+        return replace(extracted, partial=True, problems=problems), named
     problem = f"it names no product, and named {page.known_for} before"
     doubted = replace(extracted, complete=False, problems=[problem, *extracted.problems])
     return doubted, EMPTY_ONCE if extracted.links else None

@@ -44,12 +44,14 @@ def after_same(page: LeasedPage, context: CrawlContext) -> NextVisit | None:
 def comparable(fetched: Fetched, extracted: Extracted) -> bool:
     """Whether a later 304, or the same bytes, say all that is to be known of a page. Not where it
     was redirected: the validators are another URL's. Not where it has links, which are to be
-    followed each time, nor several products: another page may come to own one of them meanwhile,
-    and this one would have to be read to get it back."""
+    followed each time, nor several products that a function gives: another page may come to own one
+    of them meanwhile, and this one would have to be read to get it back. (Of `items` the database
+    knows: `scraper.settle.page_items`.) Nor where one of its items could not be read."""
+    items = extracted.items
     return (
         fetched.status == _OK
         and not fetched.redirects
-        and len(extracted.products) == 1
+        and (len(extracted.products) == 1 if items is None else items.whole and not items.unread)
         and not extracted.links
     )
 

@@ -6,7 +6,7 @@ crawl usually have, or they show what the pages of other products show.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_intdigest
 
@@ -62,9 +62,9 @@ class FieldObserver:
         ):
             text = f"the same {len(fetched.body):,} bytes as other products' pages"
             return Doubt(text, None)
-        fields = len(set(extracted.found))
+        fields = extracted.fields_found
         poor = self.poor(page, extracted, context)
-        if not poor and (fields > 1 or len(context.site.product.fields) < FEW_FIELDS / POOR):
+        if not poor and (fields > 1 or len(context.site.product.all_fields) < FEW_FIELDS / POOR):
             return None
         key, most = (crawl_id, content_hash(product.data)), 1 if poor else ALIKE_MOST
         if self._alike_too_often(key, product, most):
@@ -86,13 +86,13 @@ class FieldObserver:
         `other_proxies` to ask, they are held against the definition."""
         if page.kind is not Kind.PRODUCT or not extracted.products:
             return ""
-        fields, asked = len(set(extracted.found)), len(context.site.product.fields)
+        fields, asked = extracted.fields_found, len(context.site.product.all_fields)
         before = min(page.known_for, asked)
         pages, usual = self._usual.get(page.crawl_id, (0, 0.0))
         if other_proxies:
             usual += (asked - usual) * (1 - USUAL_MOVES) ** pages
         elif not before and pages < FIRST_PAGES and not page.attempts:
-            required = sum(spec.required for spec in context.site.product.fields.values())
+            required = sum(spec.required for spec in context.site.product.all_fields.values())
             judged = asked >= FEW_FIELDS / POOR and required < FEW_FIELDS
             usual = FEW_FIELDS / POOR if judged else 0.0
         usual = before or usual
@@ -104,8 +104,7 @@ class FieldObserver:
         """Whether more products than that had the same content in a crawl."""
         ids = self._alike.get(key)
         if ids is None:
-            while len(self._alike) >= ALIKE_MAX:
-                del self._alike[next(iter(self._alike))]
+            _forget_oldest(self._alike, ALIKE_MAX)
             ids = self._alike[key] = set()
         if len(ids) <= ALIKE_MOST:
             ids.add(product.external_id)
@@ -115,27 +114,30 @@ class FieldObserver:
         self, page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
     ) -> FieldObservations | None:
         """None for a page that promised no product."""
-        records = len(extracted.products) or int(
-            not extracted.complete and page.kind is Kind.PRODUCT
+        items = extracted.items
+        records = (
+            items.records
+            if items is not None
+            else len(extracted.products)
+            or int(not extracted.complete and page.kind is Kind.PRODUCT)
         )
         if not records:
             return None
-        fields = context.site.product.fields
+        fields = context.site.product.all_fields
         pages, usual = self._usual.get(page.crawl_id, (0, 0.0))
         if not pages:
-            while len(self._usual) >= CRAWLS_KEPT:
-                del self._usual[next(iter(self._usual))]
+            _forget_oldest(self._usual, CRAWLS_KEPT)
         moves = max(USUAL_MOVES, 1 / (pages + 1))
-        usual += moves * (len(set(extracted.found)) - usual)
+        usual += moves * (extracted.fields_found - usual)
         self._usual[page.crawl_id] = pages + 1, usual
-        if len(extracted.found) == len(fields):
+        by_id = items.by_id if items is not None else None
+        if len(extracted.found) == len(fields) * records:
             return FieldObservations(
-                records, extracted.found, extracted.mistyped, votes=extracted.votes
+                records, extracted.found, extracted.mistyped, votes=extracted.votes, by_id=by_id
             )
         missing = self._missing.get(page.crawl_id)
         if missing is None:
-            while len(self._missing) >= CRAWLS_KEPT:
-                del self._missing[next(iter(self._missing))]
+            _forget_oldest(self._missing, CRAWLS_KEPT)
             missing = self._missing[page.crawl_id] = {}
         wanted = []
         for name in fields.keys() - extracted.found:
@@ -144,8 +146,14 @@ class FieldObserver:
                 wanted.append(name)
         examples = _examples(wanted[:EXAMPLES_A_PAGE], page, fetched, extracted) if wanted else ()
         return FieldObservations(
-            records, extracted.found, extracted.mistyped, examples, extracted.votes
+            records, extracted.found, extracted.mistyped, examples, extracted.votes, by_id
         )
+
+
+def _forget_oldest(kept: dict[Any, Any], most: int) -> None:
+    """Makes room for one more."""
+    while len(kept) >= most:
+        del kept[next(iter(kept))]
 
 
 def _examples(

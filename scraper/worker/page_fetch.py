@@ -195,6 +195,7 @@ class PageFetch:
                 else permits.identity.headers_for(page.url),
                 via=via,
                 visitor=permits.identity,
+                held=permits.body,
             )
         except FetchError as error:
             block = (

@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 import structlog
@@ -26,6 +27,7 @@ from scraper.errors import DeferredError, FetchError, NoLoginError, NoProxyError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.extract.apart.page_reader import PageReader
 from scraper.frontier.throughput import FetchCost
+from scraper.http.held_bodies import HeldBodies, HeldBody
 from scraper.infra import outages
 from scraper.platforms import adapter_of
 from scraper.politeness.host_limiter import HostLimiter
@@ -97,6 +99,7 @@ class Scraper:
         self._limiters = limiters
         self._writer = writer
         self._contexts = contexts
+        self._bodies = HeldBodies()
         self._breakers = Breakers()
         self._field_observer = FieldObserver()
         self._rng = rng
@@ -159,6 +162,8 @@ class Scraper:
         while pages:
             page = pages.popleft()
             try:
+                if self._writer.full:
+                    await self._writer.room(partial(batch.may_begin, page))
                 await self._settle_page(batch, limiter, page)
             finally:
                 limiter.pending -= 1
@@ -296,8 +301,9 @@ class Scraper:
         lane = asyncio.current_task()
         assert lane is not None
         batch.visits.add(lane)
-        permits = PagePermits(page.priority)
-        reading = Reading(self._page_reader, self._field_observer, page, context)
+        body = HeldBody(self._bodies)
+        permits = PagePermits(page.priority, body)
+        reading = Reading(self._page_reader, self._field_observer, page, context, body)
         try:
             with self._telemetry.fetch(batch, page, permits):
                 fetched = await self._page_fetcher.fetch(
@@ -352,6 +358,7 @@ class Scraper:
             if permits.began and not cost.seconds:
                 cost.seconds = asyncio.get_running_loop().time() - permits.began
             permits.end()
+            body.end()
             batch.visits.discard(lane)
 
     async def _put_aside(
@@ -445,7 +452,7 @@ class Scraper:
             return replace(suspected, sign=block.sign, suspicion=True)
         visit = None
         if page.kind is Kind.PRODUCT:
-            visit, fields = after_read(page, fetched, extracted, context), len(set(extracted.found))
+            visit, fields = after_read(page, fetched, extracted, context), extracted.fields_found
             known_for = fields if fields != page.known_for else None
         return Attempt(
             Outcome.FETCHED,
@@ -461,15 +468,21 @@ class Scraper:
 class Reading:
     """What a page's answer says, read once, whoever asks."""
 
-    __slots__ = ("_context", "_fetched", "_observer", "_page", "_reader", "_result")
+    __slots__ = ("_body", "_context", "_fetched", "_observer", "_page", "_reader", "_result")
 
     def __init__(
-        self, reader: PageReader, observer: FieldObserver, page: LeasedPage, context: CrawlContext
+        self,
+        reader: PageReader,
+        observer: FieldObserver,
+        page: LeasedPage,
+        context: CrawlContext,
+        body: HeldBody,
     ) -> None:
         self._reader = reader
         self._observer = observer
         self._page = page
         self._context = context
+        self._body = body
         self._fetched: Fetched | None = None
         self._result: Extracted | TooSlow | FunctionFailed = Extracted()
 
@@ -477,6 +490,7 @@ class Reading:
         """Raises `TooSlow` and `FunctionFailed`."""
         if fetched is not self._fetched:
             page = self._page
+            self._body.is_whole(len(fetched.body))
             try:
                 self._result = await self._reader.read(
                     self._context.extractor, page.kind, fetched, page.url, page.depth

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from scraper.crawl.context import CrawlContext
 from scraper.crawl.new_pages import Levels, new_pages
-from scraper.domain import Extracted, Kind, LeasedPage, Move, Verdict, value
+from scraper.domain import Extracted, ItemsRead, Kind, LeasedPage, Move, Verdict, value
 from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage
 from scraper.frontier.throughput import FetchCost
@@ -71,8 +71,10 @@ def page_result(
         attempt.outcome,
         decision.verdict,
         attempt.http_status,
+        _error_of(extracted),
         links=links,
         products=products,
+        named=_named(extracted.items, products),
         content_hash=_content_hash_of(products, is_product),
         partial=extracted.partial,
         lists=_listed(links) if page.kind is Kind.LISTING else None,
@@ -86,6 +88,21 @@ def page_result(
         spooled=attempt.spooled,
         known_for=attempt.known_for,
     )
+
+
+def _error_of(extracted: Extracted) -> str | None:
+    """What a page lacks that is good all the same: links, or some of its products."""
+    items = extracted.items
+    if extracted.partial or (items is not None and (items.unread or not items.whole)):
+        return storable("; ".join(extracted.problems[:5]), ERROR_CHARS)
+    return None
+
+
+def _named(items: ItemsRead | None, products: Sequence[NewProduct]) -> Sequence[str] | None:
+    """The ids of all products that are on the page; None where that is not known."""
+    if items is None or not items.whole:
+        return None
+    return [*(product.external_id for product in products), *items.unread]
 
 
 def _new_products(

@@ -35,6 +35,18 @@ def test_another_language_is_held_after_one_good_crawl(
     assert result.wrong == 0, result.examples[:3]
 
 
+def test_a_listing_that_is_not_full_makes_its_crawl_suspect_once(
+    engine: sa.Engine, environment: Settings
+) -> None:
+    ways = [way for way in LIES if way.name == "three products on a page in mid-category"]
+    [result] = run(engine, environment, ways, PRODUCTS + 40, SEED)
+    assert (result.verdicts[0], result.delisted, result.wrong) == ("5", 0, 0)
+    assert result.verdicts[1:] == ["0"] * (len(result.verdicts) - 1)
+    with engine.connect() as connection:
+        noted = sa.text("SELECT note FROM crawls WHERE note IS NOT NULL")
+        assert "it names 3 products, and named" in connection.execute(noted).scalar_one()
+
+
 @pytest.mark.timeout(1800)
 def test_what_is_true_comes_a_crawl_late_at_the_most(
     engine: sa.Engine, environment: Settings

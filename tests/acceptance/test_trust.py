@@ -109,7 +109,9 @@ def test_a_selector_breaks_and_is_mended(
     assert "as usual" in run.scraper("report", "shop").stdout
 
     # The shop has a new look, in which the selector finds nothing; and it lists less.
-    shop.sell(range(PRODUCTS - 20), price='<div class="cost"><b>{}</b></div>')
+    redesigned = '<div class="cost"><b>{}</b></div>'
+    shop.sell(range(PRODUCTS), price=redesigned)
+    shop.sell(range(PRODUCTS - 20), price=redesigned)
     broken = run.crawl(engine, "shop", code=5)
     assert broken["status"] == "completed" and broken["suspect"]
     assert_counted(engine, broken)

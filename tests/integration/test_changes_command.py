@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from scraper.cli.main import main
 from scraper.settings import Settings
 from tests.integration.test_products import Shop
-from tests.making import rows
+from tests.making import a_site, rows
 
 COMMANDS = [import_module(f"scraper.cli.data.{name}") for name in ("changes", "export", "products")]
 Run = Callable[..., Result]
@@ -171,6 +171,7 @@ def test_a_pipe_gets_whole_values(run: Run, shop: Shop) -> None:
 
 
 def test_prices_that_drop(run: Run, shop: Shop) -> None:
+    shop.site = a_site(revisit="0s", quality="none")
     for price in ("10.00", "9.90", "8.00", "12.00"):
         shop.once("7", title="Pan", price=Decimal(price), price_currency="EUR")
     drops = records(run("changes", "--event", "price-drop", "--min", "5%"))
@@ -203,6 +204,7 @@ def test_one_field_through_time(run: Run, shop: Shop) -> None:
 
 
 def test_products_are_filtered_and_sorted(run: Run, shop: Shop) -> None:
+    shop.site = a_site(revisit="0s", quality="none")
     urls = [f"https://shop.example/p/{name}" for name in ("10", "x")]
     pages = shop.begin(*urls)
     shop.give(pages[urls[0]], "10", title="Ten; DROP", price=Decimal("10.5"))
@@ -227,6 +229,7 @@ def test_products_are_filtered_and_sorted(run: Run, shop: Shop) -> None:
 
 
 def test_a_price_stands_beside_its_currency(run: Run, shop: Shop) -> None:
+    shop.site = a_site(revisit="0s", quality="none")
     shop.once("7", title="Pan", price=Decimal("9.90"), price_currency="EUR")
     head, *lines = run("products", "shop", "--where", "id=7").stdout.splitlines()
     assert "price_currency" not in head and "9.90 EUR" in lines[0]

@@ -242,7 +242,7 @@ def test_a_suspect_crawl_says_why_and_is_accepted_or_rejected(
     assert sum(one["number"] for one in shown["held"]) == 30
     held = "SELECT count(*) FROM held_values"
     before = flower.post(f"{path}/accept", {"dry": True}).json()["message"]
-    assert before == f"crawl {crawl.id}: 30 held values would be released"
+    assert before == f"crawl {crawl.id}: 30 held values and products would be released"
     assert "30 held values go" in flower.post(f"{path}/reject", {"dry": True}).json()["message"]
     for body in ({"dry": 1}, {"page": 1}):
         assert flower.post(f"{path}/reject", body).status_code == 400
@@ -252,7 +252,10 @@ def test_a_suspect_crawl_says_why_and_is_accepted_or_rejected(
     again = flower.post(f"{path}/reject")
     assert again.status_code == 409 and "was rejected before" in again.json()["error"]
     other = crawled(engine, shop(), range(30), lambda n: without(good(n), "price"))
-    assert "30 held values are released" in flower.post(f"/api/crawls/{other.id}/accept").text
+    assert (
+        "30 held values and products are released"
+        in flower.post(f"/api/crawls/{other.id}/accept").text
+    )
     assert rows(engine, held) == [(0,)] and not other.row.suspect
     shown = flower.json(f"/api/crawls/{other.id}")
     assert not shown["may_accept"] and shown["may_reject"] and not shown["held"]
@@ -495,7 +498,7 @@ def test_what_is_shown_is_exported(
     run: Commands, environment: Settings, engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n, title in enumerate(["Pot", "=1+1 pan", "Pan, large"]):
-        crawl = open_crawl(engine, a_site(revisit="0s"))
+        crawl = open_crawl(engine, a_site(revisit="0s", quality="none"))
         add(engine, [new_page(crawl, f"https://shop.example/p/{n}")])
         (batch,) = lease_all(engine, "shop.example")
         lease = claimed(engine, batch)

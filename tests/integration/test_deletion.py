@@ -175,8 +175,9 @@ def test_products_by_a_condition_go_with_their_changes_and_may_come_again(
     assert not rows(
         engine, "SELECT FROM price_alerts WHERE change_id NOT IN (SELECT id FROM changes)"
     )
-    pages = shop.begin(URLS[6])
-    shop.give(pages[URLS[6]], "6", title="no. 6", price=Decimal(6))
+    prices = shop.begin(*URLS)
+    for number, url in enumerate(URLS[:7]):
+        shop.give(prices[url], str(number), title=f"no. {number}", price=Decimal(number))
     shop.end()
     assert rows(engine, "SELECT event FROM changes ORDER BY id DESC LIMIT 1") == [("new",)]
 

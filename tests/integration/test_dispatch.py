@@ -639,7 +639,7 @@ def test_what_was_cut_is_noted(engine: sa.Engine, crawl: tuple[int, int]) -> Non
         connection.execute(sa.text("UPDATE crawls SET links_cut = 7"))
     assert ended(engine, crawl) == (
         "completed",
-        "7 links were left out: the definition's limits, or a page that breaks off",
+        "7 links were left out: the definition's limits",
     )
 
 

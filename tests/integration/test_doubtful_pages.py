@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.cli.crawl.report import _print_report
-from scraper.cli.setup.sites import _contradictions
+from scraper.cli.setup.sites import _crawled
 from scraper.quality import report as reports
 from scraper.settings import Settings
 from tests.acceptance.lies import shop as shops
@@ -32,6 +32,7 @@ class Crawls:
         self.spoil: dict[int, Spoil] = {}
         self._way = Way("spoiled", lie=self._lie)
         self.site = LyingSite(self._way, server, 0, PRODUCTS, "1")
+        self.site.has_ids = False
 
     def _lie(self, shop: shops.Shop, pages: Pages, *_: object) -> None:
         items = list(shop.items.values())
@@ -133,7 +134,7 @@ def test_a_selector_that_other_sources_contradict_is_named(
     assert votes["price"]["jsonld"][0] == 0 and votes["price"]["jsonld"][1] >= 3
     assert votes["name"]["jsonld"][1] == 0 and votes["brand"] == {}
     monkeypatch.setattr("scraper.cli.setup.sites.open_engine", lambda: engine)
-    warnings = _contradictions([crawls.site.name, "another"])
+    warnings = _crawled([crawls.site.name, "another"]).contradictions
     assert list(warnings) == [crawls.site.name]
     assert warnings[crawls.site.name] == [f"{line}, in crawl {crawl.id}"]
 

@@ -19,9 +19,10 @@ from scraper.coordinator.reap import reap
 from scraper.domain import CrawlStatus, Kind, Outcome, Status, Verdict
 from scraper.frontier import crawls, leases, sites
 from scraper.frontier.control import poll
-from scraper.frontier.crawls import DELISTED_AFTER, REPLAY
+from scraper.frontier.crawls import REPLAY
 from scraper.infra.database import retried
 from scraper.settings import Settings
+from scraper.settle.missed_products import DELISTED_AFTER
 from scraper.settle.transaction import PageResult
 from tests.making import (
     AGAIN,
@@ -30,6 +31,7 @@ from tests.making import (
     add,
     at_once,
     claimed,
+    end,
     expire,
     lease_all,
     lease_some,
@@ -587,7 +589,7 @@ def test_a_replay_delists_nothing(engine: sa.Engine, trigger: str) -> None:
             again,
             [settled(page.id, again, lease_id, OK) for page in lease.pages],
         )
-        finish(engine, again[1])
+        end(engine, again)
     ((status, delisted),) = rows(
         engine,
         "SELECT min(status), sum(products_delisted) FROM crawls WHERE id > 1 HAVING count(*) = 2",

@@ -24,6 +24,7 @@ from scraper.politeness.fleet_limiter import (
     ServerClock,
 )
 from scraper.politeness.host_limiter import HostLimiter
+from scraper.politeness.host_limiters import HostLimiters
 from scraper.rules.budget import (
     FLOOR,
     SETTLES_S,
@@ -706,5 +707,42 @@ def test_a_redis_that_lost_its_memory_goes_on(valkey_url: str) -> None:
         await client.script_flush()
         got = await ask(one, interval_s=1.0, slots=3, allotment=2, inflight=2)
         assert (got.slots, got.allotment) == (3, 2)
+
+    run(valkey_url, work)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_page_of_a_slow_host_gets_through_whoever_takes_it_up(
+    valkey_url: str, processes: int
+) -> None:
+    """It comes back each time when it was told to, to another process or to one that has forgotten
+    the host meanwhile, and no batch lasts as long as the host's interval."""
+
+    async def work(client: aredis.Redis) -> None:
+        budget, tries = Budget(1.2, 4), 0
+        fleets = [RedisFleetLimiter(client, f"process-{n}") for n in range(processes)]
+        loop = asyncio.get_running_loop()
+
+        async def passed() -> bool:
+            nonlocal tries
+            limiters = HostLimiters(fleets[tries % processes])
+            limiter = limiters.of(HOST)
+            limiter.budget(1, budget)
+            tries += 1
+            try:
+                async with limiter.permit(loop.time() + 0.2):
+                    return True
+            except DeferredError as error:
+                await limiters.sweep()
+                assert not limiters._limiters, "it is forgotten"
+                await asyncio.sleep(error.delay_s + 0.06)
+            return False
+
+        for _ in range(3):
+            for _ in range(4):
+                if await passed():
+                    break
+            else:
+                raise AssertionError("the page was put off again and again")
 
     run(valkey_url, work)

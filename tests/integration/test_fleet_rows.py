@@ -68,6 +68,17 @@ def test_a_site_that_failed_long_ago_is_watched(engine: sa.Engine, environment: 
     assert shown["shop-5"] == shown["runs"] == "running" and "unreachable" in found.why[1]
 
 
+def test_what_failed_long_ago_is_in_status(engine: sa.Engine, environment: Settings) -> None:
+    for number in range(8):
+        open_crawl(engine, a_site(f"shop-{number}"))
+    execute(engine, "UPDATE crawls SET status = 'completed', finished_at = now()")
+    execute(engine, "UPDATE crawls SET status = 'failed', note = 'unreachable' WHERE id = 1")
+    found = status.read(engine, environment, newest=3, nodes={})
+    assert {crawl.site: crawl.state for crawl in found.crawls}["shop-0"] == "failed"
+    assert len(found.crawls) == 4 and "unreachable" in found.why[1]
+    assert status.read(engine, environment, newest=0, nodes={}).crawls == []
+
+
 def test_the_worst_comes_first_with_its_reason(engine: sa.Engine) -> None:
     for state in ("fine", "failed", "suspect", "paused", "slow", "dead", "planned"):
         crawl = open_crawl(engine, a_site(state))
@@ -119,11 +130,13 @@ def test_why_nothing_moves(engine: sa.Engine) -> None:
         begun_long_ago(engine)
         return rows_of(engine)["shop"].why
 
-    assert why() == "waits for shop.example, 0.5/s"
+    assert why() == "waits for shop.example, 30/m"
     (batch,) = lease_all(engine, "shop.example", 1)
     execute(engine, "UPDATE leases SET created_at = now() - interval '1 minute'")
     assert why() == "waits for a worker of the queue datacenter"
     execute(engine, f"DELETE FROM leases WHERE id = '{batch.id}'")
+    execute(engine, "UPDATE pages SET not_before = now() + interval '20 s'")
+    assert why() == "waits for shop.example, 30/m: asked again in 20 s"
     execute(
         engine,
         """UPDATE pages SET not_before = now() + interval '40 s', last_outcome = 'unreachable',

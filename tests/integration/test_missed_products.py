@@ -16,7 +16,7 @@ from scraper.sites.definition import Site
 from tests.integration.test_quality import crawled, good, shop
 from tests.integration.test_worker import Broker
 from tests.making import rows
-from tests.odd_shop import OddShop, listing, product
+from tests.odd_shop import Answer, OddShop, listing, product
 
 CAPTCHA = b"<html><title>Hold on</title><p>Are you human?</p></html>"
 
@@ -29,12 +29,14 @@ class Shop:
         links = '<a class="c" href="/c/a">a</a> <a class="c" href="/c/b">b</a>'
         server.serve("/", listing([], links))
         self.nav = links
-        for number in range(100):
-            page = product(str(number), f"thing {number}", f"{number}.90 €").encode()
-            server.serve(f"/p/{number}", page)
         self.sell(range(97), range(97, 100))
 
-    def sell(self, a: range, b: range) -> None:
+    def sell(self, a: range, b: range, *, alive: bool = False) -> None:
+        """What is not sold any more has no page, unless that is `alive`."""
+        for number in range(100):
+            page = product(str(number), f"thing {number}", f"{number}.90 €").encode()
+            there = alive or number in a or number in b
+            self.server.serve(f"/p/{number}", page if there else Answer(b"gone", 404))
         for name, numbers in {"a": a, "b": b}.items():
             page = listing([f"/p/{number}" for number in numbers], self.nav)
             self.server.serve(f"/c/{name}", page)
@@ -88,6 +90,7 @@ def test_a_captcha_for_a_listing_never_delists(live: Shop) -> None:
 
 
 def test_a_person_may_say_that_it_is_empty(live: Shop) -> None:
+    live.sell(range(97), range(0))
     live.server.serve("/c/b", CAPTCHA)
     assert live.crawl()[0]
     with live.engine.begin() as connection:
@@ -109,6 +112,40 @@ def test_many_products_that_are_missed_at_once_count_when_they_are_missed_twice(
     assert [live.crawl()[:2] for _ in range(4)] == [(True, 0), (False, 17), (False, 0), (False, 0)]
     (reason,) = rows(live.engine, "SELECT reasons -> 0 ->> 'text' FROM crawls WHERE suspect")
     assert reason == ("17 of 100 products are not listed any more, usually 0% at most",)
+
+
+def test_products_whose_pages_are_alive_are_delisted_by_a_third_crawl(live: Shop) -> None:
+    live.sell(range(94), range(97, 100), alive=True)
+    crawls = [live.crawl() for _ in range(4)]
+    assert [crawl[:2] for crawl in crawls] == [(False, 0), (False, 0), (False, 3), (False, 0)]
+    assert [crawl[2] for crawl in (crawls[0], *crawls[2:])] == [None] * 3
+    assert crawls[1][2] is not None
+    assert crawls[1][2].startswith("3 of 3 products that no listing names are there still, such as")
+    assert [live.server.asked().count(f"/p/{number}") for number in (94, 95, 96)] == [3] * 3
+
+
+def test_a_listing_that_is_cut_short_in_two_crawls_delists_nothing(live: Shop) -> None:
+    live.sell(range(20), range(97, 100), alive=True)
+    assert live.crawl()[:2] == (True, 0)
+    assert live.crawl()[:2] == (False, 0)
+    asked = [target for target in live.server.asked() if target.startswith("/p/")]
+    assert len(asked) == 2 * 100 + 2 * 23 + 77, "each that is missed, once"
+    live.sell(range(97), range(97, 100))
+    assert live.crawl()[:2] == (False, 0)
+    assert rows(live.engine, "SELECT FROM products WHERE missed_crawls > 0") == []
+
+
+def test_pages_that_are_gone_while_listings_name_them(live: Shop) -> None:
+    """A third of the shop answers 404 for two crawls."""
+    whole = {n: product(str(n), f"thing {n}", f"{n}.90 €").encode() for n in range(33)}
+    for number in whole:
+        live.server.serve(f"/p/{number}", Answer(b"no", 404))
+    assert live.crawl()[:2] == (True, 0)
+    assert live.crawl()[1] == 0
+    for number, page in whole.items():
+        live.server.serve(f"/p/{number}", page)
+    assert live.crawl()[:2] == (False, 0)
+    assert rows(live.engine, "SELECT FROM products WHERE missed_crawls > 0") == []
 
 
 def test_a_listing_that_is_whole_again_has_missed_nothing(live: Shop) -> None:

@@ -9,16 +9,18 @@ from uuid import UUID
 import pytest
 import sqlalchemy as sa
 
-from scraper.coordinator import finish
 from scraper.domain import CrawlStatus, Status, Verdict
 from scraper.frontier import crawls, leases
 from scraper.settle import products
 from scraper.settle.transaction import Stored
+from scraper.views import provenance
 from tests.making import (
+    GONE,
     a_site,
     add,
     at_once,
     claimed,
+    end,
     lease_all,
     new_page,
     open_crawl,
@@ -28,7 +30,6 @@ from tests.making import (
     with_product,
 )
 
-GONE = Verdict(Status.GONE, 0.0, True)
 A, B = "https://shop.example/p/a", "https://shop.example/p/b"
 
 
@@ -53,7 +54,7 @@ class Shop:
         return store(self.engine, self.crawl, [with_product(one, self.crawl, external_id, data)])
 
     def end(self) -> None:
-        finish.finish(self.engine, self.crawl[1])
+        end(self.engine, self.crawl)
 
     def once(self, external_id: str = "7", url: str = A, **data: object) -> None:
         self.give(self.begin(url)[url], external_id, **data)
@@ -121,11 +122,14 @@ def test_two_pages_of_one_product_in_one_group(shop: Shop) -> None:
 
 def test_a_product_that_moved_is_taken_over(shop: Shop) -> None:
     shop.once(title="old address")
-    # may be a second page of the same product: the first crawl cannot tell
+    # Its own page might have come yet, so what the other one says of it is read by the next crawl.
     shop.once(url=B, title="new address")
     assert rows(shop.engine, "SELECT data ->> 'title', missed_crawls FROM products") == [
-        ("old address", 1)
+        ("old address", 0)
     ]
+    owner = "SELECT pages.url FROM pages JOIN products ON products.page_id = pages.id"
+    assert rows(shop.engine, owner) == [(B,)]
+    assert rows(shop.engine, "SELECT FROM changes WHERE event <> 'new'") == []
     shop.once(url=B, title="new address")
     assert rows(shop.engine, "SELECT data ->> 'title', missed_crawls FROM products") == [
         ("new address", 0)
@@ -243,3 +247,23 @@ def test_exact_numbers_and_odd_text_survive(shop: Shop) -> None:
     assert '"price": 12345678901234567890.120' in row.data
     stored = rows(shop.engine, "SELECT data ->> 'title' FROM products")
     assert stored == [('"quoted" \\ ünï ☃ 😀\u2028',)]
+
+
+def test_the_last_crawl_that_reached_a_product_is_known(engine: sa.Engine) -> None:
+    shop = Shop(engine)
+    shop.once("7", title="Pot")
+    crawl = rows(engine, "SELECT max(id) FROM crawls")[0][0]
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE crawls SET status = 'completed', finished_at = now()"))
+    later = open_crawl(engine, a_site())[1]
+    for outcome, said in (("fresh", "listed it, not due"), ("not_modified", "found it unchanged")):
+        with engine.begin() as connection:
+            connection.execute(
+                sa.text(
+                    "UPDATE pages SET crawl_id = :id, status = 'unchanged', last_outcome = :outcome"
+                ),
+                {"id": later, "outcome": outcome},
+            )
+            seen = provenance.crawls_of(connection, "shop", "7")
+        assert [(row.crawl, row.what) for row in seen] == [(later, said), (crawl, "read it last")]
+        assert all(row.at is not None for row in seen)

@@ -122,9 +122,11 @@ def test_the_commands(known: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None
     assert json.loads(said("accept", "shop", "--field", "price", "--dry-run", "--json")) == {
         "crawl": crawl.id, "released": 2, "dry": True
     }  # fmt: skip
-    assert "0 held values are released" in said("accept", str(crawl.id), "--field", "name")
+    assert "0 held values and products are released" in said(
+        "accept", str(crawl.id), "--field", "name"
+    )
     assert len(held(known)) == 2
-    assert "2 held values are released" in said("accept", "shop", "--field", "price")
+    assert "2 held values and products are released" in said("accept", "shop", "--field", "price")
     assert stored(known)["8"] == price(8, "100") and crawl.row.accepted_at is None
     assert "would be taken back: values of 5 products" in said("reject", "shop", "--dry-run")
     shown = said("reject", str(crawl.id))

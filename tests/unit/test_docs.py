@@ -15,12 +15,13 @@ from scraper import celeryconfig, errors
 from scraper.cli.main import COMMANDS, main
 from scraper.settings import Settings
 from scraper.sites.schema import json_schema
-from tests import outcome_table
+from tests import reference
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-OPERATIONS = ROOT / "docs" / "operations.md"
-DEFINITIONS = ROOT / "docs" / "site-definitions.md"
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+WRITTEN = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [*WRITTEN, *sorted(REFERENCE.glob("*.md"))]
 INTERRUPTED = 130
 # A page names modules from the root, or from within the package.
 BASES = (ROOT, ROOT / "scraper")
@@ -37,24 +38,14 @@ def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def variables() -> list[str]:
-    return [
-        field.alias or f"SCRAPER_{name.upper()}" for name, field in Settings.model_fields.items()
-    ]
+@pytest.mark.parametrize("name", reference.pages())
+def test_the_reference_says_what_the_code_says(name: str) -> None:
+    assert text(REFERENCE / name) == reference.pages()[name], "run: python -m tests.reference"
 
 
-@pytest.mark.parametrize("variable", variables())
-def test_every_setting_has_a_row_with_its_default_in_operations(variable: str) -> None:
-    rows = [line for line in text(OPERATIONS).splitlines() if line.startswith(f"| `{variable}` |")]
-    assert len(rows) == 1, f"{variable} needs one row of the settings table in docs/operations.md"
-    field = next(
-        f for n, f in Settings.model_fields.items() if variable in (f.alias, f"SCRAPER_{n.upper()}")
-    )
-    default = rows[0].split("|")[2].strip().strip("`").replace(",", "")
-    if field.default is not None:
-        assert default == str(field.default), (
-            f"{variable}: the table says {default!r}, the code {field.default!r}"
-        )
+@pytest.mark.parametrize("name", Settings.model_fields)
+def test_every_setting_says_what_it_is(name: str) -> None:
+    assert Settings.model_fields[name].description, f"{name} needs a description in settings.py"
 
 
 def commands(group: click.Group, prefix: str = "scraper") -> Iterator[tuple[str, click.Command]]:
@@ -76,17 +67,12 @@ def test_the_list_of_commands_says_what_a_command_says_of_itself(name: str) -> N
 
 
 @pytest.mark.parametrize(("name", "command"), list(commands(main)))
-def test_every_command_and_option_is_in_operations(name: str, command: click.Command) -> None:
-    rows = [
-        line
-        for line in text(OPERATIONS).splitlines()
-        if line.startswith((f"| `{name} ", f"| `{name}`"))
-    ]
-    assert len(rows) == 1, f"{name} needs one row of the commands table in docs/operations.md"
+def test_every_command_and_option_explains_itself(name: str, command: click.Command) -> None:
+    page = text(REFERENCE / "commands.md")
+    assert f"### {name}\n" in page and command.help, name
     for parameter in command.params:
-        for option in parameter.opts:
-            if option.startswith("--"):
-                assert option in rows[0], f"{name}: {option} is not in its row"
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{name}: {parameter.opts} has no help"
 
 
 def exit_codes() -> set[int]:
@@ -99,34 +85,28 @@ def exit_codes() -> set[int]:
 
 
 @pytest.mark.parametrize("code", sorted(exit_codes()))
-def test_every_exit_code_is_in_operations(code: int) -> None:
-    assert re.search(rf"^\| {code} \|", text(OPERATIONS), re.M), (
-        f"exit code {code} has no row in docs/operations.md"
-    )
+def test_every_exit_code_is_in_the_reference(code: int) -> None:
+    assert code in reference.EXIT_CODES, f"exit code {code} is not in tests/reference.py"
 
 
 @pytest.mark.parametrize("queue", [queue.name for queue in celeryconfig.task_queues])
-def test_every_queue_is_in_operations(queue: str) -> None:
-    assert re.search(rf"^\| `{queue}` \|", text(OPERATIONS), re.M), (
-        f"{queue} has no row in docs/operations.md"
+def test_every_queue_is_in_running(queue: str) -> None:
+    assert re.search(rf"^\| `{queue}` \|", text(DOCS / "running.md"), re.M), (
+        f"{queue} has no row in docs/running.md"
     )
 
 
-def keys(node: Any) -> Iterator[str]:
-    """Every property name anywhere in a JSON schema."""
-    if isinstance(node, dict):
-        if node.get("type") == "object":
-            yield from node.get("properties", {})
-        for child in node.values():
-            yield from keys(child)
-    elif isinstance(node, list):
-        for child in node:
-            yield from keys(child)
+def models() -> dict[str, Any]:
+    schema = json_schema()
+    return {"Site": schema, **schema["$defs"]}
 
 
-@pytest.mark.parametrize("key", sorted(set(keys(json_schema()))))
-def test_every_key_of_a_definition_is_in_its_reference(key: str) -> None:
-    assert f"`{key}`" in text(DEFINITIONS), f"{key} is not in docs/site-definitions.md"
+@pytest.mark.parametrize("model", models())
+def test_every_key_of_a_definition_says_what_it_is(model: str) -> None:
+    page = text(REFERENCE / "keys.md")
+    for key, node in models()[model]["properties"].items():
+        assert node.get("description"), f"{model}.{key} needs a description"
+        assert f"|`{key}`|" in page, key
 
 
 def anchors(path: Path) -> set[str]:
@@ -155,15 +135,17 @@ def test_no_page_names_a_package_registry_or_a_path_of_some_machine(page: Path) 
     assert MACHINE_PATH.findall(text(page)) == []
 
 
-def test_the_table_of_outcomes_is_what_the_code_does() -> None:
-    page = text(outcome_table.PAGE)
-    assert outcome_table.split(page)[1] == outcome_table.table(), (
-        "run: python -m tests.outcome_table"
-    )
-
-
 def test_the_architecture_is_read_in_one_sitting() -> None:
-    assert len(text(outcome_table.PAGE).splitlines()) <= 250
+    assert len(text(DOCS / "architecture.md").splitlines()) <= 250
+
+
+def test_every_page_is_in_the_site_and_every_picture_is_shown() -> None:
+    config = text(ROOT / "zensical.toml")
+    for page in sorted(DOCS.rglob("*.md")):
+        assert f'"{page.relative_to(DOCS)}"' in config, f"{page.name} is not in zensical.toml"
+    written = "".join(text(page) for page in WRITTEN)
+    for picture in [*DOCS.glob("*.svg"), *(DOCS / "img").glob("*.png")]:
+        assert picture.name in written, f"no page shows {picture.name}"
 
 
 MODULE = re.compile(r"(?<![\w./-])((?:[a-z_]+/)+[a-z_0-9]+\.py)\b")

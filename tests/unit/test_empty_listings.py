@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from scraper.domain import Extracted, Kind, LeasedPage, Link
@@ -59,3 +61,18 @@ def test_a_listing_that_names_far_fewer_is_read_once_more(
     assert (extracted.complete, known_for) == (complete, now if complete else None)
     if not complete:
         assert extracted.problems == ["it names 9 products, and named 20 before"]
+
+
+def test_one_with_far_fewer_that_another_page_follows_is_believed_by_the_next_crawl() -> None:
+    page = LeasedPage(
+        1, 1, "https://a.example/c", Kind.LISTING, "a.example", 3, 0, 1, 1, known_for=20
+    )
+    links = [Link(f"https://a.example/{number}", Kind.PRODUCT) for number in range(9)]
+    shown = Extracted(links, goes_on=True)
+    extracted, known_for = believed(page, shown, 4)
+    assert (extracted.complete, extracted.partial, known_for) == (True, True, 9)
+    assert extracted.links == links
+    assert extracted.problems == [
+        "it names 9 products, and named 20 before, and another page follows"
+    ]
+    assert believed(replace(page, known_for=9, attempts=0), shown, 4) == (shown, 9)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.extract import money, values
+from scraper.extract.structured.stock_words import WORDS
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text, decode, parse_html
 
@@ -365,20 +366,30 @@ def test_a_body_is_utf8_as_a_whole_whatever_its_pieces_are(
 
 
 def test_the_words_that_the_docs_name_are_what_they_say_and_all_there_are() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "site-definitions.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "definitions.md").read_text()
     (row,) = re.findall(
-        r"^\| `bool` .*words\. True, alone: (.*)\. False, alone: (.*?)\. A text", page, re.M
+        r"^\| `bool` .*words\. True, alone: (.*)\. False, alone: (.*?)\. Within", page, re.M
     )
     alone = set()
     for words, meant in zip(row, (True, False), strict=True):
-        single, phrases = words.split("; within a short text: ")
-        single = single.replace("and schema.org's ", "").replace(
-            ", with or without its address", ""
-        )
+        single = words.replace("and schema.org's ", "").replace(", with or without its address", "")
         for word in single.split(", "):
             assert values.to_bool(word) is meant, word
             alone.add(word.lower())
-        for phrase in phrases.split(", "):
-            assert values.to_bool(phrase) is meant, phrase
-            assert values.to_bool(f"Article 7: {phrase}!") is meant, phrase
     assert alone == values._TRUE | values._FALSE
+
+
+@pytest.mark.parametrize("language", WORDS)
+def test_the_words_for_in_stock_and_out_of_stock(language: str) -> None:
+    for words, meant in zip(WORDS[language], (True, False), strict=True):
+        for phrase in words.split(", "):
+            assert values.to_bool(phrase) is meant, phrase
+            assert values.to_bool(f"7 * {phrase.title()}!") is meant, phrase
+
+
+@pytest.mark.parametrize(
+    "text", ["available now, sold out soon", "Lagerverkauf", "現代", "0 left, 3 left"]
+)
+def test_a_text_that_says_both_or_neither_is_no_bool(text: str) -> None:
+    with pytest.raises(Mistyped):
+        values.to_bool(text)

@@ -20,7 +20,7 @@ from scraper.settle.plausibility import (
     judge_repeats,
 )
 
-SALE = {"before": 9e4, "after": 7e4, "order": 0.97, "spread": 0.2}
+SALE = {"before": 9e4, "after": 7e4, "order": 0.97, "alike": 20}
 
 
 def verdict(now: Changes, usual: float | None = 0.01, *, price: bool = True, **more: Any) -> Any:
@@ -41,13 +41,17 @@ def test_the_examples() -> None:
         (Changes(500, 500, **SALE | {"order": 0.1}), 0.01, "changed"),
         (Changes(500, 500, **SALE | {"after": 7e3}), 0.01, "changed"),
         # with tax
-        (Changes(500, 500, **SALE | {"after": 1.08e5, "spread": 0.001}), 0.01, "changed"),
+        (Changes(500, 500, **SALE | {"after": 1.08e5, "alike": 500}), 0.01, "changed"),
+        # With tax, on a day on which other prices change, too.
+        (Changes(500, 500, **SALE | {"after": 1.08e5, "alike": 300}), 0.01, "changed"),
+        (Changes(500, 100, **SALE | {"alike": 60}), 0.01, "changed"),
+        (Changes(500, 100, **SALE | {"alike": 40}), 0.01, None),
         (Changes(500, 200, **SALE | {"order": 0.1}), None, "changed"),
         (Changes(500, 140, **SALE | {"order": 0.1}), None, None),
         # a field that changes every day
         (Changes(500, 400, **SALE | {"order": 0.1}), 0.7, None),
         # Of two nobody can tell.
-        (Changes(2, 2, **SALE | {"order": None}), 0.01, None),
+        (Changes(2, 2, **SALE | {"order": None, "alike": 1}), 0.01, None),
         (Changes(0), None, None),
         (Changes(500, vanished=70), 0.0, "vanished"),
         (Changes(500, vanished=25), 0.0, None),

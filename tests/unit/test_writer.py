@@ -15,13 +15,17 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from scraper.domain import Outcome, Status, Verdict
+from scraper.frontier.throughput import FetchCost
+from scraper.settle.products import NewProduct
 from scraper.settle.transaction import PageResult
 from scraper.worker import writer as writer_module
 from scraper.worker.writer import (
     FAILURES_MAX,
     GROUP_AGE_S,
-    GROUP_LINKS,
+    GROUP_BYTES,
     GROUP_PAGES,
+    GROUP_ROWS,
+    HELD_MAX_BYTES,
     Pending,
     Writer,
 )
@@ -112,10 +116,56 @@ def test_a_full_group_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     assert database.groups == [list(range(GROUP_PAGES)), list(range(GROUP_PAGES, 2 * GROUP_PAGES))]
 
 
+def large(number: int, size: int) -> PageResult:
+    data = {"name": "Pan", "images": ["x" * (size // 2)] * 2, "price": 1}
+    product = NewProduct(1, str(number), number, 1, "https://shop.example/p/1", data, uuid4())
+    cost = FetchCost("datacenter", "shop.example", bytes=size)
+    return replace(page(number), products=[product], cost=cost)
+
+
+def test_a_group_is_full_of_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "GROUP_AGE_S", 3600.0)
+    database = Database()
+
+    async def work(writer: Writer) -> None:
+        pending = Pending(6)
+        database.open.clear()
+        for number in range(6):
+            writer.put(large(number, GROUP_BYTES // 2), pending)
+        database.open.set()
+        await pending.stored.wait()
+
+    run(database, work)
+    assert database.groups == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_while_too_many_bytes_wait_it_is_full_and_pages_wait_for_room() -> None:
+    database = Database()
+
+    async def work(writer: Writer) -> None:
+        size, put = GROUP_BYTES // 2, 0
+        pending = Pending(100)
+        database.open.clear()
+        while not writer.full:
+            writer.put(large(put, size), pending)
+            put += 1
+        assert HELD_MAX_BYTES // size - 1 <= put <= HELD_MAX_BYTES // size
+        # A page that is not wanted any more waits for nothing.
+        await writer.room(lambda: False)
+        waiting = asyncio.create_task(writer.room(lambda: True))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        database.open.set()
+        await waiting
+        assert not writer.full
+
+    run(database, work)
+
+
 def test_a_group_is_full_of_links_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_module, "GROUP_AGE_S", 3600.0)
     link = new_page((1, 1), "https://shop.example/p/1")
-    half, most = GROUP_LINKS // 2, 3 * GROUP_LINKS
+    half, most = GROUP_ROWS // 2, 3 * GROUP_ROWS
     database = Database()
 
     async def work(writer: Writer) -> None:

@@ -74,6 +74,8 @@ def _table(site: Site, result: Preview) -> Table:
         {"id": product.external_id, "url": url, **product.data}
         for url, product in result.products.values()
     ]
-    named = [key for name, spec in site.product.fields.items() for key in keys_of(name, spec.type)]
+    named = [
+        key for name, spec in site.product.all_fields.items() for key in keys_of(name, spec.type)
+    ]
     columns = list(dict.fromkeys(["id", "url", *named, *(key for row in rows for key in row)]))
     return Table(columns, ({name: row.get(name) for name in columns} for row in rows))

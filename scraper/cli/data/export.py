@@ -158,7 +158,7 @@ def write_export(
         after = _after(engine, site, since, consumer)
         with output.open_destination(where) as file, feed.view(engine) as view:
             _, definition = stored_site(view.connection, site)
-            types = {name: spec.type for name, spec in definition.product.fields.items()}
+            types = {name: spec.type for name, spec in definition.product.all_fields.items()}
             table = rows.read(view.connection, site, types, delisted=delisted, since=after)
             metadata = {
                 "site": site,

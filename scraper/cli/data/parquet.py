@@ -156,7 +156,7 @@ def column_type(spec: FieldSpec) -> ColumnType:
 
 
 def column_types(columns: list[str], definition: Site) -> dict[str, ColumnType]:
-    fields = definition.product.fields
+    fields = definition.product.all_fields
     named = {name: column_type(spec) for name, spec in fields.items()}
     times = dict.fromkeys(LAST_COLUMNS, UTC_TIME)
     return {name: named.get(name) or times.get(name) or TEXT for name in columns}
@@ -211,7 +211,7 @@ def _add(
         value = row[name]
         if value is not None:
             try:
-                chars += len(value) if isinstance(value, str) else 8
+                chars += len(str(value)) if isinstance(value, str | list | dict) else 8
                 value = type_.value(value)
             except Misfit as misfit:
                 misfits[name] = value

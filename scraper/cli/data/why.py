@@ -43,7 +43,11 @@ def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: boo
     settings = load_settings()
     with open_engine().connect() as connection:
         found = provenance.read(connection, site, product_id, field)
-    page = _fetched(found, settings) if fetch else _archived(found.archived, settings)
+    page = (
+        _fetched(found, settings, product_id)
+        if fetch
+        else _archived(found.archived, settings, product_id)
+    )
     trials = {trial.name: trial for trial in page.fields} if page else {}
     if as_json:
         print_json(_as_json(site, product_id, found, page, trials, fetch))
@@ -54,7 +58,9 @@ def why(site: str, product_id: str, field: str | None, fetch: bool, as_json: boo
     print_table(columns, [_row(origin, found.site, trials) for origin in found.origins])
 
 
-def _archived(row: Mapping[str, Any] | None, settings: Settings) -> PageTrial | None:
+def _archived(
+    row: Mapping[str, Any] | None, settings: Settings, product_id: str
+) -> PageTrial | None:
     """The archived page as its own crawl's definition reads it."""
     if row is None:
         return None
@@ -65,10 +71,10 @@ def _archived(row: Mapping[str, Any] | None, settings: Settings) -> PageTrial | 
     answer = page.answer
     fetched = Fetched(answer.url, answer.status, answer.headers, answer.body)
     site = Site.model_validate(row["definition"])
-    return try_product(site, fetched, answer.page_url, settings.site_function_modules)
+    return try_product(site, fetched, answer.page_url, settings.site_function_modules, product_id)
 
 
-def _fetched(found: Provenance, settings: Settings) -> PageTrial:
+def _fetched(found: Provenance, settings: Settings, product_id: str) -> PageTrial:
     """The page as it is now, as the definition of today reads it."""
 
     async def read() -> Fetched:
@@ -79,7 +85,7 @@ def _fetched(found: Provenance, settings: Settings) -> PageTrial:
         page = asyncio.run(read())
     except FetchError as error:
         raise ScraperError(f"{found.url}: {error.outcome}: {error}") from None
-    return try_product(found.site, page, found.url, settings.site_function_modules)
+    return try_product(found.site, page, found.url, settings.site_function_modules, product_id)
 
 
 def _where(found: Provenance, page: PageTrial | None, fetch: bool) -> str:

@@ -32,6 +32,8 @@ from scraper.sites.definition import Site
 from scraper.views import products
 
 PAGES = 20
+# So many products are looked at for each page that is wanted, where pages have several.
+ITEMS_LOOKED_AT = 20
 
 
 @click.command()
@@ -56,6 +58,11 @@ def mend(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -
     settings = load_settings()
     path = definition_file(settings.sites_dir, name)
     site = loader.load_file(path, settings.site_function_modules)
+    if field in site.product.all_fields and field not in site.product.fields:
+        raise ConfigError(
+            f"{path}: product.items.fields.{field}: what items have of their own is for you to "
+            f"mend (mend: `scraper try {name}` shows what is read)"
+        )
     if field is not None and field not in site.product.fields:
         raise NotFoundError(
             f"{site.name} has no field {field!r}{did_you_mean(field, site.product.fields)}"
@@ -152,12 +159,20 @@ def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
         kept: list[Known] = [
             (record.asked, record.expected["rows"][0]["data"], record.page)
             for record in records.load(path)
-            if record.kind is Kind.PRODUCT and len(record.expected["rows"]) == 1
+            if record.kind is Kind.PRODUCT
+            and (len(record.expected["rows"]) == 1 or site.product.items is not None)
         ]
         return kept[:pages], f"{records.folder_of(path)}/"
     with open_engine().connect() as connection:
-        rows = products.read(connection, site.name, limit=pages)
-    stored: list[Known] = [(row.url, json.loads(row.data), None) for row in rows]
+        # Of a page with several products one says what is to be read of the page.
+        several = ITEMS_LOOKED_AT if site.product.items is not None else 1
+        rows = products.read(connection, site.name, limit=pages * several)
+    by_url: dict[str, str] = {}
+    for row in rows:
+        by_url.setdefault(row.url, row.data)
+    stored: list[Known] = [
+        (url, json.loads(data), None) for url, data in list(by_url.items())[:pages]
+    ]
     if not stored:
         raise NotFoundError(
             f"{site.name}: nothing is known of its products: it has neither recorded pages nor "

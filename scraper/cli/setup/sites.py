@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import sqlalchemy as sa
@@ -38,6 +39,8 @@ from scraper.views import products as view
 from scraper.views import site_history
 
 RECORDED = 20
+# Nobody knows how many pages a site has that was never crawled: so many are an example.
+UNKNOWN_PAGES = 1000
 
 
 @click.group()
@@ -68,56 +71,53 @@ def sites_check(files: tuple[str, ...], as_json: bool) -> None:
     if problems:
         raise DefinitionError(problems)
     sites_of = {path: loader.load_file(path) for path in paths}
-    contradictions = _contradictions([site.name for site in sites_of.values()])
+    crawled = _crawled([site.name for site in sites_of.values()])
     for path, site in sites_of.items():
-        for warning in (*loader.warnings(site), *contradictions.get(site.name, ())):
+        for warning in (*loader.warnings(site), *crawled.contradictions.get(site.name, ())):
             click.echo(f"{path}: warning: {warning}", err=True)
-    sizes = _sizes([site.name for site in sites_of.values()])
     for site in sites_of.values():
         if site.rate_per_s is not None:
-            click.echo(_duration(site, site.rate_per_s, sizes.get(site.name)))
+            click.echo(_duration(site, site.rate_per_s, crawled.pages.get(site.name)))
     click.echo(f"{len(paths)} definition{'s' if len(paths) != 1 else ''} checked, no errors")
 
 
-def _contradictions(names: Sequence[str]) -> dict[str, list[str]]:
-    """By site, what its newest crawl has found to contradict a selector; nothing where there is no
-    database."""
+class _Crawled(NamedTuple):
+    """By site, what its newest crawl has found to contradict a selector, and the pages of its
+    newest complete crawl."""
+
+    contradictions: dict[str, list[str]]
+    pages: dict[str, int]
+
+
+def _crawled(names: Sequence[str]) -> _Crawled:
+    """Nothing where there is no database."""
     try:
         engine = open_engine()
     except ScraperError:
-        return {}
-    warnings: dict[str, list[str]] = {}
+        return _Crawled({}, {})
+    contradictions: dict[str, list[str]] = {}
     with engine.connect() as connection:
         for name in names:
             try:
                 crawl = reports.read(connection, reports.newest(connection, name))
             except NotFoundError:
                 continue
-            warnings[name] = [f"{text}, in crawl {crawl.crawl_id}" for text in crawl.contradictions]
-    return warnings
-
-
-def _sizes(names: Sequence[str]) -> dict[str, int]:
-    """By site, the pages of its newest complete crawl; nothing where there is no database."""
-    try:
-        engine = open_engine()
-    except ScraperError:
-        return {}
-    with engine.connect() as connection:
-        return site_history.last_sizes(connection, names)
+            found = [f"{text}, in crawl {crawl.crawl_id}" for text in crawl.contradictions]
+            contradictions[name] = found
+        return _Crawled(contradictions, site_history.last_sizes(connection, names))
 
 
 def _duration(site: Site, rate_per_s: float, pages: int | None) -> str:
+    limits = site.limits
     if pages is not None:
-        took = (
-            f"the {pages:,} pages of its last complete crawl take about {span(pages / rate_per_s)}"
-        )
+        known = f"the {pages:,} pages of its last complete crawl take about"
+    elif limits.model_fields_set >= {"listings", "products"}:
+        pages = limits.listings + limits.products
+        known = f"no crawl of it is complete; {pages:,} pages (limits) take"
     else:
-        pages = site.limits.listings + site.limits.products
-        took = (
-            f"no crawl of it is complete; {pages:,} pages (limits) take {span(pages / rate_per_s)}"
-        )
-    return f"{site.name}: {took} at {site.rate} a host"
+        pages = UNKNOWN_PAGES
+        known = f"no crawl of it is complete; {pages:,} pages would take"
+    return f"{site.name}: {known} {span(pages / rate_per_s)} at {site.rate} a host"
 
 
 def _misdirected(groups: Mapping[str, list[Account]], site: Site) -> list[tuple[str, str]]:

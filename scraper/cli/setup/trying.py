@@ -34,6 +34,7 @@ from scraper.sites.definition import Site
 T = TypeVar("T")
 PRODUCTS = 3
 LINKS_SHOWN = 5
+ITEMS_SHOWN = 20
 # What a saved page is said to be at where nothing is known of it.
 NOWHERE = "http://saved.invalid/"
 
@@ -220,7 +221,25 @@ def _show_product(page: PageTrial) -> None:
     ]
     if rows:
         print_table(("field", "value", "source", "problem", "others say"), rows)
+    _show_items(page)
     _show_problems(page.problems)
+
+
+def _show_items(page: PageTrial) -> None:
+    """The products of a page with several, each with what it has of its own."""
+    if not page.items:
+        return
+    click.echo(f"  {len(page.items)} items")
+    columns = list(dict.fromkeys(key for item in page.items for key in item.data))
+    print_table(
+        ("id", *columns),
+        [
+            (plain(item.external_id), *(cell(item.data.get(key)) for key in columns))
+            for item in page.items[:ITEMS_SHOWN]
+        ],
+    )
+    if len(page.items) > ITEMS_SHOWN:
+        click.echo(f"  and {len(page.items) - ITEMS_SHOWN:,} more")
 
 
 def _show_problems(problems: tuple[str, ...]) -> None:

@@ -18,7 +18,10 @@ from scraper.sites.definition import Site
 FRAME_MAX_BYTES = 256_000_000
 _ANSWERS = {
     ("scraper.extract.apart.wire", "Answer"),
-    *(("scraper.domain", name) for name in ("Extracted", "Kind", "Link", "Product")),
+    *(
+        ("scraper.domain", name)
+        for name in ("Extracted", "ItemsRead", "Kind", "Link", "Product", "Vote")
+    ),
     ("decimal", "Decimal"),
     ("datetime", "date"),
     ("datetime", "datetime"),

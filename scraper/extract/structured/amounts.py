@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
@@ -25,18 +26,54 @@ PRICE_WORD = re.compile(
 FORMER_WORD = re.compile(
     r"(?i:(?:regular|list|original|retail|initial)[-_]?price)|(?:^|[\s_-])"
     r"(?i:old|was|rrp|uvp|msrp|before|former|previous|compared?|compare-?at|crossed|cross|strike"
-    r"|struck|streich\w*|statt|vorher|avant|barred?|barrato|ancien|antes|anterior|tachado|van|oud|før)"
+    r"|struck|streich\w*|statt|vorher|avant|barred?|barrato|ancien|antes|anterior|tachado|van"
+    r"|oud|før)"
     r"(?=$|[\s_-]|(?i:pr)|[A-Z])"
 )
 _STRUCK = frozenset({"del", "s", "strike"})
 _SKIPPED = frozenset({"script", "style", "noscript", "template", "select", "option", "svg", "head"})
 
 
+# What stands behind or before an amount that is not the product's price: without tax, for a unit,
+# for a month, one of several payments, of the delivery.
+_ASIDE = re.compile(
+    r"\b(?:ex(?:cl|kl|clusive|klusive|cluding)?|zzgl|without|ohne|hors|sin|sem|senza"
+    r"|eks(?:kl)?|bez|без"
+    r"|exc)\.?:? ?(?:de )?(?:vat|tax(?:e?s)?|gst|mwst|ust|tva|iva|i\.v\.a|btw|moms|mva|alv|dph"
+    r"|pdv|ddv|ндс)"
+    r"|\b(?:netto|net price|prix ht|ht|alv ?0 ?%|hors taxes)\b|\+ ?(?:vat|gst|mwst|moms|btw"
+    r"|iva)\b"
+    r"|(?:/|\b(?:per|pro|je|par|al|por|a|à|le|/)) ?\d{0,4} ?(?:[kmcd]?g|kilo(?:gram+e?)?"
+    r"|[mcd]?l|lit(?:re|er"
+    r"|ro|r)s?|m[²³23]?|met(?:er|re)|(?:fl\.? ?)?oz|ounce|lb|pound|unit|count|piece|sheet"
+    r"|stück|stk)\b"
+    r"|(?:/|\b(?:per|pro|im|par|al|por|na|i|a|в)) ?(?:mo|month|monat|mois|mes|mês|mese|maand"
+    r"|mån(?:ad)?|md"
+    r"|mnd|måned|kk|mies|měs|месяц|мес)\b|\b\d+ ?(?:x|×|fois|mal|rate[ni]?|times|vezes|cuotas"
+    r"|payments?"
+    r"|instal+ments?) (?:de|of|à|von|di|da|zu|a|i)?\b"
+    r"|\b(?:shipping|delivery|postage|versand(?:kosten)?|lieferung|livraison|env[ií]o"
+    r"|spedizione|verzending"
+    r"|frakt|fragt|wysyłka|dostawa|доставка|frete)\b",
+    re.I,
+)
+_ASIDE_WORD = re.compile(
+    r"(?:^|[\s_-])(?:unit|per|base|basis|grund|net|netto|excl?|ex-?(?:vat|tax)|without-?tax"
+    r"|withouttax"
+    r"|install?ments?|monthly|rate|shipping|delivery|bonus|points?)(?:$|[\s_-]|(?i:pr))",
+    re.I,
+)
+ASIDE_TEXT_MAX = 90
+
+
 class Amount(NamedTuple):
+    """`struck`: a former price. `aside`: beside the price, such as one for a kilogram."""
+
     element: LexborNode
     value: Decimal
     currency: str | None
     struck: bool
+    aside: bool = False
 
 
 def words_of(element: LexborNode) -> str:
@@ -103,7 +140,35 @@ def amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
         if amount is not None:
             prices.append(amount)
     inner = {ancestor.mem_id for amount in prices for ancestor in _above(amount.element)}
-    return [amount for amount in prices if amount.element.mem_id not in inner]
+    innermost = [amount for amount in prices if amount.element.mem_id not in inner]
+    holders = Counter(up.mem_id for amount in innermost for up in _above(amount.element))
+    return [
+        amount._replace(aside=not amount.struck and _is_aside(amount.element, holders))
+        for amount in innermost
+    ]
+
+
+def current(listed: Collection[Amount]) -> list[Amount]:
+    """Those that may be the price of today; where all stand aside, as in a shop that shows prices
+    without tax alone, they."""
+    unstruck = [amount for amount in listed if not amount.struck]
+    return [amount for amount in unstruck if not amount.aside] or unstruck
+
+
+def _is_aside(element: LexborNode, holders: Mapping[int, int]) -> bool:
+    """By its own words, and by what stands around it up to where another amount stands. `holders`:
+    how many amounts elements hold."""
+    at: LexborNode | None = element
+    for level in range(3):
+        if at is None or holders.get(at.mem_id, 1) > 1:
+            return False
+        text = short_text(at, ASIDE_TEXT_MAX)
+        if not text:
+            return False
+        if _ASIDE.search(text) or (level < 2 and _ASIDE_WORD.search(words_of(at))):
+            return True
+        at = at.parent
+    return False
 
 
 def price_of(element: LexborNode) -> tuple[Decimal, str | None] | None:

@@ -29,6 +29,7 @@ from scraper.extract.structured.codes import labelled_codes
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text
+from scraper.sites.grammar.fields import STRUCTURED
 from scraper.sites.grammar.selectors import parse_jsonld
 
 if TYPE_CHECKING:
@@ -124,13 +125,11 @@ class AutoReader:
         return self._answers[field]
 
     def _structured(self, *paths: str) -> Iterator[tuple[str, str]]:
-        """(origin, text) at these paths of JSON-LD and of microdata."""
+        """(origin, text) at these paths of JSON-LD, microdata and RDFa."""
         for path in paths:
             parsed = parse_jsonld(path)
-            for origin, nodes in (
-                ("jsonld", self._document.jsonld),
-                ("microdata", self._document.microdata),
-            ):
+            for origin in STRUCTURED:
+                nodes = getattr(self._document, origin)
                 for text in jsonld.values(nodes, parsed, False):
                     clean = clean_text(text)
                     if clean and not _HOLE.match(clean):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
 
@@ -20,6 +20,8 @@ LABELS: dict[str, frozenset[str]] = {
         "price": (
             "price|our price|preis|prix|precio|prezzo|prijs|pris|cena|ár|hinta|hind|fiyat|цена|価格"
             "|販売価格|価格(税込)|가격|판매가|价格|售价|preço|kaina|preț|pret"
+            "|السعر|מחיר|τιμή|giá|cijena|cena z ddv|hinta sis alv|ціна|sale price"
+            "|preis inkl mwst"
         ),
         "sku": (
             "sku|商品番号|品番|型番|商品コード|상품번호"
@@ -34,6 +36,11 @@ LABELS: dict[str, frozenset[str]] = {
             "|kod produktu|numer katalogowy|symbol|cikkszám|артикул|код товара|stock code"
             "|catalog no|catalogue number|upc|ürün kodu|stok kodu|productcode|productnummer"
             "|bestelnummer"
+            "|رقم المنتج|رمز المنتج|رقم الموديل|κωδικός|κωδικός προϊόντος|šifra"
+            "|šifra izdelka|šifra proizvoda|cod produs|cod articol|tootekood"
+            "|preces kods|prekės kodas|produktkode|kód tovaru|objednací kód"
+            "|kod towaru|nr katalogowy|indeks|код|код товару|арт|part #|model"
+            "|model no|ürün no|mã sản phẩm|kode produk"
         ),
         "gtin": (
             "jan|janコード"
@@ -54,15 +61,26 @@ LABELS: dict[str, frozenset[str]] = {
             "|merk|fabrikant|varumärke|märke|tillverkare|mærke|producent|merke|merkki"
             "|valmistaja|značka|výrobce|marka|márka|gyártó|бренд|производитель|vendor|maker"
             "|label|brands"
+            "|الماركة|العلامة التجارية|מותג|μάρκα|κατασκευαστής|blagovna znamka"
+            "|brend|zīmols|prekės ženklas|tootja|ražotājs|gamintojas|виробник"
+            "|thương hiệu|producator|producător|brand name|merkenaam"
         ),
         "category": (
             "category|kategorie|catégorie|categoría|categoria|categorie|kategori|kategoria"
             "|kategória|категория|warengruppe|rayon"
+            "|الفئة|קטגוריה|κατηγορία|kategorija|カテゴリ|分类|카테고리|категорія"
+            "|kategorie produktu"
         ),
         "availability": (
             "availability|verfügbarkeit|disponibilité|disponibilidad|disponibilità"
             "|beschikbaarheid|tillgänglighet|lagerstatus|dostupnost|dostępność|stock"
             "|stock status|lager|lagerbestand|bestand|voorraad|stav|status|skladem|наличие"
+            "|التوفر|حالة التوفر|الحالة|זמינות|διαθεσιμότητα|saatavuus|saadavus"
+            "|pieejamība|prieinamumas|tilgængelighed|tilgjengelighet"
+            "|disponibilitate|disponibilidade|estoque|razpoložljivost|zaloga"
+            "|dostupnosť|elérhetőség|készlet|наявність|stok durumu|stok|在庫|在庫状況|库存"
+            "|재고|delivery|lieferzeit|lieferstatus|lagersaldo|lagertilstand"
+            "|voorraadstatus|varasto|varastotilanne"
         ),
     }.items()
 }
@@ -78,8 +96,16 @@ def fields_of_label(text: str) -> list[str]:
     return [field for field, words in LABELS.items() if word in words]
 
 
-def labelled(document: Document, without: Collection[int]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(field, source) of what stands beside a label: in the next cell, or behind a colon."""
+class Labelled(NamedTuple):
+    """A field's source by its label. `element`: where label and value are one text."""
+
+    field: str
+    source: dict[str, Any]
+    element: LexborNode | None = None
+
+
+def labelled(document: Document, without: Collection[int]) -> Iterator[Labelled]:
+    """What stands beside a label: in the next cell, or behind a colon."""
     for element in elements_of(document.dom.root, without):  # type: ignore[arg-type]
         text = clean_text(whole_text(element))
         if not text or len(text) > TEXT_MAX:
@@ -88,33 +114,38 @@ def labelled(document: Document, without: Collection[int]) -> Iterator[tuple[str
         if len(text) <= LABEL_MAX:
             fields = fields_of_label(text)
             if fields and '"' not in text and "\\" not in text:
-                after = element.next
-                while after is not None and after.is_text_node:
-                    after = after.next
-                if after is not None and after.is_element_node and clean_text(whole_text(after)):
+                after = _next_element(element)
+                if after is not None and clean_text(whole_text(after)):
                     for field in fields:
-                        yield field, {"css": f'{tag}:contains("{text}") + {after.tag}'}
+                        yield Labelled(field, {"css": f'{tag}:contains("{text}") + {after.tag}'})
                 continue
         pair = _PAIR.match(text)
         if pair is None or '"' in pair[1] or "\\" in pair[1] or _holds_pair(element, pair[1]):
             continue
         for field in fields_of_label(pair[1]):
             label = pair[1].strip()
-            yield (
-                field,
-                {
-                    "css": f'{tag}:contains("{label}")',
-                    "regex": rf"{re.escape(label)}\s*[:：#]\s*(\S.*)",
-                },
-            )
+            regex = rf"{re.escape(label)}\s*[:：#]\s*(\S.*)".replace("\\ ", " ")
+            yield Labelled(field, {"css": f'{tag}:contains("{label}")', "regex": regex}, element)
 
 
 def _holds_pair(element: LexborNode, label: str) -> bool:
-    """Whether one of its children says the same: it is a list of such pairs."""
-    return any(
-        (pair := _PAIR.match(clean_text(whole_text(child)))) is not None and pair[1] == label
-        for child in element.iter(include_text=False)
-    )
+    """Whether one of its children says the same: it is a list of such pairs, or the label has an
+    element of its own with the value in the next."""
+    for child in element.iter(include_text=False):
+        text = clean_text(whole_text(child))
+        pair = _PAIR.match(text)
+        if pair is not None and pair[1] == label:
+            return True
+        if _normal(text) == _normal(label) and _next_element(child) is not None:
+            return True
+    return False
+
+
+def _next_element(element: LexborNode) -> LexborNode | None:
+    after = element.next
+    while after is not None and not after.is_element_node:
+        after = after.next
+    return after
 
 
 def _normal(text: str) -> str:

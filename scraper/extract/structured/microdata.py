@@ -6,6 +6,7 @@ and again. `itemref` is not followed: shops do not write it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -43,24 +44,25 @@ def objects(dom: LexborHTMLParser) -> list[dict[str, Any]]:
             continue
         if read > TEXTS_MAX:
             break
+        names = (element.attributes.get("itemprop") or "").split()
         inner = items.get(element.mem_id)
         if inner is None and "itemscope" in element.attributes:
             # It is one of more objects than are read.
             continue
-        value: Any = inner if inner is not None else _value(element)
+        value: Any = inner if inner is not None else value_of(element, names)
         if inner is not None:
             inside.add(element.mem_id)
         if value in (None, ""):
             continue
         read += len(value)
-        for name in (element.attributes.get("itemprop") or "").split():
-            _add(owner, name, value)
+        for name in names:
+            add(owner, name, value)
     outer = [item for identifier, item in items.items() if identifier not in inside]
     inner_items = [item for identifier, item in items.items() if identifier in inside]
     return [*outer, *inner_items]
 
 
-def _add(owner: dict[str, Any], name: str, value: Any) -> None:
+def add(owner: dict[str, Any], name: str, value: Any) -> None:
     """A property that comes twice is a list."""
     if name == "@type":
         return
@@ -89,15 +91,15 @@ def _types(element: LexborNode) -> list[str]:
     return (element.attributes.get("itemtype") or "").split()
 
 
-def _value(element: LexborNode) -> str | None:
-    """The attribute that holds it, which shops write on any element, or else its text."""
+def value_of(element: LexborNode, names: Collection[str]) -> str | None:
+    """The attribute that holds what the element says of the properties, which shops write on any
+    element, or else its text."""
     attributes = element.attributes
     content = attributes.get("content")
     if content is not None:
         return content
     tag = element.tag or ""
-    names = (attributes.get("itemprop") or "").lower().split()
-    if tag not in _LINKS or _URL_PROPERTIES.intersection(names):
+    if tag not in _LINKS or _URL_PROPERTIES.intersection(map(str.lower, names)):
         value = attributes.get(_ATTRIBUTES.get(tag, ""))
         if value:
             return value

@@ -1,5 +1,5 @@
-"""What else a page says of a field that it is read from: JSON-LD, microdata and meta tags, for the
-fields that shops have in common. On a sample of pages, since that takes time."""
+"""What else a page says of a field that it is read from: JSON-LD, microdata, RDFa and meta tags,
+for the fields that shops have in common. On a sample of pages, since that takes time."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from zlib import crc32
 
 # One page in so many is asked, the same ones in each crawl.
 SAMPLE = 8
-_NAME = (("jsonld", "name"), ("microdata", "name"), ("meta", "og:title"))
+_NAME = (("jsonld", "name"), ("microdata", "name"), ("rdfa", "name"), ("meta", "og:title"))
 SOURCES: dict[str, tuple[tuple[str, str], ...]] = {
     "price": (
         ("jsonld", "offers.price"),
         ("microdata", "offers.price"),
+        ("rdfa", "offers.price"),
         ("meta", "product:price:amount"),
     ),
     "name": _NAME,
     "title": _NAME,
-    "brand": (("jsonld", "brand.name"), ("microdata", "brand.name"), ("meta", "product:brand")),
-    "sku": (("jsonld", "sku"), ("microdata", "sku")),
+    "brand": (
+        *(("jsonld", "brand.name"), ("microdata", "brand.name"), ("rdfa", "brand.name")),
+        ("meta", "product:brand"),
+    ),
+    "sku": (("jsonld", "sku"), ("microdata", "sku"), ("rdfa", "sku")),
 }
 TEXT_LEAST = 3
 

@@ -1,27 +1,27 @@
-/* Small charts in SVG: stacked bars or an area over time, with axes, a legend and a readout, and sparklines.
-   Our own, since a library would be larger than the page and would want inline styles, which the page's policy forbids.
-   Colours are classes (crawls.css), so that light and dark need no redrawing. */
+/* Charts by uPlot (uPlot.LICENSE), as this tab wants them: bars in a stack or an area over time, and a value that
+   stays until it is another one. Each has a legend, a readout, and its numbers as a table, for whoever cannot see or point.
+   Colours are classes (crawls.css), read again when the theme changes. Sparklines are SVG: fifty of them are drawn at once. */
 (function () {
   "use strict";
 
   const SVG = "http://www.w3.org/2000/svg";
   const HEIGHT = 220;
-  const MARGIN = {top: 10, right: 10, bottom: 24, left: 46};
-  const TIME_STEPS = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800];
+  const DAY_S = 86400;
+  const TIME_STEPS = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, DAY_S, 2 * DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DAY_S, 365 * DAY_S];
+  const boxes = new Set();
 
-  function svg(name, attributes, ...children) {
-    const element = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
-    for (const child of children) element.append(child);
-    return element;
+  function element(name, attributes, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
   }
 
-  /* The largest value of an axis and its steps: 1, 2 or 5 times a power of ten, four or so of them. */
-  function scale(largest) {
-    if (!(largest > 0)) return {top: 1, step: 1};
-    const power = 10 ** Math.floor(Math.log10(largest / 4));
-    const step = [1, 2, 5, 10].map((n) => n * power).find((n) => largest / n <= 5);
-    return {top: Math.ceil(largest / step) * step, step};
+  function svg(name, attributes, ...children) {
+    const made = document.createElementNS(SVG, name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+    made.append(...children);
+    return made;
   }
 
   function number(value) {
@@ -29,130 +29,140 @@
     return value.toLocaleString("en", {maximumFractionDigits: value < 10 ? 2 : 1});
   }
 
+  function span(seconds) {
+    if (seconds < 60) return `${seconds} s`;
+    if (seconds < 3600) return `${seconds / 60} min`;
+    return seconds < DAY_S ? `${seconds / 3600} h` : `${seconds / DAY_S} d`;
+  }
+
   function clock(date, seconds) {
     return date.toLocaleTimeString([], {hourCycle: "h23", hour: "2-digit", minute: "2-digit", ...(seconds ? {second: "2-digit"} : {})});
   }
 
-  function timeTicks(start, end, room) {
-    const step = TIME_STEPS.find((s) => (end - start) / 1000 / s <= room) || TIME_STEPS[TIME_STEPS.length - 1];
-    const offset = new Date(start).getTimezoneOffset() * 60000;
-    const ticks = [];
-    let at = Math.ceil((start - offset) / (step * 1000)) * step * 1000 + offset;
-    for (; at <= end; at += step * 1000) ticks.push(at);
-    return {ticks, step};
+  function day(date, year) {
+    return date.toLocaleDateString([], {month: "short", day: "numeric", ...(year ? {year: "numeric"} : {})});
   }
 
-  /* points: [{at, values: [one a series]}], series: [{name, tone}], unit: text; kind: "area" or "bars". */
-  function draw(box, width, {points, step_s, series, unit, kind, label, height = HEIGHT}) {
-    const start = Date.parse(points[0].at), stepMs = step_s * 1000;
-    const end = Date.parse(points[points.length - 1].at) + stepMs;
-    const sums = points.map((point) => point.values.reduce((sum, value) => sum + value, 0));
-    const {top, step} = scale(Math.max(...sums));
-    const right = width - MARGIN.right, bottom = height - MARGIN.bottom;
-    const x = (at) => MARGIN.left + (at - start) / (end - start) * (right - MARGIN.left);
-    const y = (value) => bottom - value / top * (bottom - MARGIN.top);
-    const root = svg("svg", {class: "chart", width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
-                             "aria-label": label});
-
-    for (let value = 0; value <= top * 1.001; value += step) {
-      root.append(svg("line", {class: "chart-grid", x1: MARGIN.left, x2: right, y1: y(value), y2: y(value)}),
-                  svg("text", {class: "chart-label", x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end"},
-                      number(value)));
-    }
-    const {ticks, step: tickStep} = timeTicks(start, end, Math.max(2, Math.floor(width / 90)));
-    for (const at of ticks) {
-      const date = new Date(at);
-      const text = tickStep >= 86400 ? date.toLocaleDateString([], {month: "short", day: "numeric"}) : clock(date, tickStep < 60);
-      const place = x(at);
-      root.append(svg("line", {class: "chart-tick", x1: place, x2: place, y1: bottom, y2: bottom + 4}));
-      if (place > MARGIN.left + 12 && place < right - 22) {
-        root.append(svg("text", {class: "chart-label", x: place, y: bottom + 17, "text-anchor": "middle"}, text));
-      }
-    }
-
-    if (kind === "area") {
-      const line = points.map((point, i) => `${i ? "L" : "M"}${x(Date.parse(point.at) + stepMs / 2).toFixed(1)},${y(sums[i]).toFixed(1)}`).join("");
-      const first = x(start + stepMs / 2), last = x(end - stepMs / 2);
-      root.append(svg("path", {class: `chart-area ${series[0].tone}`, d: `${line}L${last},${bottom}L${first},${bottom}Z`}),
-                  svg("path", {class: `chart-line ${series[0].tone}`, d: line}));
-      if (points.length < 3) {
-        points.forEach((point, i) => root.append(
-          svg("circle", {class: `chart-dot ${series[0].tone}`, cx: x(Date.parse(point.at) + stepMs / 2), cy: y(sums[i]), r: 3})));
-      }
-    } else {
-      const barWidth = Math.max(1, (right - MARGIN.left) / points.length - 1);
-      for (const point of points) {
-        let below = 0;
-        point.values.forEach((value, i) => {
-          if (!value) return;
-          root.append(svg("rect", {class: `chart-bar ${series[i].tone}`, x: (x(Date.parse(point.at)) + 0.5).toFixed(2),
-                                   width: barWidth.toFixed(2), y: y(below + value).toFixed(2),
-                                   height: Math.max(0.5, y(below) - y(below + value)).toFixed(2)}));
-          below += value;
-        });
-      }
-    }
-    root.append(svg("line", {class: "chart-axis", x1: MARGIN.left, x2: right, y1: bottom, y2: bottom}));
-
-    const cursor = svg("line", {class: "chart-cursor d-none", y1: MARGIN.top, y2: bottom});
-    root.append(cursor);
-    const readout = box.querySelector(".chart-readout");
-    const quiet = `${unit}, in steps of ${span(step_s)}`;
-    readout.textContent = quiet;
-    root.addEventListener("pointermove", (event) => {
-      const place = event.clientX - root.getBoundingClientRect().left;
-      const i = Math.floor((place - MARGIN.left) / (right - MARGIN.left) * points.length);
-      if (i < 0 || i >= points.length) return;
-      const at = Date.parse(points[i].at);
-      cursor.classList.remove("d-none");
-      cursor.setAttribute("x1", x(at + stepMs / 2));
-      cursor.setAttribute("x2", x(at + stepMs / 2));
-      const parts = series.map((one, j) => [one.name, points[i].values[j]]).filter(([, value]) => value > 0);
-      const told = parts.map(([name, value]) => series.length > 1 ? `${name} ${number(value)}` : number(value)).join(", ");
-      const shown = step_s < 86400 ? clock(new Date(at), true) : new Date(at).toLocaleDateString([], {month: "short", day: "numeric"});
-      readout.textContent = `${shown}: ${told || "nothing"}`;
-    });
-    root.addEventListener("pointerleave", () => {
-      cursor.classList.add("d-none");
-      readout.textContent = quiet;
-    });
-    return root;
+  function moment(at, step_s) {
+    const date = new Date(at * 1000);
+    if (!step_s) return `${day(date, true)} ${clock(date)}`;
+    return step_s < DAY_S ? clock(date, true) : day(date);
   }
 
-  function span(seconds) {
-    if (seconds < 60) return `${seconds} s`;
-    if (seconds < 3600) return `${seconds / 60} min`;
-    return seconds < 86400 ? `${seconds / 3600} h` : `${seconds / 86400} d`;
+  /* What a class of crawls.css stands for now, as a canvas takes it. */
+  function colour(box, name, property) {
+    const probe = element("span", {class: `chart-key ${name}`, hidden: ""});
+    box.append(probe);
+    const value = getComputedStyle(probe)[property];
+    probe.remove();
+    return value;
   }
 
-  /* Draws into an element, and again whenever its width changes. */
+  function axes(box, height) {
+    const stroke = colour(box, "chart-ink", "color"), line = colour(box, "chart-ink", "borderTopColor");
+    const font = "11px system-ui, sans-serif", grid = {stroke: line, width: 1, dash: [2, 3]}, ticks = {stroke: line, width: 1, size: 4};
+    return [
+      {stroke, font, grid: {show: false}, ticks, space: 80, size: 28, incrs: TIME_STEPS,
+       values: (_, splits, _axis, _space, step) => splits.map((at) => step >= DAY_S ? day(new Date(at * 1000), step >= 90 * DAY_S) : clock(new Date(at * 1000), step < 60))},
+      {stroke, font, grid, ticks: {show: false}, size: 48, space: height < 180 ? 26 : 36, values: (_, splits) => splits.map(number)},
+    ];
+  }
+
+  /* The data and series of uPlot for each kind. Bars in a stack are sums, the largest drawn first. */
+  function layout(box, {points, step_s, series, kind}) {
+    const at = points.map((point) => Date.parse(point.at) / 1000);
+    const tone = (one) => colour(box, one.tone, "backgroundColor");
+    if (kind === "bars") {
+      const sums = series.map((_, i) => points.map((point) => point.values.slice(0, i + 1).reduce((sum, value) => sum + value, 0)));
+      const paths = uPlot.paths.bars({size: [0.9, 60], align: 1});
+      return {data: [at, ...sums.reverse()], end: at[at.length - 1] + step_s,
+              drawn: [...series].reverse().map((one) => ({fill: tone(one), stroke: tone(one), width: 0, paths, points: {show: false}}))};
+    }
+    const stroke = tone(series[0]), value = (point) => point.values[0];
+    if (kind === "steps") {
+      const end = Math.max(Date.now() / 1000, at[at.length - 1] + 1);
+      return {data: [[...at, end], [...points, points[points.length - 1]].map(value)], end,
+              drawn: [{stroke, width: 1.75, paths: uPlot.paths.stepped({align: 1}), points: {show: false}}]};
+    }
+    return {data: [at.map((one) => one + step_s / 2), points.map(value)], end: at[at.length - 1] + step_s,
+            drawn: [{stroke, width: 1.75, fill: colour(box, `${series[0].tone} chart-faint`, "color"), points: {show: points.length < 3}}]};
+  }
+
+  function draw(box) {
+    const options = box.chartOptions, figure = box.querySelector(".chart-figure");
+    const {points, step_s, series, unit, kind, label, height = HEIGHT} = options;
+    const width = Math.floor(figure.clientWidth);
+    if (!points.length || width < 60) return;
+    const readout = box.querySelector(".chart-readout"), quiet = step_s ? `${unit}, in steps of ${span(step_s)}` : unit;
+    const {data, drawn, end} = layout(box, options);
+    const start = Date.parse(points[0].at) / 1000;
+    const told = (plot) => {
+      const index = plot.cursor.idx, point = points[Math.min(index ?? -1, points.length - 1)];
+      if (!point) { readout.textContent = quiet; return; }
+      readout.textContent = `${moment(Date.parse(point.at) / 1000, step_s)}: ${told_of(point, series)}`;
+    };
+    box.chart?.destroy();
+    box.chart = new uPlot({
+      width, height, legend: {show: false}, axes: axes(box, height), series: [{}, ...drawn],
+      scales: {x: {time: true, range: [start, end]}, y: {range: (_, low, high) => uPlot.rangeNum(0, Math.max(high, 0) || 1, {min: {pad: 0, soft: 0, mode: 1}, max: {pad: 0.05}})}},
+      cursor: {y: false, drag: {x: false, y: false}, points: {show: false}, dataIdx: kind === "area" ? undefined : before},
+      hooks: {setCursor: [told]},
+    }, data, figure);
+    figure.setAttribute("role", "img");
+    figure.setAttribute("aria-label", label);
+    told(box.chart);
+  }
+
+  /* Bars and steps begin at their time: what is pointed at is the one that has begun last. */
+  function before(plot, _series, closest, value) {
+    return plot.data[0][closest] > value && closest > 0 ? closest - 1 : closest;
+  }
+
+  function told_of(point, series) {
+    const parts = series.map((one, i) => [one.name, point.values[i]]).filter(([, value]) => typeof value === "number" && (value > 0 || series.length === 1));
+    return parts.map(([name, value]) => series.length > 1 ? `${name} ${number(value)}` : number(value)).join(", ") || "nothing";
+  }
+
+  /* points: [{at, values: [one a series]}], series: [{name, tone}], unit: text; kind: "area", "bars" or "steps".
+     Draws into an element, and again whenever its width or the theme changes. `table` false: the page has one. */
   function chart(box, options) {
     box.chartOptions = options;
-    if (!box.chartReady) {
-      box.chartReady = true;
-      const legend = document.createElement("div"), figure = document.createElement("div"), readout = document.createElement("p");
-      legend.className = "chart-legend";
-      figure.className = "chart-figure";
-      readout.className = "chart-readout";
-      box.append(legend, figure, readout);
-      new ResizeObserver(() => redraw(box)).observe(figure);
+    if (!box.chart && !box.querySelector(".chart-figure")) {
+      const figure = element("div", {class: "chart-figure"});
+      figure.style.minHeight = `${options.height || HEIGHT}px`;
+      box.append(element("div", {class: "chart-legend"}), figure, element("p", {class: "chart-readout"}));
+      if (options.table !== false) box.append(tabled(box));
+      boxes.add(box);
+      new ResizeObserver(() => { if (box.isConnected && box.chart?.width !== Math.floor(figure.clientWidth)) draw(box); }).observe(figure);
     }
-    redraw(box);
+    const entries = options.series.length > 1 ? options.series : [];
+    box.querySelector(".chart-legend").replaceChildren(...entries.map((one) => element("span", {}, element("span", {class: `chart-key ${one.tone}`}), one.name)));
+    draw(box);
+    const open = box.querySelector("details[open]");
+    if (open) fill(box, open);
   }
 
-  function redraw(box) {
-    const options = box.chartOptions, figure = box.querySelector(".chart-figure");
-    const width = Math.floor(figure.clientWidth);
-    if (!options.points.length || width < 60) return;
-    figure.replaceChildren(draw(box, width, options));
-    const entries = options.series.length > 1 ? options.series : [];
-    box.querySelector(".chart-legend").replaceChildren(...entries.map((one) => {
-      const item = document.createElement("span"), key = document.createElement("span");
-      key.className = `chart-key ${one.tone}`;
-      item.append(key, one.name);
-      return item;
-    }));
+  function tabled(box) {
+    const made = element("details", {class: "chart-table"}, element("summary", {}, "As a table"));
+    made.addEventListener("toggle", () => { if (made.open) fill(box, made); });
+    return made;
   }
+
+  function fill(box, details) {
+    const {points, series, step_s, label} = box.chartOptions;
+    const head = (text, kind) => element("th", {scope: "col", class: kind}, text);
+    const rows = points.filter((point) => point.values.some((value) => value)).reverse();
+    details.querySelector(".table-responsive")?.remove();
+    details.append(element("div", {class: "table-responsive", tabindex: "0", role: "region", "aria-label": label},
+      element("table", {class: "table crawl-table"},
+        element("thead", {}, element("tr", {}, head("When", ""), ...series.map((one) => head(one.name, "num")))),
+        element("tbody", {}, ...rows.map((point) => element("tr", {}, element("td", {}, moment(Date.parse(point.at) / 1000, step_s)),
+          ...point.values.map((value) => element("td", {class: "num"}, typeof value === "number" ? number(value) : "–"))))))));
+  }
+
+  new MutationObserver(() => {
+    for (const box of boxes) box.isConnected ? draw(box) : boxes.delete(box);
+  }).observe(document.documentElement, {attributes: true, attributeFilter: ["data-bs-theme"]});
 
   function spark(values, label) {
     const width = 120, height = 28, most = Math.max(...values, 0.001);
@@ -168,30 +178,5 @@
     return root;
   }
 
-  /* A value that stays until it is another one: [{at, value}], of which a value may be null. */
-  function steps(points, label) {
-    const width = 640, height = 200, right = width - MARGIN.right, bottom = height - MARGIN.bottom;
-    const priced = points.filter((point) => typeof point.value === "number");
-    const start = Date.parse(points[0]?.at), end = Math.max(Date.now(), start + 1);
-    const {top, step} = scale(Math.max(0, ...priced.map((point) => point.value)));
-    const x = (at) => MARGIN.left + (at - start) / (end - start) * (right - MARGIN.left);
-    const y = (value) => bottom - value / top * (bottom - MARGIN.top);
-    const root = svg("svg", {class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label});
-    for (let value = 0; value <= top * 1.001; value += step) {
-      root.append(svg("line", {class: "chart-grid", x1: MARGIN.left, x2: right, y1: y(value), y2: y(value)}),
-                  svg("text", {class: "chart-label", x: MARGIN.left - 6, y: y(value) + 4, "text-anchor": "end"}, number(value)));
-    }
-    for (const [at, anchor] of [[start, "start"], [end, "end"]]) {
-      root.append(svg("text", {class: "chart-label", x: x(at), y: bottom + 17, "text-anchor": anchor}, new Date(at).toLocaleDateString()));
-    }
-    points.forEach((point, i) => {
-      if (typeof point.value !== "number") return;
-      const from = x(Date.parse(point.at)), to = i + 1 < points.length ? x(Date.parse(points[i + 1].at)) : right;
-      const next = points[i + 1]?.value;
-      root.append(svg("path", {class: "chart-line tone-rate", d: `M${from.toFixed(1)},${y(point.value).toFixed(1)}H${to.toFixed(1)}${typeof next === "number" ? `V${y(next).toFixed(1)}` : ""}`}));
-    });
-    return root;
-  }
-
-  window.crawlCharts = {chart, spark, steps, number, span};
+  window.crawlCharts = {chart, spark, number, span};
 }());

@@ -4,7 +4,7 @@
 
   const page = document.getElementById("crawls-page");
   if (!page) return;
-  const {chart, spark, steps, number, span} = window.crawlCharts;
+  const {chart, spark, number} = window.crawlCharts;
   const {api, pages, crawl: crawlId, readOnly} = page.dataset;
   // What a site has come to in thirty days takes longer to be counted.
   const RUNNING_MS = 3000, QUIET_MS = 10000, SITE_MS = 20000, AWAY_MS = 5000;
@@ -344,7 +344,7 @@
       const of = (day) => /bytes/.test(name) ? day[name] / 1e6 : day[name];
       const known = days.filter((day) => day[name] !== null);
       chart(document.getElementById(`chart-${name}`), {points: known.map((day) => ({at: `${day.day}T00:00`, values: [of(day)]})), step_s: 86400,
-        kind: name === "listed" ? "area" : "bars", height: 130, series: [{name: title, tone: "tone-rate"}], unit: plain(timezone),
+        kind: name === "listed" ? "area" : "bars", height: 130, series: [{name: title, tone: "tone-rate"}], unit: plain(timezone), table: false,
         label: `${title}: ${number(of(known[known.length - 1]))} on ${known[known.length - 1].day}; the table below has every day`});
     }
     section("site-table", days, () => h("details", {class: "crawl-card", "data-key": "days"}, h("summary", {"data-key": "days-summary"}, `Days as a table (${plain(timezone)})`),
@@ -360,15 +360,19 @@
         plain(one.field), plain(one.value), when(one.since), crawlLink(one.crawl), plain(one.definition), plain(one.sources.join(" or ")),
         one.held ? h("span", {title: plain(one.held.why)}, `${plain(one.held.value)}, crawl ${one.held.crawl}: ${plain(one.held.why)}`) : ""]), "Values"),
       h("p", {class: "crawl-detail"}, "Which of several sources gave a value: ", h("code", {}, `scraper why ${plain(site)} ${plain(product.id)}`))));
-    const course = (name, points, text) => card(plain(name), text, steps(points.map((point) => ({at: point.valid_from, value: typeof point.value === "boolean" ? Number(point.value) : point.value})),
-      `${plain(name)} over time; the table below has its values`));
-    section("prices", [prices, stock], () => [
-      ...Object.entries(prices).map(([name, points]) => course(name, points, plain(points[points.length - 1]?.currency))),
-      ...Object.entries(stock).map(([name, points]) => course(name, points, points.some((point) => typeof point.value === "boolean") ? "1: in stock, 0: sold out" : "pieces"))]);
+    const courses = [...Object.entries(prices), ...Object.entries(stock)];
+    section("prices", courses, () => courses.map(([name, points]) => card(plain(name), "", h("div", {id: `chart-of-${plain(name)}`}))));
+    for (const [name, points] of courses) {
+      const flag = points.some((point) => typeof point.value === "boolean");
+      const unit = plain([...points].reverse().find((point) => point.currency)?.currency || (flag ? "1: in stock, 0: sold out" : name in stock ? "pieces" : ""));
+      chart(document.getElementById(`chart-of-${plain(name)}`), {kind: "steps", height: 200, unit, series: [{name: plain(name), tone: "tone-rate"}],
+        points: points.map((point) => ({at: point.valid_from, values: [typeof point.value === "boolean" ? Number(point.value) : typeof point.value === "number" ? point.value : null]})),
+        label: `${plain(name)} over time; the table below it has its values`});
+    }
     section("changes", changes, () => card("Changes", changes.length < all ? `the latest ${changes.length} of ${count(all)}` : count(all), table(
       [[`When, ${zoneName()}`, ""], ["Field", ""], ["Before", "wide"], ["After", "wide"], ["Percent", "num"]],
       changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), plain(one.before), plain(one.after), one.percent])), "Changes")));
-    section("seen", crawls, () => card("Crawls that saw it", "the last, and those that changed it: of others that found it as it was nothing is kept", table(
+    section("seen", crawls, () => card("Crawls that saw it", "those that changed it, and the last that read or reached it; of others that found it as it was nothing is kept", table(
       [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["What it did", "wide"]],
       crawls.map((one) => [crawlLink(one.crawl), when(one.at), stateBadge(one.suspect ? "suspect" : one.status), plain(one.what)]), "Crawls that saw it")));
     return false;

@@ -59,7 +59,7 @@ class CssSelector(NamedTuple):
     def selects_elements(self) -> bool:
         return self.attribute is None and not self.text
 
-    def elements(self, page: LexborHTMLParser) -> list[LexborNode]:
+    def elements(self, page: LexborHTMLParser | LexborNode) -> list[LexborNode]:
         """All that match, in the order of the document, each once. Linear in the page where the
         selector is not `slow`: lexbor would try each ancestor for each part of `a b c`."""
         elements = page.css(self.query)
@@ -75,7 +75,7 @@ class CssSelector(NamedTuple):
             ]
         return elements
 
-    def first(self, page: LexborHTMLParser) -> LexborNode | None:
+    def first(self, page: LexborHTMLParser | LexborNode) -> LexborNode | None:
         """The first that matches."""
         element = page.css_first(self.query)
         for compound in self.inside:
@@ -137,6 +137,17 @@ def parse_css(css: str) -> CssSelector:
     head, inside = _steps(query) if len(parts) == 1 else (query, ())
     slow = any(_is_slow(part) for part in _parts(head))
     return CssSelector(head, inside, attribute or None, text, slow)
+
+
+def check_css_of_elements(css: str) -> CssSelector:
+    """For where elements are meant, and nothing of them."""
+    selector = parse_css(css)
+    if not selector.selects_elements:
+        raise ValueError(
+            f"bad CSS selector {css!r}: elements are wanted here (mend: leave `::` and what "
+            f"follows out)"
+        )
+    return selector
 
 
 def _steps(query: str) -> tuple[str, tuple[str, ...]]:

@@ -8,24 +8,34 @@ selectors are compiled here only to be checked, and again, from the same cache, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from scraper.sites.grammar import scalars, selectors
 from scraper.sites.grammar.auto_fields import AutoField
-from scraper.sites.grammar.css import parse_css
+from scraper.sites.grammar.css import check_css_of_elements, parse_css
 
 SOURCES = (
-    *("css", "xpath", "jsonld", "microdata", "meta", "state", "auto", "response", "regex", "url"),
+    *("css", "xpath", "jsonld", "microdata", "rdfa", "meta", "state", "auto", "response"),
+    *("regex", "url"),
 )
+# These match elements or objects of JSON, in which fields are looked for.
+SCOPES = ("css", "xpath", "jsonld", "microdata", "state", "response")
+_TEXT_OF_XPATH = re.compile(r"(?:^|/)(?:@[\w:-]+|text\(\))\s*$")
+# Formats in which pages say schema.org's words for machines; paths in them are alike.
+STRUCTURED = ("jsonld", "microdata", "rdfa")
 # Of these a source has one; `regex` may stand beside it.
 _PLACES = tuple(key for key in SOURCES if key != "regex")
-FieldType = Literal["text", "int", "decimal", "price", "bool", "date", "url", "list"]
+# The last two come of `table` and of `each`, and are not written.
+FieldType = Literal[
+    "text", "int", "decimal", "price", "bool", "date", "url", "list", "object", "objects"
+]
+TYPES_WRITTEN = get_args(FieldType)[:-2]
 # A text of more characters is a selector that took the whole page.
 MAX_LENGTH = 100_000
 
@@ -65,6 +75,8 @@ def as_css(value: Any) -> Any:
 
 Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", max_length=300)]
 Css = Annotated[str, AfterValidator(partial(checked, parse_css))]
+CssOfElements = Annotated[str, AfterValidator(partial(checked, check_css_of_elements))]
+FieldName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,62}$")]
 XPath = Annotated[str, AfterValidator(partial(checked, selectors.compile_xpath))]
 Regex = Annotated[
     str, BeforeValidator(to_text), AfterValidator(partial(checked, selectors.compile_regex))
@@ -75,6 +87,7 @@ MetaName = Annotated[str, Field(pattern=r"^[A-Za-z][\w:.-]{0,100}$")]
 Captured = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,62}$")]
 RESPONSE = "a JSON answer that a browser captured, by its name in `browser.responses`; with `path`"
 PATH = "path in that JSON, as in `product.offers[0].price`; of a list without an index, each"
+INNER_PATH = "; within `items` and `each`: in the JSON of each"
 MapKey = Annotated[
     str, BeforeValidator(lambda key: str(key).lower() if isinstance(key, bool) else to_text(key))
 ]
@@ -89,9 +102,8 @@ Share = Annotated[
 
 
 class Source(Model):
-    """Where a text comes from. One of css, xpath, jsonld, microdata, meta, state, auto, response,
-    url;
-    `regex` picks a part of it, or of the source."""
+    """Where a text comes from. One of css, xpath, jsonld, microdata, rdfa, meta, state, auto,
+    response, url; `regex` picks a part of it, or of the source."""
 
     css: Css | None = Field(
         None,
@@ -103,6 +115,9 @@ class Source(Model):
     )
     microdata: JsonLd | None = Field(
         None, description="path in the page's microdata, as for jsonld"
+    )
+    rdfa: JsonLd | None = Field(
+        None, description="path in the page's RDFa of schema.org, as for jsonld"
     )
     meta: MetaName | None = Field(
         None, description="the name or property of a <meta> tag, as in `og:title`: its content"
@@ -116,7 +131,7 @@ class Source(Model):
         None, description="what the page's own sources agree on for this field"
     )
     response: Captured | None = Field(None, description=RESPONSE)
-    path: JsonPath | None = Field(None, description=PATH)
+    path: JsonPath | None = Field(None, description=PATH + INNER_PATH)
     regex: Regex | None = Field(
         None, description="group 1 (or the whole match) of the text; alone: of the page's source"
     )
@@ -130,13 +145,18 @@ class Source(Model):
         for key in SOURCES:
             if getattr(self, key) is not None:
                 return f"{key} {getattr(self, key)!r}"
-        return "nothing"
+        return f"path {self.path!r}" if self.path is not None else "nothing"
 
     def source_problems(self) -> list[tuple[str, str]]:
         """(key, sentence) for what cannot stand together."""
         given = [key for key in _PLACES if getattr(self, key) is not None]
-        if (self.response is None) != (self.path is None):
+        if self.response is not None and self.path is None:
             return [path_problem(self.response)]
+        if self.path is not None and self.response is None:
+            if given:
+                return [path_problem(None)]
+            # Whether it stands within `items` or `each` is for these, and the site, to check.
+            given = ["path"]
         if len(given) > 1:
             return [
                 (
@@ -158,7 +178,10 @@ def described_response(response: str, path: str | None) -> str:
 
 def path_problem(response: str | None) -> tuple[str, str]:
     if response is None:
-        return "path", "path is for `response` alone (mend: say which response, or remove it)"
+        return "path", (
+            "path is for `response` alone, or for what is read within `items` and `each` of JSON "
+            "(mend: say which response, or write the whole path at `jsonld:` or `state:`)"
+        )
     return "response", "does not say where in it (mend: `path:`, as in `product.price`)"
 
 
@@ -184,6 +207,15 @@ class FieldSource(Source):
     join: str | None = Field(
         None, max_length=20, description="what stands between all matches, which are one text then"
     )
+    table: CssOfElements | None = Field(
+        None,
+        description="CSS of a table's rows, or of a list such as dl; with `key` and `value`: an "
+        "object",
+    )
+    key: CssOfElements | None = Field(
+        None, description="table: within each row, what names a value"
+    )
+    value: CssOfElements | None = Field(None, description="table: and the value beside it")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -191,6 +223,26 @@ class FieldSource(Source):
         if problems:
             raise wrong(*problems)
         return self
+
+    @property
+    def described(self) -> str:
+        return super().described if self.table is None else f"table {self.table!r}"
+
+    def source_problems(self) -> list[tuple[str, str]]:
+        pair = [key for key in ("key", "value") if getattr(self, key) is not None]
+        if self.table is None:
+            beside = [(key, f"{key} is for `table` (mend: `table:` with the rows)") for key in pair]
+            return beside or super().source_problems()
+        others = [key for key in (*SOURCES, "path") if getattr(self, key) is not None]
+        if others:
+            mend = "keep one, or list both under `any:`"
+            return [(others[0], f"table and {others[0]} together (mend: {mend})")]
+        if len(pair) < 2:
+            return [("table", (
+                "does not say what stands in a row (mend: `key: th` and `value: td`; `dt` and `dd` "
+                "for a dl)"
+            ))]  # fmt: skip
+        return []
 
 
 class FieldSpec(FieldSource):
@@ -211,14 +263,71 @@ class FieldSpec(FieldSource):
     max_length: int = Field(
         MAX_LENGTH, ge=1, le=1_000_000, description="characters; longer text is cut"
     )
+    each: (
+        dict[
+            FieldName,
+            Annotated[FieldSpec, BeforeValidator(as_css, json_schema_input_type="str | FieldSpec")],
+        ]
+        | None
+    ) = Field(
+        None,
+        min_length=1,
+        max_length=50,
+        description="fields of each element, or object of JSON, that matches: a list of objects",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _nested_type(cls, data: Any) -> Any:
+        """What `table` and `each` give has a type that nobody writes."""
+        if not isinstance(data, dict) or "type" in data:
+            return data
+        if "each" in data:
+            return {**data, "type": "objects", "each": inner_fields(data["each"], data)}
+        entries = data.get("any")
+        tables = [data, *(entries if isinstance(entries, list | tuple) else ())]
+        if any(isinstance(entry, dict) and "table" in entry for entry in tables):
+            return {**data, "type": "object"}
+        return data
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         problems = self._any_problems() if self.any else self.source_problems()
-        problems += self._option_problems()
+        problems += self._nested_problems() or self._option_problems()
         if problems:
             raise wrong(*problems)
         return self
+
+    def source_problems(self) -> list[tuple[str, str]]:
+        if self.each is not None and self.table is None:
+            return scope_problems(self)
+        return super().source_problems()
+
+    def _nested_problems(self) -> list[tuple[str, str]]:
+        """What does not go with `each`, with `table`, and with the types that they alone give."""
+        if self.each is None and self.type not in ("object", "objects"):
+            tables = [reading for reading in (self, *self.any) if reading.table is not None]
+            gives = "table gives an object"
+            return [("type", f"{gives}, no {self.type} (mend: remove `type`)")] if tables else []
+        if self.each is not None:
+            gives, named = "each gives a list of objects", "each"
+            problems = _each_problems(self.each, self.readings)
+        else:
+            gives, named, problems = "table gives an object of texts", "table", []
+            if any(reading.table is None for reading in self.readings):
+                problems = [("any", "a table and another source (mend: keep one sort of them)")]
+            if all(reading.table is None for reading in self.readings):
+                return [("type", f"{self.type} comes of `table` or `each` (mend: remove `type`)")]
+        if self.type != ("objects" if named == "each" else "object"):
+            problems.append(("type", f"{gives}, no {self.type} (mend: remove `type`)"))
+        options = ("many", "default", *_READ_OPTIONS)
+        problems += [
+            (key, f"{key} means nothing beside {named}: {gives} (mend: remove it)")
+            for key in options
+            if getattr(self, key) not in (None, False)
+            or any(getattr(reading, key, None) is not None for reading in self.any)
+        ]
+        return problems
 
     @property
     def readings(self) -> tuple[FieldSource, ...]:
@@ -297,6 +406,120 @@ _OPTION_OF: dict[str, tuple[FieldType, ...]] = {
 
 def _is_number(text: str) -> bool:
     return re.fullmatch(r"-?\d{1,30}(\.\d{1,8})?", text) is not None and Decimal(text).is_finite()
+
+
+def holds_json(source: Source) -> bool:
+    """Whether what it matches is JSON, and not elements."""
+    if source.css is not None:
+        return not parse_css(source.css).selects_elements
+    if source.xpath is not None:
+        return _TEXT_OF_XPATH.search(source.xpath) is not None
+    return True
+
+
+def inner_fields(written: Any, scope: Any) -> Any:
+    """The fields within a scope: a text alone is a path where that holds JSON, else CSS or XPath as
+    it is itself."""
+    if not isinstance(written, dict) or not isinstance(scope, dict):
+        return written
+    return {name: inner_source(spec, scope) for name, spec in written.items()}
+
+
+def inner_source(written: Any, scope: dict[str, Any]) -> Any:
+    if not isinstance(written, str):
+        return written
+    entries = scope.get("any")
+    first = entries[0] if isinstance(entries, list | tuple) and entries else scope
+    first = as_css(first) if isinstance(first, str | dict) else {}
+    try:
+        within = Source.model_construct(css=first.get("css"), xpath=first.get("xpath"))
+        if any(key in first for key in (*SCOPES, "path")) and holds_json(within):
+            return {"path": written}
+    except (ValueError, TypeError):
+        # The scope's own mistake is said where it stands.
+        return as_css(written)
+    return {"xpath": written} if "xpath" in first else as_css(written)
+
+
+def scope_problems(source: Source) -> list[tuple[str, str]]:
+    """(key, sentence) for a source that is to match elements, or objects of JSON."""
+    given = [key for key in _PLACES if getattr(source, key) is not None]
+    wrong_keys = [key for key in (*given, "regex") if key not in SCOPES]
+    wrong_keys = [key for key in wrong_keys if getattr(source, key) is not None]
+    if wrong_keys:
+        mend = f"one of {', '.join(SCOPES)}"
+        return [
+            (wrong_keys[0], f"{wrong_keys[0]} matches no elements and no objects (mend: {mend})")
+        ]
+    if not given and source.path is not None:
+        return []
+    if len(given) != 1:
+        both = f"{' and '.join(given)} together" if given else "no source"
+        return [(given[1] if given else "", f"{both} (mend: give one of {', '.join(SCOPES)})")]
+    if source.response is not None and source.path is None:
+        return [path_problem(source.response)]
+    if source.path is not None and source.response is None:
+        if given[0] not in ("css", "xpath"):
+            return [("path", f"beside {given[0]} (mend: write the whole path there)")]
+        if not holds_json(source):
+            return [("path", (
+                f"is for JSON, but {given[0]} selects elements (mend: `::text` or `::attr(…)` "
+                "behind it where their text is JSON, or remove `path`)"
+            ))]  # fmt: skip
+    return []
+
+
+def inner_problems(
+    sources: Mapping[str, Source], scope: Source, *, where: str
+) -> list[tuple[str, str]]:
+    """(key, sentence) for what cannot be read within the elements or objects that `scope` matches.
+    `sources` by their keys."""
+    json = holds_json(scope)
+    own = "path" if json else "css" if scope.css is not None else "xpath"
+    problems = []
+    for key, source in sources.items():
+        given = [name for name in _PLACES if getattr(source, name) is not None]
+        given += ["path"] if source.path is not None and source.response is None else []
+        given += ["table"] if getattr(source, "table", None) is not None else []
+        given += ["regex"] if not given and source.regex is not None else []
+        for name in given:
+            if name == own or (name == "table" and own == "css"):
+                continue
+            mend = f"`{own}:` within it, or move the field to `product.fields`"
+            if where == "each":
+                mend = f"`{own}:` within it"
+            matched = "JSON" if json else f"elements by {own}"
+            text = f"{name} cannot be read within what `{where}` matches, {matched} (mend: {mend})"
+            problems.append((f"{key}.{name}", text))
+        if source.xpath is not None and own == "xpath" and source.xpath.lstrip().startswith("/"):
+            text = "begins at the page's root, not within the element (mend: `.` before it)"
+            problems.append((f"{key}.xpath", text))
+    return problems
+
+
+def alternatives(key: str, source: Any) -> dict[str, Any]:
+    """A source by its key, or those of its `any`."""
+    if not source.any:
+        return {key: source}
+    return {f"{key}.any.{at}": part for at, part in enumerate(source.any)}
+
+
+def _each_problems(
+    each: Mapping[str, FieldSpec], readings: Sequence[Source]
+) -> list[tuple[str, str]]:
+    problems = []
+    for reading in readings:
+        problems += scope_problems(reading) if len(readings) > 1 else []
+    if problems:
+        return problems
+    if len({holds_json(reading) for reading in readings}) > 1:
+        return [("any", "elements and JSON (mend: keep one sort of them)")]
+    sources: dict[str, Any] = {}
+    for name, spec in each.items():
+        sources |= alternatives(f"each.{name}", spec)
+        if spec.type in ("object", "objects"):
+            problems.append((f"each.{name}", "one level is enough (mend: a text, number or list)"))
+    return problems or inner_problems(sources, readings[0], where="each")
 
 
 class IdSource(Source):
@@ -393,8 +616,8 @@ class Pages(Model):
     has no products."""
 
     css: Css | None = Field(None, description="where the number of pages (or products) is shown")
-    xpath: XPath | None = None
-    jsonld: JsonLd | None = None
+    xpath: XPath | None = Field(None, description="the same, by XPath")
+    jsonld: JsonLd | None = Field(None, description="the same, by a path in the page's JSON-LD")
     regex: Regex | None = Field(
         None, description="the number within that text, as in `of (\\d+)`; default: its last number"
     )

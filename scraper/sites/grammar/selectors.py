@@ -150,6 +150,15 @@ def parse_jsonld(path: str) -> JsonPath:
 
 
 @lru_cache(maxsize=4096)
+def parse_jsonld_objects(path: str) -> JsonPath:
+    """As `parse_jsonld`; a type alone means each object of it."""
+    steps = _steps(path)
+    if len(steps) == 1 and isinstance(steps[0], str) and steps[0][:1].isupper():
+        return JsonPath(steps[0], ())
+    return parse_jsonld(path)
+
+
+@lru_cache(maxsize=4096)
 def parse_json(path: str) -> tuple[str | int, ...]:
     """Keys and indexes within any JSON: `items[0].price`, or `$.items[0].price`. A list without an
     index means each of it."""

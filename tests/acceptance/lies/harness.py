@@ -42,6 +42,11 @@ SELECT status, suspect, note, reasons FROM crawls WHERE id = :id
 """)
 
 
+def plain(path: str) -> str:
+    """Where a product was before its shop moved."""
+    return path.removeprefix("/new")
+
+
 @dataclass
 class Result:
     """What came of one way. `late`: how many crawls more than it takes a true change came;
@@ -64,6 +69,7 @@ class LyingSite:
         self.random = Random(f"{seed} {way.name}")
         self.shop = Shop.of(products, self.random)
         self.before: Pages = {}
+        self.has_ids = True
         # By path: what was ever true of it, by field; and whether it was ever gone.
         self.true: dict[str, dict[str, list[object]]] = defaultdict(lambda: defaultdict(list))
         self.gone: set[str] = set()
@@ -71,7 +77,7 @@ class LyingSite:
 
     def serve(self, *, lies: bool) -> None:
         honest = pages_of(self.shop)
-        for path in self.true.keys() - honest.keys():
+        for path in self.true.keys() - {plain(path) for path in honest}:
             self.gone.add(path)
         for item in self.shop.items.values():
             truth = item.truth
@@ -85,7 +91,7 @@ class LyingSite:
                 "sku",
                 "text",
             ):
-                self.true[self.shop.moved + item.path][name].append(truth.get(name))
+                self.true[item.path][name].append(truth.get(name))
         pages = dict(honest)
         if lies and self.way.lie is not None:
             self.way.lie(self.shop, pages, self.before, self.random)
@@ -117,7 +123,7 @@ class LyingSite:
                 "revisit": "0",
                 "limits": {"attempts": 2},
                 "listing": {"products": "a.p", "listings": "a.c", "next": "a.next"},
-                "product": {"fields": fields},
+                "product": ({"id": ".sku"} if self.has_ids else {}) | {"fields": fields},
             }
         )
 
@@ -125,10 +131,10 @@ class LyingSite:
         """Adds what is wrong to the result. Returns how many values and products are not what they
         are now."""
         result.wrong = result.delisted = behind = 0
-        now = {self.shop.moved + item.path: item.truth for item in self.shop.items.values()}
+        now = {item.path: item.truth for item in self.shop.items.values()}
         listed = set()
         for row in connection.execute(PUBLISHED, {"site": self.name}):
-            path = row.url.removeprefix(self.server.url("", self.port))
+            path = plain(row.url.removeprefix(self.server.url("", self.port)))
             data, ever = parsed(row.data), self.true[path]
             for name in ever.keys() | data.keys():
                 if data.get(name) not in ever[name]:
@@ -142,7 +148,7 @@ class LyingSite:
                 )
         behind += len(now.keys() ^ listed)
         for row in connection.execute(DELISTED, {"site": self.name}):
-            path = row.url.removeprefix(self.server.url("", self.port))
+            path = plain(row.url.removeprefix(self.server.url("", self.port)))
             result.delisted += path not in self.gone
         return behind
 
@@ -174,7 +180,7 @@ def run(
             for place in places:
                 if place.way.surprise is not None and at == 0:
                     place.way.surprise(place.shop, place.random)
-                elif number > 0 and at < 0:
+                elif number > 0 and (at < 0 or (at == 0 and place.way.lie is not None)):
                     place.shop.night()
                 place.serve(lies=0 <= at < place.way.crawls)
             _crawl(engine, settings, places, results, judged=at >= 0)

@@ -14,6 +14,7 @@ from random import Random
 
 from tests.acceptance.lies import shop as shops
 from tests.acceptance.lies.shop import Item, Pages, Shop, frame, times
+from tests.odd_shop import Answer
 
 Lie = Callable[[Shop, Pages, Pages, Random], None]
 Surprise = Callable[[Shop, Random], None]
@@ -65,6 +66,16 @@ def replaced(old: str, new: str, share: float = 1.0) -> Lie:
             page = pages[item.path]
             assert isinstance(page, bytes)
             pages[item.path] = page.replace(old.encode(), new.encode())
+
+    return lie
+
+
+def missing(share: float) -> Lie:
+    """A share of the product pages, the same ones in each crawl, is not there."""
+
+    def lie(shop: Shop, pages: Pages, _: Pages, __: Random) -> None:
+        for item in chosen(shop, Random(share), share):
+            pages[item.path] = Answer(b"Not found", 404)
 
     return lie
 
@@ -133,8 +144,31 @@ def _captcha_on_a_listing(_: Shop, pages: Pages, __: Pages, ___: Random) -> None
     pages[path] = b"<html><title>Hold on</title><p>Please show that you are human.</p></html>"
 
 
+def _captcha_with_a_link(shop: Shop, pages: Pages, _: Pages, __: Random) -> None:
+    path = max((p for p in pages if p.startswith("/c/")), key=lambda p: p.endswith("?page=2"))
+    item = next(iter(shop.items.values()))
+    pages[path] = shops.listing("/c/captcha", [item.path], last=True)
+
+
+def _half_of_each_listing(shop: Shop, pages: Pages, _: Pages, __: Random) -> None:
+    """Somewhat more than half, which no single page is doubted for."""
+    by_path = shops.listings(shop)
+    for path, paths in by_path.items():
+        category, _at, number = path.partition("?page=")
+        last = f"{category}?page={int(number or 1) + 1}" not in by_path
+        pages[path] = shops.listing(path, paths[: len(paths) // 2 + 1], last=last)
+
+
 def _category_lost(shop: Shop, pages: Pages, _: Pages, __: Random) -> None:
     pages["/c/rugs"] = shops.listing("/c/rugs", [], last=True)
+
+
+def _few_in_mid_category(shop: Shop, pages: Pages, _: Pages, __: Random) -> None:
+    """The first page of each category that has a second one."""
+    by_path = shops.listings(shop)
+    for path, paths in by_path.items():
+        if f"{path}?page=2" in by_path:
+            pages[path] = shops.listing(path, paths[:3], last=False)
 
 
 def _stuck_on_page_one(_: Shop, pages: Pages, __: Pages, ___: Random) -> None:
@@ -177,11 +211,21 @@ LIES = [
     Way("a quarter: an empty template", say(EMPTY, 0.25)),
     Way("a fifth: cut off after the name", _cut_off),
     Way("a category without products", _category_lost, crawls=2),
+    Way("three products on a page in mid-category", _few_in_mid_category, crawls=2),
     Way("every listing shows page one", _stuck_on_page_one, crawls=2),
     Way("pictures for prices", replaced("class=price>£", "class=price><img src=/x>", 1.0)),
     Way("one in twenty for nothing", as_if(_set(price=Decimal("0.00")), 0.05)),
     Way("all names: the sale's", as_if(_set(name="Black Friday: everything must go"))),
     Way("every brand elsewhere", replaced("class=brand", "class=maker"), crawls=3),
+    Way("every id another", replaced("class=sku>A-", "class=sku>B-")),
+    Way("one id in ten another", replaced("class=sku>A-", "class=sku>B-", 0.1)),
+    Way("one id for all", as_if(_set(number=1))),
+    Way("a third: 404", missing(0.33), crawls=2),
+    Way("a captcha with a product's link for a listing page", _captcha_with_a_link, crawls=2),
+    Way("half of each listing", _half_of_each_listing, crawls=2),
+    Way("one in twelve: another language", as_if(_translated, 1 / 12)),
+    Way("one in twelve: the shop for a brand", as_if(_set(brand="The Shop"), 1 / 12)),
+    Way("commas and points swapped", replaced("class=price>£1,", "class=price>£1.")),
     Way("one in thirty: all sold out, no name", replaced("<h1>", "<h2>", 1 / 30)),
 ]
 
@@ -248,7 +292,7 @@ SURPRISES = [
     Way("a new currency", surprise=each(_euros)),
     Way("the shop doubled", surprise=_doubled),
     Way("half delisted", surprise=_half_delisted, delists=True),
-    Way("other URLs", surprise=_moved, delists=True),
+    Way("other URLs", surprise=_moved),
     Way("a fifth sold out", surprise=each(_set(stock=0), 0.2)),
     Way("one price ten times as high", surprise=each(_price(10), 0.005)),
     Way("a tenth renamed", surprise=each(_renamed, 0.1)),

@@ -1,0 +1,124 @@
+"""Fields whose value is no text: a table as an object, and a list of objects. Pure.
+
+Keys come in the order in which PostgreSQL keeps them, so that a value which is read back is written
+as it was. All is bounded: pairs, objects, and characters together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from selectolax.lexbor import LexborNode
+
+from scraper.extract.document import Document
+from scraper.extract.items.scopes import compile_scope
+from scraper.extract.text import whole_text
+from scraper.rules.decoding import clean_text
+from scraper.sites.grammar.css import parse_css
+from scraper.sites.grammar.fields import FieldSource
+
+PAIRS_MAX = 1000
+OBJECTS_MAX = 1000
+KEY_MAX = 200
+# Characters of all texts together: elements within each other have the same ones.
+CHARS_MAX = 500_000
+# From a document to the value, and faults as sentences; None where there is none.
+Whole = Callable[[Document, list[str]], Any]
+
+
+class Reader(Protocol):
+    """A field, as `scraper.extract.product` reads it."""
+
+    name: str
+
+    def read(
+        self,
+        document: Document,
+        data: dict[str, Any],
+        problems: list[str],
+        found: list[str],
+        mistyped: list[str],
+    ) -> bool: ...
+
+
+def read_table(name: str, source: FieldSource, max_length: int) -> Whole:
+    """Of each row, what names a value and the values behind it, up to the next name: `th` and `td`
+    of a row, `dt` and `dd` of a list. The first of a name counts."""
+    rows, keys = parse_css(source.table or ""), parse_css(source.key or "")
+    cells = parse_css(f"{source.key}, {source.value}")
+
+    def table(document: Document, faults: list[str]) -> dict[str, str] | None:
+        pairs: dict[str, str] = {}
+        left = CHARS_MAX
+        for row in document.css(rows):
+            names = {element.mem_id for element in keys.elements(row)}
+            for key, texts in _pairs(cells.elements(row), names, document, name):
+                text = ", ".join(texts)
+                if not key or not text or key in pairs:
+                    continue
+                if len(text) > max_length:
+                    faults.append(f"{name}: {len(text):,} characters, cut")
+                    text = text[:max_length]
+                left -= len(key) + len(text)
+                if left < 0 or len(pairs) == PAIRS_MAX:
+                    faults.append(f"{name}: more than {_most(PAIRS_MAX, 'pairs')}, cut")
+                    return in_order(pairs)
+                pairs[key] = text
+        return in_order(pairs) or None
+
+    return table
+
+
+def _pairs(
+    cells: list[LexborNode], names: set[int], document: Document, field: str
+) -> list[tuple[str, list[str]]]:
+    pairs: list[tuple[str, list[str]]] = []
+    for cell in cells[: PAIRS_MAX * 2]:
+        document.patience.check(field)
+        text = clean_text(whole_text(cell))
+        if cell.mem_id in names:
+            pairs.append((text.rstrip(" :")[:KEY_MAX], []))
+        elif pairs and text:
+            pairs[-1][1].append(text)
+    return pairs
+
+
+def read_objects(name: str, source: FieldSource, fields: Sequence[Reader]) -> Whole:
+    """An object for each part that matches; one that lacks something required is left out."""
+    scope = compile_scope(source, OBJECTS_MAX)
+
+    def objects(document: Document, faults: list[str]) -> list[dict[str, Any]] | None:
+        parts, matched = scope(document)
+        values: list[dict[str, Any]] = []
+        left = CHARS_MAX
+        for part in parts:
+            data: dict[str, Any] = {}
+            filled_in: list[str] = []
+            lacking = [field for field in fields if not field.read(part, data, [], filled_in, [])]
+            document.patience.check(name)
+            if lacking or not filled_in:
+                continue
+            left -= size_of(data)
+            if left < 0:
+                break
+            values.append(in_order(data))
+        if left < 0 or matched > len(parts):
+            faults.append(f"{name}: more than {_most(OBJECTS_MAX, 'objects')}, cut")
+        return values or None
+
+    return objects
+
+
+def size_of(data: dict[str, Any]) -> int:
+    """About how many characters it has."""
+    return sum(len(value) if isinstance(value, str) else len(str(value)) for value in data.values())
+
+
+def in_order(data: dict[str, Any]) -> dict[str, Any]:
+    """With its keys as JSONB has them: short ones first, then by their bytes."""
+    return dict(sorted(data.items(), key=lambda pair: (len(key := pair[0].encode()), key)))
+
+
+def _most(number: int, of: str) -> str:
+    return f"{number:,} {of} or {CHARS_MAX:,} characters"

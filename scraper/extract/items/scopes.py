@@ -1,0 +1,136 @@
+"""The elements, or objects of JSON, that a definition reads fields within: one `Item` each. Pure.
+
+An `Item` is a document to whoever reads it: selectors see its element and what is inside, paths its
+object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from selectolax.lexbor import LexborNode
+
+from scraper.extract import jsonld
+from scraper.extract.document import Document
+from scraper.extract.jsonld_blocks import loaded
+from scraper.extract.sources import compile_source
+from scraper.extract.text import Element
+from scraper.rules.decoding import Decoded
+from scraper.sites.grammar import selectors
+from scraper.sites.grammar.css import parse_css
+from scraper.sites.grammar.fields import SCOPES, Source, holds_json
+
+# What JSON says that stands in a text is read of so many characters.
+TEXT_MAX = 5_000_000
+
+
+class Item(Document):
+    """A part of a page. What is not within it, such as the base of its links, is its page's."""
+
+    def __init__(self, page: Document, part: Element | dict[str, Any]) -> None:
+        self._whole = page
+        self.page = page.page
+        self.patience = page.patience
+        self._alone = page._alone  # noqa: SLF001
+        self.url = page.url
+        self.page_url = page.page_url
+        self._by_xpath, self._by_css, self._captured = {}, {}, {}
+        if isinstance(part, dict):
+            self.value = part
+        else:
+            # It is asked as the whole page is, in lexbor's words or in lxml's.
+            name = "dom" if isinstance(part, LexborNode) else "root"
+            self.__dict__[name] = part
+
+    @property
+    def decoded(self) -> Decoded:
+        return self._whole.decoded
+
+    @property
+    def base(self) -> str:
+        return self._whole.base
+
+    @property
+    def _tags(self) -> int:
+        return self._whole._tags  # noqa: SLF001
+
+
+class Items(NamedTuple):
+    """The first of those that match, and how many do."""
+
+    items: list[Item]
+    matched: int
+
+
+Parts = Callable[[Document], Iterator[Any]]
+
+
+def compile_scope(source: Source, most: int) -> Callable[[Document], Items]:
+    """What matches, `most` of them at the most. Raises what `compile_source` says."""
+    parts = _parts(source)
+
+    def items(document: Document) -> Items:
+        matched = list(islice(parts(document), most * 10))
+        return Items([Item(document, part) for part in matched[:most]], len(matched))
+
+    return items
+
+
+def _parts(source: Source) -> Parts:
+    if source.jsonld is not None:
+        parsed = selectors.parse_jsonld_objects(source.jsonld)
+        return lambda document: jsonld.objects(document.jsonld, parsed)
+    if source.microdata is not None:
+        parsed = selectors.parse_jsonld_objects(source.microdata)
+        return lambda document: jsonld.objects(document.microdata, parsed)
+    if source.state is not None:
+        steps = selectors.parse_json(source.state)
+        return lambda document: _first_of(document.state, steps)
+    if source.path is not None and all(getattr(source, key) is None for key in SCOPES):
+        steps = selectors.parse_json(source.path)
+        return lambda document: jsonld.objects_at(document.value, steps)
+    if source.response is not None:
+        steps = selectors.parse_json(source.path or "")
+        name = source.response
+        return lambda document: jsonld.objects_at(document.captured(name), steps)
+    if holds_json(source):
+        return _parts_of_texts(source)
+    if source.css is not None:
+        selector = parse_css(source.css)
+        return lambda document: iter(document.css(selector))
+    xpath = selectors.compile_xpath(source.xpath or "")
+    return lambda document: _elements(document.xpath(xpath))
+
+
+def _first_of(documents: list[Any], steps: jsonld.Steps) -> Iterator[dict[str, Any]]:
+    """The objects at a path of the first document that has some."""
+    for document in documents:
+        empty = True
+        for item in jsonld.objects_at(document, steps):
+            empty = False
+            yield item
+        if not empty:
+            return
+
+
+def _parts_of_texts(source: Source) -> Parts:
+    """The objects in the JSON that a text or an attribute holds."""
+    texts = compile_source(Source.model_construct(css=source.css, xpath=source.xpath))
+    steps = selectors.parse_json(source.path) if source.path is not None else ()
+
+    def parts(document: Document) -> Iterator[dict[str, Any]]:
+        for text in texts(document, True):
+            document.patience.check("JSON in its texts")
+            if len(text) <= TEXT_MAX:
+                yield from jsonld.objects_at(loaded(text), steps)
+
+    return parts
+
+
+def _elements(matches: Any) -> Iterator[Element]:
+    """Comments and texts are none."""
+    for match in matches if isinstance(matches, list) else ():
+        if isinstance(getattr(match, "tag", None), str):
+            yield match

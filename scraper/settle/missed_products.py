@@ -1,0 +1,185 @@
+"""Products that a shop does not list any more: missed, asked for, delisted.
+
+A listing that is not whole looks like products that are gone. So a product is delisted once a
+second complete crawl in a row has missed it and its page says so, too: before such a crawl ends,
+the pages of those it would delist are asked for, a sample of many. Where a page still gives its
+product, the listing may be wrong: then it takes a third crawl. So it does where a listing names a
+product, and its page answers 404.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+
+from scraper.dedup import filters
+from scraper.domain import Kind, Status
+from scraper.frontier.counters import CountsByCrawl, add_counts
+from scraper.frontier.pages import PageChange
+from scraper.sites.definition import Site
+
+# So many complete crawls in a row miss a product before it counts as delisted, where its page is
+# gone, too; one more where it is not.
+DELISTED_AFTER = 2
+# A crawl asks for no more pages than that. Where this share of them is alive, it is likely to be so
+# of the others.
+ASKED_MOST, ALIVE_SHARE = 100, 0.1
+
+# It is asked for products alone that their page gave no more, and once.
+BEGAN = "(SELECT started_at FROM crawls WHERE id = :crawl_id)"
+
+# What the crawl before had missed, and that was doubted, counts with this one (`doubted`).
+_MISSES = f"""pr.missed_crawls + CASE WHEN pg.crawl_id < CAST(:doubted AS bigint)
+                                     OR (:moving AND pg.kind = 'listing'
+                                         AND pr.crawl_id < CAST(:doubted AS bigint))
+                                     OR pr.absent_since < {BEGAN}
+                                   THEN 2 ELSE 1 END"""
+
+# Those that were asked for once, and were alive, have been missed so often already.
+ASK = sa.text(f"""
+WITH chosen AS MATERIALIZED (
+    SELECT pr.id, pr.page_id FROM products pr JOIN pages pg ON pg.id = pr.page_id
+     WHERE pr.site_id = :site_id AND pg.site_id = :site_id AND pr.delisted_at IS NULL
+       AND pr.missed_crawls < :delisted_after AND {_MISSES} >= :delisted_after
+       AND pr.absent_since IS NULL AND pg.crawl_id < :crawl_id AND pg.kind = 'product'
+       AND NOT EXISTS (SELECT FROM products
+                        WHERE site_id = :site_id AND asked_by = CAST(:crawl_id AS bigint))
+     ORDER BY hashint8(pr.id) LIMIT {ASKED_MOST}
+), marked AS (
+    UPDATE products pr SET asked_by = :crawl_id FROM chosen WHERE pr.id = chosen.id
+)
+UPDATE pages pg
+   SET crawl_id = :crawl_id, status = 'due', attempts = 0, host_attempts = 0, losses = 0,
+       level = NULL, blocked = 0, probe = false, not_before = now(), error = NULL, excerpt = NULL,
+       response_head = NULL
+ WHERE pg.id IN (SELECT page_id FROM chosen)
+RETURNING pg.id
+""")
+
+# A product whose page this crawl reached and did not find gone is listed. Products of an interface
+# move between its pages (`moving`): they are listed where they were written. A product's page is of
+# its site: said twice, so that the pages of other sites are not read. Of a page with several
+# products each is listed that the page gave when it was last read; one that it did not give then
+# (`absent_since`) is missed by a crawl that has read the page, or was told that it is as it was.
+# What is newly missed counts by pages where these have `several`: each product for its share.
+DELIST = sa.text(f"""
+WITH seen AS MATERIALIZED (
+    SELECT pr.id, pg.crawl_id = :crawl_id AND pg.status <> 'gone' AND pr.asked_by IS DISTINCT FROM
+                  CAST(:crawl_id AS bigint) AND pr.absent_since IS NULL
+                  AND (pr.crawl_id = :crawl_id OR NOT :moving OR pg.kind <> 'listing') AS listed,
+           pg.crawl_id = :crawl_id AND pg.status = 'gone' AS gone,
+           pr.absent_since IS NOT NULL AS absent,
+           pr.asked_by IS NOT DISTINCT FROM CAST(:crawl_id AS bigint) AS asked,
+           pg.status NOT IN ('gone', 'invalid') OR pg.last_outcome = 'doubtful' AS alive,
+           {_MISSES} AS misses, pr.missed_crawls,
+           pr.missed_crawls = 0 AS first, pr.delisted_at IS NOT NULL AS was_delisted
+      FROM products pr JOIN pages pg ON pg.id = pr.page_id
+     WHERE pr.site_id = :site_id AND pg.site_id = :site_id
+       AND (pr.absent_since IS NULL OR pg.crawl_id < :crawl_id OR pg.status = 'gone'
+            OR pg.fetched_at >= {BEGAN})
+), sample AS (
+    SELECT count(*) FILTER (WHERE alive) >= {ALIVE_SHARE} * count(*) AND count(*) > 0 AS alive
+      FROM seen WHERE asked
+), decided AS (
+    SELECT seen.*,
+           CASE WHEN listed THEN 0 WHEN NOT asked THEN misses WHEN :confirmed
+                THEN greatest(misses, :delisted_after) ELSE 1 END AS counted,
+           CASE WHEN listed THEN false WHEN was_delisted THEN true WHEN asked THEN NOT seen.alive
+                WHEN misses < :delisted_after THEN false
+                ELSE missed_crawls >= :delisted_after OR absent OR NOT (gone OR sample.alive)
+           END AS delists
+      FROM seen CROSS JOIN sample
+), marked AS (
+    UPDATE products pr
+       SET missed_crawls = least(counted, 1000),
+           delisted_at = CASE WHEN delists THEN coalesce(pr.delisted_at, now()) END
+      FROM decided
+     WHERE pr.id = decided.id AND (NOT listed OR pr.missed_crawls > 0 OR pr.delisted_at IS NOT NULL)
+    RETURNING pr.id, pr.page_id, pr.version, coalesce(pr.delisted_at = now(), false) AS delisted,
+              NOT decided.listed AND decided.first AS newly_missed,
+              decided.was_delisted AND pr.delisted_at IS NULL AS relisted
+), fed AS (
+    INSERT INTO changes (site_id, product_id, crawl_id, version, event)
+    SELECT :site_id, id, :crawl_id, version, CASE WHEN delisted THEN 'delisted' ELSE 'relisted' END
+      FROM marked WHERE delisted OR relisted ORDER BY id
+)
+SELECT count(*) FILTER (WHERE delisted) AS delisted,
+       CAST(CASE WHEN :several
+                 THEN ceil(coalesce(sum(1.0 / (SELECT count(*) FROM products o
+                                                WHERE o.page_id = marked.page_id))
+                                    FILTER (WHERE newly_missed), 0))
+                 ELSE count(*) FILTER (WHERE newly_missed) END AS bigint) AS missed
+  FROM marked
+""")
+
+
+# Of those that were asked for, whose page still gives them.
+ALIVE = sa.text("""
+SELECT count(*) AS asked, count(*) FILTER (WHERE pg.status IN ('ok', 'unchanged')) AS alive,
+       count(DISTINCT pg.id) FILTER (WHERE pg.status IN ('ok', 'unchanged')) AS pages,
+       min(pg.url) FILTER (WHERE pg.status IN ('ok', 'unchanged')) AS example
+  FROM products pr JOIN pages pg ON pg.id = pr.page_id
+ WHERE pr.site_id = :site_id AND pr.asked_by = :id
+""")
+
+
+class Misses(NamedTuple):
+    """How many products became delisted with a crawl, and how many it has missed for the first
+    time; None: nobody knows."""
+
+    delisted: int
+    missed: int | None
+
+
+def ask(connection: sa.Connection, crawl: sa.Row[Any], doubted: int | None) -> int:
+    """Takes the pages of products that a crawl would delist into it, once. Returns how many.
+    `doubted`: the crawl before, where its misses may count with this one's."""
+    if crawl.filter_id is not None:
+        return 0
+    values = _values(crawl, doubted)
+    if values["moving"]:
+        return 0
+    asked = len(connection.execute(ASK, values).all())
+    counts = CountsByCrawl()
+    for _ in range(asked):
+        counts[crawl.id].added(PageChange(crawl.id, Kind.PRODUCT, Status.DUE))
+    add_counts(connection, counts)
+    return asked
+
+
+def alive(connection: sa.Connection, crawl: sa.Row[Any]) -> tuple[int, str | None]:
+    """On how many pages products that a crawl has asked for are there still, and what to say of
+    it."""
+    row = connection.execute(ALIVE, {"id": crawl.id, "site_id": crawl.site_id}).one()
+    if not row.alive:
+        return 0, None
+    note = (
+        f"{row.alive} of {row.asked} products that no listing names are there still, such as "
+        f"{row.example}: they are not delisted yet"
+    )
+    return row.pages, note
+
+
+def delist(
+    connection: sa.Connection, crawl: sa.Row[Any], doubted: int | None, *, confirmed: bool
+) -> Misses:
+    """Counts a complete crawl's misses, and those of the crawl before where they were doubted and
+    this one says the same. `confirmed`: products were asked for by that very count."""
+    if crawl.filter_id is not None:
+        life_s = Site.model_validate(crawl.definition).revisit_s
+        delisted = filters.delist(connection, crawl.id, crawl.site_id, life_s, DELISTED_AFTER)
+        return Misses(delisted, None)
+    values = _values(crawl, doubted) | {"confirmed": confirmed}
+    return Misses(*connection.execute(DELIST, values).one())
+
+
+def _values(crawl: sa.Row[Any], doubted: int | None) -> dict[str, Any]:
+    return {
+        "crawl_id": crawl.id,
+        "site_id": crawl.site_id,
+        "delisted_after": DELISTED_AFTER,
+        "doubted": doubted,
+        "moving": crawl.definition.get("platform") is not None,
+        "several": (crawl.definition.get("product") or {}).get("items") is not None,
+    }

@@ -1,0 +1,75 @@
+"""Large bodies over real connections, more of them than a process may hold."""
+
+from __future__ import annotations
+
+import asyncio
+
+from scraper.connect import guard
+from scraper.http.fetcher import HttpFetcher
+from scraper.http.held_bodies import HeldBodies, HeldBody
+from scraper.http.policy import FetchPolicy
+
+BODY_BYTES = 2_000_000
+PAGES = 24
+MOST = 4_000_000
+# What a connection hands over at once.
+PIECE_BYTES = 262_144
+PAGE_TIMEOUT_S = 3.0
+READING_S = 0.25
+POLICY = FetchPolicy(
+    user_agent="testbot/1.0",
+    headers={},
+    private=guard.PrivateAccess(networks=guard.ANYWHERE),
+    allowed=None,
+    body_max_bytes=BODY_BYTES,
+    wire_max_bytes=BODY_BYTES,
+    redirects_max=0,
+    connect_timeout_s=10,
+    read_timeout_s=10,
+    page_timeout_s=PAGE_TIMEOUT_S,
+)
+
+
+async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % BODY_BYTES)
+    for _ in range(BODY_BYTES // 100_000):
+        writer.write(b"x" * 100_000)
+        await writer.drain()
+    writer.close()
+
+
+def test_bodies_that_wait_to_be_read_keep_others_with_their_server_and_cost_them_no_time() -> None:
+    async def running() -> tuple[int, int]:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        fetcher, bodies = HttpFetcher(), HeldBodies(MOST)
+        reading = asyncio.Semaphore(1)
+        most = 0
+
+        async def page(number: int) -> int:
+            nonlocal most
+            held = HeldBody(bodies)
+            try:
+                answer = await fetcher.fetch(f"http://127.0.0.1:{port}/{number}", POLICY, held=held)
+                held.is_whole(len(answer.body))
+                async with reading:
+                    most = max(most, bodies.held)
+                    await asyncio.sleep(READING_S)
+                most = max(most, bodies.held)
+                assert answer.elapsed_s < PAGE_TIMEOUT_S
+                return len(answer.body)
+            finally:
+                held.end()
+
+        async with server:
+            # Reading all of them takes twice as long as a page may.
+            sizes = await asyncio.gather(*map(page, range(PAGES)))
+            await fetcher.aclose()
+        assert set(sizes) == {BODY_BYTES}
+        return most, bodies.held
+
+    most, left = asyncio.run(running())
+    assert left == 0
+    # Without a bound it would be all of them: 48 MB.
+    assert MOST <= most <= MOST + PAGES * PIECE_BYTES + BODY_BYTES
