@@ -1,5 +1,6 @@
 """Pages for a person at a terminal, read without servers: one request at a time, robots.txt obeyed,
-no host asked faster than the definition says. Stores nothing.
+no host asked faster than the definition says. Pages of the queue `browser` are shown by a Chromium
+of this machine. Stores nothing.
 
 What the fleet knows of a host (its rests, what operators have set) is in Redis, and not known here.
 """
@@ -7,13 +8,19 @@ What the fleet knows of a host (its rests, what operators have set) is in Redis,
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from time import monotonic
 
-from scraper.crawl.context import CrawlContext
+from scraper.browser import chromium
+from scraper.browser.permits import BrowserPermits
+from scraper.browser.pool import Browsers
+from scraper.crawl.context import make_context
 from scraper.domain import Fetched, Kind, Outcome
-from scraper.errors import FetchError
+from scraper.errors import DeferredError, FetchError
 from scraper.http.fetcher import HttpFetcher
+from scraper.http.policy import FetchPolicy
+from scraper.infra import logs
 from scraper.politeness.robots import (
     RobotsRules,
     Unavailable,
@@ -23,17 +30,25 @@ from scraper.politeness.robots import (
     robots_url,
     rules_from,
 )
+from scraper.rules.routing import for_browsers
 from scraper.rules.urls import host_of
 from scraper.rules.verdict import outcome_of_status, retry_after_s
+from scraper.settings import Settings
+from scraper.sites.browser import Rendering
+from scraper.sites.definition import Site
 
 
 class PoliteReader:
-    """Reads pages by a site's policy. Belongs to one event loop; `requests` counts what was sent,
-    robots.txt and redirects included."""
+    """Reads pages by a site's policy. Belongs to one event loop. `requests` counts what was sent,
+    robots.txt and redirects included, and what pages ask for by themselves, which are `extras`.
+    `shown`: by a browser, whatever the site says."""
 
-    def __init__(self, context: CrawlContext) -> None:
-        self.context = context
-        self.requests = 0
+    def __init__(self, site: Site, settings: Settings, *, shown: bool = False) -> None:
+        self.context = make_context(0, 0, site, settings)
+        self.requests = self.extras = 0
+        self._settings, self._shown = settings, shown
+        self._browsers: Browsers | None = None
+        self._ending = AsyncExitStack()
         self._fetcher = HttpFetcher(max_connections=4)
         self._rules: dict[str, RobotsRules | Unavailable] = {}
         self._not_before: dict[str, float] = {}
@@ -44,9 +59,18 @@ class PoliteReader:
 
     async def __aexit__(self, *_: object) -> None:
         await self._fetcher.aclose()
+        await self._ending.aclose()
 
-    async def read(self, url: str, kind: Kind) -> Fetched:
-        """The page, answered well. Raises FetchError, whatever keeps it from that."""
+    def require_browser(self) -> None:
+        """Raises `ConfigError` that says what to install."""
+        chromium.require_extra()
+        chromium.program(self._settings)
+
+    async def read(
+        self, url: str, kind: Kind, *, shown: bool = False, rendering: Rendering | None = None
+    ) -> Fetched:
+        """The page, answered well. `shown`: by a browser, which does as `rendering` says. Raises
+        FetchError, whatever keeps it from that, and `ConfigError` where there is no browser."""
         policy = self.context.policies[kind]
         if policy.proxied:
             raise FetchError(
@@ -55,8 +79,12 @@ class PoliteReader:
                 "and give the file)",
                 url=url,
             )
-        await self._before_hop(url)
-        page = await self._fetcher.fetch(url, policy, before_hop=self._before_hop)
+        queue = self.context.route(kind, url).queue
+        if kind is not Kind.SITEMAP and (shown or self._shown or for_browsers(queue)):
+            page = await self._show(url, policy, rendering or self.context.site.browser)
+        else:
+            await self._before_hop(url)
+            page = await self._fetcher.fetch(url, policy, before_hop=self._before_hop)
         block = self.context.block_of(page)
         if block is not None:
             raise FetchError(Outcome.BLOCKED, str(block), url=url, status=page.status)
@@ -65,6 +93,24 @@ class PoliteReader:
         if outcome is not Outcome.FETCHED:
             raise FetchError(outcome, f"the answer was {page.status}", url=url, status=page.status)
         return page
+
+    async def _show(self, url: str, policy: FetchPolicy, rendering: Rendering | None) -> Fetched:
+        if self._browsers is None:
+            self.require_browser()
+            self._ending.enter_context(logs.warnings_alone())
+            self._browsers = Browsers(self._settings, pages=1)
+            self._ending.push_async_callback(self._browsers.aclose)
+        permits = BrowserPermits(self._before_hop, self._before_sub, paid=False)
+        try:
+            # One page after the other: there is no slot to wait for.
+            return await self._browsers.fetch(url, policy, rendering, permits=permits)
+        except DeferredError:
+            raise FetchError(
+                Outcome.DEFERRED,
+                "the browser did not start, or was lost (mend: `celery -A scraper worker -Q "
+                "browser` says at its start what it lacks)",
+                url=url,
+            ) from None
 
     async def robots(self, url: str) -> RobotsRules | Unavailable:
         """The rules of the URL's host, asked for once."""
@@ -83,6 +129,10 @@ class PoliteReader:
     async def _before_hop(self, url: str) -> None:
         if self.context.site.robots:
             require_allowed(await self.robots(url), url)
+        await self._turn(url)
+
+    async def _before_sub(self, url: str) -> None:
+        self.extras += 1
         await self._turn(url)
 
     async def _turn(self, url: str) -> None:

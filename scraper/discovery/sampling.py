@@ -13,7 +13,7 @@ from scraper.discovery.trial import (
     try_listing,
     try_product,
 )
-from scraper.domain import Fetched, Kind
+from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import FetchError
 from scraper.extract import FunctionFailed, TooSlow
 from scraper.sites.definition import Site
@@ -33,7 +33,9 @@ class Sample:
     @property
     def good(self) -> bool:
         if self.wanted:
-            return bool(self.products) and all(page.complete for page in self.products)
+            # That a product is gone is an answer, though none that shows a definition to be right.
+            read = [page.complete for page in self.products if not page.gone]
+            return bool(read) and all(read)
         return any(listing.products or listing.listings for listing in self.listings)
 
 
@@ -73,7 +75,9 @@ class Sampler:
         try:
             return self.read_product(await self._reader.read(url, Kind.PRODUCT), url)
         except FetchError as error:
-            return PageTrial(url, None, False, problems=(f"{error.outcome}: {error}",))
+            gone = error.outcome is Outcome.NOT_FOUND
+            problems = () if gone else (f"{error.outcome}: {error}",)
+            return PageTrial(url, None, False, problems=problems, gone=gone)
 
     def read_listing(self, page: Fetched, url: str, kind: Kind = Kind.LISTING) -> ListingTrial:
         try:

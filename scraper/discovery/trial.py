@@ -57,7 +57,8 @@ class ItemTrial:
 @dataclass(frozen=True, slots=True)
 class PageTrial:
     """`complete`: a crawl would store it. `external_id`: None where the page gives no product. Of
-    several, `items`, it is the one whose fields are shown."""
+    several, `items`, it is the one whose fields are shown. `gone`: the shop sells it no
+    longer."""
 
     url: str
     external_id: str | None
@@ -65,6 +66,7 @@ class PageTrial:
     fields: tuple[FieldTrial, ...] = ()
     problems: tuple[str, ...] = ()
     items: tuple[ItemTrial, ...] = ()
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -24,6 +26,21 @@ QUIET = {
     # `scraper.infra.outages` logs a lost connection, once.
     "celery.worker.consumer.consumer": logging.ERROR,
 }
+
+
+@contextmanager
+def warnings_alone() -> Iterator[None]:
+    """For as long as the block lasts, only what is wrong is told, on stderr: for commands whose
+    answer stands on stdout."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def configure(settings: Settings) -> None:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from scraper.accounts.file import read as read_accounts
-from scraper.crawl.context import make_context
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import Sampler, spread
 from scraper.domain import Extracted, Fetched, Kind
@@ -32,6 +31,7 @@ from scraper.infra.database import dumps
 from scraper.infra.redaction import passwords_in, redacted
 from scraper.settings import Settings
 from scraper.sites import loader
+from scraper.sites.browser import Rendering
 from scraper.sites.definition import Site
 
 INDEX = "pages.json"
@@ -71,8 +71,10 @@ class KeepingReader(PoliteReader):
         self.kept = []
         return self
 
-    async def read(self, url: str, kind: Kind) -> Fetched:
-        page = await super().read(url, kind)
+    async def read(
+        self, url: str, kind: Kind, *, shown: bool = False, rendering: Rendering | None = None
+    ) -> Fetched:
+        page = await super().read(url, kind, shown=shown, rendering=rendering)
         self.kept.append((url, kind, page))
         return page
 
@@ -81,7 +83,7 @@ def fetch(site: Site, settings: Settings, pages: int) -> tuple[list[Record], int
     """The records, and how many requests they took. Raises `ScraperError`."""
 
     async def run() -> tuple[list[Record], int]:
-        async with KeepingReader(make_context(0, 0, site, settings)) as reader:
+        async with KeepingReader(site, settings) as reader:
             return await gather(reader, settings, pages), reader.requests
 
     try:

@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from scraper.cli.main import main
+from tests.js_shop import JsShop
 from tests.static_shop import StaticShop
 
 LISTING = "".join(f'<a class="p" href="/p/{n}">Thing {n}</a>' for n in range(1, 8))
@@ -121,3 +122,52 @@ def test_a_site_behind_proxies_is_never_asked_directly(shop: StaticShop) -> None
 def test_what_is_neither_names_the_nearest(shop: StaticShop) -> None:
     define(shop)
     assert "did you mean 'things'?" in run("thing", code=2).stderr
+
+
+def test_a_product_that_is_gone_is_an_answer(shop: StaticShop) -> None:
+    define(shop)
+    del shop.pages["/p/4"]
+    result = run("things", "--products", "3")
+    assert "/p/4\n  gone: the shop says that it is no longer there" in result.stdout
+    assert "4.50" not in result.stdout and "7.50" in result.stdout
+    for number in (1, 7):
+        del shop.pages[f"/p/{number}"]
+    assert run("things", "--products", "3", code=1).stdout.count("gone:") == 3
+
+
+def test_a_browser_shows_what_scripts_fill(
+    installed_chromium: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with JsShop() as js_shop:
+        js_shop.open()
+        product = js_shop.url("/p/3")
+        assert run(product, "h1", code=1).stdout.strip() == ""
+        assert run(product, "h1", "--browser").stdout.strip() == "Thing nº 3"
+        assert "title" in run(product, "--browser").stdout
+        assert not [target for _, _, target in js_shop.requests if target == "/picture.png"]
+        assert "robots_disallowed" in run(js_shop.url("/private"), "--browser", code=1).stderr
+        saved = tmp_path / "saved.html"
+        saved.write_text("<h1>Saved</h1>")
+        assert "saved page" in run(str(saved), "--browser", code=2).stderr
+
+
+def test_a_site_whose_queue_is_browser_is_tried_by_one(
+    installed_chromium: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with JsShop() as js_shop:
+        js_shop.open()
+        text = DEFINITION.replace("{url}/\n", "{url}/all\nqueue: browser\n")
+        (tmp_path / "sites").mkdir()
+        (tmp_path / "sites/js.yaml").write_text(
+            text.format(url=js_shop.url("/").rstrip("/"), rate="100/s")
+        )
+        shown = json.loads(run("js", "--json").stdout)
+        assert [page["fields"][0]["value"] for page in shown["products"]] == [
+            "Thing nº 1",
+            "Thing nº 3",
+            "Thing nº 6",
+        ]
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert "apt install chromium" in run("js", code=2).stderr

@@ -13,7 +13,6 @@ from scraper.cli.data.export import Form, write_table
 from scraper.cli.data.output import open_destination
 from scraper.cli.data.products import print_products
 from scraper.cli.setup.sites import definition_file
-from scraper.crawl.context import make_context
 from scraper.discovery.first_products import Preview, preview
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.errors import ScraperError
@@ -62,7 +61,7 @@ async def _read(site: Site, settings: Settings, wanted: int) -> tuple[Preview, i
             count = f"{len(result.products)} of {wanted} products"
             click.echo(f"\r{count}, {reader.requests} requests ", nl=False, err=True)
 
-    async with PoliteReader(make_context(0, 0, site, settings)) as reader:
+    async with PoliteReader(site, settings) as reader:
         result = await preview(reader, wanted, show)
         if sys.stderr.isatty():
             click.echo("\r", nl=False, err=True)

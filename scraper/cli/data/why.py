@@ -19,7 +19,6 @@ from scraper.cli.common.shared import (
 )
 from scraper.cli.common.tables import cell, plain, print_table
 from scraper.cli.data.products import local
-from scraper.crawl.context import make_context
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.trial import FieldTrial, PageTrial, try_product
 from scraper.domain import Fetched, Kind
@@ -78,7 +77,7 @@ def _fetched(found: Provenance, settings: Settings, product_id: str) -> PageTria
     """The page as it is now, as the definition of today reads it."""
 
     async def read() -> Fetched:
-        async with PoliteReader(make_context(0, 0, found.site, settings)) as pages:
+        async with PoliteReader(found.site, settings) as pages:
             return await pages.read(found.url, Kind.PRODUCT)
 
     try:

@@ -20,7 +20,6 @@ from scraper.cli.common.shared import (
 )
 from scraper.cli.common.tables import plain
 from scraper.cli.setup.sites import definition_file
-from scraper.crawl.context import make_context
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.domain import Fetched, Kind
 from scraper.errors import ConfigError, FetchError, NotFoundError, ScraperError, did_you_mean
@@ -187,7 +186,7 @@ def _read(site: Site, settings: Settings, known: list[Known]) -> tuple[list[Case
 
     async def run() -> tuple[list[Case], list[str]]:
         cases, failures = [], []
-        async with PoliteReader(make_context(0, 0, site, settings)) as reader:
+        async with PoliteReader(site, settings) as reader:
             for url, values, old in known:
                 try:
                     page = await reader.read(url, Kind.PRODUCT)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
 from scraper.cli.common.tables import cell, plain, print_table
-from scraper.crawl.context import make_context
+from scraper.cli.crawl.screen import span
 from scraper.discovery.induction import FieldChoice
 from scraper.discovery.platform import OpenInterface
 from scraper.discovery.polite_reader import PoliteReader
@@ -105,7 +105,7 @@ def _survey(site: Site, settings: Settings, url: str) -> tuple[Survey, int, floa
     async def run() -> tuple[Survey, int, float]:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async with PoliteReader(make_context(0, 0, site, settings)) as reader:
+        async with PoliteReader(site, settings) as reader:
             survey = await Surveyor(reader).survey(url)
             return survey, reader.requests, loop.time() - began
 
@@ -226,7 +226,7 @@ def _duration(survey: Survey, definition: Site) -> str:
         return ""
     pages = survey.products + (survey.pages or 0)
     seconds = pages / definition.rate_per_s
-    return f"{pages:,} pages at {definition.rate}: about {seconds / 60:.0f} min; "
+    return f"{pages:,} pages at {definition.rate}: about {span(seconds)}; "
 
 
 def _as_json(survey: Survey, trials: list[PageTrial], path: Path, requests: int) -> dict[str, Any]:

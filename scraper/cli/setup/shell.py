@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from scraper.cli.common.shared import complete_site, load_settings
 from scraper.cli.common.tables import plain
 from scraper.cli.setup.trying import NOWHERE, definition_of, file_of
-from scraper.crawl.context import make_context
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.trial import select, source_of_text
 from scraper.domain import Fetched, Kind
@@ -127,4 +126,4 @@ def shell(target: str) -> None:
 
 
 async def _opened(site: Site) -> PoliteReader:
-    return PoliteReader(make_context(0, 0, site, load_settings()))
+    return PoliteReader(site, load_settings())

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 
 from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import cell, plain, print_table
-from scraper.crawl.context import make_context
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import Sample, Sampler, spread
 from scraper.discovery.standard import standard_definition
@@ -52,6 +51,7 @@ NOWHERE = "http://saved.invalid/"
     show_default=True,
     help="So many product pages of SITE.",
 )
+@click.option("--browser", is_flag=True, help="Read pages by a browser, whatever their queue.")
 @json_option()
 def try_(
     target: str,
@@ -60,6 +60,7 @@ def try_(
     site: str | None,
     address: str | None,
     products: int,
+    browser: bool,
     as_json: bool,
 ) -> None:
     """Show what a definition gives on some pages of SITE, on FILE (a saved page) or on URL.
@@ -67,6 +68,7 @@ def try_(
     Each field with its value, the source that gave it, and what is wrong. With SELECTOR (CSS,
     XPath, or KEY:VALUE with a source's key, such as jsonld:offers.price) only what that matches.
     FILE may also be a definition. Without a definition a page is read by what it says for machines.
+    Pages of the queue `browser` are shown by a Chromium of this machine.
     Obeys robots.txt and the rate; needs no servers; stores nothing.
     """
     settings = load_settings()
@@ -83,13 +85,13 @@ def try_(
             page = await reader.read(target, kind)
             return _read(sampler, page, target, kind) if source is None else select(source, page)
 
-        result = _with_reader(definition, settings, as_json, on_url)
+        result = _with_reader(definition, settings, browser, as_json, on_url)
     elif saved.is_file() and saved.suffix not in loader.SUFFIXES:
+        if browser:
+            raise click.UsageError("a saved page is read as it is: --browser is for SITE or URL")
         definition = definition_of(settings, site, address or NOWHERE)
         page = Fetched(address or NOWHERE, 200, {}, saved.read_bytes())
-        sampler = Sampler(
-            PoliteReader(make_context(0, 0, definition, settings)), settings.site_function_modules
-        )
+        sampler = Sampler(PoliteReader(definition, settings), settings.site_function_modules)
         result = _read(sampler, page, page.url, kind) if source is None else select(source, page)
     else:
         definition = loader.load_file(file_of(settings, target), settings.site_function_modules)
@@ -109,7 +111,7 @@ def try_(
                 url = links[0]
             return select(source, await reader.read(url, kind))
 
-        result = _with_reader(definition, settings, as_json, on_site)
+        result = _with_reader(definition, settings, browser, as_json, on_site)
     if isinstance(result, Matches):
         _show_matches(result, as_json=as_json)
         good = bool(result.matches)
@@ -123,6 +125,7 @@ def try_(
 def _with_reader(
     definition: Site,
     settings: Settings,
+    browser: bool,
     as_json: bool,
     use: Callable[[PoliteReader, Sampler], Awaitable[T]],
 ) -> T:
@@ -131,7 +134,7 @@ def _with_reader(
     async def run() -> T:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async with PoliteReader(make_context(0, 0, definition, settings)) as reader:
+        async with PoliteReader(definition, settings, shown=browser) as reader:
             result = await use(reader, Sampler(reader, settings.site_function_modules))
             if not as_json:
                 requests = f"{reader.requests} request{'s' if reader.requests != 1 else ''}"
@@ -203,6 +206,9 @@ def _show_listing(listing: ListingTrial) -> None:
 
 
 def _show_product(page: PageTrial) -> None:
+    if page.gone:
+        click.echo(f"{plain(page.url)}\n  gone: the shop says that it is no longer there")
+        return
     stored = "" if page.complete else "  (would not be stored)"
     click.echo(f"{plain(page.url)}\n  id {plain(page.external_id or '-')}{stored}")
     rows = [
