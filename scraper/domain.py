@@ -113,7 +113,8 @@ _NOT_TRIED = frozenset(
 _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.FETCHED: ("answered, and what was asked for is there", Blame.NOBODY),
     Outcome.NOT_MODIFIED: (
-        "the server says nothing changed (304), or sends the same bytes again",
+        "the server says nothing changed (304), sends the same bytes again, or a page that gives "
+        "the same",
         Blame.NOBODY,
     ),
     Outcome.FRESH: ("fetched less than the revisit age ago, not asked again", Blame.NOBODY),
@@ -388,11 +389,15 @@ class FieldObservations:
 @value
 class LastReading:
     """What is known of a product page that was read before, and whose product is stored as it was
-    then. `read_by` names what read it (`CrawlContext.read_by`), `read_s` is how long ago."""
+    then. `read_by` names what read it (`CrawlContext.read_by`), `read_s` is how long ago.
+    `content_hash` is that of what it gave; `product_id` its only product's, None where it has
+    several."""
 
     validators: Validators
     read_by: int
     read_s: float
+    content_hash: UUID | None = None
+    product_id: str | None = None
 
 
 @value

@@ -8,6 +8,7 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha1
+from uuid import uuid4
 
 from tests.odd_shop import HTML, Answer, listing, product
 from tests.threaded import Threaded
@@ -31,7 +32,8 @@ class ConditionalShop(Threaded):
 
     `etags` and `modified` say what a page's validators are instead of its own ETag ({} of a
     product: none); `redirects` where a product's page leads to. With `always_304` every product
-    page is answered 304, asked or not; with `deaf` none is. `kinds` and `codes` are a product's
+    page is answered 304, asked or not; with `deaf` none is, and with `nonces` none comes twice with
+    the same bytes. `kinds` and `codes` are a product's
     Content-Type and status, `packed` says that bodies come as gzip.
     """
 
@@ -48,7 +50,7 @@ class ConditionalShop(Threaded):
         self.kinds: dict[int, str] = {}
         self.codes: dict[int, int] = {}
         self.packed = ""
-        self.always_304 = self.deaf = False
+        self.always_304 = self.deaf = self.nonces = False
         self.asked: list[Asked] = []
 
     def url(self, target: str = "/") -> str:
@@ -108,9 +110,11 @@ class ConditionalShop(Threaded):
         )
         matches = headers.get("if-none-match") == etag if etag and "if-none-match" in headers else (
             modified is not None and headers.get("if-modified-since") == modified)  # fmt: skip
-        if self.always_304 or (matches and not self.deaf):
+        if self.always_304 or (matches and not self.deaf and not self.nonces):
             return Answer(status=304, headers=tuple(given))
         body = self.body(number)
+        if self.nonces:
+            body += f"<script nonce={uuid4()}></script>".encode()
         if self.packed:
             body, given = gzip.compress(body, mtime=0), [*given, "Content-Encoding: gzip"]
         kind, code = self.kinds.get(number, HTML), self.codes.get(number, 200)

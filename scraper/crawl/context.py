@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from scraper.connect.guard import Networks, PrivateAccess
 from scraper.dedup import filters
 from scraper.dedup.bloom import BloomFilter
-from scraper.domain import NO_VALIDATORS, Fetched, Kind, LeasedPage, Validators
+from scraper.domain import NO_VALIDATORS, Fetched, Kind, LastReading, LeasedPage, Validators
 from scraper.extract import Extractor, compile_site
 from scraper.frontier import crawls
 from scraper.http.policy import FetchPolicy
@@ -31,7 +31,7 @@ from scraper.rules.blocks import (
 from scraper.rules.browsers import BROWSER
 from scraper.rules.budget import Budget
 from scraper.rules.proxies import Need
-from scraper.rules.revisit import validators_to_send
+from scraper.rules.revisit import believed
 from scraper.rules.routing import ANY_REGION, Route, route
 from scraper.rules.urls import belongs
 from scraper.rules.verdict import RetryPolicy
@@ -125,9 +125,14 @@ class CrawlContext:
         are to be followed in each crawl."""
         if page.kind is not Kind.PRODUCT or not self.site.conditional_s:
             return None
+        last = self.last_reading_of(page)
+        return NO_VALIDATORS if last is None else last.validators
+
+    def last_reading_of(self, page: LeasedPage) -> LastReading | None:
+        """What stands for the page where it has not changed since; None: it is read whole."""
         if page.last_reading is None:
-            return NO_VALIDATORS
-        return validators_to_send(page, self.reader.number, self.site.conditional_s)
+            return None
+        return believed(page, self.reader.number, self.site.conditional_s)
 
     @staticmethod
     def now() -> datetime:

@@ -74,13 +74,13 @@ SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.d
        p.revisit_s,
        CASE WHEN p.revisit_s IS NOT NULL
             THEN CAST(extract(epoch FROM now() - p.fetched_at) AS float8) END AS good_s,
-       p.etag, p.last_modified, p.body_hash, p.read_by,
+       p.etag, p.last_modified, p.body_hash, p.content_hash, p.read_by,
        CASE WHEN p.read_by IS NOT NULL
             THEN CAST(extract(epoch FROM now() - p.read_at) AS float8) END AS read_s,
-       (p.read_by IS NOT NULL
-        AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id),
-                                 '-infinity')
-        AND (SELECT true FROM products pr WHERE pr.page_id = p.id LIMIT 1)) IS TRUE AS known
+       CASE WHEN p.read_by IS NOT NULL
+             AND p.read_at > coalesce((SELECT whole_before FROM crawls WHERE id = p.crawl_id),
+                                      '-infinity')
+            THEN ARRAY(SELECT external_id FROM products WHERE page_id = p.id LIMIT 2) END AS owned
   FROM pages p
  WHERE p.id = ANY (ARRAY(SELECT unnest(page_ids) FROM leases WHERE id = :id)) AND {STILL_DUE}
  ORDER BY p.priority DESC, p.id
@@ -144,7 +144,8 @@ SELECT u.host, l.priority, count(*) AS pages
 
 class ClaimedRow(NamedTuple):
     """The columns of `CLAIMED_PAGES`. `good_s` and `read_s`: how long ago its last good answer
-    came, and it was read whole. `known`: its product is stored as it was read then."""
+    came, and it was read whole. `owned`: its first two products, where they are stored as they
+    were read then."""
 
     id: int
     crawl_id: int
@@ -165,9 +166,10 @@ class ClaimedRow(NamedTuple):
     etag: str | None
     last_modified: str | None
     body_hash: int | None
+    content_hash: UUID | None
     read_by: int | None
     read_s: float | None
-    known: bool
+    owned: list[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,9 +263,14 @@ def claim(
 
 def _page_of(row: ClaimedRow) -> LeasedPage:
     stored = None
-    if row.known and row.read_by is not None and row.read_s is not None:
-        validators = Validators(row.etag, row.last_modified, row.body_hash)
-        stored = LastReading(validators, row.read_by, row.read_s)
+    if row.owned and row.read_by is not None and row.read_s is not None:
+        stored = LastReading(
+            Validators(row.etag, row.last_modified, row.body_hash),
+            row.read_by,
+            row.read_s,
+            row.content_hash,
+            row.owned[0] if len(row.owned) == 1 else None,
+        )
     return LeasedPage(
         id=row.id,
         crawl_id=row.crawl_id,

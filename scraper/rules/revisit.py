@@ -37,7 +37,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from scraper.domain import NO_VALIDATORS, LeasedPage, Validators
+from scraper.domain import NO_VALIDATORS, LastReading, LeasedPage, Validators
 
 # The interval times this, where a whole one passed without a change.
 GROWS = 1.5
@@ -122,8 +122,9 @@ def validators_of(headers: Mapping[str, str], body_hash: int | None = None) -> V
     return NO_VALIDATORS
 
 
-def validators_to_send(page: LeasedPage, read_by: int | None, believed_s: float) -> Validators:
-    """The validators that a page is asked with; none where a 304 would say too little.
+def believed(page: LeasedPage, read_by: int | None, believed_s: float) -> LastReading | None:
+    """The page's last reading, with whose validators it is asked; None where a 304, or the same
+    content, would say too little.
 
     `read_by` is what would read the page now (None: nobody can say): another one finds other things
     on the same page. `believed_s`: for how long a page is not read whole. Nor does a page that
@@ -131,8 +132,8 @@ def validators_to_send(page: LeasedPage, read_by: int | None, believed_s: float)
     """
     stored = page.last_reading
     if stored is None or read_by is None or stored.read_by != read_by or page.blocked:
-        return NO_VALIDATORS
-    return stored.validators if stored.read_s < believed_s else NO_VALIDATORS
+        return None
+    return stored if stored.read_s < believed_s else None
 
 
 def _order(date: str) -> tuple[str, int, str, str] | None:

@@ -51,6 +51,7 @@ from scraper.settle.products import NewProduct
 # A page that gave what it gave before is `unchanged`, whether the server said so (304), or its
 # bytes or its content did. One that was tried and not good is asked without validators next time:
 # `read_by` goes.
+KEPT = "s.status = 'ok' OR s.read_by IS NOT NULL"
 FENCE = sa.text(f"""
 WITH s AS (
     SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
@@ -93,9 +94,9 @@ UPDATE pages p
        content_hash = CASE WHEN s.status = 'ok' THEN s.hash ELSE p.content_hash END,
        fetched_at = CASE WHEN s.status IN ('ok', 'unchanged') THEN now() ELSE p.fetched_at END,
        read_at = CASE WHEN s.status = 'ok' THEN now() ELSE p.read_at END,
-       etag = CASE WHEN s.status = 'ok' THEN s.etag ELSE p.etag END,
-       last_modified = CASE WHEN s.status = 'ok' THEN s.modified ELSE p.last_modified END,
-       body_hash = CASE WHEN s.status = 'ok' THEN s.body_hash ELSE p.body_hash END,
+       etag = CASE WHEN {KEPT} THEN s.etag ELSE p.etag END,
+       last_modified = CASE WHEN {KEPT} THEN s.modified ELSE p.last_modified END,
+       body_hash = CASE WHEN {KEPT} THEN s.body_hash ELSE p.body_hash END,
        read_by = CASE WHEN s.status = 'ok' THEN s.read_by WHEN s.tried AND s.status <> 'unchanged'
                       THEN NULL
                       ELSE p.read_by END,

@@ -3,9 +3,12 @@ Decides nothing else."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scraper.crawl.context import CrawlContext
 from scraper.domain import NO_VALIDATORS, Extracted, Fetched, LeasedPage, NextVisit
 from scraper.rules.revisit import Bounds, next_interval_s, validators_of
+from scraper.settle.products import content_hash
 
 _OK = 200
 
@@ -31,13 +34,35 @@ def after_read(
     )
 
 
-def after_same(page: LeasedPage, context: CrawlContext) -> NextVisit | None:
-    """Of a page that has not changed: its row has the validators."""
+def after_same(page: LeasedPage, fetched: Fetched, context: CrawlContext) -> NextVisit | None:
+    """Of a page that has not changed. Its row has validators; an answer may come with others."""
     bounds = context.site.revisit.bounds
+    visit = NextVisit(
+        if_unchanged_s=_interval(page, bounds, changed=False) if bounds.adaptive else None
+    )
+    if fetched.status == _OK:
+        validators = validators_of(fetched.headers, fetched.body_hash)
+        visit = replace(visit, validators=validators, read_by=context.reader.number)
+    return visit if visit != NextVisit() else None
+
+
+def gives_the_same(
+    page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
+) -> bool:
+    """Whether a page with other bytes (a nonce, a banner) gives what it gave when it was last read:
+    one product with the same id and values, and values of its own for as many fields. To store it
+    would change nothing. Never where answers are archived: another definition may look at what has
+    changed."""
+    last = context.last_reading_of(page)
+    if last is None or context.site.archive is not None or not comparable(fetched, extracted):
+        return False
+    if len(extracted.products) != 1 or extracted.mistyped:
+        return False
+    product = extracted.products[0]
     return (
-        NextVisit(if_unchanged_s=_interval(page, bounds, changed=False))
-        if bounds.adaptive
-        else None
+        product.external_id == last.product_id
+        and extracted.fields_found == page.known_for
+        and content_hash(product.data) == last.content_hash
     )
 
 

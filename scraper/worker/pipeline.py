@@ -41,7 +41,7 @@ from scraper.rules.urls import host_of
 from scraper.rules.verdict import RetryPolicy, judge, outcome_of_status, retry_after_s
 from scraper.worker import listings
 from scraper.worker.batch import Attempt, Batch
-from scraper.worker.next_visits import after_read, after_same
+from scraper.worker.next_visits import after_read, after_same, gives_the_same
 from scraper.worker.observations import FieldObserver
 from scraper.worker.page_fetch import PageFetcher
 from scraper.worker.results import EXCERPT_CHARS, Decision, page_result, storable
@@ -404,12 +404,7 @@ class Scraper:
             fetched.status, retry_after=wish_s is not None, conditional=fetched.conditional
         )
         if outcome is Outcome.NOT_MODIFIED or fetched.same:
-            return Attempt(
-                Outcome.NOT_MODIFIED,
-                fetched.status,
-                fetched.url,
-                next_visit=after_same(page, context),
-            )
+            return _same(page, fetched, context)
         if outcome is not Outcome.FETCHED:
             unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""
             error = f"the server answered {fetched.status}{unasked}"
@@ -418,6 +413,8 @@ class Scraper:
             extracted = await reading.of(fetched)
         except TooSlow as slow:
             return _useless(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
+        if gives_the_same(page, fetched, extracted, context):
+            return _same(page, fetched, context)
         if permits.robots is not None and page.kind is Kind.LISTING:
             extracted = _allowed(extracted, permits.robots, fetched.url)
         doubt = self._field_observer.doubt(page, fetched, extracted, context)
@@ -514,6 +511,11 @@ class Reading:
         if empty and self._page.kind.discovers:
             return "no link"
         return self._observer.poor(self._page, extracted, self._context, other_proxies=True)
+
+
+def _same(page: LeasedPage, fetched: Fetched, context: CrawlContext) -> Attempt:
+    visit = after_same(page, fetched, context)
+    return Attempt(Outcome.NOT_MODIFIED, fetched.status, fetched.url, next_visit=visit)
 
 
 def _allowed(extracted: Extracted, robots: RobotsRules, url: str) -> Extracted:

@@ -34,9 +34,14 @@ FIELDS = {"title": {"css": "h1", "required": True}, "price": {"css": ".price", "
 Crawl = Callable[..., Any]
 
 
+# Whether the server says that a page has not changed, or its content alone does.
+either = pytest.mark.parametrize("shop", ["304", "nonces"], indirect=True)
+
+
 @pytest.fixture
-def shop() -> Iterator[ConditionalShop]:
+def shop(request: pytest.FixtureRequest) -> Iterator[ConditionalShop]:
     with ConditionalShop() as shop:
+        shop.nonces = getattr(request, "param", "304") == "nonces"
         yield shop
 
 
@@ -222,6 +227,7 @@ def test_another_definition_reads_whole_where_it_may_find_something_else(
     assert crawl(**change).not_modified == (0 if change == {"conditional": False} else 6)
 
 
+@either
 def test_refetch_reads_whole_and_later_crawls_do_not(shop: ConditionalShop, crawl: Crawl) -> None:
     crawl()
     assert crawl(refetch=True).not_modified == 0 and shop.statuses() == {200: 6}
@@ -332,18 +338,90 @@ def test_the_same_bytes_are_read_again_where_another_definition_asks(
 
 
 def test_the_same_bytes_said_to_be_something_else_are_read_again(
-    shop: ConditionalShop, crawl: Crawl
+    shop: ConditionalShop, crawl: Crawl, monkeypatch: Any
 ) -> None:
-    """As an error page, as another type, and where a redirect leads to."""
+    """As an error page, as another type (which gives the same, though), and where a redirect leads
+    to."""
     shop.deaf = True
     crawl()
+    unpacked = []
+    monkeypatch.setattr(exchange, "unpack", lambda *args: (unpacked.append(args), unpack(*args))[1])
     shop.kinds[1] = "text/html; charset=UTF8"
     shop.codes[2] = 503
     shop.redirects[3] = "/p/3?to"
     second = crawl()
-    assert (second.not_modified, second.unchanged, second.dead) == (3, 5, 1)
+    assert (second.not_modified, second.unchanged, second.dead) == (4, 5, 1)
+    assert len(unpacked) == 1
     del shop.codes[2], shop.redirects[3]
     assert crawl().not_modified == 4, "what was not good, or redirected, is read whole"
+
+
+def test_a_page_with_a_nonce_is_not_stored_again_unless_it_says_something_else(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
+    shop.nonces = True
+    crawl()
+    kept = rows(engine, "SELECT id, read_at, read_by, content_hash FROM pages ORDER BY id")
+    bodies = rows(engine, "SELECT id, body_hash FROM pages WHERE kind = 'product'")
+    shop.prices[1] = "1.10 €"
+    second = crawl()
+    assert shop.statuses() == {200: 6}
+    assert (second.status, second.unchanged, second.not_modified) == ("completed", 5, 5)
+    assert (second.products_changed, prices(engine)["1"], versions(engine)) == (1, 1.1, 1)
+    again = rows(engine, "SELECT id, read_at, read_by, content_hash FROM pages ORDER BY id")
+    assert len(set(kept) & set(again)) == 5, "nothing is said of a reading"
+    assert not set(bodies) & set(rows(engine, "SELECT id, body_hash FROM pages"))
+    assert crawl().not_modified == 6
+    records = rows(engine, "SELECT records FROM crawl_quality ORDER BY crawl_id")
+    assert records == [(6,), (1,), (0,)]
+
+
+def test_a_page_that_gives_the_same_is_asked_with_its_new_validators(
+    shop: ConditionalShop, crawl: Crawl
+) -> None:
+    crawl()
+    shop.etags[1] = '"today"'
+    assert (crawl().not_modified, shop.statuses()) == (6, {200: 1, 304: 5})
+    assert (crawl().not_modified, shop.statuses()) == (6, {304: 6})
+
+
+@pytest.mark.parametrize(
+    "change", [{"conditional": False}, {"product": {"fields": {"title": {"css": "h1"}}}}]
+)
+def test_a_page_with_a_nonce_is_read_as_new_where_another_definition_asks(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl, change: dict[str, Any]
+) -> None:
+    shop.nonces = True
+    crawl()
+    assert crawl(**change).not_modified == 0
+    crawl()
+    age(engine, 80)
+    assert crawl(conditional="3d").not_modified == 0, "it is believed for three days"
+
+
+def test_a_page_that_gives_the_same_by_a_default_or_to_another_id_is_stored(
+    engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
+) -> None:
+    """A field that has gone from the pages counts as gone, whatever is stored in its place."""
+    shop.nonces = True
+    fields = FIELDS | {"stock": {"css": ".stock", "type": "int", "default": 0}}
+    product = {"id": {"css": "body::attr(data-id)"}, "fields": fields}
+    shop.more = {1: '<p class="stock">0</p>', 2: '<p class="stock">0</p>'}
+    shop.titles = {6: "No. 3"}
+    shop.prices[6] = shop.prices[3]
+    crawl(product=product)
+    del shop.more[1]
+    shop.more[4] = '<p class="stock">many</p>'
+    shop.ids = {3: "6", 6: "3"}
+    second = crawl(product=product)
+    assert (second.unchanged, second.not_modified) == (6, 2)
+    assert rows(
+        engine, "SELECT records, mistyped FROM crawl_quality ORDER BY crawl_id DESC LIMIT 1"
+    ) == [(4, {"stock": 1})]
+    third = crawl(product=product)
+    assert third.not_modified == 3, (
+        "what is mistyped is never taken for the same, nor what another page owns"
+    )
 
 
 def test_a_redirected_page_has_no_validators_and_none_go_along(
@@ -372,6 +450,7 @@ def test_after_a_bad_answer_a_page_is_read_whole(
     assert (third.ok + third.unchanged, third.not_modified) == (7, 5)
 
 
+@either
 def test_after_a_suspect_crawl_all_that_it_may_have_read_is_read_again(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
 ) -> None:
@@ -417,6 +496,7 @@ def test_a_page_whose_product_kept_a_value_is_read_whole(engine: sa.Engine) -> N
     assert set(crawled(good).values()) == {True}
 
 
+@either
 def test_a_page_that_owns_no_product_is_read_whole_and_takes_over(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
 ) -> None:
@@ -442,6 +522,7 @@ def test_a_page_that_owns_no_product_is_read_whole_and_takes_over(
     ) == [(shop.url(f"/p/{3 - gone}"),)]
 
 
+@either
 def test_what_is_delisted_and_comes_back_unchanged_is_listed_again(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
 ) -> None:
@@ -458,6 +539,7 @@ def test_what_is_delisted_and_comes_back_unchanged_is_listed_again(
     assert told == [("delisted", 1), ("relisted", 1)]
 
 
+@either
 def test_a_product_that_was_deleted_by_hand_comes_back(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
 ) -> None:
@@ -545,6 +627,7 @@ def intervals(engine: sa.Engine) -> dict[str, float]:
     }
 
 
+@either
 def test_each_page_has_an_interval_of_its_own(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
 ) -> None:
@@ -609,6 +692,7 @@ def test_the_bounds_of_today_count(engine: sa.Engine, shop: ConditionalShop, cra
     assert rows(engine, "SELECT DISTINCT revisit_s FROM pages WHERE kind = 'product'") == [(None,)]
 
 
+@either
 def test_a_product_that_is_neither_found_nor_due_is_missed_as_ever(
     engine: sa.Engine, shop: ConditionalShop, crawl: Crawl
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scraper.crawl import context
 from scraper.crawl.context import Reader
-from scraper.domain import NO_VALIDATORS, Kind, LastReading, LeasedPage, Validators
+from scraper.domain import Kind, LastReading, LeasedPage, Validators
 from scraper.rules.revisit import (
     ETAG_MAX,
     GROWS,
@@ -20,9 +20,9 @@ from scraper.rules.revisit import (
     QUIET,
     SHRINKS,
     Bounds,
+    believed,
     next_interval_s,
     validators_of,
-    validators_to_send,
 )
 from scraper.sites.definition import Site
 from tests.making import a_site
@@ -188,10 +188,10 @@ def leased(known: LastReading | None, blocked: int = 0) -> LeasedPage:
     )
 
 
-def test_when_validators_are_sent() -> None:
+def test_when_a_last_reading_is_believed() -> None:
     tag = Validators('"a"')
     known = LastReading(tag, read_by=7, read_s=DAY)
-    assert validators_to_send(leased(known), 7, 2 * DAY) == tag
+    assert believed(leased(known), 7, 2 * DAY) is known
     for page, read_by, believed_s in (
         (leased(None), 7, 2 * DAY),
         (leased(known), 8, 2 * DAY),  # another definition
@@ -200,7 +200,7 @@ def test_when_validators_are_sent() -> None:
         (leased(known), 7, 0.0),  # switched off
         (leased(known, blocked=1), 7, 2 * DAY),
     ):
-        assert validators_to_send(page, read_by, believed_s) is NO_VALIDATORS
+        assert believed(page, read_by, believed_s) is None
 
 
 # What reads a page.
