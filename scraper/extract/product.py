@@ -41,13 +41,14 @@ class Money(NamedTuple):
 
 class _Compiled(NamedTuple):
     """One alternative of a field: where its texts are, and what one of them becomes. `whole`: it is
-    no text, and this reads it."""
+    no text, and this reads it. `plain`: its first text is its value."""
 
     texts: Texts
     typed: Typed
     reading: FieldSource
     currency: Texts | None
     whole: Whole | None = None
+    plain: bool = False
 
 
 class ProductReader:
@@ -200,6 +201,12 @@ class FieldReader:
     def _value(self, compiled: _Compiled, document: Document, faults: list[str]) -> Any:
         if compiled.whole is not None:
             return compiled.whole(document, faults)
+        if compiled.plain:
+            texts = compiled.texts(document, False)
+            if not texts:
+                return None
+            if len(texts[0]) <= self.spec.max_length:
+                return texts[0]
         reading = compiled.reading
         texts = compiled.texts(document, self.listed or reading.join is not None)
         if not texts:
@@ -291,7 +298,9 @@ def _compile(name: str, reading: FieldSource, spec: FieldSpec) -> _Compiled:
     beside = _currency_source(reading) if spec.type == "price" and not reading.regex else None
     currency = compile_source(Source.model_validate(beside)) if beside is not None else None
     texts = compile_source(reading, unstruck_text if spec.type == "price" else whole_text)
-    return _Compiled(texts, _typed(reading, spec), reading, currency)
+    plain = spec.type == "text" and not spec.many
+    plain &= reading.join is None and reading.split is None and reading.map is None
+    return _Compiled(texts, _typed(reading, spec), reading, currency, plain=plain)
 
 
 def _no_texts(document: Document, every: bool) -> list[str]:

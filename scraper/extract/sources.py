@@ -65,13 +65,18 @@ def compile_source(source: Source, text_of: TextOf = whole_text) -> Texts:
 
 def _on_css(css: str, text_of: TextOf) -> Texts:
     selector = parse_css(css)
+    elements_wanted = selector.selects_elements
 
     def texts(document: Document, every: bool) -> list[str]:
         if not every:
             first = document.first(selector)
             if first is None:
                 return []
-            cleaned = _cleaned(_parts([first], selector), False, text_of)
+            if elements_wanted:
+                text = clean_text(text_of(first))
+                cleaned = [text] if text else []
+            else:
+                cleaned = _cleaned(_parts([first], selector), False, text_of)
             if cleaned:
                 return cleaned
         return _cleaned(_parts(document.css(selector), selector), every, text_of, document)
