@@ -3,6 +3,8 @@ to mend."""
 
 from __future__ import annotations
 
+import os
+import socket
 import ssl
 from collections.abc import Iterator
 from typing import Protocol
@@ -60,11 +62,11 @@ def _outcome_of(error: Exception, host: str, limits: Timeouts) -> tuple[Outcome,
                 " (read timeout: SCRAPER_READ_TIMEOUT_S)"
             )
         case httpx.ConnectError():
-            return Outcome.UNREACHABLE, f"no connection to {host}: {plain(_innermost(error))}"
+            return Outcome.UNREACHABLE, f"no connection to {host}: {_cause(error)}"
         case httpx.NetworkError():
             return (
                 Outcome.UNREACHABLE,
-                f"the connection to {host} broke off: {plain(_innermost(error))}",
+                f"the connection to {host} broke off: {_cause(error)}",
             )
         case httpx.InvalidURL():
             return Outcome.MALFORMED, f"not a URL that can be requested: {plain(error)}"
@@ -102,6 +104,16 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _innermost(error: BaseException) -> BaseException:
     return list(_causes(error))[-1]
+
+
+def _cause(error: BaseException) -> str:
+    """What went wrong, as the system says it and without a number: connection refused."""
+    cause = _innermost(error)
+    if isinstance(cause, socket.gaierror):
+        return plain(cause.strerror or cause).lower()
+    if isinstance(cause, OSError) and cause.errno:
+        return os.strerror(cause.errno).lower()
+    return plain(cause)
 
 
 def plain(text: object) -> str:

@@ -31,6 +31,7 @@ log = structlog.get_logger()
 LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
+       count(*) FILTER (WHERE unread AND status <> 'gone') AS unusable,
        count(*) FILTER (WHERE unread AND status = 'invalid' AND known_for > 1) AS emptied,
        count(*) FILTER (WHERE broken) AS broken, min(url) FILTER (WHERE broken) AS broken_example,
        min(error) FILTER (WHERE broken) AS broken_error,
@@ -38,6 +39,8 @@ SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) 
        (array_agg(url ORDER BY fruitless DESC, id) FILTER (WHERE fruitless > 0))[1] AS fruitless,
        count(*) FILTER (WHERE doubted) AS doubtful,
        mode() WITHIN GROUP (ORDER BY error) FILTER (WHERE doubted) AS doubt,
+       mode() WITHIN GROUP (ORDER BY error)
+         FILTER (WHERE kind = 'product' AND status IN ('dead', 'invalid')) AS product_error,
        (SELECT CASE WHEN products_listed > 1.05 * product_total THEN ok + unchanged + 1
                     ELSE ok + unchanged END
           FROM crawls WHERE id = :id)
@@ -125,18 +128,22 @@ def _delist(
 
 def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
     """Failed where nothing could be read, or not one product page was good; else completed. The
-    note says what is missing."""
+    note says what is missing, each time with the cause first: screens cut what is long."""
     notes = []
+    nothing = crawl.ok + crawl.unchanged == 0
+    no_product = crawl.product_total > 0 and not read.any_product
+    if no_product:
+        of = (
+            f"of {crawl.product_total} product pages" if crawl.product_total > 1 else "product page"
+        )
+        notes.append(_because(read.product_error, f"not one {of} was good"))
     if read.unread:
-        reason = f" ({read.error})" if read.error else ""
-        notes.append(
-            f"{read.unread} listing pages could not be read, such as {read.example}{reason}"
-        )
+        lists = _such_as(read.unread, "listing page", "could not be read", read.example)
+        notes.append(_because(read.error, lists))
     if read.broken:
-        notes.append(
-            f"{read.broken} listing pages lack links, such as {read.broken_example} "
-            f"({read.broken_error})"
-        )
+        verb = "lacks links" if read.broken == 1 else "lack links"
+        lists = _such_as(read.broken, "listing page", verb, read.broken_example)
+        notes.append(_because(read.broken_error, lists))
     if crawl.links_cut > read.broken:
         links = crawl.links_cut - read.broken
         notes.append(f"{links} links were left out: the definition's limits")
@@ -150,17 +157,34 @@ def judge_crawl(crawl: Any, read: Any) -> tuple[CrawlStatus, str | None]:
             f"{crawl.links_disallowed} links to listings were left out, since robots.txt disallows "
             f"them"
         )
-    if crawl.dead + crawl.invalid:
+    if crawl.dead + crawl.invalid > read.unusable:
         doubtful = f", {read.doubtful} of them doubtful: {read.doubt}" if read.doubtful else ""
-        notes.append(f"{crawl.dead} pages dead and {crawl.invalid} invalid{doubtful}")
-    nothing = crawl.ok + crawl.unchanged == 0
-    no_product = crawl.product_total > 0 and not read.any_product
-    if no_product:
-        notes.append(f"not one of {crawl.product_total} product pages was good")
-    elif nothing and not notes:
+        given_up = [
+            _pages(number, word)
+            for word, number in (("dead", crawl.dead), ("invalid", crawl.invalid))
+            if number
+        ]
+        notes.append(" and ".join(given_up) + doubtful)
+    if nothing and not notes:
         notes.append("no page could be read")
     status = CrawlStatus.FAILED if nothing or no_product else CrawlStatus.COMPLETED
     return status, "; ".join(notes) or None
+
+
+def _because(cause: str | None, effect: str) -> str:
+    return f"{cause} ({effect})" if cause else effect
+
+
+def _such_as(number: int, what: str, verb: str, example: str) -> str:
+    return (
+        f"1 {what} {verb}: {example}"
+        if number == 1
+        else (f"{number:,} {what}s {verb}, such as {example}")
+    )
+
+
+def _pages(number: int, word: str) -> str:
+    return f"1 page {word}" if number == 1 else f"{number:,} pages {word}"
 
 
 def finish_message(crawl_id: int) -> Message:

@@ -45,10 +45,8 @@ class Unavailable:
     reason: str
 
     def sentence(self, host: str) -> str:
-        return (
-            f"robots.txt of {host} cannot be read ({self.reason}); until it can, nothing of the "
-            f"host is fetched"
-        )
+        """The cause alone: of the host whose page is not fetched, it is clear which one."""
+        return "robots.txt: " + self.reason.removeprefix(f"no connection to {host}: ")
 
 
 class RobotsRules:

@@ -27,6 +27,8 @@ from scraper.rules.schedule import next_slot
 SAMPLE = 50
 # For so long a batch that no worker has claimed is nothing to speak of.
 UNCLAIMED_S = 10
+# Each running crawl is looked at by a coordinator once a minute.
+UNWATCHED_S = 180
 REASON_MAX = 300
 
 QUEUES = """
@@ -102,14 +104,20 @@ ALL_TAGS = sa.text(
     " WHERE s.enabled ORDER BY 1"
 )
 
+# A queue of which nobody holds a lease, though one waits or pages have been due for long, has no
+# worker: an idle one claims at once. How long a lease waits says nothing: it is taken back after a
+# while and leased anew, and not at all once too many lie unread in the broker.
 HOLDUPS = sa.text("""
 SELECT c.id, c.rate_per_s,
        concat_ws(': ', c.reasons -> 0 ->> 'field', c.reasons -> 0 ->> 'text') AS suspicion,
        jsonb_array_length(c.reasons) AS suspicions, failure.host AS failed_host, failure.outcome,
        failure.error, open.pages, open.later, CAST(open.next_s AS float8) AS next_s, open.host,
        open.queue, coalesce(h.paused, false) AS host_paused, h.rate AS host_rate,
-       EXISTS (SELECT FROM leases l WHERE l.queue = open.queue AND l.started_at IS NULL
-                  AND l.created_at < now() - make_interval(secs => :unclaimed_s)) AS unserved
+       NOT coalesce(at_work.served, false)
+         AND (at_work.since IS NOT NULL OR open.next_s < -:unclaimed_s) AS unserved,
+       at_work.served AND at_work.since < now() - make_interval(secs => :unclaimed_s) AS crowded,
+       c.watched_at < now() - make_interval(secs => :unwatched_s)
+         AND NOT EXISTS (SELECT FROM hosts WHERE paused) AS unwatched
   FROM crawls c
   LEFT JOIN LATERAL (
        SELECT host, last_outcome AS outcome, error FROM pages
@@ -122,6 +130,10 @@ SELECT c.id, c.rate_per_s,
               mode() WITHIN GROUP (ORDER BY queue) AS queue
          FROM (SELECT not_before, host, queue FROM pages
                 WHERE crawl_id = c.id AND status = 'due' LIMIT :sample) some_pages) open
+  LEFT JOIN (
+       SELECT queue, min(created_at) FILTER (WHERE started_at IS NULL) AS since,
+              bool_or(started_at IS NOT NULL) AS served
+         FROM leases GROUP BY queue) at_work ON at_work.queue = open.queue
   LEFT JOIN hosts h ON h.host = open.host
  WHERE c.id = ANY (:ids)
 """)
@@ -246,14 +258,19 @@ def reasons(connection: sa.Connection, crawls: Iterable[Progress]) -> dict[int, 
     """Why each of these crawls stands as it does; those of which there is nothing to say are left
     out."""
     wanted = {crawl.id: crawl for crawl in crawls if crawl.state not in ("completed", "planned")}
-    values = {"ids": list(wanted), "sample": SAMPLE, "unclaimed_s": UNCLAIMED_S}
+    values = {
+        "ids": list(wanted),
+        "sample": SAMPLE,
+        "unclaimed_s": UNCLAIMED_S,
+        "unwatched_s": UNWATCHED_S,
+    }
     texts = {row.id: reason(wanted[row.id], row) for row in connection.execute(HOLDUPS, values)}
     return {id_: redacted(text)[:REASON_MAX] for id_, text in texts.items() if text}
 
 
 def reason(crawl: Progress, row: sa.Row[Any]) -> str:
     """Why a crawl stands as it does, from a row of `HOLDUPS`; empty: there is nothing to say."""
-    failure = f"{row.outcome}: {row.error}" if row.error else ""
+    failure = _failure(row) if row.error else ""
     match crawl.state:
         case "suspect":
             more = f"; {row.suspicions - 1} more" if row.suspicions and row.suspicions > 1 else ""
@@ -262,9 +279,16 @@ def reason(crawl: Progress, row: sa.Row[Any]) -> str:
             return _holdup(row, failure)
         case "failing" | "dead pages":
             pages = "page" if crawl.failed == 1 else "pages"
-            return f"{crawl.failed:,} dead or invalid {pages}, the last: {failure}"
+            return f"{failure} (the last of {crawl.failed:,} dead or invalid {pages})"
         case _:
             return crawl.note or ""
+
+
+def _failure(row: sa.Row[Any]) -> str:
+    """A page's failure, with what is new in it first: neither its host nor its outcome twice."""
+    cause = str(row.error).removeprefix(f"no connection to {row.failed_host}: ")
+    known = cause.startswith(("robots.txt", f"{row.outcome} ", f"{row.outcome}:"))
+    return cause if known else f"{row.outcome}: {cause}"
 
 
 def _holdup(row: sa.Row[Any], failure: str) -> str:
@@ -278,10 +302,14 @@ def _holdup(row: sa.Row[Any], failure: str) -> str:
         if failure:
             return f"{failure}; {row.host} is {soon}"
         return f"waits for {row.host}, {_rate(row)}: {soon}"
+    if row.unwatched:
+        return "no worker takes the queue coordinator"
     if row.unserved:
-        return f"waits for a worker of the queue {row.queue}"
+        return f"no worker takes the queue {row.queue}"
+    if row.crowded:
+        return f"waits for a free worker of the queue {row.queue}"
     waits = f"waits for {row.host}, {_rate(row)}"
-    return f"{waits}; the last failure: {failure}" if failure else waits
+    return f"{failure}; {waits}" if failure else waits
 
 
 def _rate(row: sa.Row[Any]) -> str:

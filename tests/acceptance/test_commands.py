@@ -289,8 +289,8 @@ def test_a_crawl_with_workers_of_its_own(
 @pytest.mark.parametrize(
     ("address", "reason"),
     [
-        ("http://127.0.0.1:9/", "Connect call failed ('127.0.0.1', 9)"),
-        ("http://no-such-shop.invalid/", "no connection to no-such-shop.invalid"),
+        ("http://127.0.0.1:9/", "robots.txt: connection refused"),
+        ("http://no-such-shop.invalid/", "robots.txt: name or service not known"),
     ],
 )
 def test_a_shop_that_cannot_be_reached_is_named_at_once(

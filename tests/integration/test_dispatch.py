@@ -594,7 +594,7 @@ def test_dead_and_gone_products_are_noted_not_failed(
         invalid: Verdict(Status.INVALID, 0, True),
     }
     settle_all(engine, crawl, verdicts)
-    assert ended(engine, crawl) == ("completed", "1 pages dead and 1 invalid")
+    assert ended(engine, crawl) == ("completed", "1 page dead and 1 page invalid")
 
 
 def test_a_crawl_that_could_read_nothing_failed_and_says_why(
@@ -603,7 +603,9 @@ def test_a_crawl_that_could_read_nothing_failed_and_says_why(
     settle_all(engine, crawl, {"https://shop.example/": DEAD}, Kind.LISTING, depth=0)
     status, note = ended(engine, crawl)
     assert status == "failed"
-    assert "https://shop.example/ (the server answered 500)" in str(note)
+    assert note == (
+        "the server answered 500 (1 listing page could not be read: https://shop.example/)"
+    )
 
 
 def test_a_crawl_without_one_good_product_failed(engine: sa.Engine, crawl: tuple[int, int]) -> None:
@@ -611,7 +613,7 @@ def test_a_crawl_without_one_good_product_failed(engine: sa.Engine, crawl: tuple
     settle_all(engine, crawl, dict.fromkeys(urls(3), Verdict(Status.INVALID, 0.0, True)))
     assert ended(engine, crawl) == (
         "failed",
-        "0 pages dead and 3 invalid; not one of 3 product pages was good",
+        "the server answered 500 (not one of 3 product pages was good); 3 pages invalid",
     )
 
 
@@ -624,7 +626,7 @@ def test_a_start_page_that_is_gone_is_an_unread_listing_a_later_one_not(
     settle_all(engine, crawl, {"https://shop.example/": gone}, Kind.LISTING, depth=0)
     status, note = ended(engine, crawl)
     assert status == "completed"
-    assert "1 listing pages could not be read, such as https://shop.example/" in str(note)
+    assert "1 listing page could not be read: https://shop.example/" in str(note)
 
 
 def test_a_crawl_without_any_page_fails_with_a_note(

@@ -115,7 +115,7 @@ def test_the_worst_comes_first_with_its_reason(engine: sa.Engine) -> None:
     assert found["failed"].why == "no listing was read"
     assert found["suspect"].why == "price: found on 0 of 200 pages; 1 more"
     assert found["slow"].why == "waits for slow.example, 4/s"
-    assert found["dead"].why == "2 dead or invalid pages, the last: refused: HTTP 403"
+    assert found["dead"].why == "refused: HTTP 403 (the last of 2 dead or invalid pages)"
     assert found["paused"].why == "its site is paused" and found["fine"].why == ""
     never = found["never"]
     assert never.crawl is None and never.next_slot is not None
@@ -133,8 +133,23 @@ def test_why_nothing_moves(engine: sa.Engine) -> None:
     assert why() == "waits for shop.example, 30/m"
     (batch,) = lease_all(engine, "shop.example", 1)
     execute(engine, "UPDATE leases SET created_at = now() - interval '1 minute'")
-    assert why() == "waits for a worker of the queue datacenter"
-    execute(engine, f"DELETE FROM leases WHERE id = '{batch.id}'")
+    assert why() == "no worker takes the queue datacenter"
+    execute(engine, "UPDATE leases SET created_at = now()")
+    assert why() == "no worker takes the queue datacenter", "it is leased anew all the time"
+    other = open_crawl(engine, a_site("other"))
+    add(engine, [new_page(other, "https://other.example/p")])
+    (of_other,) = lease_all(engine, "other.example", 1)
+    assert claimed(engine, of_other)
+    assert why() == "waits for shop.example, 30/m", "a worker takes the queue, and will come"
+    execute(engine, "UPDATE leases SET created_at = now() - interval '1 minute'")
+    assert why() == "waits for a free worker of the queue datacenter"
+    execute(engine, f"DELETE FROM leases WHERE id = '{of_other.id}'")
+    execute(engine, "UPDATE crawls SET watched_at = now() - interval '5 minutes'")
+    assert why() == "no worker takes the queue coordinator"
+    execute(engine, "UPDATE crawls SET watched_at = now()")
+    execute(engine, "DELETE FROM leases")
+    execute(engine, "UPDATE pages SET not_before = now() - interval '5 minutes'")
+    assert why() == "no worker takes the queue datacenter", "too many lie unread in the broker"
     execute(engine, "UPDATE pages SET not_before = now() + interval '20 s'")
     assert why() == "waits for shop.example, 30/m: asked again in 20 s"
     execute(
@@ -145,6 +160,18 @@ def test_why_nothing_moves(engine: sa.Engine) -> None:
     )
     assert why().startswith("unreachable: connection refused by https://***@shop.example/; ")
     assert why().endswith("shop.example is asked again in 40 s")
+    execute(
+        engine,
+        """UPDATE pages SET last_outcome = 'robots_unavailable', host = 'shop.example',
+                  error = 'robots.txt: connection refused'""",
+    )
+    assert why().startswith("robots.txt: connection refused; shop.example is asked again in")
+    execute(
+        engine,
+        """UPDATE pages SET last_outcome = 'unreachable',
+                  error = 'no connection to shop.example: connection refused'""",
+    )
+    assert why().startswith("unreachable: connection refused; shop.example is asked again in")
     with engine.begin() as connection:
         hosts.set_paused(connection, "shop.example", paused=True)
     assert why() == "shop.example is paused (`scraper hosts resume shop.example`)"

@@ -253,7 +253,7 @@ def test_one_page_that_kills_among_a_hundred(
     assert (str(error).split()[0], losses) == (str(LOSSES_MAX), LOSSES_MAX)
     assert rows(
         engine, "SELECT status, ok, dead, product_done, product_total, note FROM crawls"
-    ) == [("completed", 100, 1, 101, 101, "1 pages dead and 0 invalid")]
+    ) == [("completed", 100, 1, 101, 101, "1 page dead")]
     assert rows(engine, "SELECT FROM leases") == []
 
 
