@@ -131,7 +131,7 @@ def test_why_nothing_moves(engine: sa.Engine) -> None:
         return rows_of(engine)["shop"].why
 
     assert why() == "waits for shop.example, 30/m"
-    (batch,) = lease_all(engine, "shop.example", 1)
+    assert len(lease_all(engine, "shop.example", 1)) == 1
     execute(engine, "UPDATE leases SET created_at = now() - interval '1 minute'")
     assert why() == "no worker takes the queue datacenter"
     execute(engine, "UPDATE leases SET created_at = now()")
