@@ -9,8 +9,10 @@ nobody is told: neither of what it wrote nor of what takes it back.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -62,7 +64,21 @@ REJECTED = """reasons @> '[{"what": "rejected"}]'"""
 OF_REJECTED = sa.text(f"SELECT id FROM crawls WHERE id = ANY (:ids) AND {REJECTED}")
 
 # A version that was written and replaced by the same crawl is one that was taken back.
-LOWEST = sa.text("""
+STOOD = """
+NOT EXISTS (SELECT FROM product_versions w WHERE w.product_id = v.product_id
+               AND w.version = v.version - 1 AND w.crawl_id = v.crawl_id)"""
+EARLIER = sa.text(f"""
+SELECT a.id, a.key, last.value
+  FROM jsonb_to_recordset(CAST(:asked AS jsonb)) AS a(id bigint, key text, currency text)
+  JOIN changes c ON c.id = a.id
+ CROSS JOIN LATERAL (
+       SELECT CAST(v.data -> a.key AS text) AS value FROM product_versions v
+        WHERE v.product_id = c.product_id AND v.version < c.version AND {STOOD}
+          AND jsonb_typeof(v.data -> a.key) IN ('number', 'boolean')
+          AND v.data ->> (a.key || '{CURRENCY}') IS NOT DISTINCT FROM a.currency
+        ORDER BY v.version DESC LIMIT 1) last
+""")
+LOWEST = sa.text(f"""
 SELECT c.id, min(CAST(v.data ->> :key AS numeric)) AS lowest
   FROM changes c JOIN product_versions v ON v.product_id = c.product_id AND v.version < c.version
  WHERE c.id = ANY (:ids) AND v.valid_to > c.at - make_interval(days => :days)
@@ -72,25 +88,29 @@ SELECT c.id, min(CAST(v.data ->> :key AS numeric)) AS lowest
          FROM products p LEFT JOIN product_versions n
            ON n.product_id = p.id AND n.version = c.version
         WHERE p.id = c.product_id)
-   AND NOT EXISTS (SELECT FROM product_versions w WHERE w.product_id = v.product_id
-                      AND w.version = v.version - 1 AND w.crawl_id = v.crawl_id)
+   AND {STOOD}
  GROUP BY c.id
 """)
 
 DUE = "a.done_at IS NULL AND a.not_before <= now()"
+# While there is nobody to tell, what is old is dropped: who is named later is not told of it.
 DROP = sa.text(f"""
 UPDATE price_alerts a SET done_at = now(), error = CASE WHEN c.id IS NULL
            THEN coalesce(a.error, 'nobody was to be told within a day')
            ELSE 'the crawl was rejected' END
   FROM price_alerts o LEFT JOIN crawls c ON c.id = o.crawl_id AND c.{REJECTED}
  WHERE o.id = a.id AND {DUE}
-   AND (c.id IS NOT NULL OR a.not_before < now() - interval '{alert_store.OLDEST}')
+   AND (c.id IS NOT NULL OR :nobody AND a.not_before < now() - interval '{alert_store.OLDEST}')
 """)
+# A crawl may be rejected between a tick's dropping and its sending.
+BELIEVED = f"NOT EXISTS (SELECT FROM crawls c WHERE c.id = a.crawl_id AND c.{REJECTED})"
 CLAIM = sa.text(f"""
 WITH first AS (
-    SELECT rule, delivered FROM price_alerts a WHERE {DUE} ORDER BY not_before, id LIMIT 1
+    SELECT rule, delivered FROM price_alerts a WHERE {DUE} AND {BELIEVED}
+     ORDER BY not_before, id LIMIT 1
 ), claimed AS (
-    SELECT a.id FROM price_alerts a JOIN first USING (rule, delivered) WHERE {DUE}
+    SELECT a.id FROM price_alerts a JOIN first USING (rule, delivered)
+     WHERE {DUE} AND {BELIEVED}
      ORDER BY a.not_before, a.id LIMIT {TOLD_MAX} FOR UPDATE OF a SKIP LOCKED
 )
 UPDATE price_alerts a
@@ -125,10 +145,11 @@ def alert_prices(engine: sa.Engine, settings: Settings) -> list[Message]:
         log.error("the rules of price alerts cannot be followed", problems=str(error).splitlines())
         return []
     with engine.begin() as connection:
-        connection.execute(DROP)
-        connection.execute(FORGET)
         due = connection.execute(sa.text(f"SELECT FROM price_alerts a WHERE {DUE} LIMIT 1")).first()
     recipients = recipients_of(settings) if due is not None else []
+    with engine.begin() as connection:
+        connection.execute(DROP, {"nobody": not recipients})
+        connection.execute(FORGET)
     latest = time.monotonic() + AT_ONCE_S
     told = {rule.name: rule for rule in rules}
     while recipients and time.monotonic() < latest and _send_next(engine, told, recipients):
@@ -195,12 +216,14 @@ def hits(
     connection: sa.Connection, rules: Sequence[Rule], changes: Collection[Change]
 ) -> list[Hit]:
     """What rules say of changes, in the feed's order."""
-    matched = [
-        Hit(rule, change, text)
-        for change in changes
-        for rule in rules
-        if (text := rule.match(change)) is not None
-    ]
+    earlier = _earlier(connection, rules, changes)
+    matched = []
+    for change in changes:
+        for rule in rules:
+            last = earlier.get((change.cursor, rule.field_of(change.data))) if earlier else None
+            text = rule.match(change, last)
+            if text is not None:
+                matched.append(Hit(rule, change, text, last))
     crawls = sorted({hit.change.crawl for hit in matched})
     rejected = set(connection.execute(OF_REJECTED, {"ids": crawls}).scalars()) if crawls else set()
     lowest: dict[tuple[str, int], Any] = {}
@@ -219,6 +242,25 @@ def hits(
         if hit.change.crawl not in rejected
         and (not hit.rule.lowest_days or _is_lowest(hit, lowest))
     ]
+
+
+def _earlier(
+    connection: sa.Connection, rules: Sequence[Rule], changes: Collection[Change]
+) -> dict[tuple[int, str], Any]:
+    """By change and field the last known values of what the versions before do not tell."""
+    asked = {
+        (change.cursor, key): change.data.get(key + CURRENCY)
+        for change in changes
+        for rule in rules
+        if (key := rule.lacks_before(change)) is not None
+    }
+    if not asked:
+        return {}
+    wanted = [
+        {"id": id_, "key": key, "currency": currency} for (id_, key), currency in asked.items()
+    ]
+    rows = connection.execute(EARLIER, {"asked": dumps(wanted)})
+    return {(row.id, row.key): json.loads(row.value, parse_float=Decimal) for row in rows}
 
 
 def _is_lowest(hit: Hit, lowest: dict[tuple[str, int], Any]) -> bool:
@@ -261,14 +303,14 @@ def _send_next(
     title = f"{rule}: {lines[0]}" if len(rows) == 1 else f"{rule}: {len(rows)} products"
     details = {"rule": rule, "alerts": [row.details for row in rows]}
     to = recipients_for(rules[rule], recipients) if rule in rules else []
-    missing = [recipient for recipient in to if recipient.label not in delivered]
+    missing = [recipient for recipient in to if recipient.key not in delivered]
     reached = notify.send(Notice(title, "\n".join(lines), details, failure=False), missing)
     unreached = [recipient.label for recipient in missing if recipient not in reached]
     if not to:
         unreached = ["nobody is of that name" if rule in rules else "its rule is gone"]
     values = {
         "ids": [row.id for row in rows],
-        "delivered": sorted(delivered | {recipient.label for recipient in reached}),
+        "delivered": sorted(delivered | {recipient.key for recipient in reached}),
         "error": f"not reached: {', '.join(unreached)}" if unreached else None,
         "attempts_max": alert_store.ATTEMPTS_MAX,
     }

@@ -66,9 +66,25 @@ class Rule(Alert):
     def every_s(self) -> float:
         return seconds(self.every) if self.every else 0.0
 
-    def match(self, change: Change) -> str | None:
-        """What people are told of the change; None where the rule is not about it. With
-        `lowest_days` the price has fallen, and who asks compares it with those before."""
+    def lacks_before(self, change: Change) -> str | None:
+        """The field, where it has a value that the version before cannot be compared with: it had
+        none, or one in another currency. The last known one stands for it then."""
+        key = self.field_of(change.data)
+        if (
+            self._when["event"]
+            or change.event not in ("changed", "relisted")
+            or key not in change.changed
+            or change.data.get(key) is None
+            or not self._is_about(change)
+        ):
+            return None
+        comparable = change.before.get(key) is not None and key + CURRENCY not in change.changed
+        return None if comparable else key
+
+    def match(self, change: Change, earlier: Any = None) -> str | None:
+        """What people are told of the change; None where the rule is not about it. `earlier`: the
+        last known value, in the same currency, where the rule `lacks_before`. With `lowest_days`
+        the price has fallen, and who asks compares it with those before."""
         # What was taken back is a product as it was, which nobody needs to be told of.
         if change.event == "reverted" or not self._is_about(change):
             return None
@@ -79,12 +95,12 @@ class Rule(Alert):
             return None
         after = change.data.get(key)
         if when["stock"]:
-            before = change.before.get(key)
+            before = earlier if earlier is not None else change.before.get(key)
             if key not in change.changed or before is None or after is None:
                 return None
             wanted = when["stock"] == "back in stock"
             return when["stock"] if bool(after) is wanted and bool(before) is not wanted else None
-        return self._price(change, number(after))
+        return self._price(change, number(after), number(earlier))
 
     def _is_about(self, change: Change) -> bool:
         return (
@@ -93,11 +109,12 @@ class Rule(Alert):
             and all(change.data.get(key) == value for key, value in self.where.items())
         )
 
-    def _price(self, change: Change, after: Decimal | None) -> str | None:
+    def _price(self, change: Change, after: Decimal | None, earlier: Decimal | None) -> str | None:
         when, key = self._when, self.reads
         currency = change.data.get(key + CURRENCY)
         moved = key in change.changed and key + CURRENCY not in change.changed
-        before = number(change.before.get(key)) if moved else None
+        latest = number(change.before.get(key))
+        before = latest if moved and latest is not None else earlier
         if after is None or not (change.event == "new" or key in change.changed):
             return None
         shown = amount(after, currency)
@@ -106,8 +123,11 @@ class Rule(Alert):
             limit = Decimal(when["below"])
             if when["currency"] not in (None, currency) or after >= limit:
                 return None
-            # It is told once, when the price comes to be below.
-            return None if before is not None and before < limit else f"{key} {shown}, {self.when}"
+            # It is told once, when the price comes to be below: neither a currency that flickers
+            # nor a price that was not there for a while brings it there again.
+            previous = before if when["currency"] or latest is None else latest
+            was_below = previous is not None and previous < limit
+            return None if was_below else f"{key} {shown}, {self.when}"
         if before is None or fall is None or fall >= 0 or -fall < Decimal(when["fell"] or 0):
             return None
         text = f"{key} {amount(before, currency)} → {shown} ({percent_text(fall)})"
@@ -116,11 +136,13 @@ class Rule(Alert):
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A rule and a change that it is about. `id` is the same whenever the change is told of."""
+    """A rule and a change that it is about, with the last known value where the version before has
+    none to compare with. `id` is the same whenever the change is told of."""
 
     rule: Rule
     change: Change
     text: str
+    earlier: Any = None
 
     @property
     def id(self) -> str:
@@ -130,6 +152,11 @@ class Hit:
     def line(self) -> str:
         change = self.change
         return f"{title_of(change.data) or change.id} ({change.site}): {self.text} {change.url}"
+
+    def _before(self, key: str) -> Any:
+        if self.earlier is not None or key + CURRENCY in self.change.changed:
+            return self.earlier
+        return self.change.before.get(key)
 
     def details(self) -> dict[str, Any]:
         """What a webhook's program gets."""
@@ -143,7 +170,7 @@ class Hit:
             "name": title_of(change.data),
             "url": change.url,
             "field": key,
-            "before": change.before.get(key),
+            "before": self._before(key),
             "after": change.data.get(key),
             "currency": change.data.get(key + CURRENCY),
             "cursor": change.cursor,

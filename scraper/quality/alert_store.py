@@ -40,7 +40,7 @@ UPDATE alerts SET delivered = :delivered, error = :error,
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One that is to be sent now. `delivered` holds the labels of those who have it already."""
+    """One that is to be sent now. `delivered` holds the keys of those who have it already."""
 
     crawl_id: int
     attempts: int

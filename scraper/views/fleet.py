@@ -287,8 +287,8 @@ def reason(crawl: Progress, row: sa.Row[Any]) -> str:
 def _failure(row: sa.Row[Any]) -> str:
     """A page's failure, with what is new in it first: neither its host nor its outcome twice."""
     cause = str(row.error).removeprefix(f"no connection to {row.failed_host}: ")
-    known = cause.startswith(("robots.txt", f"{row.outcome} ", f"{row.outcome}:"))
-    return cause if known else f"{row.outcome}: {cause}"
+    repeats = cause.startswith(("robots.txt", f"{row.outcome} ", f"{row.outcome}:"))
+    return cause if repeats else f"{row.outcome}: {cause}"
 
 
 def _holdup(row: sa.Row[Any], failure: str) -> str:

@@ -39,9 +39,10 @@ def now_again(engine: sa.Engine) -> None:
 
 
 def row(engine: sa.Engine) -> tuple[object, ...]:
-    return making.rows(
-        engine, "SELECT attempts, delivered, done_at IS NOT NULL, error FROM alerts"
-    )[0]
+    """With the kinds alone of those who have it."""
+    query = """SELECT attempts, ARRAY(SELECT split_part(d, ' ', 1) FROM unnest(delivered) d),
+                      done_at IS NOT NULL, error FROM alerts"""
+    return making.rows(engine, query)[0]
 
 
 def test_everybody_is_told_once(engine: sa.Engine, told: tuple[Webhook, Mailbox, Path]) -> None:
@@ -65,7 +66,7 @@ def test_everybody_is_told_once(engine: sa.Engine, told: tuple[Webhook, Mailbox,
     assert to == "people@shop.example" and subject == message["title"]
     assert "css '.p'" in text.replace("&#x27;", "'") and f"scraper report {crawl.id}" in text
     assert "https://shop.example/p/" in text and "usually on 100%" in text
-    assert row(engine) == (1, ["line 2 (http)", "line 3 (mailto)"], True, None)
+    assert row(engine) == (1, ["http", "mailto"], True, None)
 
 
 def test_who_could_not_be_reached_is_told_later_and_nobody_twice(
@@ -76,7 +77,7 @@ def test_who_could_not_be_reached_is_told_later_and_nobody_twice(
     webhook.status = 500
     with capture_logs() as logs:
         alert(engine, Settings(alerts=path))
-    assert row(engine) == (1, ["line 3 (mailto)"], False, "not reached: line 2 (http)")
+    assert row(engine) == (1, ["mailto"], False, "not reached: line 2 (http)")
     assert [line["unreached"] for line in logs if "unreached" in line] == [["line 2 (http)"]]
     alert(engine, Settings(alerts=path))
     assert row(engine)[0] == 1, "not at once"
@@ -96,7 +97,7 @@ def test_it_is_given_up_after_its_tries(
         alert(engine, Settings(alerts=path))
         now_again(engine)
     assert (
-        row(engine) == (10, ["line 3 (mailto)"], True, "not reached: line 2 (http)")
+        row(engine) == (10, ["mailto"], True, "not reached: line 2 (http)")
         and len(mailbox.got) == 1
     )
 

@@ -446,3 +446,222 @@ def test_a_signed_webhook(people: tuple[Webhook, Mailbox, Path], tmp_path: Path)
     with pytest.raises(Exception, match="recipients:1: no address") as caught:
         notify.recipients(path)
     assert "short" not in str(caught.value)
+
+
+def without_price(shop: Shop) -> None:
+    shop.once(name="A")
+
+
+def test_a_price_that_was_not_there_for_a_while_is_compared_with_the_last_known(
+    engine: sa.Engine,
+) -> None:
+    shop = Shop(engine)
+    priced(shop, "20.00", "9.00")
+    without_price(shop)
+    priced(shop, "9.00")
+    shop.once(name="A", price=None, price_currency=None)
+    priced(shop, "8.10", "12.00")
+    without_price(shop)
+    priced(shop, "6.00")
+    assert told(engine, rule("below 10")) == [
+        "7 price 9.00 EUR, below 10",
+        "7 price 6.00 EUR, below 10",
+    ], "told once each time that it comes to be below"
+    assert told(engine, rule("fell 5%")) == [
+        "7 price 20.00 EUR → 9.00 EUR (-55.0%)",
+        "7 price 9.00 EUR → 8.10 EUR (-10.0%)",
+        "7 price 12.00 EUR → 6.00 EUR (-50.0%)",
+    ], "a fall is none the less one because the price was away"
+    assert [line.split()[5] for line in told(engine, rule("lowest in 30 days"))] == [
+        *("9.00", "8.10", "6.00")
+    ]
+    with engine.connect() as connection:
+        hits = outbox.hits(connection, [rule("fell")], list(feed.read(engine, 0)))
+    assert [str(hit.details()["before"]) for hit in hits] == ["20.00", "9.00", "12.00"]
+
+
+def test_a_currency_that_flickers_brings_nothing_below_again(engine: sa.Engine) -> None:
+    shop = Shop(engine)
+    for price, currency in [
+        *(("20.00", "EUR"), ("9.00", "EUR"), ("9.50", "USD"), ("9.00", "EUR"), ("9.90", "USD")),
+        *(("15.00", "USD"), ("8.00", "EUR"), ("9.00", "USD")),
+    ]:
+        shop.once(name="A", price=Decimal(price), price_currency=currency)
+    assert told(engine, rule("below 10 EUR")) == ["7 price 9.00 EUR, below 10 EUR"]
+    assert told(engine, rule("below 10")) == [
+        "7 price 9.00 EUR, below 10",
+        "7 price 8.00 EUR, below 10",
+    ], "without a currency in the rule, 15 of any was above"
+    assert told(engine, rule("fell")) == [
+        "7 price 20.00 EUR → 9.00 EUR (-55.0%)",
+        "7 price 9.00 EUR → 8.00 EUR (-11.1%)",
+        "7 price 15.00 USD → 9.00 USD (-40.0%)",
+    ]
+
+
+def test_stock_that_was_not_known_for_a_while(engine: sa.Engine) -> None:
+    shop = Shop(engine)
+    for stock in (True, None, True, None, False, None, False, None, True):
+        shop.once(name="A", **({} if stock is None else {"in_stock": stock}))
+    assert told(engine, rule("sold out", field="in_stock")) == ["7 sold out"]
+    assert told(engine, rule("back in stock")) == ["7 back in stock"]
+
+
+def test_what_was_taken_back_is_no_last_known_price(engine: sa.Engine) -> None:
+    """A rejected crawl had the price below; the good one after it is the first to be so."""
+    for _ in range(2):
+        crawled(engine, a_shop(), range(30))
+    cheap = crawled(
+        engine, a_shop(), range(30), lambda n: good(n) | ({"price": Decimal(4)} if n == 5 else {})
+    )
+    with engine.begin() as connection:
+        assert rejection.reject(connection, cheap.id)
+    limit = good(5)["price"]
+    gone = crawled(
+        engine, a_shop(), range(30),
+        lambda n: {k: v for k, v in good(n).items() if n != 5 or not k.startswith("price")},
+    )  # fmt: skip
+    assert gone.id
+    crawled(
+        engine,
+        a_shop(),
+        range(30),
+        lambda n: good(n) | ({"price": limit * Decimal("0.9")} if n == 5 else {}),
+    )
+    (line,) = told(engine, rule("fell 5%", id="5"))
+    assert "(-10.0%)" in line
+
+
+def due_now(engine: sa.Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE price_alerts SET not_before = now() WHERE done_at IS NULL")
+        )
+
+
+def test_the_list_of_recipients_is_edited_while_one_of_them_is_down(
+    engine: sa.Engine, people: tuple[Webhook, Mailbox, Path], tmp_path: Path
+) -> None:
+    webhook, mailbox, recipients = people
+    path = tmp_path / "alerts.yaml"
+    path.write_text("- {name: drops, when: fell}")
+    settings = Settings(alerts=recipients, alert_rules=path)
+    second = Webhook()
+    try:
+        recipients.write_text(f"{webhook.address}\n{second.address}\n{mailbox.address}\n")
+        outbox.alert_prices(engine, settings)
+        second.status = 503
+        priced(Shop(engine), "20.00", "10.00")
+        outbox.alert_prices(engine, settings)
+        assert (len(webhook.got), len(second.got), len(mailbox.got)) == (1, 0, 1)
+        recipients.write_text(f"# moved\n{second.address}\n{mailbox.address}\n{webhook.address}\n")
+        second.status = 200
+        for _ in range(3):
+            due_now(engine)
+            outbox.alert_prices(engine, settings)
+        assert (len(webhook.got), len(second.got), len(mailbox.got)) == (1, 1, 1)
+    finally:
+        second.close()
+
+
+def test_what_waits_while_no_coordinator_works_is_told_however_late(
+    engine: sa.Engine, people: tuple[Webhook, Mailbox, Path], tmp_path: Path
+) -> None:
+    webhook, _, recipients = people
+    path = tmp_path / "alerts.yaml"
+    path.write_text("- {name: daily, when: fell, every: 1d}")
+    nobody, settings = Settings(alert_rules=path), Settings(alerts=recipients, alert_rules=path)
+    outbox.alert_prices(engine, settings)
+    shop = Shop(engine)
+    priced(shop, "20.00", "10.00")
+    outbox.alert_prices(engine, settings)
+    ago = "UPDATE price_alerts SET not_before = now() - interval '3 days' WHERE done_at IS NULL"
+    with engine.begin() as connection:
+        connection.execute(sa.text(ago))
+    outbox.alert_prices(engine, settings)
+    assert len(webhook.got) == 1
+    priced(shop, "9.00")
+    outbox.alert_prices(engine, settings)
+    with engine.begin() as connection:
+        connection.execute(sa.text(ago))
+    for told_by in (nobody, settings):
+        outbox.alert_prices(engine, told_by)
+    assert len(webhook.got) == 1, "nobody was to be told then, and who comes later is not"
+
+
+def test_a_rule_is_renamed_edited_or_removed_while_its_alerts_wait(
+    engine: sa.Engine, people: tuple[Webhook, Mailbox, Path], tmp_path: Path
+) -> None:
+    webhook, _, recipients = people
+    path = tmp_path / "alerts.yaml"
+    path.write_text(
+        "- {name: old, when: fell, every: 1d}\n- {name: kept, when: below 15, every: 1d}"
+    )
+    settings = Settings(alerts=recipients, alert_rules=path)
+    outbox.alert_prices(engine, settings)
+    priced(Shop(engine), "20.00", "10.00")
+    outbox.alert_prices(engine, settings)
+    path.write_text("- {name: new, when: fell}\n- {name: kept, when: below 5}")
+    for _ in range(2):
+        due_now(engine)
+        outbox.alert_prices(engine, settings)
+    assert [one["rule"] for _, one in webhook.got] == ["kept"], "as it was when the price came"
+    assert rows(engine, "SELECT rule, error, done_at IS NULL FROM price_alerts ORDER BY rule") == [
+        ("kept", None, False),
+        ("old", "not reached: its rule is gone", True),
+    ]
+    path.write_text("- {name: old, when: sold out}\n")
+    due_now(engine)
+    outbox.alert_prices(engine, settings)
+    assert [one["rule"] for _, one in webhook.got] == ["kept", "old"], "it has come back"
+
+
+def test_a_crawl_that_is_rejected_while_alerts_are_sent(
+    engine: sa.Engine, people: tuple[Webhook, Mailbox, Path], tmp_path: Path
+) -> None:
+    """The rejection commits after the tick has dropped what is of rejected crawls."""
+    webhook, _, recipients = people
+    path = tmp_path / "alerts.yaml"
+    path.write_text("- {name: news, when: new}")
+    settings = Settings(alerts=recipients, alert_rules=path)
+    outbox.alert_prices(engine, settings)
+    crawl = crawled(engine, a_shop(), range(3))
+
+    rejected = []
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def reject_first(_c: object, _k: object, statement: str, *_: object) -> None:
+        if statement.lstrip().startswith("DELETE FROM price_alerts") and not rejected:
+            rejected.append(crawl.id)
+            with engine.begin() as connection:
+                assert rejection.reject(connection, crawl.id)
+
+    outbox.alert_prices(engine, settings)
+    assert rejected and not webhook.got
+    sa.event.remove(engine, "before_cursor_execute", reject_first)
+    outbox.alert_prices(engine, settings)
+    assert not webhook.got and set(rows(engine, "SELECT error FROM price_alerts")) == {
+        ("the crawl was rejected",)
+    }
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/St_Johns", "UTC"])
+def test_a_digest_is_due_at_whole_days_of_utc_in_any_zone(engine: sa.Engine, zone: str) -> None:
+    """Whatever the server's zone is, and whether its clocks change in the night."""
+    shop = Shop(engine)
+    rules = [Rule(name="daily", when="fell", every="1d")]
+    outbox.collect(engine, rules)
+    with engine.begin() as connection:
+        name = connection.execute(sa.text("SELECT current_database()")).scalar_one()
+        connection.execute(sa.text(f"ALTER DATABASE \"{name}\" SET timezone = '{zone}'"))
+    engine.dispose()
+    try:
+        priced(shop, "20.00", "10.00", "9.00")
+        outbox.collect(engine, rules)
+        (due,) = set(rows(engine, "SELECT EXTRACT(EPOCH FROM not_before) FROM price_alerts"))
+        ahead = rows(engine, "SELECT not_before - now() <= interval '24 h' FROM price_alerts")
+        assert due[0] % 86_400 == 0 and set(ahead) == {(True,)}
+    finally:
+        with engine.begin() as connection:
+            connection.execute(sa.text(f'ALTER DATABASE "{name}" RESET timezone'))
+        engine.dispose()
