@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 from lxml import html
 
-from scraper.discovery.candidates import ProductSample
-from scraper.discovery.induction import choose
+from scraper.discovery.fields.candidates import ProductSample
+from scraper.discovery.fields.induction import choose
 from scraper.discovery.trial import field_reader
 from scraper.domain import Fetched, Kind
 from scraper.extract.document import Document

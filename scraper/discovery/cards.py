@@ -63,12 +63,14 @@ class Card:
 @dataclass(slots=True)
 class LinkGroup:
     """Links that stand in like places. `framed`: in the page's navigation, header or footer.
-    `beside`: in what calls itself a list of others, such as bestsellers."""
+    `beside`: in what calls itself a list of others, such as bestsellers. `state`: the path of their
+    addresses in the JSON that scripts start from."""
 
     cards: list[Card]
     framed: bool
     beside: bool = False
     links: list[LexborNode] = field(default_factory=list)
+    state: str | None = None
 
     @property
     def urls(self) -> list[str]:

@@ -140,6 +140,19 @@ def next_link(document: Document) -> tuple[str, str] | None:
     return None
 
 
+def more_button(document: Document) -> str | None:
+    """CSS of the button that brings more of the list into the page."""
+    for button in document.dom.css("button, [role=button], a:not([href]), a[href^='#']"):
+        text = clean_text(whole_text(button))
+        if len(text) < 40 and _MORE_WORD.fullmatch(text.rstrip(".…").strip()):
+            written = [path.css for path in paths(button)]
+            written.append(f'{button.tag}:contains("{text}")')
+            for css in written:
+                if "nth-child" not in css and is_first(css, button, document.dom):
+                    return css
+    return None
+
+
 def numbered_links(document: Document) -> dict[int, str]:
     """The URLs of links that are nothing but a page's number, in a row of at least two."""
     pages: dict[int, str] = {}

@@ -4,20 +4,22 @@ on, what identifies a product, and where each field stands. Stores nothing."""
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from scraper.discovery.candidates import ProductSample
 from scraper.discovery.cards import Card, LinkGroup, link_groups, pattern_of, selector_of
-from scraper.discovery.identity import product_id
-from scraper.discovery.induction import FieldChoice, choose
+from scraper.discovery.fields.candidates import ProductSample
+from scraper.discovery.fields.identity import product_id
+from scraper.discovery.fields.induction import FieldChoice, choose
+from scraper.discovery.fields.states import link_groups_of
 from scraper.discovery.paging import (
     Last,
     Numbering,
     last_pages,
     leads_to_all,
+    more_button,
     next_link,
     numbered_links,
     numbering,
@@ -25,17 +27,21 @@ from scraper.discovery.paging import (
 from scraper.discovery.platform import OpenInterface, open_interface
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import spread
-from scraper.discovery.trial import PATIENT
+from scraper.discovery.trial import PATIENT, field_reader
 from scraper.domain import Fetched, Kind, Outcome
-from scraper.errors import FetchError, ScraperError
+from scraper.errors import ConfigError, FetchError, ScraperError
 from scraper.extract import TooSlow
 from scraper.extract.document import Document
+from scraper.extract.jsonld import within
 from scraper.extract.listing import LinkFilter
 from scraper.extract.sitemap import SitemapReader
 from scraper.extract.text import whole_text
 from scraper.politeness.robots import RobotsRules
 from scraper.rules import urls
 from scraper.rules.decoding import clean_text
+from scraper.sites.browser import Rendering
+from scraper.sites.grammar.fields import FieldSpec
+from scraper.sites.grammar.selectors import parse_json
 
 PAGES_MAX = 60
 PRODUCTS = 12
@@ -43,6 +49,8 @@ CATEGORY_GROUPS = 4
 SITEMAPS_MAX = 4
 _PROBED = ("page", "p")
 CATALOGUES_MAX = 3
+# A list that grows in the browser does so at the most so many times.
+GROWTH_MAX = 200
 # A group of which so much is on the next page as well is no list of products.
 REPEATED_SHARE = 0.8
 # A product page shows so many others at the most.
@@ -98,7 +106,9 @@ class ListingPage:
 
 @dataclass(slots=True)
 class Survey:
-    """What was seen; `listing` and `sitemap` as a definition says them."""
+    """What was seen; `listing`, `sitemap` and `rendering` as a definition says them. `shown`: the
+    kinds of pages that a browser is to show. `unproved`: why nobody could look at what it would
+    show."""
 
     start: str
     listing: dict[str, Any] | None = None
@@ -114,6 +124,9 @@ class Survey:
     id: dict[str, str] | None = None
     notes: list[str] = field(default_factory=list)
     interface: OpenInterface | None = None
+    shown: frozenset[Kind] = frozenset()
+    rendering: dict[str, Any] = field(default_factory=dict)
+    unproved: str = ""
 
     @property
     def products(self) -> int | None:
@@ -132,6 +145,7 @@ class Surveyor:
         self._site = reader.context.site
         self._read: dict[str, ListingPage] = {}
         self._repeated: set[str] = set()
+        self._shown: frozenset[Kind] = frozenset()
 
     async def survey(self, url: str) -> Survey:
         first = await self._listing(url)
@@ -142,12 +156,36 @@ class Surveyor:
         try:
             await self._look(survey, first)
         except NoShopError as error:
-            # Scripts may fill the pages of a shop whose interface is open.
+            # Scripts may fill its pages.
             if survey.interface is None:
-                raise
+                return await self._look_by_browser(first, error)
             survey = Survey(survey.start, interface=survey.interface)
             survey.listing = {"products": "a"}
             survey.notes.append(f"it was written for its interface alone: {error}")
+        return survey
+
+    async def _look_by_browser(self, first: ListingPage, error: NoShopError) -> Survey:
+        """Looks again, at what a browser shows where the HTML has nothing. Raises the error where
+        that is no more."""
+        if first.document.dom.css_first("script") is None or Kind.LISTING in self._shown:
+            raise error
+        survey = Survey(first.url)
+        self._shown = frozenset({Kind.LISTING})
+        try:
+            self._reader.require_browser()
+        except ConfigError as missing:
+            survey.shown = frozenset({Kind.LISTING, Kind.PRODUCT})
+            survey.listing = {"products": "a"}
+            survey.unproved = f"{error}; scripts may fill the page, and {missing}"
+            return survey
+        self._read.clear()
+        self._repeated.clear()
+        try:
+            await self._look(survey, await self._listing(first.url))
+        except NoShopError as again:
+            raise NoShopError(f"{again}; a browser was asked, too") from None
+        survey.shown |= self._shown
+        survey.notes.append("its HTML lists no products: a browser shows what scripts fill in")
         return survey
 
     async def _look(self, survey: Survey, first: ListingPage) -> None:
@@ -157,8 +195,54 @@ class Surveyor:
         await self._find_listing(survey, first)
         await self._read_products(survey)
         survey.fields = choose(survey.samples)
-        _drop_frame(survey)
+        if _lacks(survey.fields):
+            await self._compare_products(survey)
         survey.id = product_id(survey.known_urls, survey.fields)
+        if survey.unproved:
+            survey.fields = {}
+        else:
+            _drop_frame(survey)
+
+    async def _compare_products(self, survey: Survey) -> None:
+        """Product pages without a title or a price as a browser shows them. Where their JSON has
+        the same, no browser is needed."""
+        lacking = " and ".join(_lacks(survey.fields))
+        if not any(sample.document.dom.css_first("script") for sample in survey.samples):
+            return
+        try:
+            self._reader.require_browser()
+        except ConfigError as missing:
+            why = f"product pages have no {lacking}: scripts may fill them, and {missing}"
+            survey.notes.append(why)
+            if survey.fields["title"].best is None:
+                survey.shown |= {Kind.PRODUCT}
+                survey.unproved = why
+            return
+        pages, samples, fields = survey.product_pages, survey.samples, survey.fields
+        first = await self._sample(pages[0][0], None, shown=True)
+        if len(_visible(first[1].document)) <= len(_visible(samples[0].document)):
+            return
+        await self._read_products(survey, shown=True)
+        seen = choose(survey.samples)
+        if len(_lacks(seen)) >= len(_lacks(fields)):
+            survey.product_pages, survey.samples = pages, samples
+            return
+        survey.fields = seen
+        by_url = dict(zip((url for url, _ in pages), samples, strict=True))
+        plain = [by_url.get(url) for url, _ in survey.product_pages]
+        alike = {name: _reads_alike(choice, plain) for name, choice in seen.items()}
+        if alike["title"] and alike["price"]:
+            survey.notes.append("scripts fill its product pages from JSON that is in their HTML")
+            kept = {url for url, _ in survey.product_pages}
+            survey.product_pages = [pair for pair in pages if pair[0] in kept]
+            survey.samples = [sample for sample in plain if sample is not None]
+            survey.fields = {
+                name: choice if alike[name] else FieldChoice(name, None, [])
+                for name, choice in seen.items()
+            }
+            return
+        survey.shown |= {Kind.PRODUCT}
+        survey.notes.append(f"its product pages' HTML has no {lacking}: a browser shows them")
 
     async def _find_listing(self, survey: Survey, first: ListingPage) -> None:
         await self._compare(first)
@@ -178,7 +262,7 @@ class Surveyor:
             raise NoShopError(
                 f"{first.url}: no list of products was found: {links} links, {scripts} scripts, "
                 "and no repeated cards with prices or pictures (mend: give the address of a "
-                "category page; a page that only scripts fill needs `queue: browser`)"
+                "category page)"
             )
         self._take(survey, [first], group)
         survey.listing = {"products": _links(first, group, self._site.owns)}
@@ -220,6 +304,34 @@ class Surveyor:
     ) -> bool:
         """Whether the listing goes on, and how. `single`: it is the only one, so that its pages may
         be named by their path."""
+        return await self._linked_pages(survey, first, group, single=single) or (
+            Kind.LISTING in self._shown and await self._grown_page(survey, first, group)
+        )
+
+    async def _grown_page(self, survey: Survey, first: ListingPage, group: LinkGroup) -> bool:
+        """Whether the list grows as a button is clicked, or as one scrolls."""
+        button = more_button(first.document)
+        ways: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+            ("scrolling brings more", {"scroll": 3}, {"scroll": GROWTH_MAX})
+        ]
+        if button is not None:
+            probe, lasting = ({"click": {"css": button, "max": times}} for times in (3, GROWTH_MAX))
+            ways.insert(0, ("a button brings more", probe, lasting))
+        for text, probe, lasting in ways:
+            try:
+                page = await self._listing(first.url, Rendering.model_validate(probe))
+            except FetchError:
+                continue
+            if page.products is not None and set(group.urls) < set(page.products.urls):
+                survey.listing = {"products": _links(page, page.products, self._site.owns)}
+                survey.rendering, survey.pages_text = lasting, text
+                self._take(survey, [page], page.products)
+                return True
+        return False
+
+    async def _linked_pages(
+        self, survey: Survey, first: ListingPage, group: LinkGroup, *, single: bool
+    ) -> bool:
         following = next_link(first.document)
         numbers = numbered_links(first.document)
         second_url = following[1] if following is not None else numbers.get(2)
@@ -445,57 +557,88 @@ class Surveyor:
                 return page
         return product
 
-    async def _listing(self, url: str) -> ListingPage:
+    @property
+    def _has_read_enough(self) -> bool:
+        return self._reader.requests - self._reader.extras >= PAGES_MAX
+
+    async def _listing(self, url: str, rendering: Rendering | None = None) -> ListingPage:
         page = self._read.get(url)
-        if page is None:
-            if self._reader.requests >= PAGES_MAX:
+        if page is None or rendering is not None:
+            if self._has_read_enough:
                 raise FetchError(
                     Outcome.DEFERRED, f"not read: {PAGES_MAX} requests are enough", url=url
                 )
-            fetched = await self._reader.read(url, Kind.LISTING)
-            document = _document(fetched, url)
-            page = ListingPage(
-                fetched.url,
-                fetched,
-                document,
-                link_groups(document, self._site.owns),
-                self._repeated,
+            fetched = await self._reader.read(
+                url, Kind.LISTING, shown=Kind.LISTING in self._shown, rendering=rendering
             )
+            document = _document(fetched, url)
+            groups = link_groups(document, self._site.owns)
+            if not any(group.is_products for group in groups):
+                groups += link_groups_of(document, self._site.owns)
+            page = ListingPage(fetched.url, fetched, document, groups, self._repeated)
             self._read[url] = page
         return page
 
-    async def _read_products(self, survey: Survey) -> None:
+    async def _read_products(self, survey: Survey, *, shown: bool = False) -> None:
         survey.known_urls = list(dict.fromkeys(survey.known_urls))
+        survey.product_pages, survey.samples = [], []
         cards: dict[str, Card] = {}
         for page in survey.listing_pages:
             if page.products is not None:
                 for card in page.products.cards:
                     cards.setdefault(card.url, card)
         for url in spread(survey.known_urls, PRODUCTS):
-            if self._reader.requests >= PAGES_MAX:
+            if self._has_read_enough:
                 break
             try:
-                fetched = await self._reader.read(url, Kind.PRODUCT)
-                document = _document(fetched, url)
+                fetched, sample = await self._sample(url, cards.get(url), shown=shown)
             except FetchError as error:
                 survey.notes.append(f"{url}: {error.outcome}: {error}")
                 continue
-            groups = link_groups(document, self._site.owns)
-            others = frozenset(
-                card.element.mem_id
-                for group in groups
-                if group.is_products
-                or (len(group.cards) > 1 and any(card.amounts for card in group.cards))
-                for card in group.cards
-                if len(card.element.html or "") * 2 < len(fetched.body)
-            )
             survey.product_pages.append((url, fetched))
-            survey.samples.append(ProductSample(document, cards.get(url), others))
+            survey.samples.append(sample)
         if not survey.samples:
             raise NoShopError(
                 f"{survey.start}: no product page could be read: "
                 f"{'; '.join(survey.notes[:2]) or 'no link led to one'}"
             )
+
+    async def _sample(
+        self, url: str, card: Card | None, *, shown: bool
+    ) -> tuple[Fetched, ProductSample]:
+        fetched = await self._reader.read(url, Kind.PRODUCT, shown=shown)
+        document = _document(fetched, url)
+        groups = link_groups(document, self._site.owns)
+        others = frozenset(
+            card.element.mem_id
+            for group in groups
+            if group.is_products
+            or (len(group.cards) > 1 and any(card.amounts for card in group.cards))
+            for card in group.cards
+            if len(card.element.html or "") * 2 < len(fetched.body)
+        )
+        return fetched, ProductSample(document, card, others)
+
+
+def _lacks(fields: Mapping[str, FieldChoice]) -> list[str]:
+    """What no product is without."""
+    return [name for name in ("title", "price") if fields[name].best is None]
+
+
+def _visible(document: Document) -> str:
+    body = document.dom.body
+    return clean_text(whole_text(body)) if body is not None else ""
+
+
+def _reads_alike(choice: FieldChoice, samples: Sequence[ProductSample | None]) -> bool:
+    """Whether the field's sources give the same on these pages."""
+    if choice.best is None:
+        return False
+    reader = field_reader(choice.name, FieldSpec.model_validate(choice.definition()))
+    return all(
+        sample is None or reader(sample.document)[0].get(choice.name) == value
+        for sample, value in zip(samples, choice.best.values, strict=True)
+    )
 
 
 def _document(page: Fetched, url: str) -> Document:
@@ -538,15 +681,18 @@ def is_product(page: ListingPage) -> bool:
 
 def _has_any(page: ListingPage, first: ListingPage, group: LinkGroup, owns: Any) -> bool:
     """Whether the page has a product, though not so many that they are seen to repeat."""
-    css, _ = selector_of(first.document, group, owns)
-    matched = {
-        urls.clean(element.attributes.get("href") or "", page.document.base)
-        for element in page.document.dom.css(css)
-    }
+    if group.state is not None:
+        hrefs = within(page.document.state, parse_json(group.state))
+    else:
+        css, _ = selector_of(first.document, group, owns)
+        hrefs = (element.attributes.get("href") or "" for element in page.document.dom.css(css))
+    matched = {urls.clean(href, page.document.base) for href in hrefs}
     return bool(matched - set(group.urls) - {None})
 
 
 def _links(page: ListingPage, group: LinkGroup, owns: Any) -> Any:
+    if group.state is not None:
+        return {"state": group.state}
     css, match = selector_of(page.document, group, owns)
     return css if match is None else {"css": css, "match": match}
 

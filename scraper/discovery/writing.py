@@ -6,13 +6,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from scraper.discovery.induction import FieldChoice
+from scraper.discovery.fields.induction import FieldChoice
 from scraper.discovery.survey import Survey
+from scraper.domain import Kind
 
 # These are written without quotes; what YAML would read as something else is not.
 _BARE = re.compile(r"[A-Za-z.][\w./() -]*[\w.)]|[A-Za-z]").fullmatch
 _MEANS_MORE = frozenset({"true", "false", "yes", "no", "on", "off", "null", "none", "y", "n"})
-REQUIRED_SHARE = 1.0
+_LISTED_AND_SOLD = frozenset({Kind.LISTING, Kind.PRODUCT})
 EXAMPLE_CHARS = 60
 
 
@@ -36,15 +37,26 @@ def definition_text(survey: Survey, name: str, rate: str, *, private: bool) -> s
             f"platform: {survey.interface.name}         # its interface gave "
             f"{len(survey.interface.products)} variants on one page; the rest is for when it closes"
         )
+    if survey.unproved:
+        lines.append(f"# Unproved: {_comment(survey.unproved)}")
     if private:
         lines.append(
             "allow_private: true           # only because this address is not a public one"
         )
+    everywhere = survey.shown >= _LISTED_AND_SOLD
+    if everywhere:
+        lines.append("queue: browser                # scripts fill its pages")
+    if survey.rendering:
+        lines.append(f"browser: {inline(survey.rendering)}")
     if survey.listing is not None:
         lines += ["", "listing:"]
+        if Kind.LISTING in survey.shown and not everywhere:
+            lines.append("  queue: browser              # scripts fill it")
         lines.append(f"  # {survey.links} links on the first page.")
         lines += _entries(survey.listing, "  ", {"pages": survey.pages_text})
     lines += ["", "product:"]
+    if Kind.PRODUCT in survey.shown and not everywhere:
+        lines.append("  queue: browser              # scripts fill it")
     if survey.id is not None:
         lines.append(f"  id: {inline(survey.id)}")
     else:

@@ -152,6 +152,9 @@ def _compile(source: LinkSource) -> Hrefs:
     if source.jsonld is not None:
         path = selectors.parse_jsonld(source.jsonld)
         return lambda document: jsonld.values(document.jsonld, path, True)
+    if source.state is not None:
+        state_steps = selectors.parse_json(source.state)
+        return lambda document: jsonld.within(document.state, state_steps)
     if source.response is not None:
         name, steps = source.response, selectors.parse_json(source.path or "")
         return lambda document: jsonld.within(document.captured(name), steps)

@@ -20,9 +20,9 @@ from lxml.etree import XPathError
 from pydantic import ValidationError
 from selectolax.lexbor import LexborNode
 
-from scraper.discovery.candidates import ProductSample, candidates
 from scraper.discovery.css_paths import Path, ancestors, paths
-from scraper.discovery.standard import TYPES
+from scraper.discovery.fields.candidates import ProductSample, candidates
+from scraper.discovery.fields.standard import TYPES
 from scraper.discovery.trial import PATIENT, field_reader
 from scraper.domain import Fetched
 from scraper.extract.document import Document

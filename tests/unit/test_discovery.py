@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper.cli.setup.new import name_of
-from scraper.discovery.candidates import ProductSample
 from scraper.discovery.cards import link_groups, pattern_of
 from scraper.discovery.css_paths import is_first, paths
-from scraper.discovery.identity import product_id
-from scraper.discovery.induction import FieldChoice, choose
+from scraper.discovery.fields.candidates import ProductSample
+from scraper.discovery.fields.identity import product_id
+from scraper.discovery.fields.induction import FieldChoice, choose
 from scraper.discovery.paging import Numbering, next_link, numbering
 from scraper.discovery.survey import ListingPage, is_product
 from scraper.discovery.writing import inline

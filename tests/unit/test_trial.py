@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from pydantic import ValidationError
 
-from scraper.discovery.standard import is_private, standard_definition
+from scraper.discovery.fields.standard import is_private, standard_definition
 from scraper.discovery.trial import (
     FieldTrial,
     select,

@@ -125,11 +125,11 @@ def _show(repair: Repair) -> None:
         if repair.before.right < repair.before.pages:
             click.echo("  nothing gives the known values on enough of them")
         return
-    found = f"{repair.now} pages of today"
+    shown = f"{repair.now} pages of today"
     if repair.old.pages:
-        found += f", {repair.old} recorded ones ({repair.old.wrong} wrong)"
+        shown += f", {repair.old} recorded ones ({repair.old.wrong} wrong)"
     word = "proposed" if repair.value else "not certain enough"
-    click.echo(f"  {word}: {plain(repair.nearest)}: {found}; confidence {repair.confidence:.2f}")
+    click.echo(f"  {word}: {plain(repair.nearest)}: {shown}; confidence {repair.confidence:.2f}")
 
 
 def _say_next(site: Site, path: Path, repairs: list[Repair], *, applied: bool) -> None:

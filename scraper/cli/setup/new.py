@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from scraper.cli.common.shared import json_option, load_settings, print_json, require_project
 from scraper.cli.common.tables import cell, plain, print_table
 from scraper.cli.crawl.screen import span
-from scraper.discovery.induction import FieldChoice
+from scraper.discovery.fields.induction import FieldChoice
+from scraper.discovery.fields.standard import standard_definition
 from scraper.discovery.platform import OpenInterface
 from scraper.discovery.polite_reader import PoliteReader
-from scraper.discovery.standard import standard_definition
 from scraper.discovery.survey import Survey, Surveyor
 from scraper.discovery.trial import PageTrial, try_listing, try_product
 from scraper.discovery.writing import definition_text
@@ -70,6 +70,11 @@ def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
         print_json(_as_json(survey, trials, path, requests))
     else:
         _show(survey, trials, path, requests, seconds, definition)
+    if survey.unproved:
+        raise ScraperError(
+            f"{survey.unproved}. {path} was written with `queue: browser`, unproved (then "
+            "remove it, and type the same again)"
+        )
     if good < len(trials):
         raise ScraperError(
             f"{len(trials) - good} of {len(trials)} product pages would not be stored by it "
@@ -226,7 +231,7 @@ def _duration(survey: Survey, definition: Site) -> str:
         return ""
     pages = survey.products + (survey.pages or 0)
     seconds = pages / definition.rate_per_s
-    return f"{pages:,} pages at {definition.rate}: about {span(seconds)}; "
+    return f"{pages:,} pages at {definition.rate}: about {span(max(1.0, seconds))}; "
 
 
 def _as_json(survey: Survey, trials: list[PageTrial], path: Path, requests: int) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from scraper.cli.common.shared import complete_site, json_option, load_settings, print_json
 from scraper.cli.common.tables import cell, plain, print_table
+from scraper.discovery.fields.standard import standard_definition
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import Sample, Sampler, spread
-from scraper.discovery.standard import standard_definition
 from scraper.discovery.trial import (
     ListingTrial,
     Matches,

@@ -547,8 +547,8 @@ class IdSource(Source):
 
 
 class LinkSource(Model):
-    """Links of a page: the href of what CSS or XPath matches, or what a regex or a JSON-LD path
-    finds."""
+    """Links of a page: the href of what CSS or XPath matches, or what a regex or a path in
+    JSON finds."""
 
     css: Css | None = Field(
         None, description="elements (their own href, or that of the first a inside) or ::attr(…)"
@@ -556,6 +556,9 @@ class LinkSource(Model):
     xpath: XPath | None = Field(None, description="XPath 1.0, of elements or of attributes")
     jsonld: JsonLd | None = Field(
         None, description="path in the page's JSON-LD, as in `ItemList.itemListElement.url`"
+    )
+    state: JsonPath | None = Field(
+        None, description="path in the JSON that the page's scripts start from"
     )
     response: Captured | None = Field(None, description=RESPONSE)
     path: JsonPath | None = Field(None, description=PATH)
@@ -590,13 +593,13 @@ class LinkSource(Model):
                         f"{' and '.join(given)} together (mend: keep one; give a list for several)",
                     )
                 )
-            raise wrong(("", "no source (mend: give css, xpath, jsonld, response or regex)"))
+            raise wrong(("", "no source (mend: give css, xpath, jsonld, state, response or regex)"))
         if self.attr is not None and self.css is None and self.xpath is None:
             raise wrong(("attr", "attr needs css or xpath (mend: remove it)"))
         return self
 
 
-_LINK_SOURCES = ("css", "xpath", "jsonld", "response", "regex")
+_LINK_SOURCES = ("css", "xpath", "jsonld", "state", "response", "regex")
 
 
 def _as_links(value: Any) -> Any:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
-from scraper.discovery.induction import FieldChoice
+from scraper.discovery.fields.induction import FieldChoice
 
 _NUMBER = re.compile(r"\d+")
 _PARAMETER = re.compile(r"(?:[?&])((?:[a-z_]*id|sku|art|artnr|item|p|product))=([\w-]+)", re.I)

@@ -2,7 +2,7 @@
 what people see, told by its form, its words and its place. Pure.
 
 Nothing is decided here: what a candidate gives on many pages decides
-(`scraper.discovery.induction`).
+(`scraper.discovery.fields.induction`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from selectolax.lexbor import LexborNode
 
 from scraper.discovery.cards import Card
 from scraper.discovery.css_paths import ancestors, paths
-from scraper.discovery.standard import SOURCES
+from scraper.discovery.fields.standard import SOURCES
+from scraper.discovery.fields.states import field_paths
 from scraper.extract.document import Document
 from scraper.extract.structured.amounts import (
     FORMER_WORD,
@@ -84,7 +85,8 @@ _OUT_OF = re.compile(
     r"(\d(?:[.,]\d+)?)\s*(?:/|out of|von|of|sur|de|di|av|su|van|z)\s*(?:5|10|cinq)\b", re.I
 )
 _PERCENT = re.compile(r"width:\s*(\d+(?:\.\d+)?)\s*%")
-_IN_STOCK = re.compile(r"(\d+)\s*(\w+(?: \w+)?)")
+# Not the cents of a price before it.
+_IN_STOCK = re.compile(r"(?<![\d.,])(\d+)\s*(\w+(?: \w+)?)")
 
 
 class Candidate(NamedTuple):
@@ -145,6 +147,8 @@ def candidates(name: str, samples: Iterable[ProductSample]) -> list[Candidate]:
         source = {"regex": rf'"{key}"\s*:\s*{quoted}'}
         unique[str(source)] = Candidate("script", source, 8)
     for sample in samples:
+        for path, rank in field_paths(name, sample.document.state):
+            unique.setdefault(path, Candidate("state", {"state": path}, rank))
         for candidate in _visible(name, sample):
             kept = unique.get(str(candidate.source))
             if kept is None or candidate.rank < kept.rank:
@@ -263,7 +267,7 @@ def _availabilities(sample: ProductSample) -> list[LexborNode]:
     more: set[int] = set()
     for element in sample.elements:
         text = sample.text(element)
-        if not 4 < len(text) <= 80 or text.isdigit():
+        if not 4 < len(text) <= 80 or text.isdigit() or element.tag == "body":
             continue
         try:
             to_bool(text)

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scraper.discovery.candidates import (
+from scraper.discovery.fields.candidates import (
     WORD_OF,
     Candidate,
     ProductSample,
@@ -20,7 +20,8 @@ from scraper.discovery.candidates import (
     file_of,
     plain_text,
 )
-from scraper.discovery.standard import TYPES
+from scraper.discovery.fields.standard import TYPES
+from scraper.discovery.fields.states import WHOLE, currencies
 from scraper.discovery.trial import field_reader
 from scraper.extract.sources import compile_source
 from scraper.extract.structured.auto import is_gtin
@@ -36,6 +37,7 @@ _LASTS = {
     "microdata": 0.05,
     "rdfa": 0.07,
     "meta": 0.1,
+    "state": 0.12,
     "label": 0.15,
     "page": 0.2,
     "script": 0.3,
@@ -128,6 +130,7 @@ def _currency(choice: FieldChoice, samples: Sequence[ProductSample]) -> str | No
 
 
 def _codes(sample: ProductSample) -> Iterator[str]:
+    yield from currencies(sample.document.state)
     for source in _CURRENCIES:
         for text in source(sample.document, False):
             if re.fullmatch(r"[A-Za-z]{3}", text):
@@ -158,8 +161,10 @@ def _choose(
     chosen: dict[str, FieldChoice],
 ) -> FieldChoice:
     readings = [reading for reading in readings if _is_possible(name, reading, samples, chosen)]
-    if any(reading.candidate.origin == "json-ld" for reading in readings):
-        # JSON-LD is a script as well: what is found in its text is no other source.
+    if name in ("price", "list_price"):
+        readings = _without_cents(name, readings, samples)
+    if any(reading.candidate.origin in ("json-ld", "state") for reading in readings):
+        # Both are scripts as well: what is found in its text is no other source.
         readings = [reading for reading in readings if reading.candidate.origin != "script"]
     witnesses = [*readings, *_witnesses(name, samples)]
     consensus = _consensus(name, witnesses, len(samples))
@@ -227,6 +232,33 @@ def _is_possible(
             return sum(len(value) > 40 for value in values) * 2 >= len(values)
         case _:
             return True
+
+
+def _without_cents(
+    name: str, readings: list[Reading], samples: Sequence[ProductSample]
+) -> list[Reading]:
+    """Scripts may count in cents. Whole numbers of theirs are believed where somebody else says the
+    same, or the currency has nothing smaller."""
+    others = [
+        *(reading for reading in readings if reading.candidate.origin != "state"),
+        *_witnesses(name, samples),
+    ]
+    whole = {code for sample in samples for code in _codes(sample)} & WHOLE
+
+    def is_sure(reading: Reading) -> bool:
+        values = reading.values
+        return (
+            reading.candidate.origin != "state"
+            or bool(whole)
+            or any(value is not None and value % 1 for value in values)
+            or any(
+                value is not None and value == other
+                for witness in others
+                for value, other in zip(values, witness.values, strict=True)
+            )
+        )
+
+    return [reading for reading in readings if is_sure(reading)]
 
 
 def _is_title(values: list[str], reading: Reading, chosen: dict[str, FieldChoice]) -> bool:

@@ -1,0 +1,214 @@
+"""The JSON that a page's scripts start from: where it holds the page's product, and where a list of
+products with their addresses. Told by names of keys, whatever the shop's language is. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from scraper.discovery.cards import GROUP_MIN, Card, LinkGroup
+from scraper.extract.document import Document
+from scraper.extract.structured.amounts import Amount
+from scraper.extract.values import Mistyped, to_decimal
+from scraper.rules import urls
+
+DEPTH_MAX = 14
+NODES_MAX = 50_000
+# So deep below a product its fields stand: `pricing.current.value`.
+FIELD_DEPTH = 4
+_KEY = re.compile(r"[@\w:-]+").fullmatch
+_BESIDE = re.compile(
+    r"related|recommend|similar|upsell|cross|recent|viewed|bestsell|popular|cart|basket|wish|menu"
+    r"|navig|footer|header|translat|i18n|locale|filter|facet|config",
+    re.I,
+)
+_PRODUCT = re.compile(r"product|item|article|artikel|pdp|sku|detail|offer", re.I)
+# What else has a name of its own.
+_OTHERS = re.compile(
+    r"brand|manufacturer|vendor|categor|breadcrumb|seller|shop|store|merchant|user|author|review"
+    r"|image|media|option|attribute|tag|collection|seo|page",
+    re.I,
+)
+# Last keys in small letters without marks; behind a dot what holds them must match as well.
+_FIELDS: dict[str, str] = {
+    "title": r"(?:product|display|full)?(?:name|title)",
+    "price": r"(?:current|sale|sales|final|selling|unit|base|our)?price(?:amount|value|inctax)?"
+    r"|\w*price\w*\.(?:value|amount|current|now|final|gross|sale|centamount|price)",
+    "list_price": r"(?:list|regular|old|original|was|previous|strike|compareat|former)price"
+    r"|rrp|msrp|compareatprice|\w*price\w*\.(?:was|old|regular|original|list|msrp|rrp)",
+    "availability": r"availability|(?:is)?(?:instock|available|buyable|purchasable)"
+    r"|(?:stock|availability|inventory)status|(?:stock|availability|inventory)\.status",
+    "stock": r"stock|(?:stock|inventory|available)(?:quantity|level|count|qty)?"
+    r"|quantityavailable|(?:stock|inventory|availability)\.(?:quantity|level|count|qty|available)",
+    "sku": r"sku|(?:product|article|item|part|model)(?:number|no|code|nr)|artno|artnr|code",
+    "gtin": r"gtin\d*|ean\d*|upc|barcode|isbn\d*",
+    "mpn": r"mpn|manufacturer(?:part|product)?number",
+    "brand": r"brand(?:name)?|manufacturer(?:name)?|vendor"
+    r"|(?:brand|manufacturer|vendor)\.(?:name|title|label)",
+    "category": r"(?:main|primary)?category(?:name)?|(?:\w*category|categories)\.(?:name|title)",
+    "image": r"(?:main|primary|hero)?(?:image|picture|photo)(?:url|src)?|thumbnail|images|pictures"
+    r"|(?:\w*image|images|\w*picture|pictures|photos|media|gallery)\.(?:url|src|href|original|large)",
+    "description": r"(?:long|full|product)?description(?:html|text)?",
+    "rating": r"rating(?:value|average)?|average(?:rating|score)|stars"
+    r"|(?:rating|ratings|reviews|reviewsummary)\.(?:value|average|averagerating|score)",
+}
+_MATCH = {name: re.compile(pattern).fullmatch for name, pattern in _FIELDS.items()}
+_CURRENCY = re.compile(r"(?:price)?currency(?:code|iso|isocode)?").fullmatch
+_ADDRESS = re.compile(
+    r"(?:product|canonical|pdp|detail)?(?:url|href|link|path|permalink|uri)|to|route"
+).fullmatch
+# Currencies that have no smaller unit, or none in use.
+WHOLE = frozenset({"JPY", "KRW", "CLP", "ISK", "HUF", "VND", "IDR", "PYG", "UGX", "XAF", "XOF"})
+
+
+class StatePath(NamedTuple):
+    """A path as a definition writes it; a low `rank` is likely the page's product's."""
+
+    path: str
+    rank: int
+
+
+class _Node(NamedTuple):
+    path: str
+    keys: tuple[str, ...]
+    value: Any
+
+
+def field_paths(name: str, documents: list[Any]) -> Iterator[StatePath]:
+    """Where the field may stand, in all objects that may be the page's product."""
+    matches = _MATCH.get(name)
+    if matches is None:
+        return
+    for number, product in enumerate(_products(documents)):
+        for node in _leaves(product):
+            inner = node.keys[len(product.keys) :]
+            if not (matches(inner[-1]) or matches(".".join(inner[-2:]))):
+                continue
+            if name == "title" and any(map(_OTHERS.search, inner[:-1])):
+                continue
+            beside = 3 * any(map(_PRODUCT.search, inner[:-1])) if len(inner) > 2 else 0
+            yield StatePath(node.path, 2 * number + len(inner) - 1 + beside)
+
+
+def currencies(documents: list[Any]) -> Iterator[str]:
+    for product in _products(documents)[:1]:
+        for node in _leaves(product):
+            if _CURRENCY(node.keys[-1]) and re.fullmatch(r"[A-Z]{3}", node.value):
+                yield node.value
+
+
+def link_groups_of(document: Document, owns: Callable[[str], bool]) -> list[LinkGroup]:
+    """Lists of products that have addresses on the site, the longest first."""
+    body = document.dom.body
+    if body is None:
+        return []
+    groups = []
+    for node in _nodes(document.state):
+        if not isinstance(node.value, list) or any(map(_BESIDE.search, node.keys)):
+            continue
+        entries = [entry for entry in node.value if isinstance(entry, dict)]
+        if len(entries) < GROUP_MIN:
+            continue
+        for key in entries[0]:
+            if not (_KEY(key) and _ADDRESS(_plain(key))):
+                continue
+            cards = []
+            for entry in entries:
+                text = entry.get(key)
+                url = urls.clean(text, document.base) if isinstance(text, str) else None
+                if url is not None and "/" in str(text) and owns(url) and url != document.url:
+                    cards.append(_card(url, entry, body))
+            addresses = {card.url for card in cards}
+            likely = sum(bool(card.title and (card.amounts or card.image)) for card in cards)
+            if len(addresses) >= max(GROUP_MIN, 0.9 * len(entries)) and likely * 2 > len(cards):
+                groups.append(LinkGroup(cards, False, state=f"{node.path}.{key}"))
+    return sorted(groups, key=lambda group: -len(group.cards))
+
+
+def _card(url: str, entry: dict[str, Any], body: Any) -> Card:
+    texts: dict[str, str] = {}
+    for node in _leaves(_Node("", (), entry)):
+        for name in ("title", "price", "image"):
+            if name not in texts and (
+                _MATCH[name](node.keys[-1]) or _MATCH[name](".".join(node.keys[-2:]))
+            ):
+                texts[name] = node.value
+    try:
+        price = to_decimal(texts.get("price", ""), ".")
+        amounts = [Amount(body, price, None, False)]
+    except Mistyped:
+        amounts = []
+    return Card(url, texts.get("title", ""), texts.get("image"), amounts, body, body)
+
+
+def _products(documents: list[Any]) -> list[_Node]:
+    """Objects with a title and a price, the likeliest to be the page's product first: what is named
+    as one, and no entry of a list."""
+    listed: list[tuple[int, _Node]] = []
+    for node in _nodes(documents):
+        if not isinstance(node.value, dict) or any(map(_BESIDE.search, node.keys)):
+            continue
+        titled = any(_MATCH["title"](_plain(key)) for key in node.value)
+        if not titled or any(node.path.startswith(f"{other.path}.") for _, other in listed):
+            continue
+        if any(
+            _MATCH["price"](leaf.keys[-1]) or _MATCH["price"](".".join(leaf.keys[-2:]))
+            for leaf in _leaves(node)
+        ):
+            own = bool(node.keys) and _PRODUCT.search(node.keys[-1]) is not None
+            listed.append((len(node.keys) + 20 * ("[" in node.path) - 10 * own, node))
+    return [node for _, node in sorted(listed, key=lambda pair: pair[0])[:3]]
+
+
+def _nodes(documents: list[Any]) -> Iterator[_Node]:
+    """Objects and lists by their paths: those of named documents by their names."""
+    named, others = (documents[0], documents[1:]) if documents else ({}, [])
+    values = list(named.values())
+    stack = [_Node(key, (_plain(key),), value) for key, value in named.items() if _KEY(key)]
+    stack += [
+        _Node("", (), value) for value in others if not any(value is other for other in values)
+    ]
+    stack.reverse()
+    for _ in range(NODES_MAX):
+        if not stack:
+            return
+        node = stack.pop()
+        yield node
+        if len(node.keys) >= DEPTH_MAX:
+            continue
+        stack += reversed(list(_children(node, every=False)))
+
+
+def _children(node: _Node, *, every: bool) -> Iterator[_Node]:
+    """Of a list the first entry stands for all. `every`: texts, too."""
+    if isinstance(node.value, list):
+        for entry in node.value[:1]:
+            if node.path and (every or isinstance(entry, dict | list)):
+                yield node._replace(path=f"{node.path}[0]", value=entry)
+    elif isinstance(node.value, dict):
+        for key, value in node.value.items():
+            if _KEY(key) and (every or isinstance(value, dict | list)):
+                path = f"{node.path}.{key}" if node.path else key
+                yield _Node(path, (*node.keys, _plain(key)), value)
+
+
+def _leaves(product: _Node) -> Iterator[_Node]:
+    """The texts of an object and of what it holds, but for what belongs to others."""
+    stack = [product]
+    for _ in range(NODES_MAX // 10):
+        if not stack:
+            return
+        node = stack.pop()
+        if isinstance(node.value, bool):
+            yield node._replace(value=str(node.value).lower())
+        elif isinstance(node.value, str):
+            if node is not product and node.value:
+                yield node
+        elif len(node.keys) - len(product.keys) < FIELD_DEPTH:
+            inner = _children(node, every=True)
+            stack += reversed([child for child in inner if not _BESIDE.search(child.keys[-1])])
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", key.lower())
