@@ -14,6 +14,7 @@ from scraper.discovery.fields.candidates import ProductSample
 from scraper.discovery.fields.identity import product_id
 from scraper.discovery.fields.induction import FieldChoice, choose
 from scraper.discovery.fields.states import link_groups_of
+from scraper.discovery.fields.variants import VariantChoice, propose_items
 from scraper.discovery.paging import (
     Last,
     Numbering,
@@ -124,6 +125,7 @@ class Survey:
     id: dict[str, str] | None = None
     notes: list[str] = field(default_factory=list)
     interface: OpenInterface | None = None
+    items: VariantChoice | None = None
     shown: frozenset[Kind] = frozenset()
     rendering: dict[str, Any] = field(default_factory=dict)
     unproved: str = ""
@@ -202,6 +204,8 @@ class Surveyor:
             survey.fields = {}
         else:
             _drop_frame(survey)
+            if survey.interface is None:
+                survey.items = propose_items(survey.samples, survey.fields)
 
     async def _compare_products(self, survey: Survey) -> None:
         """Product pages without a title or a price as a browser shows them. Where their JSON has

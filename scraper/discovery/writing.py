@@ -61,6 +61,19 @@ def definition_text(survey: Survey, name: str, rate: str, *, private: bool) -> s
         lines.append(f"  id: {inline(survey.id)}")
     else:
         lines.append("  # No number of its own was found: a product is known by its URL.")
+    if survey.items is not None:
+        variants = survey.items
+        lines.append("  items:")
+        lines.append(
+            f"    # {variants.pages} of {len(survey.samples)} pages have "
+            f"{variants.sizes}, each with a number and a price of its own"
+        )
+        fields = variants.items["fields"]
+        lines += _entries(
+            {key: value for key, value in variants.items.items() if key != "fields"}, "    ", {}
+        )
+        lines.append("    fields:")
+        lines += _entries(fields, "      ", {})
     lines.append("  fields:" if survey.fields else "  fields: auto")
     for field_name, choice in survey.fields.items():
         lines += _field(field_name, choice, len(survey.samples))

@@ -181,6 +181,17 @@ def _show(
             "",
         ),
     ]
+    if survey.items is not None:
+        (scope, where), *_ = survey.items.items.items()
+        rows.append(
+            (
+                "items",
+                plain(f"{scope} {where}"),
+                f"{survey.items.pages} of {len(trials)}",
+                plain(f"{survey.items.sizes} a page, as {survey.items.example}"),
+                "",
+            )
+        )
     for name, choice in survey.fields.items():
         if choice.best is None:
             rows.append((name, "-", "", plain("; ".join(choice.guesses)), ""))
@@ -253,6 +264,7 @@ def _as_json(survey: Survey, trials: list[PageTrial], path: Path, requests: int)
             for name, choice in survey.fields.items()
             if choice.best is not None
         },
+        "items": survey.items.items if survey.items is not None else None,
         "pages": len(trials),
         "platform": survey.interface.name if survey.interface is not None else None,
         "notes": survey.notes,

@@ -52,8 +52,13 @@ _FIELDS: dict[str, str] = {
     "description": r"(?:long|full|product)?description(?:html|text)?",
     "rating": r"rating(?:value|average)?|average(?:rating|score)|stars"
     r"|(?:rating|ratings|reviews|reviewsummary)\.(?:value|average|averagerating|score)",
+    "size": r"size(?:name|label)?|size\.(?:name|value|label)",
+    "color": r"colou?r(?:name|label)?|colou?r\.(?:name|value|label)",
+    "variant": r"(?:variant)?(?:name|title|label)",
+    "id": r"(?:variant|article|sku)?id",
 }
 _MATCH = {name: re.compile(pattern).fullmatch for name, pattern in _FIELDS.items()}
+_VARIANTS = re.compile(r"(?:product)?(?:variants|variations|skus|articles|models|offers)").fullmatch
 _CURRENCY = re.compile(r"(?:price)?currency(?:code|iso|isocode)?").fullmatch
 _ADDRESS = re.compile(
     r"(?:product|canonical|pdp|detail)?(?:url|href|link|path|permalink|uri)|to|route"
@@ -77,13 +82,12 @@ class _Node(NamedTuple):
 
 def field_paths(name: str, documents: list[Any]) -> Iterator[StatePath]:
     """Where the field may stand, in all objects that may be the page's product."""
-    matches = _MATCH.get(name)
-    if matches is None:
+    if name not in _MATCH:
         return
     for number, product in enumerate(_products(documents)):
         for node in _leaves(product):
             inner = node.keys[len(product.keys) :]
-            if not (matches(inner[-1]) or matches(".".join(inner[-2:]))):
+            if not _is_named(node._replace(keys=inner), name):
                 continue
             if name == "title" and any(map(_OTHERS.search, inner[:-1])):
                 continue
@@ -96,6 +100,23 @@ def currencies(documents: list[Any]) -> Iterator[str]:
         for node in _leaves(product):
             if _CURRENCY(node.keys[-1]) and re.fullmatch(r"[A-Z]{3}", node.value):
                 yield node.value
+
+
+def lists_of_variants(documents: list[Any]) -> list[str]:
+    """Lists within the page's product that call themselves its variants."""
+    paths = []
+    for product in _products(documents)[:1]:
+        for node in _nodes([{}, product.value]):
+            entries = node.value if isinstance(node.value, list) else ()
+            several = sum(isinstance(entry, dict) for entry in entries) > 1
+            if several and node.keys and _VARIANTS(node.keys[-1]) and "[" not in node.path:
+                paths.append(f"{product.path}.{node.path}" if product.path else node.path)
+    return paths
+
+
+def paths_within(name: str, entry: Any) -> list[str]:
+    """Where an object has the field."""
+    return [node.path for node in _leaves(_Node("", (), entry)) if _is_named(node, name)]
 
 
 def link_groups_of(document: Document, owns: Callable[[str], bool]) -> list[LinkGroup]:
@@ -130,9 +151,7 @@ def _card(url: str, entry: dict[str, Any], body: Any) -> Card:
     texts: dict[str, str] = {}
     for node in _leaves(_Node("", (), entry)):
         for name in ("title", "price", "image"):
-            if name not in texts and (
-                _MATCH[name](node.keys[-1]) or _MATCH[name](".".join(node.keys[-2:]))
-            ):
+            if name not in texts and _is_named(node, name):
                 texts[name] = node.value
     try:
         price = to_decimal(texts.get("price", ""), ".")
@@ -152,10 +171,7 @@ def _products(documents: list[Any]) -> list[_Node]:
         titled = any(_MATCH["title"](_plain(key)) for key in node.value)
         if not titled or any(node.path.startswith(f"{other.path}.") for _, other in listed):
             continue
-        if any(
-            _MATCH["price"](leaf.keys[-1]) or _MATCH["price"](".".join(leaf.keys[-2:]))
-            for leaf in _leaves(node)
-        ):
+        if any(_is_named(leaf, "price") for leaf in _leaves(node)):
             own = bool(node.keys) and _PRODUCT.search(node.keys[-1]) is not None
             listed.append((len(node.keys) + 20 * ("[" in node.path) - 10 * own, node))
     return [node for _, node in sorted(listed, key=lambda pair: pair[0])[:3]]
@@ -208,6 +224,11 @@ def _leaves(product: _Node) -> Iterator[_Node]:
         elif len(node.keys) - len(product.keys) < FIELD_DEPTH:
             inner = _children(node, every=True)
             stack += reversed([child for child in inner if not _BESIDE.search(child.keys[-1])])
+
+
+def _is_named(node: _Node, name: str) -> bool:
+    matches = _MATCH[name]
+    return bool(matches(node.keys[-1]) or matches(".".join(node.keys[-2:])))
 
 
 def _plain(key: str) -> str:

@@ -26,6 +26,7 @@ from scraper.extract.structured.amounts import (
     words_of,
 )
 from scraper.extract.structured.codes import labelled_codes
+from scraper.extract.structured.stock_words import says_available
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text
@@ -74,17 +75,8 @@ _BUY = re.compile(
     r"|اشتر الآن|place bid|start order|comprar entradas?)",
     re.I,
 )
-_SOLD = re.compile(
-    r"(?:currently )?(?:out of stock|sold out|no longer available|unavailable|notify me(?: when.*)?"
-    r"|ausverkauft|nicht (?:verfügbar|lieferbar)|épuisé|rupture de stock"
-    r"|agotado|sin stock|esgotado"
-    r"|indisponível|esaurito|non disponibile|uitverkocht|slutsåld|udsolgt"
-    r"|utsolgt|wyprzedane"
-    r"|niedostępny|vyprodáno|vypredané|není skladem|нет в наличии|품절|売り切れ|缺货"
-    r"|نفدت الكمية"
-    r"|stoc epuizat|indisponibil|rasprodano|elfogyott|läbi müüdud|izpārdots)[.!]?",
-    re.I,
-)
+# What stands on a button where there is nothing to buy yet.
+_NOTIFY = re.compile(r"notify me(?: when.*)?[.!]?", re.I)
 # A template's hole that nothing was put in, or a word for nothing.
 _HOLE = re.compile(r"\{\{|\$\{?\w+\}?$|%\w+%$|(?:null|undefined|none|n/a|nan|-+)$", re.I)
 # What shops call the button, whatever its text.
@@ -313,7 +305,8 @@ class AutoReader:
                 if label and len(label) <= 40:
                     pressed = "disabled" not in attributes
                     buyable |= bool(_BUY.search(label)) and pressed
-                    sold |= bool(_SOLD.fullmatch(label))
+                    denied = says_available(label.casefold()) is False
+                    sold |= denied or _NOTIFY.fullmatch(label) is not None
         return buyable, sold
 
     def _stock_text(self) -> bool | None:
