@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,12 @@ from selectolax.lexbor import LexborNode
 from scraper.discovery.css_paths import Path, ancestors, paths
 from scraper.discovery.fields.candidates import ProductSample, candidates
 from scraper.discovery.fields.standard import TYPES
+from scraper.discovery.fields.states import paths_of
 from scraper.discovery.trial import PATIENT, field_reader
 from scraper.domain import Fetched
 from scraper.extract.document import Document
+from scraper.extract.items.reader import ItemsReader
+from scraper.extract.items.scopes import Item
 from scraper.extract.sources import compile_source
 from scraper.extract.structured.amounts import FORMER_WORD, calls_itself_former
 from scraper.extract.text import whole_text
@@ -45,6 +48,8 @@ VALUES_MIN = 3
 ELEMENTS_MAX = 12
 PATHS_MAX = 12
 CASES_LOOKED_AT = 6
+# Of a page with more products so many are looked at.
+ITEMS_LOOKED_AT = 4
 # What one place alone says, on old pages and on new ones, is worth this many bits.
 ALONE_BITS = 8.0
 CURRENCY = "_currency"
@@ -104,15 +109,37 @@ def case_of(expected: dict[str, Any], asked: str, now: Fetched, old: Fetched | N
     )
 
 
-def is_broken(site: Site, name: str, cases: Sequence[Case]) -> bool:
-    count = _count(name, cases, _values(name, site.product.fields[name], site, cases))
+def item_cases(
+    site: Site, rows: Mapping[str, dict[str, Any]], asked: str, now: Fetched, old: Fetched | None
+) -> list[Case]:
+    """Of a page with several products, `rows` by their ids, some: each as its part of the page."""
+    reader = ItemsReader(site.product, site.url_rules)
+    pages = [None if page is None else Document(page, asked, PATIENT) for page in (now, old)]
+    cases = []
+    for external_id in list(rows)[:: max(1, len(rows) // ITEMS_LOOKED_AT)]:
+        part, before = (page and reader.find(page, external_id) for page in pages)
+        if part is not None:
+            cases.append(Case(json.loads(dumps(rows[external_id])), part, before))
+    return cases
+
+
+def spec_of(site: Site, name: str, *, inner: bool) -> FieldSpec:
+    """`inner`: of the page's items."""
+    fields = site.product.items.fields if inner and site.product.items else site.product.fields
+    return fields[name]
+
+
+def is_broken(site: Site, name: str, cases: Sequence[Case], *, inner: bool = False) -> bool:
+    count = _count(name, cases, _values(name, spec_of(site, name, inner=inner), cases))
     return count.pages > 0 and count.right < READ_SHARE * count.pages
 
 
-def mend(site: Site, name: str, written: Any, cases: Sequence[Case]) -> Repair:
+def mend(
+    site: Site, name: str, written: Any, cases: Sequence[Case], *, inner: bool = False
+) -> Repair:
     """The most certain source of the field. `written`: the field as its definition has it."""
-    spec = site.product.fields[name]
-    before = _count(name, cases, _values(name, spec, site, cases))
+    spec = spec_of(site, name, inner=inner)
+    before = _count(name, cases, _values(name, spec, cases))
     if before.pages < VALUES_MIN or before.right == before.pages:
         return Repair(name, before)
     recorded = [case for case in cases if case.old is not None]
@@ -125,11 +152,11 @@ def mend(site: Site, name: str, written: Any, cases: Sequence[Case]) -> Repair:
             proposed = FieldSpec.model_validate(value)
         except ValidationError:
             continue
-        values = _values(name, proposed, site, cases, wrong_max=len(cases) // 5)
+        values = _values(name, proposed, cases, wrong_max=len(cases) // 5)
         now = _count(name, cases, values)
         if now.right < VALUES_MIN:
             continue
-        old = _count(name, recorded, _values(name, proposed, site, recorded, old=True))
+        old = _count(name, recorded, _values(name, proposed, recorded, old=True))
         kinds = [json.dumps(case.expected.get(name)) for case in cases]
         agreeing = [
             case.expected.get(name) == value for case, value in zip(cases, values, strict=False)
@@ -151,13 +178,12 @@ def mend(site: Site, name: str, written: Any, cases: Sequence[Case]) -> Repair:
     if repair.confidence < OFFERED:
         return replace(repair, value=None)
     assert repair.value is not None
-    return replace(repair, value=_with_rivals(repair.value, site, name, written, cases))
+    return replace(repair, value=_with_rivals(repair.value, name, written, cases))
 
 
 def _values(
     name: str,
     spec: FieldSpec,
-    site: Site,
     cases: Sequence[Case],
     *,
     old: bool = False,
@@ -213,7 +239,12 @@ def _sources(
         if key not in sources or rank > sources[key][0]:
             sources[key] = rank, source
 
-    if name in TYPES:
+    if isinstance(cases[0].now.value, dict):
+        for case in cases[:CASES_LOOKED_AT]:
+            for path in paths_of(case.now.value):
+                add(path.count("."), {"path": path})
+        return sorted(sources.values(), key=lambda pair: pair[0])
+    if name in TYPES and not isinstance(cases[0].now, Item):
         for candidate in candidates(name, [case.sample for case in cases]):
             if candidate.origin != "script":
                 machine = candidate.origin in ("json-ld", "microdata", "rdfa", "meta")
@@ -308,7 +339,7 @@ def _stands_alone(case: Case, texts: Sequence[str]) -> bool:
 
 
 def _number(text: str, page: Document) -> int:
-    body = page.dom.body
+    body = None if isinstance(page, Item) else page.dom.body
     return clean_text(whole_text(body)).casefold().count(text.casefold()) if body is not None else 0
 
 
@@ -320,7 +351,7 @@ def _with(source: dict[str, Any], written: Any) -> dict[str, Any]:
 
 
 def _with_rivals(
-    value: dict[str, Any], site: Site, name: str, written: Any, cases: Sequence[Case]
+    value: dict[str, Any], name: str, written: Any, cases: Sequence[Case]
 ) -> dict[str, Any]:
     """Of the alternatives that it had, those that still say what is right, and nothing else, stay
     behind it."""
@@ -328,7 +359,7 @@ def _with_rivals(
     for rival in written.get("any", ()) if isinstance(written, dict) else ():
         source = as_css(rival)
         spec = FieldSpec.model_validate(_with(source, written))
-        count = _count(name, cases, _values(name, spec, site, cases))
+        count = _count(name, cases, _values(name, spec, cases))
         if count.right and not count.wrong:
             living.append(rival)
     if not living:

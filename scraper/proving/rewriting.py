@@ -14,26 +14,35 @@ from scraper.errors import DefinitionError, ScraperError
 from scraper.sites import loader
 from scraper.sites.definition import Site
 from scraper.sites.grammar import yaml12
+from scraper.sites.grammar.fields import FieldSpec
+
+_FIELDS, _ITEMS = ("fields",), ("items", "fields")
 
 
-def with_field(text: str, path: Path, name: str, value: Mapping[str, Any]) -> str:
-    """The text with this field, known to define the same site but for it. Raises `ScraperError`
-    where the field cannot be written there."""
-    pair = _field(yaml.compose(text, Loader=yaml.SafeLoader), "product", "fields", name)
+def with_field(
+    text: str, path: Path, name: str, value: Mapping[str, Any], *, inner: bool = False
+) -> str:
+    """The text with this field, known to define the same site but for it. `inner`: a field of its
+    items. Raises `ScraperError` where the field cannot be written there."""
+    keys = (*(_ITEMS if inner else _FIELDS), name)
+    pair = _field(yaml.compose(text, Loader=yaml.SafeLoader), "product", *keys)
     if pair is not None:
         key, node = pair
-        for written in (_by_line(text, name, node, value), _whole(text, key, node, value)):
-            if written is not None and _differs_by(text, written, path, name, value):
+        before = written_field(text, name, inner=inner)
+        for written in (_by_line(text, before, node, value), _whole(text, key, node, value)):
+            if written is not None and _differs_by(text, written, path, keys, value):
                 return written
     raise ScraperError(
-        f"{path}: product.fields.{name} cannot be written by itself (mend: write it there as "
+        f"{path}: product.{'.'.join(keys)} cannot be written by itself (mend: write it there as "
         f"{inline(value)})"
     )
 
 
-def written_field(text: str, name: str) -> Any:
+def written_field(text: str, name: str, *, inner: bool = False) -> Any:
     """The field as the text has it; None where it is not there."""
-    fields = yaml12.parse(text).data["product"].get("fields")
+    fields = yaml12.parse(text).data["product"]
+    for key in _ITEMS if inner else _FIELDS:
+        fields = fields.get(key) if isinstance(fields, dict) else None
     return fields.get(name) if isinstance(fields, dict) else None
 
 
@@ -48,11 +57,10 @@ def _field(node: yaml.Node | None, *names: str) -> tuple[yaml.Node, yaml.Node] |
     return pair
 
 
-def _by_line(text: str, name: str, node: yaml.Node, value: Mapping[str, Any]) -> str | None:
+def _by_line(text: str, before: Any, node: yaml.Node, value: Mapping[str, Any]) -> str | None:
     """Only the keys that differ, where each has lines of its own."""
     if not isinstance(node, yaml.MappingNode) or node.flow_style:
         return None
-    before = written_field(text, name)
     indent = " " * node.start_mark.column
     due = {key: given for key, given in value.items() if before.get(key) != given}
     edits: list[tuple[int, int, str]] = []
@@ -101,17 +109,23 @@ def _end(node: yaml.Node) -> int:
     return index
 
 
-def _differs_by(text: str, written: str, path: Path, name: str, value: Mapping[str, Any]) -> bool:
+def _differs_by(
+    text: str, written: str, path: Path, keys: tuple[str, ...], value: Mapping[str, Any]
+) -> bool:
     """Whether the new text defines the site of before with this field."""
 
     def parts(site: Site) -> tuple[Any, Any]:
         data = site.model_dump(mode="json")
-        return data["product"]["fields"].pop(name), data
+        fields = data["product"]
+        for key in keys[:-1]:
+            fields = fields[key]
+        return fields.pop(keys[-1]), data
 
     try:
         field, others = parts(loader.load_text(written, path))
         _, before = parts(loader.load_text(text, path))
     except DefinitionError:
         return False
-    wanted = type(loader.load_text(text, path).product.fields[name]).model_validate(dict(value))
-    return bool(others == before and field == wanted.model_dump(mode="json"))
+    return bool(
+        others == before and field == FieldSpec.model_validate(dict(value)).model_dump(mode="json")
+    )

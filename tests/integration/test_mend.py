@@ -4,7 +4,7 @@ is written, and what is not."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 from importlib import import_module
@@ -169,3 +169,87 @@ def test_stored_products_are_what_is_known_where_nothing_was_recorded(
     assert (shown["known"], shown["pages"]) == ("the stored products", 15)
     assert shown["fields"][0]["now"] == {"right": 15, "wrong": 0, "pages": 15}
     assert "css: .offer" in path.read_text()
+
+
+ROWS = """\
+  items:
+    css: table tr
+    id: ::attr(data-sku)
+    optional: true
+    fields:
+      size: .size
+      # Each has its own.
+      cost: {css: .cost, type: price, required: true}
+"""
+OBJECTS = """\
+  items:
+    state: __APP__.skus
+    id: sku
+    optional: true
+    fields: {size: size, cost: {path: cost.now, type: price, currency: GBP, required: true}}
+"""
+
+
+def row(n: int, size: str, frame: str) -> str:
+    return frame.format(sku=f"{n}-{size}", size=size, cost=f"£{n}{len(size)}.25")
+
+
+def objects(n: int, cost: str) -> str:
+    skus = [
+        {"sku": f"{n}-{size}", "size": size, **json.loads(cost.replace("?", f"{n}{len(size)}.25"))}
+        for size in ("S", "XXL")
+    ]
+    return f"<script>window.__APP__ = {json.dumps({'skus': skus})}</script>"
+
+
+def with_items(shop: StaticShop, written: str, parts: Callable[[int], str]) -> None:
+    path = Path("sites/things.yaml")
+    path.write_text(path.read_text().replace("  fields:\n", f"{written}  fields:\n", 1))
+    redesign_items(shop, parts)
+    run("sites", "record", "things")
+
+
+def redesign_items(shop: StaticShop, parts: Callable[[int], str]) -> None:
+    shop.pages.update({f"/p/{n}": page(n, OLD) + parts(n) for n in NUMBERS})
+
+
+def table(frame: str) -> Callable[[int], str]:
+    return lambda n: f"<table>{''.join(row(n, size, frame) for size in ('S', 'XXL'))}</table>"
+
+
+def test_a_field_of_items_is_mended_within_them(shop: StaticShop) -> None:
+    old = "<tr data-sku={sku}><td class=size>{size}</td><td class=cost>{cost}</td></tr>"
+    new = "<tr data-sku={sku}><td><i class=sz>{size}</i></td><td><s>£99.00</s><b class=now>{cost}</b></td></tr>"
+    with_items(shop, ROWS, table(old))
+    assert "nothing to mend" in run("mend", "things").stdout
+    redesign_items(shop, table(new))
+    out = run("mend", "things", "--apply").stdout
+    assert "items.cost: the definition gives the known value on 0 of 30 pages" in out
+    own = load_file(Path("sites/things.yaml")).product.items.fields  # type: ignore[union-attr]
+    assert own["cost"].css.endswith(".now") and own["size"].css.endswith(".sz")  # type: ignore[union-attr]
+    assert "# Each has its own." in definition()
+    assert "nothing to mend" in run("mend", "things").stdout
+
+
+def test_a_field_of_objects_is_mended_by_their_paths(shop: StaticShop) -> None:
+    with_items(shop, OBJECTS, lambda n: objects(n, '{"cost": {"now": "?"}}'))
+    redesign_items(shop, lambda n: objects(n, '{"was": "99.00", "amounts": [{"value": "?"}]}'))
+    shown = json.loads(run("mend", "things", "cost", "--json").stdout)
+    assert [repair["name"] for repair in shown["fields"]] == ["items.cost"]
+    assert shown["fields"][0]["value"]["path"] == "amounts[0].value"
+    assert "size" not in run("mend", "things", "--apply").stdout.split("---")[0]
+    own = load_file(Path("sites/things.yaml")).product.items.fields  # type: ignore[union-attr]
+    assert own["cost"].path == "amounts[0].value" and own["cost"].currency == "GBP"
+
+
+def test_items_that_are_not_found_are_for_people_to_mend(shop: StaticShop) -> None:
+    with_items(
+        shop,
+        ROWS,
+        table("<tr data-sku={sku}><td class=size>{size}</td><td class=cost>{cost}</td></tr>"),
+    )
+    redesign_items(shop, table("<tr><td class=size>{size}</td><td class=cost>{cost}</td></tr>"))
+    before = definition()
+    assert "their scope and id" in run("mend", "things", code=1).stderr
+    assert "items.cost" not in run("mend", "things", "price").output
+    assert definition() == before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,36 +57,34 @@ def mend(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -
     settings = load_settings()
     path = definition_file(settings.sites_dir, name)
     site = loader.load_file(path, settings.site_function_modules)
-    if field in site.product.all_fields and field not in site.product.fields:
-        raise ConfigError(
-            f"{path}: product.items.fields.{field}: what items have of their own is for you to "
-            f"mend (mend: `scraper try {name}` shows what is read)"
-        )
-    if field is not None and field not in site.product.fields:
+    own = site.product.items.fields if site.product.items is not None else {}
+    if field is not None and field not in site.product.all_fields:
         raise NotFoundError(
-            f"{site.name} has no field {field!r}{did_you_mean(field, site.product.fields)}"
+            f"{site.name} has no field {field!r}{did_you_mean(field, site.product.all_fields)}"
         )
     if site.product.function is not None:
         raise ConfigError(f"{path}: product.function: what Python reads is for you to mend")
     proven, origin = _known(path, site, pages)
-    cases, failures = _read(site, settings, proven)
+    cases, of_items, failures = _read(site, settings, proven)
     if len(cases) < mending.PAGES_MIN:
         raise ScraperError(
             f"{site.name}: {len(cases)} of {len(proven)} product pages answered, too few "
             f"to tell a field by{': ' if failures else ''}{'; '.join(failures[:2])}"
         )
-    names = (
-        [field]
-        if field
-        else [key for key in site.product.fields if mending.is_broken(site, key, cases)]
-    )
+    unread = bool(own) and len(of_items) < mending.PAGES_MIN
     before = path.read_text(encoding="utf-8")
     text, repairs = before, []
-    for broken in names:
-        repair = mending.mend(site, broken, rewriting.written_field(before, broken), cases)
-        repairs.append(repair)
+    for name_of, inner in _names(site, field):
+        if inner and unread:
+            continue
+        proofs = of_items if inner else cases
+        if field is None and not mending.is_broken(site, name_of, proofs, inner=inner):
+            continue
+        written = rewriting.written_field(before, name_of, inner=inner)
+        repair = mending.mend(site, name_of, written, proofs, inner=inner)
         if repair.value is not None:
-            text = rewriting.with_field(text, path, broken, repair.value)
+            text = rewriting.with_field(text, path, name_of, repair.value, inner=inner)
+        repairs.append(replace(repair, name=f"items.{name_of}") if inner else repair)
     diff = "".join(
         difflib.unified_diff(
             before.splitlines(keepends=True), text.splitlines(keepends=True), str(path), str(path)
@@ -112,11 +110,24 @@ def mend(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -
         if diff:
             click.echo("\n" + "".join(char for char in diff if char == "\n" or char.isprintable()))
         _say_next(site, path, repairs, applied=bool(apply and diff))
+    if unread and field in (None, *own):
+        raise ScraperError(
+            f"{path}: product.items: of its known products {len(of_items)} are found on pages of "
+            "today: their scope and id are for you to mend (mend: `scraper try URL SELECTOR` shows "
+            "what a selector matches)"
+        )
     if any(repair.before.right < repair.before.pages and not repair.value for repair in repairs):
         raise ScraperError(
             "for some fields nothing is certain enough (mend: `scraper try URL SELECTOR` shows "
             "what a selector matches)"
         )
+
+
+def _names(site: Site, field: str | None) -> list[tuple[str, bool]]:
+    """What may be broken; True: a field of items, which takes the place of the page's."""
+    own = site.product.items.fields if site.product.items is not None else {}
+    names = [(name, name in own) for name in site.product.all_fields]
+    return [(name, inner) for name, inner in names if field in (None, name)]
 
 
 def _show(repair: Repair) -> None:
@@ -145,10 +156,11 @@ def _say_next(site: Site, path: Path, repairs: list[Repair], *, applied: bool) -
 
 
 def _only(repairs: list[Repair]) -> list[str]:
-    return [repairs[0].name] if len(repairs) == 1 else []
+    return [repairs[0].name.removeprefix("items.")] if len(repairs) == 1 else []
 
 
-Known = tuple[str, dict[str, Any], Fetched | None]
+# Its address, what is known of its products by their ids, and the recorded page.
+Known = tuple[str, dict[str, dict[str, Any]], Fetched | None]
 
 
 def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
@@ -156,7 +168,11 @@ def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
     from."""
     if records.folder_of(path).is_dir():
         kept: list[Known] = [
-            (record.asked, record.expected["rows"][0]["data"], record.page)
+            (
+                record.asked,
+                {row["id"]: row["data"] for row in record.expected["rows"]},
+                record.page,
+            )
             for record in records.load(path)
             if record.kind is Kind.PRODUCT
             and (len(record.expected["rows"]) == 1 or site.product.items is not None)
@@ -166,12 +182,10 @@ def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
         # Of a page with several products one says what is to be read of the page.
         several = ITEMS_LOOKED_AT if site.product.items is not None else 1
         rows = products.read(connection, site.name, limit=pages * several)
-    by_url: dict[str, str] = {}
+    by_url: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
-        by_url.setdefault(row.url, row.data)
-    stored: list[Known] = [
-        (url, json.loads(data), None) for url, data in list(by_url.items())[:pages]
-    ]
+        by_url.setdefault(row.url, {})[row.external_id] = json.loads(row.data)
+    stored: list[Known] = [(url, data, None) for url, data in list(by_url.items())[:pages]]
     if not stored:
         raise NotFoundError(
             f"{site.name}: nothing is known of its products: it has neither recorded pages nor "
@@ -181,19 +195,25 @@ def _known(path: Path, site: Site, pages: int) -> tuple[list[Known], str]:
     return stored, "the stored products"
 
 
-def _read(site: Site, settings: Settings, known: list[Known]) -> tuple[list[Case], list[str]]:
-    """The pages as they are today, and why others could not be read."""
+def _read(
+    site: Site, settings: Settings, known: list[Known]
+) -> tuple[list[Case], list[Case], list[str]]:
+    """The pages as they are today, their items, and why others could not be read."""
 
-    async def run() -> tuple[list[Case], list[str]]:
-        cases, failures = [], []
+    async def run() -> tuple[list[Case], list[Case], list[str]]:
+        cases: list[Case] = []
+        of_items: list[Case] = []
+        failures: list[str] = []
         async with PoliteReader(site, settings) as reader:
-            for url, values, old in known:
+            for url, rows, old in known:
                 try:
                     page = await reader.read(url, Kind.PRODUCT)
                 except FetchError as error:
                     failures.append(f"{url}: {error.outcome}: {error}")
                     continue
-                cases.append(mending.case_of(values, url, page, old))
-        return cases, failures
+                cases.append(mending.case_of(next(iter(rows.values())), url, page, old))
+                if site.product.items is not None:
+                    of_items += mending.item_cases(site, rows, url, page, old)
+        return cases, of_items, failures
 
     return asyncio.run(run())

@@ -111,8 +111,10 @@ class ProductSample:
     def elements(self) -> list[LexborNode]:
         """What people see of this product, without the page's frame."""
         if "elements" not in self.cache:
-            root = self.document.dom.root
-            frame = {element.mem_id for tag in _FRAME for element in self.document.dom.css(tag)}
+            dom = self.document.dom
+            # Of a part of a page it is an element.
+            root = dom if isinstance(dom, LexborNode) else dom.root
+            frame = {element.mem_id for tag in _FRAME for element in dom.css(tag)}
             listed = elements_of(root, self.others | frame) if root is not None else ()
             self.cache["elements"] = list(islice(listed, PAGE_ELEMENTS_MAX))
         return self.cache["elements"]  # type: ignore[no-any-return]

@@ -114,6 +114,11 @@ def lists_of_variants(documents: list[Any]) -> list[str]:
     return paths
 
 
+def paths_of(entry: Any) -> list[str]:
+    """Where an object has texts."""
+    return [node.path for node in _leaves(_Node("", (), entry))]
+
+
 def paths_within(name: str, entry: Any) -> list[str]:
     """Where an object has the field."""
     return [node.path for node in _leaves(_Node("", (), entry)) if _is_named(node, name)]
