@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 from uuid import UUID
+
+import orjson
 
 T = TypeVar("T")
 
@@ -304,6 +308,22 @@ def filled(data: Mapping[str, Any]) -> list[str]:
     return [key for key, value in data.items() if value is not None and value not in ("", [], {})]
 
 
+def as_json(value: object) -> bytes:
+    """JSON, of dataclasses too. Decimals become exact numbers, digits kept."""
+    return orjson.dumps(value, default=_decimal)
+
+
+def _decimal(value: object) -> orjson.Fragment:
+    if isinstance(value, Decimal):
+        return orjson.Fragment(format(value, "f"))
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def content_hash(data: Mapping[str, Any]) -> UUID:
+    """Hash of a product's data: equal for equal values, whatever order the fields come in."""
+    return UUID(bytes=blake2b(as_json(dict(sorted(data.items()))), digest_size=16).digest())
+
+
 class Vote(NamedTuple):
     """Whether another source of a page (`jsonld`, `microdata`, `meta`) agrees with what a field was
     read as."""
@@ -408,7 +428,7 @@ class LeasedPage:
     `blocked` how often it was blocked where it is; `probe` says that it is to find out whether a
     cheaper way is open again; `known_for` is how many products a listing named, or how many fields
     a product page had, when it was last believed; `good_before` says that its last answer gave all
-    that was asked for.
+    that was asked for; `last_content` is the hash of what was extracted when it was last read.
     `known` is what a 304 would stand for; `revisit_s` its own interval, where it has one, and
     `good_s` how long ago its last good answer was.
     """
@@ -427,6 +447,7 @@ class LeasedPage:
     probe: bool = False
     known_for: int = 0
     good_before: bool = False
+    last_content: UUID | None = None
     last_reading: LastReading | None = None
     revisit_s: int | None = None
     good_s: float | None = None

@@ -201,6 +201,10 @@ class Crawl(Base):
     holds_new: Mapped[bool] = mapped_column(
         server_default=FALSE, comment="products that nobody knows yet wait until it is judged"
     )
+    asking: Mapped[bool] = mapped_column(
+        server_default=FALSE,
+        comment="all else is read: it asks for the pages of what it would delist",
+    )
 
     filter_id: Mapped[UUID | None] = mapped_column(
         comment="the Bloom filter it asks; null: finished pages stay in the frontier"
@@ -256,6 +260,9 @@ class Page(Base):
     queue: Mapped[str]
     priority: Mapped[int] = mapped_column(SmallInteger)
     depth: Mapped[int] = mapped_column(SmallInteger, comment="links followed from a start URL")
+    found_on: Mapped[int | None] = mapped_column(
+        BigInteger, comment="the page that linked to it first in its crawl; null: none did"
+    )
     fruitless: Mapped[int] = mapped_column(
         SmallInteger,
         server_default=text("0"),
@@ -585,6 +592,9 @@ class CrawlQuality(Base):
     repeated: Mapped[int | None] = mapped_column(
         comment="listings that showed what another one shows"
     )
+    lost: Mapped[int | None] = mapped_column(
+        comment="listings most of whose products it no longer found"
+    )
 
 
 class CrawlField(Base):
@@ -659,6 +669,9 @@ class HeldValue(Base):
     )
     reason: Mapped[str | None] = mapped_column(
         comment="why it is not believed; null: its crawl is not judged yet"
+    )
+    contradicted: Mapped[bool] = mapped_column(
+        server_default=FALSE, comment="another source of the same page says otherwise"
     )
 
 

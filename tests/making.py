@@ -12,7 +12,7 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from scraper.coordinator.finish import finish
-from scraper.domain import Blame, Kind, Lease, Outcome, Status, Verdict
+from scraper.domain import Blame, Kind, Lease, Outcome, Status, Verdict, content_hash
 from scraper.frontier import (
     crawls,
     leases,
@@ -25,7 +25,7 @@ from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.frontier.due import due_hosts, due_pages
 from scraper.frontier.pages import NewPage, Room
 from scraper.rules.urls import fingerprint, host_of
-from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.products import NewProduct
 from scraper.settle.transaction import (
     CrawlLimits,
     PageResult,

@@ -117,12 +117,12 @@ def _delist(
     with connection.begin_nested() as savepoint:
         confirmed = before is None or doubted is not None
         misses = missed_products.delist(connection, crawl, doubted, confirmed=confirmed)
-        odd = crawl_quality.judge_misses(connection, crawl, misses.missed, listings)
+        odd = crawl_quality.judge_misses(connection, crawl, misses, listings)
         if suspect or odd is not None:
             savepoint.rollback()
         else:
             delisted = misses.delisted
-    crawl_quality.store_misses(connection, crawl.id, misses.missed, listings)
+    crawl_quality.store_misses(connection, crawl.id, misses, listings)
     return delisted, odd
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 from typing import assert_never
+from uuid import UUID
 
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.extract.bounds import ALONE, BYTES_MAX, Limits, ReadElsewhere
@@ -55,12 +56,20 @@ class Extractor:
         self._product = reads(site.product, site.url_rules)
 
     def extract(
-        self, kind: Kind, page: Fetched, *, page_url: str, depth: int, limits: Limits = ALONE
+        self,
+        kind: Kind,
+        page: Fetched,
+        *,
+        page_url: str,
+        depth: int,
+        last_content: UUID | None = None,
+        limits: Limits = ALONE,
     ) -> Extracted:
         """Links, products and problems of one page.
 
         `page_url` is the URL the frontier has, `page.url` where it was answered; `depth` is 0 for a
-        start page, which must give links. Raises `FunctionFailed`; `TooSlow`; and where others wait
+        start page, which must give links; `last_content` the hash of what it gave last, where that
+        is known. Raises `FunctionFailed`; `TooSlow`; and where others wait
         (`limits`) `ReadElsewhere` for what has no bounds: a large or odd page, a slow selector, a
         function of the site's.
         """
@@ -74,7 +83,7 @@ class Extractor:
             case Kind.PRODUCT if self._product_function is not None:
                 return self._by_function(self._product_function, page, page_url, depth)
             case Kind.PRODUCT:
-                return self._product.read(Document(page, page_url, limits))
+                return self._product.read(Document(page, page_url, limits), last_content)
             case _:
                 assert_never(kind)
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from lxml import etree
 
-from scraper.domain import Extracted, Product, Vote
+from scraper.domain import Extracted, Product, Vote, content_hash
 from scraper.extract import money, values
 from scraper.extract.document import Document
 from scraper.extract.items.nested import Whole, read_objects, read_table
@@ -66,7 +67,9 @@ class ProductReader:
             if all(getattr(reading, source) is None for reading in spec.readings)
         ]
 
-    def read(self, document: Document) -> Extracted:
+    def read(self, document: Document, last_content: UUID | None = None) -> Extracted:
+        """`last_content`: the hash of what the page gave last. Where it gives something else now,
+        its other sources are asked, and on a sample of all pages."""
         data: dict[str, Any] = {}
         problems: list[str] = []
         complete = True
@@ -88,12 +91,16 @@ class ProductReader:
             return Extracted(
                 problems=problems, complete=False, found=tuple(filled_in), mistyped=tuple(mistyped)
             )
+        asks = self._witnesses and (
+            witnesses.sampled(document.url)
+            or (last_content is not None and content_hash(data) != last_content)
+        )
         return Extracted(
             products=[Product(external_id, data)],
             problems=problems,
             found=tuple(filled_in),
             mistyped=tuple(mistyped),
-            votes=self._votes(document, data) if witnesses.sampled(document.url) else (),
+            votes=self._votes(document, data) if asks else (),
         )
 
     def _votes(self, document: Document, data: dict[str, Any]) -> tuple[Vote, ...]:

@@ -162,7 +162,7 @@ def hold(connection: sa.Connection, crawl_ids: Iterable[int]) -> dict[int, sa.Ro
     """Keeps crawls from ending until this transaction does. Returns those still running, with their
     totals."""
     query = sa.text("""
-        SELECT id, discovery_total, product_total, holds_new FROM crawls
+        SELECT id, discovery_total, product_total, holds_new, asking FROM crawls
          WHERE id = ANY (:ids) AND status = 'running' ORDER BY id FOR KEY SHARE""")
     return {row.id: row for row in connection.execute(query, {"ids": sorted(set(crawl_ids))})}
 

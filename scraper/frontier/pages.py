@@ -61,15 +61,16 @@ WITH input AS (
       FROM unknown u JOIN room r ON r.crawl_id = u.crawl_id
 ), added AS (
     INSERT INTO pages AS p (site_id, crawl_id, fingerprint, url, kind, host, queue, priority,
-                            depth, fruitless, status)
-    SELECT site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth, steps, 'due'
+                            depth, found_on, fruitless, status)
+    SELECT site_id, crawl_id, fingerprint, url, kind, host, queue, priority, depth,
+           nullif(found_on, 0), steps, 'due'
       FROM placed WHERE fits AND (kind = 'product' OR steps <= steps_max)
      ORDER BY site_id, fingerprint
     ON CONFLICT (site_id, fingerprint) DO UPDATE
        SET crawl_id = excluded.crawl_id, url = excluded.url, kind = excluded.kind,
            host = excluded.host,
            queue = excluded.queue, priority = excluded.priority, depth = excluded.depth,
-           fruitless = excluded.fruitless, lists = NULL,
+           found_on = excluded.found_on, fruitless = excluded.fruitless, lists = NULL,
            attempts = 0, host_attempts = 0, losses = 0, level = NULL, blocked = 0, probe = false,
            not_before = now(),
            read_by = CASE WHEN p.url = excluded.url THEN p.read_by END,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
+
+from scraper.domain import as_json
 
 T = TypeVar("T")
 R = TypeVar("R", bound=NamedTuple)
@@ -52,15 +53,9 @@ def make_engine(url: str, *, pool_size: int = 4) -> sa.Engine:
     )
 
 
-def _default(value: object) -> Any:
-    if isinstance(value, Decimal):
-        return orjson.Fragment(format(value, "f"))
-    raise TypeError(f"{type(value).__name__} is not JSON")
-
-
 def dumps(value: object) -> str:
     """JSON text for PostgreSQL, of dataclasses too. Decimals become exact numbers, digits kept."""
-    return orjson.dumps(value, default=_default).decode()
+    return as_json(value).decode()
 
 
 def rows_as(row_type: type[R], result: sa.CursorResult[Any]) -> list[R]:

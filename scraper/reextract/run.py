@@ -30,7 +30,7 @@ import sqlalchemy as sa
 
 from scraper.archive import rows as archive
 from scraper.archive.reader import ArchivedPage, read_all
-from scraper.domain import Extracted, Fetched, Kind
+from scraper.domain import Extracted, Fetched, Kind, content_hash
 from scraper.errors import BusyError
 from scraper.extract import FunctionFailed, TooSlow, compile_site
 from scraper.infra.database import dumps, retried
@@ -41,7 +41,7 @@ from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Usual
 from scraper.settings import Settings
 from scraper.settle import fill_rates, products
-from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.products import NewProduct
 from scraper.sites.definition import Site
 
 BATCH = 500

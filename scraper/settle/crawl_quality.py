@@ -22,8 +22,9 @@ from scraper.infra.database import dumps
 from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Tolerances, Usual
 from scraper.settle import fill_rates, held_products, held_values, plausibility
-from scraper.settle.fill_rates import FieldBaseline, FieldSums
+from scraper.settle.fill_rates import FieldBaseline, FieldSums, SiteBaseline
 from scraper.settle.held_values import Mark
+from scraper.settle.missed_products import Misses
 from scraper.settle.plausibility import Changes, DoubtfulPages, ShownTwice, Votes
 from scraper.sites.definition import Site
 from scraper.sites.grammar import scalars
@@ -114,7 +115,7 @@ UPDATE crawl_quality SET products = :products, usual_products = :usual WHERE cra
 ALERT = sa.text("INSERT INTO alerts (crawl_id) VALUES (:id) ON CONFLICT DO NOTHING")
 
 MISSED = sa.text("""
-UPDATE crawl_quality SET missed = :missed, repeated = :repeated WHERE crawl_id = :id
+UPDATE crawl_quality SET missed = :missed, repeated = :repeated, lost = :lost WHERE crawl_id = :id
 """)
 
 # How many products recent crawls have missed for the first time, as a share, and how many of their
@@ -122,7 +123,8 @@ UPDATE crawl_quality SET missed = :missed, repeated = :repeated WHERE crawl_id =
 # doubted it.
 USUAL_MISSES = sa.text("""
 WITH recent AS (
-    SELECT c.suspect, q.products, q.missed, q.repeated, row_number() OVER (ORDER BY c.id DESC) AS n
+    SELECT c.suspect, q.products, q.missed, q.repeated, q.lost,
+           row_number() OVER (ORDER BY c.id DESC) AS n
       FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
      WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed'
        AND c.trigger NOT IN ('replay', 'reextract') AND q.missed IS NOT NULL
@@ -134,7 +136,8 @@ SELECT now.products, (
     ) AS missed, (
     SELECT greatest(max(repeated) FILTER (WHERE NOT suspect),
                     CASE WHEN count(*) FILTER (WHERE n <= 3) = 3
-                         THEN min(repeated) FILTER (WHERE n <= 3) END) FROM recent) AS repeated
+                         THEN min(repeated) FILTER (WHERE n <= 3) END) FROM recent) AS repeated, (
+    SELECT coalesce(max(lost) FILTER (WHERE NOT suspect), 0) FROM recent) AS lost
   FROM crawl_quality now WHERE now.crawl_id = :id
 """)
 
@@ -242,7 +245,17 @@ def judge(
     # What no good crawl has read is not worth keeping.
     tolerances = site.tolerances if usual.products else replace(site.tolerances, changed=1.0)
     odd = _hold(
-        connection, crawl, site, tolerances, compared, doubtful, figures, lines, breaches, votes
+        connection,
+        crawl,
+        site,
+        tolerances,
+        usual,
+        compared,
+        doubtful,
+        figures,
+        lines,
+        breaches,
+        votes,
     )
     reasons = [*odd, *breaches.values()]
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
@@ -298,6 +311,7 @@ def _hold(
     crawl: sa.Row[Any],
     site: Site,
     tolerances: Tolerances,
+    baseline: SiteBaseline,
     compared: int,
     doubtful: DoubtfulPages,
     figures: dict[str, Figures],
@@ -315,7 +329,9 @@ def _hold(
     own = [name for name in figures if _is_own(figures[name], usuals[name])]
     if judged:
         lasting = [name for name in figures if plausibility.may_not_vanish(name, tolerances)]
-        fields = held_values.Fields(list(figures), prices, own, lasting, switches)
+        fields = held_values.Fields(
+            list(figures), prices, own, lasting, switches, [*baseline.agreeing]
+        )
         held_values.classify(connection, crawl.id, fields, compared)
     changes, pages = held_values.changes(connection, crawl.id, compared, prices)
     steady = {name for name, spec in site.product.all_fields.items() if spec.type not in STOCKS}
@@ -397,10 +413,11 @@ def _is_own(now: Figures, usual: Usual) -> bool:
 
 
 def judge_misses(
-    connection: sa.Connection, crawl: sa.Row[Any], missed: int | None, listings: ShownTwice
+    connection: sa.Connection, crawl: sa.Row[Any], misses: Misses, listings: ShownTwice
 ) -> Reason | None:
     """Whether a judged crawl has missed so many products at once, or in such a way, that none of
-    them counts. `missed`: for the first time; None: nobody knows."""
+    them counts."""
+    missed = misses.missed
     values = {"id": crawl.id, "site_id": crawl.site_id}
     usual = connection.execute(USUAL_MISSES, values).first()
     judged = Quality.model_validate(crawl.definition.get("quality", {}))
@@ -409,13 +426,16 @@ def judge_misses(
     twice = plausibility.judge_repeats(missed, listings, usual.repeated)
     if twice is not None or _found_as_many(connection, crawl, usual.products):
         return twice
+    if misses.lost > usual.lost:
+        return Reason(None, "listings", misses.example or "")
     return plausibility.judge_misses(missed, usual.products, usual.missed or 0.0)
 
 
 def store_misses(
-    connection: sa.Connection, crawl_id: int, missed: int | None, listings: ShownTwice
+    connection: sa.Connection, crawl_id: int, misses: Misses, listings: ShownTwice
 ) -> None:
-    values = {"id": crawl_id, "missed": missed, "repeated": listings.repeated}
+    values = {"id": crawl_id, "missed": misses.missed, "lost": misses.lost}
+    values["repeated"] = listings.repeated
     connection.execute(MISSED, values)
 
 

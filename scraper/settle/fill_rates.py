@@ -9,7 +9,7 @@ page, together with what is usual, which stays the same until its end.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from scraper.infra.database import dumps
 from scraper.rules import quality
 from scraper.rules.quality import Figures, Tolerances, Usual
 from scraper.settle.excerpts import lacks, shown
-from scraper.settle.plausibility import Votes
+from scraper.settle.plausibility import Votes, agreed
 from scraper.settle.products import parsed
 from scraper.sites.quality import tolerances_of
 
@@ -92,7 +92,8 @@ SELECT c.id, q.products, q.records FROM crawls c LEFT JOIN crawl_quality q ON q.
 """)
 
 PAST_FIELDS = sa.text("""
-SELECT field, records, found, mistyped, distinct_values, sampled, vanished, compared, changed
+SELECT field, records, found, mistyped, distinct_values, sampled, vanished, compared, changed,
+       votes
   FROM crawl_fields
  WHERE crawl_id = ANY (:ids) ORDER BY crawl_id DESC
 """)
@@ -116,10 +117,11 @@ class ReadPage(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class SiteBaseline:
     """What is usual at a site: its fields, and the numbers of good products of recent crawls, the
-    newest first."""
+    newest first. `agreeing`: fields of which other sources of the pages say the same."""
 
     fields: Mapping[str, Usual]
     products: Sequence[int]
+    agreeing: frozenset[str] = frozenset()
 
     def lines(self, tolerances: Tolerances) -> dict[str, FieldBaseline]:
         baselines = {}
@@ -221,7 +223,11 @@ class FillRates:
         rows = [sums.row(crawl_id) for crawl_id, sums in sorted(self._sums.items())]
         connection.execute(COUNT, {"rows": dumps(rows)})
         # Few pages have examples: see `scraper.worker.observations`.
-        pages = [page for page in self._pages if page.observations.examples]
+        pages = [
+            page
+            for page in self._pages
+            if page.observations.examples and page.crawl_id in self._sums
+        ]
         if pages:
             data = _data_of(connection, [page.page_id for page in pages])
             rows = [
@@ -232,12 +238,16 @@ class FillRates:
             connection.execute(ADD_EXAMPLES, {"rows": dumps(rows)})
 
 
-def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> FillRates:
-    """Reads the sums of the pages' crawls, which are made where there are none yet."""
+def read_fill_rates(
+    connection: sa.Connection, pages: Iterable[ReadPage], asking: Collection[int] = ()
+) -> FillRates:
+    """Reads the sums of the pages' crawls, which are made where there are none yet. Crawls that are
+    `asking` read pages that no listing names any more, which may look as they please: they do not
+    count."""
     pages = list(pages)
-    ids = sorted({page.crawl_id for page in pages})
+    ids = sorted({page.crawl_id for page in pages}.difference(asking))
     if not ids:
-        return FillRates({}, [])
+        return FillRates({}, pages)
     stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
     if len(stored) < len(ids):
         for crawl_id in ids:
@@ -246,7 +256,8 @@ def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> Fil
         stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
     sums = {crawl_id: FieldSums(stored[crawl_id]) for crawl_id in ids}
     for page in pages:
-        sums[page.crawl_id].add(page.observations)
+        if page.crawl_id in sums:
+            sums[page.crawl_id].add(page.observations)
     return FillRates(sums, pages)
 
 
@@ -274,7 +285,9 @@ def read_baseline(
     read = connection.execute(USABLE, values | {"records": quality.FEW}).all()
     shares = {row.id: row.records / max(1, row.products) for row in read or usable}
     figures: dict[str, list[Figures]] = defaultdict(list)
+    votes: dict[str, list[Votes]] = defaultdict(list)
     for row in connection.execute(PAST_FIELDS, {"ids": sorted(quality.alike(shares, share))}):
+        votes[row.field].append(row.votes)
         figures[row.field].append(
             Figures(
                 records=row.records,
@@ -288,7 +301,8 @@ def read_baseline(
             )
         )
     usual = {name: quality.usual_of(past) for name, past in figures.items()}
-    return SiteBaseline(usual, [row.products for row in usable])
+    agreeing = frozenset(name for name, past in votes.items() if agreed(*past))
+    return SiteBaseline(usual, [row.products for row in usable], agreeing)
 
 
 def _data_of(connection: sa.Connection, page_ids: list[int]) -> dict[int, dict[str, Any]]:

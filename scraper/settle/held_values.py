@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from scraper.domain import FieldObservations, filled
+from scraper.domain import FieldObservations, content_hash, filled
 from scraper.frontier.counters import CountsByCrawl, add_counts
 from scraper.infra.database import dumps
 from scraper.settle import plausibility as policy
 from scraper.settle import products
 from scraper.settle.plausibility import Changes
-from scraper.settle.products import MAY_WRITE, OWNER, NewProduct, content_hash, parsed
+from scraper.settle.products import MAY_WRITE, OWNER, NewProduct, parsed
 
 BATCH = 1000
 
@@ -49,13 +49,15 @@ SELECT i.place, l.id, l.delisted_at IS NOT NULL AS delisted, l.content_hash,
 
 # A value that an earlier crawl has read, and this one again, is since then.
 HOLD = sa.text("""
-INSERT INTO held_values AS h (product_id, field, crawl_id, since_crawl_id, difference, value)
-SELECT product_id, field, crawl_id, crawl_id, difference, value
+INSERT INTO held_values AS h (product_id, field, crawl_id, since_crawl_id, difference, value,
+                              contradicted)
+SELECT product_id, field, crawl_id, crawl_id, difference, value, contradicted
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
-    AS i(product_id bigint, field text, crawl_id bigint, difference text, value jsonb)
+    AS i(product_id bigint, field text, crawl_id bigint, difference text, value jsonb,
+         contradicted boolean)
 ON CONFLICT (product_id, field) DO UPDATE
    SET crawl_id = excluded.crawl_id, reason = NULL, difference = excluded.difference,
-       value = excluded.value,
+       value = excluded.value, contradicted = excluded.contradicted,
        since_crawl_id = CASE WHEN h.value = excluded.value THEN h.since_crawl_id
                              ELSE excluded.since_crawl_id END,
        seen_at = CASE WHEN h.value = excluded.value THEN h.seen_at ELSE now() END
@@ -74,7 +76,7 @@ DELETE FROM held_values h
 # many that it is broken.
 CLASSIFY = sa.text(f"""
 WITH fresh AS MATERIALIZED (
-    SELECT h.product_id, h.field, h.difference, h.value, p.data,
+    SELECT h.product_id, h.field, h.difference, h.value, h.contradicted, p.data,
            CASE WHEN h.field = ANY (:prices) AND h.difference = 'changed'
                  AND jsonb_typeof(p.data -> h.field) = 'number'
                 THEN CAST(p.data ->> h.field AS numeric) END AS before,
@@ -112,6 +114,8 @@ WITH fresh AS MATERIALIZED (
            WHEN difference = 'changed' AND field = ANY (:own)
                 AND sharing >= {policy.SHARED_LEAST} AND sharing >= {policy.SHARED} * of_field
                 THEN 'shared'
+           WHEN difference = 'changed' AND contradicted AND field = ANY (:agreeing)
+                THEN 'contradicted'
            WHEN difference = 'vanished' AND switched = 0 AND field = ANY (:lasting)
                 THEN 'vanished' END AS reason
       FROM counted
@@ -297,8 +301,10 @@ def hold(
             )
         if row.id in fields_of:
             continue
+        against = _contradicted(observed.get(product.page_id)) if held else ()
         for difference in held:
             row_keys = {"product_id": row.id, "crawl_id": product.crawl_id}
+            row_keys["contradicted"] = difference.field in against
             rows.append(row_keys | difference._asdict())
             if difference.difference == "vanished":
                 vanished[product.crawl_id][difference.field] += 1
@@ -324,16 +330,23 @@ def _found(product: NewProduct, observed: Mapping[int, FieldObservations]) -> Co
     return observations.found if observations.records == 1 else None
 
 
+def _contradicted(observations: FieldObservations | None) -> set[str]:
+    """The fields of which another source of the page says otherwise."""
+    votes = observations.votes if observations is not None else ()
+    return {vote.field for vote in votes if not vote.agrees}
+
+
 class Fields(NamedTuple):
     """The fields of a definition, and some of them: prices, those whose values mostly differ from
-    product to product, those that do not vanish every day, and switches: with one that is off (sold
-    out) other values go."""
+    product to product, those that do not vanish every day, switches (with one that is off, sold
+    out, other values go), and those of which other sources of a page usually say the same."""
 
     fields: list[str]
     prices: list[str]
     own: list[str]
     lasting: list[str]
     switches: list[str]
+    agreeing: list[str]
 
 
 def classify(connection: sa.Connection, crawl_id: int, fields: Fields, compared: int) -> None:

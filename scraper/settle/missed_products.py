@@ -26,7 +26,11 @@ DELISTED_AFTER = 2
 # of the others.
 ASKED_MOST, ALIVE_SHARE = 100, 0.1
 
-# It is asked for products alone that their page gave no more, and once.
+# A listing has lost its products where so many of them, and as many as it names now, are in no
+# listing any more. (What leaves a shop day by day was on different ones.)
+LOST_LEAST = 4
+
+# It is asked for products alone that their page gave no more.
 BEGAN = "(SELECT started_at FROM crawls WHERE id = :crawl_id)"
 
 # What the crawl before had missed, and that was doubted, counts with this one (`doubted`).
@@ -43,8 +47,6 @@ WITH chosen AS MATERIALIZED (
      WHERE pr.site_id = :site_id AND pg.site_id = :site_id AND pr.delisted_at IS NULL
        AND pr.missed_crawls < :delisted_after AND {_MISSES} >= :delisted_after
        AND pr.absent_since IS NULL AND pg.crawl_id < :crawl_id AND pg.kind = 'product'
-       AND NOT EXISTS (SELECT FROM products
-                        WHERE site_id = :site_id AND asked_by = CAST(:crawl_id AS bigint))
      ORDER BY hashint8(pr.id) LIMIT {ASKED_MOST}
 ), marked AS (
     UPDATE products pr SET asked_by = :crawl_id FROM chosen WHERE pr.id = chosen.id
@@ -56,6 +58,7 @@ UPDATE pages pg
  WHERE pg.id IN (SELECT page_id FROM chosen)
 RETURNING pg.id
 """)
+ASKING = sa.text("UPDATE crawls SET asking = true WHERE id = :id")
 
 # A product whose page this crawl reached and did not find gone is listed. Products of an interface
 # move between its pages (`moving`): they are listed where they were written. A product's page is of
@@ -103,13 +106,22 @@ WITH seen AS MATERIALIZED (
     INSERT INTO changes (site_id, product_id, crawl_id, version, event)
     SELECT :site_id, id, :crawl_id, version, CASE WHEN delisted THEN 'delisted' ELSE 'relisted' END
       FROM marked WHERE delisted OR relisted ORDER BY id
+), lost AS (
+    SELECT l.url, l.known_for, count(*) AS missed
+      FROM marked JOIN pages pg ON pg.id = marked.page_id JOIN pages l ON l.id = pg.found_on
+     WHERE newly_missed AND pg.crawl_id < :crawl_id AND l.crawl_id = :crawl_id
+       AND l.kind = 'listing' AND l.status IN ('ok', 'unchanged')
+     GROUP BY l.id HAVING count(*) >= greatest({LOST_LEAST}, l.known_for)
 )
 SELECT count(*) FILTER (WHERE delisted) AS delisted,
        CAST(CASE WHEN :several
                  THEN ceil(coalesce(sum(1.0 / (SELECT count(*) FROM products o
                                                 WHERE o.page_id = marked.page_id))
                                     FILTER (WHERE newly_missed), 0))
-                 ELSE count(*) FILTER (WHERE newly_missed) END AS bigint) AS missed
+                 ELSE count(*) FILTER (WHERE newly_missed) END AS bigint) AS missed,
+       (SELECT count(*) FROM lost) AS lost,
+       (SELECT format('%s names %s products, and %s that it named are in no listing', url,
+                      known_for, missed) FROM lost ORDER BY missed DESC, url LIMIT 1) AS example
   FROM marked
 """)
 
@@ -126,21 +138,25 @@ SELECT count(*) AS asked, count(*) FILTER (WHERE pg.status IN ('ok', 'unchanged'
 
 class Misses(NamedTuple):
     """How many products became delisted with a crawl, and how many it has missed for the first
-    time; None: nobody knows."""
+    time (None: nobody knows). `lost`: so many listings lost their products, such as `example`."""
 
     delisted: int
     missed: int | None
+    lost: int = 0
+    example: str | None = None
 
 
 def ask(connection: sa.Connection, crawl: sa.Row[Any], doubted: int | None) -> int:
     """Takes the pages of products that a crawl would delist into it, once. Returns how many.
     `doubted`: the crawl before, where its misses may count with this one's."""
-    if crawl.filter_id is not None:
+    if crawl.filter_id is not None or crawl.asking:
         return 0
     values = _values(crawl, doubted)
     if values["moving"]:
         return 0
     asked = len(connection.execute(ASK, values).all())
+    if asked:
+        connection.execute(ASKING, {"id": crawl.id})
     counts = CountsByCrawl()
     for _ in range(asked):
         counts[crawl.id].added(PageChange(crawl.id, Kind.PRODUCT, Status.DUE))
@@ -151,6 +167,8 @@ def ask(connection: sa.Connection, crawl: sa.Row[Any], doubted: int | None) -> i
 def alive(connection: sa.Connection, crawl: sa.Row[Any]) -> tuple[int, str | None]:
     """On how many pages products that a crawl has asked for are there still, and what to say of
     it."""
+    if not crawl.asking:
+        return 0, None
     row = connection.execute(ALIVE, {"id": crawl.id, "site_id": crawl.site_id}).one()
     if not row.alive:
         return 0, None

@@ -68,6 +68,7 @@ REASONS: Mapping[str, str] = {
     "leap": f"{LEAP} times the price or more, or an eighth or less",
     "encoding": "its letters were read in another encoding",
     "shared": "many products got this very value",
+    "contradicted": "JSON-LD or another source of the page says otherwise, as it seldom does",
     "vanished": "it vanished, and its product is not sold out",
 }
 OF_PAGES = ("lacking", "other")
@@ -97,10 +98,10 @@ class Changes:
 Votes = Mapping[str, tuple[int, int]]
 
 
-def agreed(votes: Votes) -> bool:
+def agreed(*crawls: Votes) -> bool:
     """Whether what else pages say of a field says the same, nearly always."""
-    yes = sum(votes_for for votes_for, _ in votes.values())
-    no = sum(against for _, against in votes.values())
+    pairs = [pair for votes in crawls for pair in votes.values()]
+    yes, no = sum(pair[0] for pair in pairs), sum(pair[1] for pair in pairs)
     return yes >= VOTES_LEAST and yes >= AGREED * (yes + no)
 
 

@@ -15,7 +15,6 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
@@ -155,12 +154,6 @@ class Written:
     crawl_id: int
     inserted: bool
     changed: bool
-
-
-def content_hash(data: Any) -> UUID:
-    """Hash of a product's data: equal for equal values, whatever order the fields come in."""
-    canonical = dumps(dict(sorted(data.items())))
-    return UUID(bytes=blake2b(canonical.encode(), digest_size=16).digest())
 
 
 def parsed(text: str) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from scraper.domain import content_hash
 from scraper.infra.database import dumps
 from scraper.settle import held_products, held_values
-from scraper.settle.products import content_hash, parsed
+from scraper.settle.products import parsed
 
 BATCH = 1000
 

@@ -231,7 +231,8 @@ def settle(
     counts = CountsByCrawl()
     for page, row in kept:
         _count_page(counts, page, row)
-    rates = fill_rates.read_fill_rates(connection, _read(kept))
+    asking = {crawl_id for crawl_id, crawl in live.items() if crawl.asking}
+    rates = fill_rates.read_fill_rates(connection, _read(kept), asking)
     several = [(page.page_id, page.named) for page, _ in kept if page.named is not None]
     if several:
         page_items.mark(connection, several)

@@ -11,9 +11,17 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from scraper.crawl.context import CrawlContext
-from scraper.domain import Example, Extracted, Fetched, FieldObservations, Kind, LeasedPage, Product
+from scraper.domain import (
+    Example,
+    Extracted,
+    Fetched,
+    FieldObservations,
+    Kind,
+    LeasedPage,
+    Product,
+    content_hash,
+)
 from scraper.settle.excerpts import excerpt
-from scraper.settle.products import content_hash
 
 CRAWLS_KEPT = 64
 EXAMPLES_A_PAGE = 10

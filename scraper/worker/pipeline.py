@@ -490,7 +490,12 @@ class Reading:
             self._body.is_whole(len(fetched.body))
             try:
                 self._result = await self._reader.read(
-                    self._context.extractor, page.kind, fetched, page.url, page.depth
+                    self._context.extractor,
+                    page.kind,
+                    fetched,
+                    page.url,
+                    page.depth,
+                    page.last_content,
                 )
             except (TooSlow, FunctionFailed) as error:
                 self._result = error

@@ -8,13 +8,22 @@ from uuid import UUID
 
 from scraper.crawl.context import CrawlContext
 from scraper.crawl.new_pages import Levels, new_pages
-from scraper.domain import Extracted, ItemsRead, Kind, LeasedPage, Move, Verdict, value
+from scraper.domain import (
+    Extracted,
+    ItemsRead,
+    Kind,
+    LeasedPage,
+    Move,
+    Verdict,
+    content_hash,
+    value,
+)
 from scraper.frontier.host_tiers import TierSignal
 from scraper.frontier.pages import NewPage
 from scraper.frontier.throughput import FetchCost
 from scraper.rules.urls import fingerprint
 from scraper.settle.chains import listed
-from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.products import NewProduct
 from scraper.settle.transaction import PageResult
 from scraper.worker.batch import Attempt, Batch
 

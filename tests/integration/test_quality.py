@@ -22,12 +22,13 @@ from scraper.domain import (
     Outcome,
     Status,
     Verdict,
+    content_hash,
 )
 from scraper.frontier import crawls, leases
 from scraper.quality import report
 from scraper.quality.alerts import alert
 from scraper.settle import crawl_quality, products
-from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.products import NewProduct
 from scraper.settle.transaction import PageResult
 from scraper.sites.definition import Site
 from tests import making

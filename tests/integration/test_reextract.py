@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from scraper.archive.spool import Archive
 from scraper.coordinator.finish import finish
-from scraper.domain import Extracted, Fetched, FieldObservations, Kind
+from scraper.domain import Extracted, Fetched, FieldObservations, Kind, content_hash
 from scraper.errors import BusyError
 from scraper.extract import compile_site
 from scraper.frontier import sites
@@ -22,7 +22,7 @@ from scraper.reextract.differences import FieldChange
 from scraper.reextract.run import Preview, Reextraction, WriteResult
 from scraper.settings import Settings
 from scraper.settle import crawl_quality
-from scraper.settle.products import NewProduct, content_hash
+from scraper.settle.products import NewProduct
 from scraper.settle.transaction import CrawlLimits, PageResult, settle
 from scraper.sites.definition import Site
 from scraper.views import state

@@ -33,6 +33,7 @@ def answer(question: Question) -> Answer:
             question.page,
             page_url=question.page_url,
             depth=question.depth,
+            last_content=question.last_content,
             limits=ALONE,
         )
     except FunctionFailed as error:

@@ -16,6 +16,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from uuid import UUID
 
 import structlog
 
@@ -38,14 +39,28 @@ class PageReader:
         self._all: set[_Process] = set()
 
     async def read(
-        self, extractor: Extractor, kind: Kind, page: Fetched, page_url: str, depth: int
+        self,
+        extractor: Extractor,
+        kind: Kind,
+        page: Fetched,
+        page_url: str,
+        depth: int,
+        last_content: UUID | None = None,
     ) -> Extracted:
         """As `Extractor.extract`. Raises `FunctionFailed` and `TooSlow`, and `RuntimeError` for a
         fault of ours in the other process."""
         try:
-            return extractor.extract(kind, page, page_url=page_url, depth=depth, limits=ON_LOOP)
+            return extractor.extract(
+                kind,
+                page,
+                page_url=page_url,
+                depth=depth,
+                last_content=last_content,
+                limits=ON_LOOP,
+            )
         except ReadElsewhere:
-            question = Question(extractor.site, extractor.allowed, kind, page, page_url, depth)
+            asked = (kind, page, page_url, depth, last_content)
+            question = Question(extractor.site, extractor.allowed, *asked)
         answer = await asyncio.get_running_loop().run_in_executor(
             self._threads, self._ask, question
         )

@@ -11,6 +11,7 @@ import io
 import pickle
 import socket
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from scraper.domain import Extracted, Fetched, Kind
 from scraper.sites.definition import Site
@@ -35,6 +36,7 @@ class Question(NamedTuple):
     page: Fetched
     page_url: str
     depth: int
+    last_content: UUID | None
 
 
 class Answer(NamedTuple):

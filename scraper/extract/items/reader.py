@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from scraper.domain import Extracted, ItemsRead, Product
 from scraper.extract.document import Document
@@ -49,11 +50,12 @@ class ItemsReader:
         self._own = [FieldReader(name, spec) for name, spec in product.items.fields.items()]
         self._alone = ProductReader(product, rules) if product.items.optional else None
 
-    def read(self, document: Document) -> Extracted:
+    def read(self, document: Document, last_content: UUID | None = None) -> Extracted:
+        """`last_content`: as `ProductReader.read` says, for a page that is of one product."""
         items, matched = self._scope(document)
         if not items:
             if self._alone is not None:
-                return _alone(self._alone.read(document))
+                return _alone(self._alone.read(document, last_content))
             problem = f"items: nothing matched {self._described}"
             return Extracted(problems=[problem], complete=False)
         problems: list[str] = []
