@@ -371,7 +371,7 @@ def _hold(
             marks.append(Mark(name, breach.what, difference, fresh=False))
         if reason is not None:
             breaches.setdefault(name, reason)
-    held_values.mark(connection, crawl.id, marks)
+    held_values.mark(connection, crawl.id, marks, prices)
     read = max((now.records for now in figures.values()), default=0)
     if site.tolerances.changed >= 1:
         return []

@@ -178,6 +178,15 @@ UPDATE held_values h SET reason = i.reason
    AND (NOT i.fresh OR h.since_crawl_id = :id AND h.reason IS NULL)
 """)
 
+# A price and a list price say something together.
+MARK_BESIDE = sa.text("""
+UPDATE held_values h SET reason = 'beside'
+ WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.reason IS NULL
+   AND h.field = ANY (:prices) AND EXISTS (
+       SELECT FROM held_values o WHERE o.product_id = h.product_id AND o.field <> h.field
+          AND o.field = ANY (:prices) AND o.crawl_id = :id AND o.reason IS NOT NULL)
+""")
+
 # The products of a crawl that wait, a batch: what is released of each, and whether it was delisted,
 # for then it is listed again now.
 WAITING = sa.text(f"""
@@ -400,10 +409,15 @@ class Mark(NamedTuple):
     fresh: bool
 
 
-def mark(connection: sa.Connection, crawl_id: int, marks: Sequence[Mark]) -> None:
+def mark(
+    connection: sa.Connection, crawl_id: int, marks: Sequence[Mark], prices: Collection[str]
+) -> None:
+    """Holds what the marks say. The prices of a product wait together."""
     if marks:
         rows = dumps([each_mark._asdict() for each_mark in marks])
         connection.execute(MARK, {"id": crawl_id, "rows": rows})
+    if len(prices) > 1:
+        connection.execute(MARK_BESIDE, {"id": crawl_id, "prices": list(prices)})
 
 
 def release(connection: sa.Connection, crawl_id: int) -> dict[str, int]:

@@ -54,7 +54,7 @@ VOTES_LEAST, AGREED = 5, 0.95
 RISE = 1.9
 # Prices that change by one factor, but for their last digit, have another currency or tax: so many,
 # and this share of all that change, for some change on any day.
-ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE, ONE_FACTOR_MOST = 0.005, 5, 0.1, 0.5
+ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE, ONE_FACTOR_MOST = 0.005, 5, 0.03, 0.5
 
 # A text that seldom changes, and that so many pages without it do not have in any place, is gone.
 SELDOM_CHANGES, GONE_LEAST = 0.05, 3
@@ -69,6 +69,7 @@ REASONS: Mapping[str, str] = {
     "encoding": "its letters were read in another encoding",
     "shared": "many products got this very value",
     "contradicted": "JSON-LD or another source of the page says otherwise, as it seldom does",
+    "beside": "another price of its product is not believed",
     "vanished": "it vanished, and its product is not sold out",
 }
 OF_PAGES = ("lacking", "other")

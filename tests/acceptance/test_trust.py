@@ -109,9 +109,8 @@ def test_a_selector_breaks_and_is_mended(
     assert "as usual" in run.scraper("report", "shop").stdout
 
     # The shop has a new look, in which the selector finds nothing; and it lists less.
-    redesigned = '<div class="cost"><b>{}</b></div>'
-    shop.sell(range(PRODUCTS), price=redesigned)
-    shop.sell(range(PRODUCTS - 20), price=redesigned)
+    # What it does not list any more looks as it did, and says nothing of the selector.
+    shop.sell(range(PRODUCTS - 20), price='<div class="cost"><b>{}</b></div>')
     broken = run.crawl(engine, "shop", code=5)
     assert broken["status"] == "completed" and broken["suspect"]
     assert_counted(engine, broken)

@@ -13,6 +13,7 @@ from scraper.cli.crawl.report import _print_report
 from scraper.cli.setup.sites import _crawled
 from scraper.quality import report as reports
 from scraper.settings import Settings
+from tests import making
 from tests.acceptance.lies import shop as shops
 from tests.acceptance.lies.harness import LyingSite, Result, _crawl
 from tests.acceptance.lies.shop import Pages
@@ -163,3 +164,36 @@ def another_price(place: int, site: LyingSite) -> bytes:
     items = list(site.shop.items.values())
     page = shops.product(items[place], site.shop).decode()
     return re.sub(r"(class=price>)[^<]*", rf"\g<1>£{place + 1}.07", page).encode()
+
+
+def dearer(place: int, site: LyingSite) -> bytes:
+    """What its JSON-LD does not say."""
+    item = list(site.shop.items.values())[place]
+    shown = f"<p class=price>£{item.price:,.2f}".encode()
+    page = shops.product(item, site.shop)
+    assert shown in page
+    return page.replace(shown, f"<p class=price>£{item.price * 2:,.2f}".encode())
+
+
+def test_a_price_that_its_page_contradicts_waits(crawls: Crawls, engine: sa.Engine) -> None:
+    for _ in range(3):
+        crawls.crawl()
+    prices = making.rows(engine, "SELECT url, data ->> 'price' FROM products ORDER BY url")
+    crawls.spoil = dict.fromkeys(SPARSE, dearer)
+    assert not crawls.crawl().suspect
+    held = "SELECT field, reason FROM held_values"
+    assert making.rows(engine, held) == [("price", "contradicted")] * 2
+    now = making.rows(engine, "SELECT url, data ->> 'price' FROM products ORDER BY url")
+    assert now == prices
+    crawls.spoil = {}
+    crawls.crawl()
+    assert making.rows(engine, held) == []
+
+
+def test_a_price_that_its_page_confirms_does_not_wait(crawls: Crawls, engine: sa.Engine) -> None:
+    for _ in range(3):
+        crawls.crawl()
+    for item in list(crawls.site.shop.items.values())[:2]:
+        item.price *= 2
+    assert crawls.crawl().products_changed == 2
+    assert making.rows(engine, "SELECT FROM held_values") == []

@@ -105,6 +105,32 @@ def test_a_category_that_becomes_empty_is_believed_the_second_time(live: Shop) -
     assert crawls[0][2] is not None and crawls[1][2] is None
 
 
+def test_a_listing_that_loses_its_products_is_named_and_believed_the_second_time(
+    live: Shop,
+) -> None:
+    """Six of a hundred: no more than may leave a shop any day, but all of one listing's."""
+    live.sell(range(90), range(90, 100))
+    assert live.crawl() == (False, 0, None)
+    live.sell(range(90), range(96, 100), alive=True)
+    suspect, delisted, _ = live.crawl()
+    (reasons,) = rows(live.engine, f"SELECT reasons FROM crawls WHERE id = {live.id}")
+    assert (suspect, delisted) == (True, 0)
+    expected = f"{live.server.url('/c/b')} names 4 products, and 6 that it named are in no listing"
+    assert [reason["text"] for reason in reasons[0]] == [expected]  # type: ignore[attr-defined]
+    live.sell(range(90), range(96, 100))
+    assert [live.crawl()[:2] for _ in range(2)] == [(False, 6), (False, 0)]
+
+
+def test_products_that_leave_a_whole_category_empty_its_last_page_and_nobody_wonders(
+    live: Shop,
+) -> None:
+    """Those that were on it are on the page before now."""
+    live.sell(range(5, 97), range(97, 100))
+    live.server.serve("/c/b", listing(["/p/97"], live.nav))
+    live.server.serve("/c/a", listing([f"/p/{n}" for n in (*range(5, 97), 98, 99)], live.nav))
+    assert live.crawl()[:2] == (False, 0)
+
+
 def test_many_products_that_are_missed_at_once_count_when_they_are_missed_twice(
     live: Shop,
 ) -> None:
