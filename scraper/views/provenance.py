@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import NotFoundError
+from scraper.settle.held_products import REASONS
 from scraper.settle.held_values import keys_of, value_of
 from scraper.settle.products import parsed
 from scraper.sites.definition import Site
@@ -40,6 +41,10 @@ HELD = sa.text(
     "SELECT field, CAST(value AS text) AS value, reason, crawl_id FROM held_values"
     " WHERE product_id = :id"
 )
+WAITS = sa.text("""
+SELECT h.crawl_id, h.url, h.reason FROM held_products h JOIN sites s ON s.id = h.site_id
+ WHERE s.name = :site AND h.external_id = :external_id
+""")
 ARCHIVED = sa.text("""
 SELECT a.*, g.place, g.key, g.codec, c.definition
   FROM archived_pages a JOIN archive_segments g ON g.id = a.segment_id
@@ -113,9 +118,7 @@ def read(
     require_site(connection, site)
     product = connection.execute(PRODUCT, {"site": site, "external_id": external_id}).first()
     if product is None:
-        raise NotFoundError(
-            f"{site} has no product {external_id!r}; `scraper products {site}` shows ids"
-        )
+        raise NotFoundError(_not_stored(connection, site, external_id))
     rows = connection.execute(VERSIONS, {"id": product.id})
     versions = [(row, parsed(row.data)) for row in rows]
     held = {
@@ -140,6 +143,17 @@ def read(
         definition,
         tuple(_origin(name, versions, held.get(name)) for name in names if field in (None, name)),
         dict(row) if row else None,
+    )
+
+
+def _not_stored(connection: sa.Connection, site: str, external_id: str) -> str:
+    waits = connection.execute(WAITS, {"site": site, "external_id": external_id}).first()
+    if waits is None:
+        return f"{site} has no product {external_id!r}; `scraper products {site}` shows ids"
+    why = REASONS[waits.reason] if waits.reason else "its crawl is not judged yet"
+    return (
+        f"{site} has no product {external_id!r} yet: crawl {waits.crawl_id} read it at "
+        f"{waits.url}, and it waits: {why}"
     )
 
 

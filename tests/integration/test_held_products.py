@@ -8,11 +8,13 @@ import pytest
 import sqlalchemy as sa
 
 from scraper.coordinator.finish import finish
+from scraper.errors import NotFoundError
 from scraper.frontier import crawls
 from scraper.quality import report as reports
 from scraper.quality.alerts import alert
 from scraper.settings import load
 from scraper.settle import crawl_quality, rejection
+from scraper.views import provenance
 from tests import making
 from tests.integration.test_held_values import ALL, NUMBERS, events, known, price
 from tests.integration.test_quality import HOST, Crawl, crawled, good, shop, stored, without
@@ -73,6 +75,9 @@ def test_another_currency_waits_by_itself(known: sa.Engine) -> None:
 
     assert not crawled(known, shop(), MORE, in_dollars).row.suspect
     assert held(known) == [("65", "currency")] and "64" in stored(known)
+    with known.connect() as connection, pytest.raises(NotFoundError) as error:
+        provenance.read(connection, "shop", "65")
+    assert "it waits: no other product has its currency" in str(error.value)
     crawled(known, shop(), MORE, in_dollars)
     assert held(known) == [] and stored(known)["65"] == in_dollars(65)
 
