@@ -592,6 +592,9 @@ class CrawlQuality(Base):
     repeated: Mapped[int | None] = mapped_column(
         comment="listings that showed what another one shows"
     )
+    strayed: Mapped[int] = mapped_column(
+        server_default=text("0"), comment="pages that gave another product than their own"
+    )
     lost: Mapped[int | None] = mapped_column(
         comment="listings most of whose products it no longer found"
     )

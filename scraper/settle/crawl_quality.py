@@ -54,14 +54,20 @@ SELECT greatest(c.ok + c.unchanged - (
 """)
 
 
-# Product pages that were not believed.
+# Product pages that were not believed, and those that were good in the crawl before and lack what
+# is required.
 DOUBTFUL = sa.text("""
 SELECT count(*) AS pages, count(known) AS known, mode() WITHIN GROUP (ORDER BY why) AS why,
        (array_agg(url ORDER BY url))[1] AS example
   FROM (SELECT pg.url, pg.error AS why, (SELECT min(pr.id) FROM products pr
                                           WHERE pr.page_id = pg.id) AS known
           FROM pages pg WHERE pg.site_id = :site_id AND pg.crawl_id = :id
-           AND pg.status = 'invalid' AND pg.last_outcome = 'doubtful') AS of_crawl
+           AND pg.kind = 'product' AND pg.status = 'invalid'
+           AND (pg.last_outcome = 'doubtful' OR pg.fetched_at >= (
+                SELECT started_at FROM crawls
+                 WHERE site_id = :site_id AND id < :id AND status IN ('completed', 'failed')
+                   AND trigger NOT IN ('replay', 'reextract')
+                 ORDER BY id DESC LIMIT 1))) AS of_crawl
 """)
 
 
@@ -139,6 +145,16 @@ SELECT now.products, (
                          THEN min(repeated) FILTER (WHERE n <= 3) END) FROM recent) AS repeated, (
     SELECT coalesce(max(lost) FILTER (WHERE NOT suspect), 0) FROM recent) AS lost
   FROM crawl_quality now WHERE now.crawl_id = :id
+""")
+
+# The crawl before counts, whoever doubted it: what stays so is usual.
+STRAYED = sa.text("""
+SELECT strayed, coalesce((
+    SELECT q.strayed FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
+     WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed'
+       AND c.trigger NOT IN ('replay', 'reextract')
+     ORDER BY c.id DESC LIMIT 1), 0) AS usual
+  FROM crawl_quality WHERE crawl_id = :id
 """)
 
 BEFORE_SUSPECT = sa.text("""
@@ -380,8 +396,14 @@ def _hold(
     odd = (
         plausibility.judge_pages(pages, compared, doubtful, read),
         plausibility.judge_ids(others, read),
+        None if several else _judge_strayed(connection, crawl, read),
     )
     return [reason for reason in odd if reason is not None]
+
+
+def _judge_strayed(connection: sa.Connection, crawl: sa.Row[Any], read: int) -> Reason | None:
+    row = connection.execute(STRAYED, {"id": crawl.id, "site_id": crawl.site_id}).one()
+    return plausibility.judge_strayed(row.strayed, row.usual, read)
 
 
 def _gone(

@@ -34,7 +34,7 @@ FADES = 0.98
 SEARCHED = 20
 
 SUMS = sa.text("""
-SELECT crawl_id, records, found, mistyped, vanished, votes, recent_records, recent, usual
+SELECT crawl_id, records, found, mistyped, vanished, votes, strayed, recent_records, recent, usual
   FROM crawl_quality WHERE crawl_id = ANY (:ids)
 """)
 
@@ -58,12 +58,12 @@ _FADED = f"power({FADES}, least(i.records, 1000))"
 COUNT = sa.text(f"""
 UPDATE crawl_quality q
    SET records = q.records + i.records, found = {_added("found")}, mistyped = {_added("mistyped")},
-       vanished = {_added("vanished")}, votes = {_added("votes")},
+       strayed = q.strayed + i.strayed, vanished = {_added("vanished")}, votes = {_added("votes")},
        recent_records = q.recent_records * {_FADED} + i.records,
        recent = {_added("found", _FADED).replace("q.found", "q.recent")}
   FROM jsonb_to_recordset(CAST(:rows AS jsonb))
     AS i(crawl_id bigint, records int, found jsonb, mistyped jsonb, vanished jsonb,
-         votes jsonb)
+         votes jsonb, strayed int)
  WHERE q.crawl_id = i.crawl_id
 """)
 
@@ -140,6 +140,7 @@ class FieldSums:
         self.found: Counter[str] = Counter()
         self.mistyped: Counter[str] = Counter()
         self.vanished: Counter[str] = Counter()
+        self.strayed = 0
         # Of a field and a source, whether they agree: `price jsonld yes`.
         self.votes: Counter[str] = Counter()
 
@@ -189,6 +190,7 @@ class FieldSums:
             "mistyped": self._bounded(self.mistyped),
             "vanished": dict(self.vanished),
             "votes": dict(self.votes),
+            "strayed": self.strayed,
         }
 
     def _bounded(self, counts: Counter[str]) -> dict[str, int]:
@@ -215,6 +217,11 @@ class FillRates:
         for crawl_id, names in counts.items():
             if crawl_id in self._sums:
                 self._sums[crawl_id].vanished.update(names)
+
+    def strayed(self, crawl_id: int, number: int) -> None:
+        """Adds so many pages that gave another product than their own."""
+        if number and crawl_id in self._sums:
+            self._sums[crawl_id].strayed += number
 
     def count(self, connection: sa.Connection) -> None:
         """Adds to the crawls' sums, late in the transaction: others queue for these rows."""

@@ -200,6 +200,14 @@ def judge_ids(others: int, read: int) -> Reason | None:
     return Reason(None, "pages", text)
 
 
+def judge_strayed(strayed: int, usual: int, read: int) -> Reason | None:
+    """Whether so many more pages than last time give another known product than their own that
+    they are rather mixed up."""
+    if not held_is_odd(strayed - usual, read):
+        return None
+    return Reason(None, "pages", f"{strayed:,} of {read:,} product pages give another product")
+
+
 def judge_misses(missed: int, listed: int, usual: float) -> Reason | None:
     """Whether so many products are missed for the first time that a listing is rather not whole.
     `usual`: the largest share in a recent crawl."""

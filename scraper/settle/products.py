@@ -44,12 +44,12 @@ OWNER = "owner.id = CASE WHEN l.page_id <> i.page_id THEN l.page_id END"
 # that holds it (`held_products`), and so does a product that is given by another page than its own
 # while the crawl has not reached that.
 UPSERT = sa.text(f"""
-WITH input AS MATERIALIZED (
-    SELECT DISTINCT ON (site_id, external_id) *
-      FROM jsonb_to_recordset(CAST(:rows AS jsonb))
+WITH given AS MATERIALIZED (
+    SELECT * FROM jsonb_to_recordset(CAST(:rows AS jsonb))
         AS i(site_id int, external_id text, page_id bigint, crawl_id bigint, url text, data jsonb,
              content_hash uuid, moves boolean)
-     ORDER BY site_id, external_id, page_id
+), input AS MATERIALIZED (
+    SELECT DISTINCT ON (site_id, external_id) * FROM given ORDER BY site_id, external_id, page_id
 ), locked AS MATERIALIZED (
     SELECT p.id, p.site_id, p.external_id, p.page_id, p.version, p.data, p.content_hash,
            p.changed_at, p.fetched_at,
@@ -110,7 +110,13 @@ WITH input AS MATERIALIZED (
            CASE WHEN inserted THEN 'new' WHEN relisted THEN 'relisted' ELSE 'changed' END
       FROM written WHERE inserted OR changed OR relisted
 )
-SELECT crawl_id, inserted, changed FROM written
+SELECT crawl_id, inserted, changed, false AS strayed FROM written
+UNION ALL
+SELECT g.crawl_id, false, false, true
+  FROM given g JOIN locked l ON l.site_id = g.site_id AND l.external_id = g.external_id
+ WHERE l.page_id <> g.page_id AND l.delisted_at IS NULL AND NOT coalesce(g.moves, false)
+   AND EXISTS (SELECT FROM products o WHERE o.page_id = g.page_id AND o.delisted_at IS NULL
+                  AND o.external_id <> g.external_id)
 """)
 
 EXPORT = sa.text("""
@@ -151,9 +157,12 @@ class NewProduct:
 
 @dataclass(frozen=True, slots=True)
 class Written:
+    """`strayed`: nothing was, since the page is another product's, and this one has its own."""
+
     crawl_id: int
     inserted: bool
     changed: bool
+    strayed: bool
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -165,8 +174,8 @@ def parsed(text: str) -> dict[str, Any]:
 def upsert(
     connection: sa.Connection, products: Sequence[NewProduct], holding: Collection[int] = ()
 ) -> list[Written]:
-    """Stores products in one statement. Returns a row for each product that was written, none for
-    the others. `holding`: the crawls whose new products wait."""
+    """Stores products in one statement. Returns a row for each product that was written or strayed,
+    none for the others. `holding`: the crawls whose new products wait."""
     if not products:
         return []
     values = {"rows": dumps(products), "holding": list(holding)}
