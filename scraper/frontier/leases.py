@@ -69,7 +69,7 @@ RETURNING kind, queue
 # and one with LIMIT, since a join or EXISTS may be answered by hashing a whole table.)
 CLAIMED_PAGES = sa.text(f"""
 SELECT p.id, p.crawl_id, p.url, p.kind, p.host, p.attempts, p.host_attempts, p.depth, p.priority,
-       p.level, p.blocked, p.probe, p.known_for, p.content_hash AS last_content,
+       p.level, p.blocked, p.probe, p.known_for,
        coalesce(p.last_outcome IN ('fetched', 'not_modified', 'fresh'), false) AS good_before,
        p.revisit_s,
        CASE WHEN p.revisit_s IS NOT NULL
@@ -160,7 +160,6 @@ class ClaimedRow(NamedTuple):
     blocked: int
     probe: bool
     known_for: int | None
-    last_content: UUID | None
     good_before: bool
     revisit_s: int | None
     good_s: float | None
@@ -287,7 +286,7 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
         probe=row.probe,
         known_for=row.known_for or 0,
         good_before=row.good_before,
-        last_content=row.last_content,
+        last_content=row.content_hash,
         last_reading=stored,
         revisit_s=row.revisit_s,
         good_s=row.good_s,

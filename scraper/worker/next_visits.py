@@ -6,9 +6,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scraper.crawl.context import CrawlContext
-from scraper.domain import NO_VALIDATORS, Extracted, Fetched, LeasedPage, NextVisit
+from scraper.domain import (
+    NO_VALIDATORS,
+    Extracted,
+    Fetched,
+    LeasedPage,
+    NextVisit,
+    content_hash,
+)
 from scraper.rules.revisit import Bounds, next_interval_s, validators_of
-from scraper.settle.products import content_hash
 
 _OK = 200
 
