@@ -55,6 +55,7 @@ _MORE_WORD = re.compile(
     re.I,
 )
 _NEXT_SIGN = frozenset({"›", "»", "→", ">", ">>", "⟩", "❯", "▶", "&gt;"})
+_SECOND = re.compile(r"[/?][^\d]*2/?(?:\.\w+)?").fullmatch
 _NEXT_CLASS = re.compile(r"(?:^|[\s_-])next(?:$|[\s_-])|pagination__next|nextpage", re.I)
 # "Page 1 of 50", "Seite 1 von 50", "1 / 50".
 _OF = re.compile(
@@ -126,17 +127,42 @@ def next_link(document: Document) -> tuple[str, str] | None:
             alike = urlsplit(url).path == urlsplit(document.url).path
             candidates.append((2 * weight + alike, link, url))
     for _, link, url in sorted(candidates, key=lambda item: -item[0]):
-        text = clean_text(whole_text(link))
-        written = [
-            path.css for path in paths(link) if "nth-child" not in path.css and path.rank < 8
-        ]
-        if text and '"' not in text and "\\" not in text:
-            written.append(f'a:contains("{text}")')
-        for css in written:
-            if is_first(css, link, document.dom):
-                matched = {_url(other, document) for other in parse_css(css).elements(document.dom)}
-                if matched <= {url, None}:
-                    return css, url
+        written = _css_of(link, url, document)
+        if written is not None:
+            return written, url
+    return None
+
+
+def second_links(document: Document) -> list[tuple[str, str]]:
+    """Links whose words say nothing, and whose address is this page's with a 2 behind it that no
+    other link counts from: CSS and URL of each."""
+    start = document.url.partition("?")[0].rstrip("/")
+    behind: dict[str, dict[str, LexborNode]] = {}
+    for link in document.dom.css("a[href]"):
+        url = _url(link, document)
+        if url is not None and url.startswith(start) and url != document.url:
+            behind.setdefault(re.sub(r"\d+", "0", url), {}).setdefault(url, link)
+    links = []
+    for alike in behind.values():
+        (url, link), *others = alike.items()
+        if not others and _SECOND(url[len(start) :]):
+            css = _css_of(link, url, document)
+            if css is not None:
+                links.append((css, url))
+    return links
+
+
+def _css_of(link: LexborNode, url: str, document: Document) -> str | None:
+    """What matches this link alone, on other pages as well."""
+    text = clean_text(whole_text(link))
+    written = [path.css for path in paths(link) if "nth-child" not in path.css and path.rank < 8]
+    if text and '"' not in text and "\\" not in text:
+        written.append(f'a:contains("{text}")')
+    for css in written:
+        if is_first(css, link, document.dom):
+            matched = {_url(other, document) for other in parse_css(css).elements(document.dom)}
+            if matched <= {url, None}:
+                return css
     return None
 
 

@@ -24,6 +24,7 @@ from scraper.discovery.paging import (
     next_link,
     numbered_links,
     numbering,
+    second_links,
 )
 from scraper.discovery.platform import OpenInterface, open_interface
 from scraper.discovery.polite_reader import PoliteReader
@@ -340,6 +341,12 @@ class Surveyor:
         numbers = numbered_links(first.document)
         second_url = following[1] if following is not None else numbers.get(2)
         second = await self._further(second_url, group)
+        alike = {url for group in first.groups for url in group.urls}
+        for link in second_links(first.document)[:2] if second is None else ():
+            second = None if link[1] in alike else await self._further(link[1], group)
+            if second is not None:
+                following, second_url = link, link[1]
+                break
         number: Numbering | None = None
         if second is None and not single:
             return False

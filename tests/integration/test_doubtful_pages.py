@@ -96,7 +96,8 @@ def test_what_many_new_products_say_is_never_believed(crawls: Crawls) -> None:
         assert "One moment" not in crawls.names().values()
         [reason] = [reason for reason in crawl.reasons if reason["what"] == "pages"]
         assert (
-            "6 pages invalid, 6 of them doubtful: other products' pages say the same: One" in crawl.note
+            "6 pages invalid, 6 of them doubtful: other products' pages say the same: One"
+            in crawl.note
         )
         assert "6 of 30 product pages are not believed" in reason["text"]
         assert "One moment" in reason["text"] and crawls.site.server.url("/p/", 0) in reason["text"]

@@ -13,7 +13,7 @@ from scraper.discovery.css_paths import is_first, paths
 from scraper.discovery.fields.candidates import ProductSample
 from scraper.discovery.fields.identity import product_id
 from scraper.discovery.fields.induction import FieldChoice, choose
-from scraper.discovery.paging import Numbering, next_link, numbering
+from scraper.discovery.paging import Numbering, next_link, numbering, second_links
 from scraper.discovery.survey import ListingPage, is_product
 from scraper.discovery.writing import inline
 from scraper.extract.document import Document
@@ -92,6 +92,20 @@ def test_the_link_to_the_next_page(body: str) -> None:
 
 def test_a_link_that_is_called_next_week_is_none() -> None:
     assert next_link(document('<a href="/2">Next week: new lamps</a>')) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "links"),
+    [
+        ('<a href="/things/before/2">Older things</a><a href="/things/old-lamp">Lamp</a>', 1),
+        ('<a href="/things/shelf-1">Shelf 1</a><a href="/things/shelf-2">Shelf 2</a>', 0),
+        ('<a href="/things/12">A dozen</a><a href="/about/2">About</a>', 0),
+    ],
+)
+def test_a_second_page_is_known_by_its_address(body: str, links: int) -> None:
+    listed = second_links(document(body, "https://shop.example/things"))
+    assert len(listed) == links
+    assert not links or listed[0][1] == "https://shop.example/things/before/2"
 
 
 def test_gtin_have_a_check_digit() -> None:

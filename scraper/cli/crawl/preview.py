@@ -29,8 +29,6 @@ def preview_site(name: str, wanted: int, form: Form, output: str | None, *, as_j
     site = loader.load_file(
         definition_file(settings.sites_dir, name), settings.site_function_modules
     )
-    if site.queue == "browser":
-        click.echo(f"{name}: its pages are read without a browser here", err=True)
     result, requests = asyncio.run(_read(site, settings, wanted))
     table = _table(site, result)
     if output is not None:
