@@ -117,8 +117,7 @@ _NOT_TRIED = frozenset(
 _OUTCOMES: Mapping[Outcome, tuple[str, Blame]] = {
     Outcome.FETCHED: ("answered, and what was asked for is there", Blame.NOBODY),
     Outcome.NOT_MODIFIED: (
-        "the server says nothing changed (304), sends the same bytes again, or a page that gives "
-        "the same",
+        "the server says nothing changed (304), or sends the same bytes again",
         Blame.NOBODY,
     ),
     Outcome.FRESH: ("fetched less than the revisit age ago, not asked again", Blame.NOBODY),

@@ -240,8 +240,9 @@ def settle(
     extracted = [product for page, _ in kept for product in page.products]
     held = held_values.hold(connection, extracted, rates.observed)
     rates.vanished(held.vanished)
+    # One that was read and gives what it gave before comes without its products.
     same = [
-        (page.page_id, page.crawl_id) for page, _ in kept if page.outcome is Outcome.NOT_MODIFIED
+        (page.page_id, page.crawl_id) for page, _ in kept if page.verdict.status is Status.UNCHANGED
     ]
     revisits.seen(connection, same)
     holding = [crawl_id for crawl_id, crawl in live.items() if crawl.holds_new]

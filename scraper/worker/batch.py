@@ -47,6 +47,8 @@ class Attempt:
     next_visit: NextVisit | None = None
     # This is its answer, where that is archived.
     spooled: SpooledPage | None = None
+    # It was read, and gave what is stored already.
+    same: bool = False
     # So many products a listing is to be known for, or a product page so many fields; None: as
     # before.
     known_for: int | None = None

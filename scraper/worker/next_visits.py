@@ -55,20 +55,14 @@ def after_same(page: LeasedPage, fetched: Fetched, context: CrawlContext) -> Nex
 def gives_the_same(
     page: LeasedPage, fetched: Fetched, extracted: Extracted, context: CrawlContext
 ) -> bool:
-    """Whether a page with other bytes (a nonce, a banner) gives what it gave when it was last read:
-    one product with the same id and values, and values of its own for as many fields. To store it
-    would change nothing. Never where answers are archived: another definition may look at what has
-    changed."""
+    """Whether a page with other bytes (a nonce, a banner) gives what it gave when it was last read
+    whole: one product with the same id and values. To store it would change nothing."""
     last = context.last_reading_of(page)
-    if last is None or context.site.archive is not None or not comparable(fetched, extracted):
-        return False
-    if len(extracted.products) != 1 or extracted.mistyped:
+    if last is None or extracted.items is not None or not comparable(fetched, extracted):
         return False
     product = extracted.products[0]
     return (
-        product.external_id == last.product_id
-        and extracted.fields_found == page.known_for
-        and content_hash(product.data) == last.content_hash
+        product.external_id == last.product_id and content_hash(product.data) == last.content_hash
     )
 
 

@@ -404,7 +404,12 @@ class Scraper:
             fetched.status, retry_after=wish_s is not None, conditional=fetched.conditional
         )
         if outcome is Outcome.NOT_MODIFIED or fetched.same:
-            return _same(page, fetched, context)
+            return Attempt(
+                Outcome.NOT_MODIFIED,
+                fetched.status,
+                fetched.url,
+                next_visit=after_same(page, fetched, context),
+            )
         if outcome is not Outcome.FETCHED:
             unasked = " to a request without validators" if fetched.status == _NOT_MODIFIED else ""
             error = f"the server answered {fetched.status}{unasked}"
@@ -413,8 +418,6 @@ class Scraper:
             extracted = await reading.of(fetched)
         except TooSlow as slow:
             return _useless(Outcome.TOO_SLOW, fetched, str(slow), began=permits.began)
-        if gives_the_same(page, fetched, extracted, context):
-            return _same(page, fetched, context)
         if permits.robots is not None and page.kind is Kind.LISTING:
             extracted = _allowed(extracted, permits.robots, fetched.url)
         doubt = self._field_observer.doubt(page, fetched, extracted, context)
@@ -447,9 +450,17 @@ class Scraper:
                 )
             suspected = _useless(Outcome.BLOCKED, fetched, f"{block}: {error}")
             return replace(suspected, sign=block.sign, suspicion=True)
-        visit = None
+        visit, same = None, False
         if page.kind is Kind.PRODUCT:
-            visit, fields = after_read(page, fetched, extracted, context), extracted.fields_found
+            same, fields = (
+                gives_the_same(page, fetched, extracted, context),
+                extracted.fields_found,
+            )
+            visit = (
+                after_same(page, fetched, context)
+                if same
+                else after_read(page, fetched, extracted, context)
+            )
             known_for = fields if fields != page.known_for else None
         return Attempt(
             Outcome.FETCHED,
@@ -459,6 +470,7 @@ class Scraper:
             observations=observations,
             next_visit=visit,
             known_for=known_for,
+            same=same,
         )
 
 
@@ -516,11 +528,6 @@ class Reading:
         if empty and self._page.kind.discovers:
             return "no link"
         return self._observer.poor(self._page, extracted, self._context, other_proxies=True)
-
-
-def _same(page: LeasedPage, fetched: Fetched, context: CrawlContext) -> Attempt:
-    visit = after_same(page, fetched, context)
-    return Attempt(Outcome.NOT_MODIFIED, fetched.status, fetched.url, next_visit=visit)
 
 
 def _allowed(extracted: Extracted, robots: RobotsRules, url: str) -> Extracted:

@@ -14,6 +14,7 @@ from scraper.domain import (
     Kind,
     LeasedPage,
     Move,
+    Status,
     Verdict,
     content_hash,
     value,
@@ -72,19 +73,24 @@ def page_result(
         )
     is_product = page.kind is Kind.PRODUCT
     links = new_pages(extracted.links, context, page.depth + 1, levels)
-    products = _new_products(page, extracted, attempt.final_url or page.url, context)
+    verdict, products = decision.verdict, list[NewProduct]()
+    if attempt.same and page.last_reading is not None:
+        verdict, content = verdict._replace(status=Status.UNCHANGED), page.last_reading.content_hash
+    else:
+        products = _new_products(page, extracted, attempt.final_url or page.url, context)
+        content = _content_hash_of(products, is_product)
     return PageResult(
         page.id,
         page.crawl_id,
         batch.lease.id,
         attempt.outcome,
-        decision.verdict,
+        verdict,
         attempt.http_status,
         _error_of(extracted),
         links=links,
         products=products,
         named=_named(extracted.items, products),
-        content_hash=_content_hash_of(products, is_product),
+        content_hash=content,
         partial=extracted.partial,
         lists=_listed(links) if page.kind is Kind.LISTING else None,
         disallowed=extracted.disallowed,
