@@ -184,6 +184,9 @@ class Crawl(Base):
     links_disallowed: Mapped[int] = count_column("to listings that robots.txt disallows")
     products_new: Mapped[int] = count_column()
     products_changed: Mapped[int] = count_column()
+    products_repriced: Mapped[int] = count_column(
+        "of products_changed: a price is another one in the same currency; less what was taken back"
+    )
     products_delisted: Mapped[int] = count_column()
 
     judged_at: Mapped[datetime | None] = mapped_column(
@@ -719,7 +722,7 @@ class AlertRow(Base):
     delivered: Mapped[list[str]] = mapped_column(
         ARRAY(Text),
         server_default=EMPTY,
-        comment="recipients that have it: line and kind, never the address",
+        comment="recipients that have it: kind and a short hash, never the address",
     )
     done_at: Mapped[datetime | None] = mapped_column(comment="when all had it, or it was given up")
     error: Mapped[str | None] = mapped_column(
@@ -745,7 +748,7 @@ class PriceAlertRow(Base):
     not_before: Mapped[datetime] = now_column()
     attempts: Mapped[int] = mapped_column(SmallInteger, server_default=text("0"))
     delivered: Mapped[list[str]] = mapped_column(
-        ARRAY(Text), server_default=EMPTY, comment="recipients that have it: line and kind"
+        ARRAY(Text), server_default=EMPTY, comment="recipients that have it: kind and a short hash"
     )
     done_at: Mapped[datetime | None] = mapped_column(comment="when all had it, or it was given up")
     error: Mapped[str | None]

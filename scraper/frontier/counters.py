@@ -35,6 +35,7 @@ class Counts:
     links_disallowed: int = 0
     products_new: int = 0
     products_changed: int = 0
+    products_repriced: int = 0
 
     def added(self, change: PageChange) -> None:
         """A page joined the crawl; one that was fresh is final at once, one taken up `again` was in

@@ -159,6 +159,7 @@ def write(
     for product_write in written:
         counts[crawl_id].products_new += product_write.inserted
         counts[crawl_id].products_changed += product_write.changed
+        counts[crawl_id].products_repriced += product_write.repriced
     add_counts(connection, counts)
     counts_written = counts[crawl_id]
     return counts_written.products_new, counts_written.products_changed

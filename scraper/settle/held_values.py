@@ -429,6 +429,7 @@ def release(connection: sa.Connection, crawl_id: int) -> dict[str, int]:
         ready = [_with_values(row, crawl_id) for row in rows if row.fields or row.delisted]
         for written in products.upsert(connection, ready):
             counts[crawl_id].products_changed += written.changed
+            counts[crawl_id].products_repriced += written.repriced
         if len(rows) < BATCH:
             break
         after = rows[-1].id

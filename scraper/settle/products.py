@@ -101,7 +101,7 @@ WITH given AS MATERIALIZED (
            changed_at = CASE WHEN p.content_hash <> excluded.content_hash THEN now()
                              ELSE p.changed_at END
      WHERE p.page_id = excluded.page_id OR EXISTS (SELECT FROM locked l WHERE l.id = p.id)
-    RETURNING p.id, p.site_id, p.crawl_id, p.version, (p.xmax = 0) AS inserted,
+    RETURNING p.id, p.site_id, p.crawl_id, p.version, p.data, (p.xmax = 0) AS inserted,
               (p.changed_at = now() AND p.version > 1) AS changed,
               p.id = ANY (ARRAY(SELECT id FROM locked WHERE delisted_at IS NOT NULL)) AS relisted
 ), fed AS (
@@ -110,9 +110,16 @@ WITH given AS MATERIALIZED (
            CASE WHEN inserted THEN 'new' WHEN relisted THEN 'relisted' ELSE 'changed' END
       FROM written WHERE inserted OR changed OR relisted
 )
-SELECT crawl_id, inserted, changed, false AS strayed FROM written
+SELECT w.crawl_id, w.inserted, w.changed, false AS strayed,
+       w.changed AND EXISTS (
+           SELECT FROM jsonb_each(o.old_data) f
+            WHERE jsonb_typeof(f.value) = 'number' AND o.old_data ? (f.key || '_currency')
+              AND jsonb_typeof(w.data -> f.key) = 'number' AND w.data -> f.key <> f.value
+              AND w.data -> (f.key || '_currency') = o.old_data -> (f.key || '_currency')
+       ) AS repriced
+  FROM written w LEFT JOIN writable o ON o.id = w.id
 UNION ALL
-SELECT g.crawl_id, false, false, true
+SELECT g.crawl_id, false, false, true, false
   FROM given g JOIN locked l ON l.site_id = g.site_id AND l.external_id = g.external_id
  WHERE l.page_id <> g.page_id AND l.delisted_at IS NULL AND NOT coalesce(g.moves, false)
    AND EXISTS (SELECT FROM products o WHERE o.page_id = g.page_id AND o.delisted_at IS NULL
@@ -157,12 +164,14 @@ class NewProduct:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """`strayed`: nothing was, since the page is another product's, and this one has its own."""
+    """`strayed`: nothing was, since the page is another product's, and this one has its own.
+    `repriced`: of those changed, a price is another one in the same currency."""
 
     crawl_id: int
     inserted: bool
     changed: bool
     strayed: bool
+    repriced: bool
 
 
 def parsed(text: str) -> dict[str, Any]:

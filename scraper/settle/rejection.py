@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 import sqlalchemy as sa
@@ -89,6 +90,10 @@ DELETE FROM held_values
  WHERE crawl_id = :id AND (CAST(:fields AS text[]) IS NULL OR field = ANY (:fields))
 """)
 
+REPRICED_BACK = sa.text("""
+UPDATE crawls SET products_repriced = greatest(0, products_repriced - :products) WHERE id = :id
+""")
+
 REJECTED = sa.text("""
 UPDATE crawls SET suspect = true, accepted_at = NULL, reasons = coalesce(reasons, '[]')
        || '[{"field": null, "what": "rejected", "text": "a person has rejected it"}]'
@@ -124,7 +129,7 @@ def reject(
     ids = list(connection.execute(CHANGED, {"id": crawl_id, "site_id": crawl.site_id}).scalars())
     values: Counter[str] = Counter()
     examples: dict[str, str] = {}
-    products = 0
+    products = repriced = 0
     for begin in range(0, len(ids), BATCH):
         chunk = {"id": crawl_id, "ids": ids[begin : begin + BATCH]}
         # One that the crawl changed twice, when it ended and when it was accepted, goes back twice.
@@ -140,6 +145,7 @@ def reject(
             names = [d.field for d in held_values.differences(parsed(row.now), data, None)]
             values.update(names)
             examples |= {name: row.url for name in names if name not in examples}
+            repriced += _repriced(parsed(row.now), data)
             if names:
                 rows.append({"id": product_id, "data": data, "content_hash": content_hash(data)})
         products += len(rows)
@@ -158,12 +164,24 @@ def reject(
             states = {"id": crawl_id, "ids": product_ids, "listed": event == "delisted"}
             connection.execute(SET_LISTED, states)
         names_held = None if fields is None else list(fields)
+        connection.execute(REPRICED_BACK, {"id": crawl_id, "products": repriced})
         connection.execute(FORGET_HELD, {"id": crawl_id, "fields": names_held})
         if fields is None:
             held_products.forget(connection, crawl_id)
             connection.execute(REJECTED, {"id": crawl_id})
     new, delisted = len(listed["new"]), len(listed["delisted"])
     return Rejection(dict(values), examples, products, new, delisted, held)
+
+
+def _repriced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    """Whether a price is another one in the same currency, as the upsert counts it."""
+    return any(
+        before[key] == after.get(key) and price != after.get(name)
+        for name, price in before.items()
+        if (key := f"{name}_currency") in before
+        and isinstance(price, (int, Decimal))
+        and isinstance(after.get(name), (int, Decimal))
+    )
 
 
 def _revert(

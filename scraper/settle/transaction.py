@@ -249,6 +249,7 @@ def settle(
     for written in products.upsert(connection, held.products, holding):
         counts[written.crawl_id].products_new += written.inserted
         counts[written.crawl_id].products_changed += written.changed
+        counts[written.crawl_id].products_repriced += written.repriced
         rates.strayed(written.crawl_id, written.strayed)
     if several:
         page_items.read_shared(connection, several)

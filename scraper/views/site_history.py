@@ -11,18 +11,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from scraper.errors import DefinitionError
-from scraper.feed.prices import CURRENCY
 from scraper.infra.redaction import redacted
 from scraper.rules.schedule import next_slot
 from scraper.settings import Settings
 from scraper.sites import loader
 from scraper.sites.definition import Site
 from scraper.views import fleet
-from scraper.views.state import QUERY_CANCELED
 
 CRAWLS_MAX = 30
 DAYS = 30
-REPRICED_TIMEOUT_MS = 2000
 
 SITE = sa.text("""
 SELECT id, definition, paused, enabled, now() AS now FROM sites WHERE name = :name
@@ -39,7 +36,8 @@ SELECT DISTINCT ON (s.id) s.name, c.discovery_total + c.product_total AS pages
 # Sums of bytes are kept for as long as the course of crawls over time.
 _CRAWLS = """
 SELECT c.id, c.status, c.suspect, c.trigger, c.started_at, c.finished_at, c.fetches,
-       c.products_new, c.products_changed, c.products_delisted, q.products, t.bytes, t.proxy_bytes
+       c.products_new, c.products_changed, c.products_repriced, c.products_delisted, q.products,
+       t.bytes, t.proxy_bytes
   FROM crawls c
   LEFT JOIN crawl_quality q ON q.crawl_id = c.id
   LEFT JOIN LATERAL (
@@ -60,29 +58,13 @@ SELECT CAST(d.day AS text) AS day, count(c.id) AS crawls,
        (array_agg(c.products ORDER BY c.finished_at DESC)
           FILTER (WHERE c.products IS NOT NULL))[1] AS listed,
        coalesce(sum(c.products_new), 0) AS new, coalesce(sum(c.products_changed), 0) AS changed,
+       coalesce(sum(c.products_repriced), 0) AS repriced,
        coalesce(sum(c.products_delisted), 0) AS delisted, coalesce(sum(c.fetches), 0) AS requests,
        CAST(coalesce(sum(c.bytes), 0) AS bigint) AS bytes,
        CAST(coalesce(sum(c.proxy_bytes), 0) AS bigint) AS proxy_bytes
   FROM days d
   LEFT JOIN crawl c ON CAST(coalesce(c.finished_at, now()) AT TIME ZONE :zone AS date) = d.day
  GROUP BY d.day ORDER BY d.day
-""")
-
-# A version that the crawl which wrote it has ended as well is one that was taken back.
-REPRICED = sa.text(f"""
-SELECT CAST(CAST(o.valid_to AT TIME ZONE :zone AS date) AS text) AS day, count(*) AS products
-  FROM products p
-  JOIN product_versions o ON o.product_id = p.id AND o.valid_to > now() - interval '{DAYS} days'
-  LEFT JOIN product_versions b ON b.product_id = p.id AND b.version = o.version - 1
-  LEFT JOIN product_versions n ON n.product_id = p.id AND n.version = o.version + 1
- WHERE p.site_id = :id AND p.changed_at > now() - interval '{DAYS} days'
-   AND b.crawl_id IS DISTINCT FROM o.crawl_id AND n.crawl_id IS DISTINCT FROM o.crawl_id
-   AND EXISTS (
-       SELECT FROM jsonb_each(o.data) f CROSS JOIN (SELECT coalesce(n.data, p.data)) AS after(data)
-        WHERE o.data ? (f.key || '{CURRENCY}') AND jsonb_typeof(f.value) = 'number'
-          AND jsonb_typeof(after.data -> f.key) = 'number' AND after.data -> f.key <> f.value
-          AND after.data -> (f.key || '{CURRENCY}') = o.data -> (f.key || '{CURRENCY}'))
- GROUP BY 1
 """)
 
 FILL = sa.text("""
@@ -95,8 +77,7 @@ SELECT f.field, date_trunc('week', c.finished_at) AS week,
 
 
 def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, Any]:
-    """All about a site that is there. `repriced` of a day: products whose price moved; None where
-    there are too many to be counted within two seconds."""
+    """All about a site that is there. `repriced` of a day: products whose price moved."""
     site = connection.execute(SITE, {"name": name}).one()
     schedule = site.definition.get("schedule")
     zone = site.definition.get("timezone") or "UTC"
@@ -105,7 +86,6 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
     for row in connection.execute(FILL, values):
         fill.setdefault(row.field, []).append({"week": row.week, "fill": row.fill})
     standing = fleet.rows(connection, fleet.Query(site=name, limit=1)).rows
-    repriced = _repriced(connection, values)
     return {
         "state": standing[0].state if standing else "retired",
         "why": standing[0].why if standing else "its definition is gone",
@@ -119,27 +99,9 @@ def read(connection: sa.Connection, settings: Settings, name: str) -> dict[str, 
         "definition": redacted(json.dumps(site.definition, indent=2, ensure_ascii=False)),
         "problems": [redacted(line) for line in problems(settings, name, site.definition)],
         "crawls": [row._asdict() for row in connection.execute(CRAWLS, values)],
-        "days": [
-            {**row._asdict(), "repriced": None if repriced is None else repriced.get(row.day, 0)}
-            for row in connection.execute(BY_DAY, values)
-        ],
+        "days": [row._asdict() for row in connection.execute(BY_DAY, values)],
         "fill": fill,
     }
-
-
-def _repriced(connection: sa.Connection, values: dict[str, Any]) -> dict[str, int] | None:
-    before = connection.execute(sa.text("SHOW statement_timeout")).scalar_one()
-    limit = sa.text("SELECT set_config('statement_timeout', :limit, true)")
-    try:
-        with connection.begin_nested():
-            connection.execute(limit, {"limit": str(REPRICED_TIMEOUT_MS)})
-            found = {row.day: row.products for row in connection.execute(REPRICED, values)}
-            connection.execute(limit, {"limit": before})
-    except sa.exc.OperationalError as error:
-        if getattr(error.orig, "sqlstate", None) != QUERY_CANCELED:
-            raise
-        return None
-    return found
 
 
 def problems(settings: Settings, name: str, stored: dict[str, Any]) -> list[str]:

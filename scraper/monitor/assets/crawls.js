@@ -60,9 +60,9 @@
     return new Intl.DateTimeFormat([], {timeZoneName: "short"}).formatToParts(date || new Date()).find((part) => part.type === "timeZoneName").value;
   }
 
-  function when(iso) {
+  function when(iso, withDay) {
     if (!iso) return "–";
-    const date = new Date(iso), today = new Date().toDateString() === date.toDateString();
+    const date = new Date(iso), today = !withDay && new Date().toDateString() === date.toDateString();
     const time = date.toLocaleTimeString([], {hourCycle: "h23", hour: "2-digit", minute: "2-digit", second: "2-digit"});
     return h("time", {datetime: iso, title: `${date.toLocaleString([], {hourCycle: "h23"})} ${zoneName(date)}`},
              today ? time : `${date.toLocaleDateString([], {month: "short", day: "numeric"})} ${time.slice(0, 5)}`);
@@ -225,9 +225,9 @@
       h("td", {class: "num fleet-pages"}, crawl ? fetched(row) : "–"),
       h("td", {class: "num fleet-failed"}, crawl ? count(row.failed) : "–", h("span", {class: "fleet-word"}, " failed")),
       h("td", {class: "num fleet-wide"}, runs ? rate(row.recent_per_s) : "", runs && row.spark.some((value) => value > 0) ? spark(row.spark, `crawl ${row.id}: pages a second`) : ""),
-      h("td", {class: "num fleet-left"}, runs ? left(row) : "–"),
+      h("td", {class: "num fleet-left"}, !runs ? "–" : row.phase === "discovering" ? h("span", {title: "discovering: how many there are is not known yet"}, "–") : left(row)),
       h("td", {class: "fleet-wide"}, crawl ? when(row.started_at || row.created_at) : "–"),
-      h("td", {class: "fleet-wide"}, row.next_slot ? h("span", {title: `${plain(row.schedule)}, ${plain(row.timezone)}`}, when(row.next_slot)) : "–"));
+      h("td", {class: "fleet-wide"}, row.next_slot ? h("span", {title: `${plain(row.schedule)}, ${plain(row.timezone)}`}, when(row.next_slot, true)) : "–"));
   }
 
   function heading(text, kind, sort) {
@@ -312,7 +312,7 @@
       !site.running && button("Crawl now", "crawl", {}, "crawl-now")]);
     section("note", [site.why, site.state], () => site.why && h("div", {class: `alert ${TONES[site.state] === "bad" ? "alert-danger" : "alert-secondary"}`}, `${plain(site.state)}: ${plain(site.why)}`));
     section("about", [site.schedule, site.next, site.paused, site.tags], () => h("p", {class: "crawl-detail"}, site.paused ? "Paused. " : "",
-      site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next), ` ${zoneName(new Date(site.next))}`],
+      site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next, true), ` ${zoneName(new Date(site.next))}`],
       site.tags.length > 0 && `. Tags: ${plain(site.tags.join(", "))}`));
     drawDays(site);
     section("site-crawls", site.crawls, () => card("Crawls", "the latest, with what each changed and cost", site.crawls.length ? table(
@@ -370,8 +370,8 @@
         label: `${plain(name)} over time; the table below it has its values`});
     }
     section("changes", changes, () => card("Changes", changes.length < all ? `the latest ${changes.length} of ${count(all)}` : count(all), table(
-      [[`When, ${zoneName()}`, ""], ["Field", ""], ["Before", "wide"], ["After", "wide"], ["Percent", "num"]],
-      changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), plain(one.before), plain(one.after), one.percent])), "Changes")));
+      [[`When, ${zoneName()}`, ""], ["Field", ""], ["Before", ""], ["After", "wide"], ["Percent", "num"]],
+      changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), plain(one.before) || "–", plain(one.after) || "–", one.percent])), "Changes")));
     section("seen", crawls, () => card("Crawls that saw it", "those that changed it, and the last that read or reached it; of others that found it as it was nothing is kept", table(
       [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["What it did", "wide"]],
       crawls.map((one) => [crawlLink(one.crawl), when(one.at), stateBadge(one.suspect ? "suspect" : one.status), plain(one.what)]), "Crawls that saw it")));
@@ -394,9 +394,12 @@
     if (title.textContent !== plain(crawl.site)) title.textContent = plain(crawl.site);
     document.getElementById("the-site").href = siteAddress(crawl.site);
     section("actions", [crawl.status, crawl.paused, crawl.phase, crawl.ending, crawl.state, data.may_accept, data.may_reject], () => actions(crawl, data));
-    const notes = [data.why, data.why.includes(crawl.note) ? "" : crawl.note].filter(Boolean);
+    // A reason is a note that may be cut, or names the last of the dead pages that the note counts.
+    const given = (crawl.note || "").split("; ").filter((part) => !data.dead.length || !/^[\d,]+ pages? (dead|invalid)( and [\d,]+ pages? invalid)?$/.test(part)).join("; ");
+    const cut = data.why && given.startsWith(data.why);
+    const notes = [cut ? given : data.why, cut || data.why.includes(given) ? "" : given].filter(Boolean);
     section("note", [notes, crawl.state], () => notes.map((text) => h("div", {class: `alert ${crawl.state === "failed" || crawl.state === "suspect" ? "alert-danger" : "alert-secondary"}`},
-      text === data.why ? `${plain(crawl.state)}: ${plain(text)}` : plain(text))));
+      text === notes[0] && data.why ? `${plain(crawl.state)}: ${plain(text)}` : plain(text))));
     section("reasons", [data.reasons, data.held], () => (data.reasons.length || data.held.length) && reasons(data));
     section("summary", crawl, () => [
       metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? left(crawl) : duration(crawl.elapsed_s),
