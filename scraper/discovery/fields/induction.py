@@ -226,6 +226,9 @@ def _is_possible(
             return all(1 < len(value) <= 80 for value in values) and not _is_title(
                 values, reading, chosen
             )
+        case "stock":
+            # The days of a delivery are a number as well.
+            return not repeated
         case "rating":
             return all(0 <= value <= 5 for value in values)
         case "description":
