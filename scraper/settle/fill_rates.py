@@ -9,7 +9,7 @@ page, together with what is usual, which stays the same until its end.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -230,11 +230,7 @@ class FillRates:
         rows = [sums.row(crawl_id) for crawl_id, sums in sorted(self._sums.items())]
         connection.execute(COUNT, {"rows": dumps(rows)})
         # Few pages have examples: see `scraper.worker.observations`.
-        pages = [
-            page
-            for page in self._pages
-            if page.observations.examples and page.crawl_id in self._sums
-        ]
+        pages = [page for page in self._pages if page.observations.examples]
         if pages:
             data = _data_of(connection, [page.page_id for page in pages])
             rows = [
@@ -245,16 +241,12 @@ class FillRates:
             connection.execute(ADD_EXAMPLES, {"rows": dumps(rows)})
 
 
-def read_fill_rates(
-    connection: sa.Connection, pages: Iterable[ReadPage], asking: Collection[int] = ()
-) -> FillRates:
-    """Reads the sums of the pages' crawls, which are made where there are none yet. Crawls that are
-    `asking` read pages that no listing names any more, which may look as they please: they do not
-    count."""
+def read_fill_rates(connection: sa.Connection, pages: Iterable[ReadPage]) -> FillRates:
+    """Reads the sums of the pages' crawls, which are made where there are none yet."""
     pages = list(pages)
-    ids = sorted({page.crawl_id for page in pages}.difference(asking))
+    ids = sorted({page.crawl_id for page in pages})
     if not ids:
-        return FillRates({}, pages)
+        return FillRates({}, [])
     stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
     if len(stored) < len(ids):
         for crawl_id in ids:
@@ -263,8 +255,7 @@ def read_fill_rates(
         stored = {row.crawl_id: row for row in connection.execute(SUMS, {"ids": ids})}
     sums = {crawl_id: FieldSums(stored[crawl_id]) for crawl_id in ids}
     for page in pages:
-        if page.crawl_id in sums:
-            sums[page.crawl_id].add(page.observations)
+        sums[page.crawl_id].add(page.observations)
     return FillRates(sums, pages)
 
 

@@ -231,13 +231,14 @@ def settle(
     counts = CountsByCrawl()
     for page, row in kept:
         _count_page(counts, page, row)
-    asking = {crawl_id for crawl_id, crawl in live.items() if crawl.asking}
-    rates = fill_rates.read_fill_rates(connection, _read(kept), asking)
+    # A crawl that is asking only wants to know which products are there still.
+    read = [(page, row) for page, row in kept if not live[page.crawl_id].asking]
+    rates = fill_rates.read_fill_rates(connection, _read(read))
     several = [(page.page_id, page.named) for page, _ in kept if page.named is not None]
     if several:
         page_items.mark(connection, several)
         page_items.read_shared(connection, several)
-    extracted = [product for page, _ in kept for product in page.products]
+    extracted = [product for page, _ in read for product in page.products]
     held = held_values.hold(connection, extracted, rates.observed)
     rates.vanished(held.vanished)
     # One that was read and gives what it gave before comes without its products.

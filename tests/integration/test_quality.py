@@ -271,7 +271,11 @@ def test_other_changes_of_such_a_page_come_through(engine: sa.Engine) -> None:
 def test_a_required_field_that_breaks_is_named_too(engine: sa.Engine) -> None:
     crawled(engine, shop(), range(20))
     crawl = crawled(engine, shop(), range(20), lambda number: None)
-    assert crawl.row.status == "failed" and crawl.why == {(None, "products"), ("name", "fill")}
+    assert crawl.row.status == "failed" and crawl.why == {
+        (None, "products"),
+        (None, "pages"),
+        ("name", "fill"),
+    }
     assert stored(engine) == {str(number): good(number) for number in range(20)}
 
 
