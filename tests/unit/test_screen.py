@@ -142,7 +142,7 @@ def a_fleet(size: int = 60) -> FleetStatus:
 def test_a_fleet_at_eighty_by_twenty_four() -> None:
     lines = shown(a_fleet(), 80, 24)
     assert len(lines) <= 24 and max(map(len, map(str.rstrip, lines))) <= 80
-    assert "59 running  60 sites: 1 failed, 6 waiting, 53 running" in lines[1]
+    assert "59 running  56 more  60 sites: 1 failed, 6 waiting, 53 running" in lines[1]
     assert "shop-33" in lines[3] and "no listing" in lines[3]
     assert "shop-60" in lines[4] and "waiting" in lines[4]
 

@@ -3,6 +3,7 @@ look, and who is told."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import click
@@ -72,7 +73,7 @@ def _print_report(report: Report) -> None:
     if report.fields:
         click.echo()
         ended_well = report.status != CrawlStatus.FAILED
-        print_table(COLUMNS, [_cells(field, ended_well) for field in report.fields])
+        _print_fields([_cells(field, ended_well) for field in report.fields])
     for text in report.contradictions:
         click.echo(f"\n{plain(text)}")
     for field in report.fields:
@@ -121,6 +122,16 @@ def _verdict(report: Report) -> str:
     if all(field.usual_fill is None for field in report.fields):
         return "nothing to compare with yet"
     return "as usual" if not report.reasons else "a replay, which is not judged"
+
+
+def _print_fields(cells: list[list[str]]) -> None:
+    """On a terminal without the columns that say nothing, so that the verdict has room."""
+    shown = [
+        index
+        for index in range(len(COLUMNS))
+        if not sys.stdout.isatty() or any(row[index] for row in cells)
+    ]
+    print_table([COLUMNS[i] for i in shown], [[row[i] for i in shown] for row in cells])
 
 
 def _cells(field: FieldReport, ended_well: bool) -> list[str]:

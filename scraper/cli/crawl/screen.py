@@ -110,10 +110,13 @@ def rank(crawl: Progress) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Part:
+    """`about` stands behind how much is hidden, and is the first to be cut."""
+
     title: str
     columns: Sequence[Column] = ()
     rows: Sequence[Sequence[Text | str]] = ()
     note: str = ""
+    about: str = ""
 
 
 def make_screen(
@@ -160,6 +163,7 @@ def _title(part: Part, size: int, width: int) -> Text:
     title = Text.assemble(
         (part.title, "bold"),
         (f"  {hidden:,} more" if hidden else "", "dim"),
+        (f"  {part.about}" if part.about else "", "bold"),
         (f"  {part.note}" if part.note else "", "yellow"),
     )
     title.truncate(width, overflow="ellipsis")
@@ -211,17 +215,23 @@ def make_parts(status: FleetStatus, choice: Choice | None = None) -> list[Part]:
     choice = choice or Choice()
     crawls = choice.arrange(status.crawls)[choice.first :]
     running = sum(crawl.active for crawl in status.crawls)
-    title = f"crawls  {running} running"
+    about = ""
     if status.totals.sites > 1:
         stand = ", ".join(f"{sites} {state}" for state, sites in status.totals.states.items())
-        title += f"  {status.totals.sites:,} sites: {stand}"
+        about = f"{status.totals.sites:,} sites: {stand}"
     dead = ", ".join(f"{pages.site} {pages.pages:,} {pages.status}" for pages in status.dead)
     no_crawl = "" if status.crawls else "none yet; `scraper crawl SITE` starts one"
     if status.crawls and not crawls:
         no_crawl = "no site matches"
     redis, broker = status.away.get("redis"), status.away.get("broker")
     return [
-        Part(title, CRAWLS, [_crawl(c, status.why.get(c.id, "")) for c in crawls], no_crawl),
+        Part(
+            f"crawls  {running} running",
+            CRAWLS,
+            [_crawl(c, status.why.get(c.id, "")) for c in crawls],
+            no_crawl,
+            about,
+        ),
         Part("paused sites", note=", ".join(status.paused)),
         Part("queues", QUEUES, [*map(_queue, status.queues)]),
         Part(

@@ -59,7 +59,7 @@ def _print_parts(fleet: FleetStatus) -> None:
     for number, part in enumerate(make_parts(fleet)):
         if number:
             click.echo()
-        click.echo(f"# {part.title}" + (f"  {part.note}" if part.note else ""))
+        click.echo("  ".join(filter(None, [f"# {part.title}", part.about, part.note])))
         if part.rows:
             titles = [column.title or "bar" for column in part.columns]
             print_table(titles, [[str(text) for text in row] for row in part.rows])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -18,6 +20,11 @@ from scraper.views.named_sites import field_types, require_site
 from scraper.views.rows import LAST_COLUMNS, make_table
 
 COLUMNS_MAX = 7
+COLUMNS_LEAST = 3
+# A text that has so many cells says enough.
+NAME_CHARS = 36
+# Cells between two columns.
+GAP = 2
 HIDDEN = {"url", *LAST_COLUMNS}
 
 
@@ -76,7 +83,28 @@ def print_products(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> No
     priced = {name for name in columns if f"{name}{CURRENCY}" in columns}
     hidden = HIDDEN | {f"{name}{CURRENCY}" for name in priced}
     names = [name for name in columns if name not in hidden][:COLUMNS_MAX]
-    print_table(names, [[_value(row, name, name in priced) for name in names] for row in rows])
+    cells = [[_value(row, name, name in priced) for name in names] for row in rows]
+    if sys.stdout.isatty():
+        shown = fitting(names, cells, shutil.get_terminal_size().columns)
+        names, cells = names[:shown], [row[:shown] for row in cells]
+    print_table(names, cells)
+
+
+def fitting(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> int:
+    """How many columns are shown: where room is short the last ones go, so that what products are
+    called stays wide.
+
+    >>> fitting(["id", "name", "price", "sku"], [["1", "A long name", "9.50 EUR", "A-1"]], 27)
+    3
+    """
+    widths = [
+        min(NAME_CHARS, max(len(name), *(len(row[index]) for row in cells), 0))
+        for index, name in enumerate(names)
+    ]
+    shown = len(names)
+    while shown > COLUMNS_LEAST and sum(widths[:shown]) + GAP * (shown - 1) > width:
+        shown -= 1
+    return shown
 
 
 def _value(row: dict[str, Any], name: str, priced: bool) -> str:
