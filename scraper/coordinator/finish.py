@@ -32,7 +32,7 @@ LISTINGS = sa.text("""
 SELECT count(*) FILTER (WHERE unread) AS unread, min(url) FILTER (WHERE unread) AS example,
        min(error) FILTER (WHERE unread) AS error,
        count(*) FILTER (WHERE unread AND status <> 'gone') AS unusable,
-       count(*) FILTER (WHERE unread AND status = 'invalid' AND known_for > 1) AS emptied,
+       count(*) FILTER (WHERE unread AND status = 'invalid' AND known_for > 0) AS emptied,
        count(*) FILTER (WHERE broken) AS broken, min(url) FILTER (WHERE broken) AS broken_example,
        min(error) FILTER (WHERE broken) AS broken_error,
        count(*) FILTER (WHERE broken AND starts_with(error, :not_full)) AS not_full,
