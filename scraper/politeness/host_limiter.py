@@ -385,8 +385,9 @@ class HostLimiter:
     async def _return_slots(self) -> None:
         """The page whose slots these are does not wait for them, and may come back to another
         process, or to this one when it has forgotten the host: a slot that is kept is lost, and at
-        a slow pace the next page would be put off behind it, and so on for good."""
-        if self._waiting > 1:
+        a slow pace the next page would be put off behind it, and so on for good. While this process
+        has other pages of the host, one of them may use them."""
+        if max(self._waiting, self.pending) > 1:
             return
         first = self._slots[0]
         back = Back(self._slots_end, len(self._slots), self._slots_interval_s)

@@ -350,13 +350,23 @@ def _hold(
         )
         held_values.classify(connection, crawl.id, fields, compared)
     changes, pages = held_values.changes(connection, crawl.id, compared, prices)
+    risen = plausibility.risen(
+        [
+            replace(changes[name], agreed=plausibility.agreed(votes[name]))
+            for name in prices
+            if name in changes
+        ]
+    )
     steady = {name for name, spec in site.product.all_fields.items() if spec.type not in STOCKS}
     switched = held_values.switched(connection, crawl.id, switches)
     gone = _gone(connection, crawl, site, usuals)
     marks = []
     for name, now in figures.items():
         change = changes.get(name, Changes(compared))
-        change = replace(change, agreed=plausibility.agreed(votes[name]))
+        agreed = plausibility.agreed(votes[name]) or (
+            name in prices and not votes[name] and plausibility.follows(change, risen)
+        )
+        change = replace(change, agreed=agreed)
         figures[name] = replace(now, compared=compared, changed=change.changed)
         if name in switched:
             change = replace(change, vanished=0)

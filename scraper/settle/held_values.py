@@ -178,11 +178,11 @@ UPDATE held_values h SET reason = i.reason
    AND (NOT i.fresh OR h.since_crawl_id = :id AND h.reason IS NULL)
 """)
 
-# A price and a list price say something together.
+# What a list price is shown for is the price.
 MARK_BESIDE = sa.text("""
 UPDATE held_values h SET reason = 'beside'
  WHERE h.crawl_id = :id AND h.since_crawl_id = :id AND h.reason IS NULL
-   AND h.field = ANY (:prices) AND EXISTS (
+   AND h.field = ANY (:prices) AND h.difference = 'appeared' AND EXISTS (
        SELECT FROM held_values o WHERE o.product_id = h.product_id AND o.field <> h.field
           AND o.field = ANY (:prices) AND o.crawl_id = :id AND o.reason IS NOT NULL)
 """)
@@ -412,7 +412,7 @@ class Mark(NamedTuple):
 def mark(
     connection: sa.Connection, crawl_id: int, marks: Sequence[Mark], prices: Collection[str]
 ) -> None:
-    """Holds what the marks say. The prices of a product wait together."""
+    """Holds what the marks say. A price that appears beside a held one waits with it."""
     if marks:
         rows = dumps([each_mark._asdict() for each_mark in marks])
         connection.execute(MARK, {"id": crawl_id, "rows": rows})

@@ -8,7 +8,7 @@ the next crawl to say the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -52,6 +52,8 @@ SUM_FACTOR = 2.0
 VOTES_LEAST, AGREED = 5, 0.95
 # No tax makes the sum of all prices so many times what it was.
 RISE = 1.9
+# A list price rises with the price where their sums do so by the same factor, nearly.
+FOLLOWS = 0.05
 # Prices that change by one factor, but for their last digit, have another currency or tax: so many,
 # and this share of all that change, for some change on any day.
 ONE_FACTOR, ONE_FACTOR_LEAST, ONE_FACTOR_SHARE, ONE_FACTOR_MOST = 0.005, 5, 0.03, 0.5
@@ -274,6 +276,17 @@ def _is_rise(now: Changes) -> bool:
     where the pages' other sources say so, too."""
     in_order = now.order is not None and now.order >= IN_ORDER
     return now.agreed and in_order and now.after >= RISE * now.before > 0
+
+
+def risen(prices: Sequence[Changes]) -> list[float]:
+    """By how much prices rose whose rise is believed."""
+    return [price.after / price.before for price in prices if _is_rise(price)]
+
+
+def follows(now: Changes, factors: Sequence[float]) -> bool:
+    """Whether a price of which no other source speaks, a list price, rose with another one."""
+    factor = now.after / now.before if now.before else 0.0
+    return any(abs(factor / other - 1) <= FOLLOWS for other in factors)
 
 
 def _has_one_factor(now: Changes) -> bool:
