@@ -357,8 +357,9 @@ class Extracted:
 
     `found` names the fields for which the page gave a value of its own, complete or not (a default
     is none); `mistyped` those for which it gave something else than a value of their type.
-    `goes_on`: a listing page that says itself that another follows it. `disallowed`: links to
-    listings that were left out for robots.txt. `votes`: what other sources say, on some pages.
+    `goes_on`: a listing page that says itself that another follows it; `framed`: one without any
+    link that is looked for has those of a menu. `disallowed`: links to listings that were left out
+    for robots.txt. `votes`: what other sources say, on some pages.
     `items`: of a page that several products are read from.
     """
 
@@ -370,6 +371,7 @@ class Extracted:
     found: tuple[str, ...] = ()
     mistyped: tuple[str, ...] = ()
     goes_on: bool = False
+    framed: bool = False
     disallowed: int = 0
     votes: tuple[Vote, ...] = ()
     items: ItemsRead | None = None

@@ -22,6 +22,9 @@ from scraper.sites.grammar.css import CssSelector, parse_css
 from scraper.sites.grammar.fields import LinkSource
 
 LINKS_MAX = 50_000
+# A page with so many links to other pages of the site has the site's frame.
+FRAME_LINKS = 3
+_ANY_LINK = parse_css("a[href]")
 Hrefs = Callable[[Document], Iterable[str]]
 _FIRST_A = etree.XPath("descendant::a[@href][1]/@href", smart_strings=False)
 
@@ -90,7 +93,18 @@ class ListingReader:
             problems=problems,
             partial=bool(problems),
             goes_on=goes_on,
+            framed=not links and self._framed(document),
         )
+
+    def _framed(self, document: Document) -> bool:
+        """Whether a page without any link that is looked for has those of a menu, which a challenge
+        has not."""
+        others = set()
+        for element in document.css(_ANY_LINK):
+            url = self._limiter.clean(element.attributes.get("href") or "", document.base)
+            if url is not None and url != document.url and self._limiter.owns(url):
+                others.add(url)
+        return len(others) >= FRAME_LINKS
 
     def _collect(
         self,

@@ -2,8 +2,8 @@
 
 A challenge in place of a listing looks like a category that has become empty, and would delist what
 it used to name. Such a page is not believed where it named products before: it is tried again, and
-then its crawl is incomplete. What has the links to other listings still is the shop's own page: the
-next crawl believes it. What has no link at all is not believed until a person accepts the crawl.
+then its crawl is incomplete. What has the links of a menu still is the shop's own page: the next
+crawl believes it. What has none is not believed until a person accepts the crawl.
 One that names far fewer products than before is read once more. The last page of a category shrinks
 on any day, and is believed then. One that another page follows, by what it says itself, should be
 full: its links are taken, but its crawl has not seen the whole catalogue, and the next one believes
@@ -51,7 +51,7 @@ def believed(page: LeasedPage, extracted: Extracted, tries: int) -> tuple[Extrac
         return replace(extracted, partial=True, problems=problems), named
     problem = f"it names no product, and named {page.known_for} before"
     doubted = replace(extracted, complete=False, problems=[problem, *extracted.problems])
-    return doubted, EMPTY_ONCE if extracted.links else None
+    return doubted, EMPTY_ONCE if extracted.links or extracted.framed else None
 
 
 def without_interface(page: LeasedPage, context: CrawlContext, result: PageResult) -> PageResult:

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from scraper.domain import Extracted, Kind, LeasedPage, Link
+from scraper.domain import Extracted, Fetched, Kind, LeasedPage, Link
+from scraper.extract import compile_site
+from scraper.sites.definition import Site
 from scraper.worker.listings import EMPTY_ONCE, believed
 
 PRODUCT, LISTING = (
@@ -76,3 +78,34 @@ def test_one_with_far_fewer_that_another_page_follows_is_believed_by_the_next_cr
         "it names 9 products, and named 20 before, and another page follows"
     ]
     assert believed(replace(page, known_for=9, attempts=0), shown, 4) == (shown, 9)
+
+
+@pytest.mark.parametrize(
+    ("body", "framed"),
+    [
+        ("<nav><a href=/c/1>x</a><a href=/c/2>x</a><a href=/c/3>x</a></nav>Nothing here", True),
+        ("<a href=/c/1>x</a><a href=/c/1#a>x</a><a href=/c/1>x</a><a href=/c/9>x</a>", False),
+        (
+            "<a href=https://b.example/1>x</a><a href=https://b.example/2>x</a><a href=/>x</a>",
+            False,
+        ),
+        ("<p>Please show that you are human", False),
+        ("<a class=p href=/p/1>x</a><a href=/c/2>x</a><a href=/c/3>x</a><a href=/c/4>x</a>", False),
+    ],
+)
+def test_a_page_has_the_shops_frame(body: str, framed: bool) -> None:
+    site = Site.model_validate(
+        {
+            "name": "shop",
+            "start": "https://a.example/",
+            "listing": {"products": "a.p"},
+            "product": {"fields": {"title": "h1"}},
+        }
+    )
+    url = "https://a.example/c/9"
+    page = Fetched(url, 200, {}, body.encode())
+    extracted = compile_site(site).extract(Kind.LISTING, page, page_url=url, depth=1)
+    assert extracted.framed is framed
+    leased = LeasedPage(1, 1, url, Kind.LISTING, "a.example", 0, 0, 1, 1, known_for=20)
+    if not extracted.links:
+        assert believed(leased, extracted, 4)[1] == (EMPTY_ONCE if framed else None)
