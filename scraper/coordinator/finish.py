@@ -81,17 +81,16 @@ def _end(engine: sa.Engine, crawl_id: int) -> bool:
         # A replay has asked for a few pages only.
         whole = status is CrawlStatus.COMPLETED and crawl.trigger != REPLAY
         complete = whole and read.unread == 0 and crawl.links_cut == 0
-        before = crawl_quality.missed_before(connection, crawl)
+        before = crawl_quality.suspect_before(connection, crawl)
         if complete:
             held_products.move(connection, crawl_id)
-            if missed_products.ask(connection, crawl, before):
+            if missed_products.ask(connection, crawl, crawl_quality.missed_before(before)):
                 return True
         alive, remark = missed_products.alive(connection, crawl)
         suspect = crawl_quality.judge(connection, crawl, status, alive)
         delisted = 0
         if complete:
-            notes = [note] if note else []
-            note = "; ".join([*notes, remark] if remark else notes) or None
+            note = "; ".join(filter(None, (note, remark))) or None
             delisted, odd = _delist(connection, crawl, before, suspect=suspect)
             if odd is not None and not suspect:
                 suspect = crawl_quality.suspect_also(connection, crawl.id, odd)
@@ -106,18 +105,18 @@ def _end(engine: sa.Engine, crawl_id: int) -> bool:
 
 
 def _delist(
-    connection: sa.Connection, crawl: Any, before: int | None, *, suspect: bool
+    connection: sa.Connection, crawl: Any, before: sa.Row[Any] | None, *, suspect: bool
 ) -> tuple[int, Reason | None]:
     """Counts what a complete crawl has missed. Where it is suspect, or becomes so by what it has
-    missed, nothing of it counts. `before`: as `missed_before` says."""
+    missed, nothing of it counts. `before`: the crawl before, if it was suspect."""
     shown = connection.execute(SHOWN_TWICE, {"id": crawl.id}).one()
     listings = ShownTwice(int(shown.listings), int(shown.repeated), shown.example)
-    doubted = crawl_quality.doubted_before(connection, crawl)
+    doubted = crawl_quality.doubted_before(connection, crawl, before)
     delisted = 0
     with connection.begin_nested() as savepoint:
-        confirmed = before is None or doubted is not None
+        confirmed = crawl_quality.missed_before(before) is None or doubted is not None
         misses = missed_products.delist(connection, crawl, doubted, confirmed=confirmed)
-        odd = crawl_quality.judge_misses(connection, crawl, misses, listings)
+        odd = crawl_quality.judge_misses(connection, crawl, misses, listings, before)
         if suspect or odd is not None:
             savepoint.rollback()
         else:

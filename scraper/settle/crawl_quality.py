@@ -9,7 +9,7 @@ it is compared with any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.domain import CrawlStatus
-from scraper.frontier.crawls import REPLAY
+from scraper.frontier.crawls import REEXTRACT, REPLAY
 from scraper.infra.database import dumps
 from scraper.rules import quality as policy
 from scraper.rules.quality import Figures, Reason, Tolerances, Usual
@@ -54,9 +54,13 @@ SELECT greatest(c.ok + c.unchanged - (
 """)
 
 
+# The crawls of a site before one, but for those that somebody asked for some pages only.
+_EARLIER = f"""c.site_id = :site_id AND c.id < :id
+   AND c.trigger NOT IN ('{REPLAY}', '{REEXTRACT}')"""
+
 # Product pages that were not believed, and those that were good in the crawl before and lack what
 # is required.
-DOUBTFUL = sa.text("""
+DOUBTFUL = sa.text(f"""
 SELECT count(*) AS pages, count(known) AS known, mode() WITHIN GROUP (ORDER BY why) AS why,
        (array_agg(url ORDER BY url))[1] AS example
   FROM (SELECT pg.url, pg.error AS why, (SELECT min(pr.id) FROM products pr
@@ -64,10 +68,9 @@ SELECT count(*) AS pages, count(known) AS known, mode() WITHIN GROUP (ORDER BY w
           FROM pages pg WHERE pg.site_id = :site_id AND pg.crawl_id = :id
            AND pg.kind = 'product' AND pg.status = 'invalid'
            AND (pg.last_outcome = 'doubtful' OR pg.fetched_at >= (
-                SELECT started_at FROM crawls
-                 WHERE site_id = :site_id AND id < :id AND status IN ('completed', 'failed')
-                   AND trigger NOT IN ('replay', 'reextract')
-                 ORDER BY id DESC LIMIT 1))) AS of_crawl
+                SELECT started_at FROM crawls c
+                 WHERE {_EARLIER} AND c.status IN ('completed', 'failed')
+                 ORDER BY c.id DESC LIMIT 1))) AS of_crawl
 """)
 
 
@@ -127,13 +130,12 @@ UPDATE crawl_quality SET missed = :missed, repeated = :repeated, lost = :lost WH
 # How many products recent crawls have missed for the first time, as a share, and how many of their
 # listings showed what another one shows. What three crawls in a row have shown is usual, whoever
 # doubted it.
-USUAL_MISSES = sa.text("""
+USUAL_MISSES = sa.text(f"""
 WITH recent AS (
     SELECT c.suspect, q.products, q.missed, q.repeated, q.lost,
            row_number() OVER (ORDER BY c.id DESC) AS n
       FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
-     WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed'
-       AND c.trigger NOT IN ('replay', 'reextract') AND q.missed IS NOT NULL
+     WHERE {_EARLIER} AND c.status = 'completed' AND q.missed IS NOT NULL
      ORDER BY c.id DESC LIMIT 20
 )
 SELECT now.products, (
@@ -148,21 +150,17 @@ SELECT now.products, (
 """)
 
 # The crawl before counts, whoever doubted it: what stays so is usual.
-STRAYED = sa.text("""
+STRAYED = sa.text(f"""
 SELECT strayed, coalesce((
     SELECT q.strayed FROM crawls c JOIN crawl_quality q ON q.crawl_id = c.id
-     WHERE c.site_id = :site_id AND c.id < :id AND c.status = 'completed'
-       AND c.trigger NOT IN ('replay', 'reextract')
-     ORDER BY c.id DESC LIMIT 1), 0) AS usual
+     WHERE {_EARLIER} AND c.status = 'completed' ORDER BY c.id DESC LIMIT 1), 0) AS usual
   FROM crawl_quality WHERE crawl_id = :id
 """)
 
-BEFORE_SUSPECT = sa.text("""
+BEFORE_SUSPECT = sa.text(f"""
 SELECT c.id, c.reasons, q.products, q.missed
   FROM crawls c LEFT JOIN crawl_quality q ON q.crawl_id = c.id
- WHERE c.site_id = :site_id AND c.id < :id AND c.trigger NOT IN ('replay', 'reextract')
-   AND c.status IN ('completed', 'failed')
- ORDER BY c.id DESC LIMIT 1
+ WHERE {_EARLIER} AND c.status IN ('completed', 'failed') ORDER BY c.id DESC LIMIT 1
 """)
 
 ALSO_SUSPECT = sa.text("""
@@ -175,11 +173,9 @@ UPDATE pages SET known_for = NULL
  WHERE crawl_id = :id AND kind <> 'product' AND status = 'invalid'
 """)
 
-BEFORE = sa.text("""
-SELECT suspect, reasons FROM crawls
- WHERE site_id = :site_id AND id < :id AND trigger NOT IN ('replay', 'reextract')
-   AND status IN ('completed', 'failed')
- ORDER BY id DESC LIMIT :crawls
+BEFORE = sa.text(f"""
+SELECT c.suspect, c.reasons FROM crawls c
+ WHERE {_EARLIER} AND c.status IN ('completed', 'failed') ORDER BY c.id DESC LIMIT :crawls
 """)
 
 PRUNE_EXAMPLES = sa.text(f"""
@@ -257,27 +253,18 @@ def judge(
     new = crawl.products_new + held_products.count(connection, crawl.id)
     compared = max(0, sums.stored.records + crawl.not_modified - new)
     votes = {name: sums.votes_of(name) for name in names}
-    doubtful = _doubtful(connection, crawl)
+    before = suspect_before(connection, crawl)
     # What no good crawl has read is not worth keeping.
     tolerances = site.tolerances if usual.products else replace(site.tolerances, changed=1.0)
-    odd = _hold(
-        connection,
-        crawl,
-        site,
-        tolerances,
-        usual,
-        compared,
-        doubtful,
-        figures,
-        lines,
-        breaches,
-        votes,
+    gone = _gone(connection, crawl, site, lines, before)
+    contrary = _hold(
+        connection, crawl, site, tolerances, usual, compared, figures, lines, breaches, votes, gone
     )
+    read = max((now.records for now in figures.values()), default=0)
+    odd = _odd_pages(connection, crawl, site, contrary, compared, read)
     reasons = [*odd, *breaches.values()]
     missing = policy.judge_products(good, usual.products, site.tolerances) if whole else None
-    if missing is not None and not (
-        missing.what == "products" and _found_as_many(connection, crawl, good)
-    ):
+    if missing is not None and not (missing.what == "products" and _found_as_many(before, good)):
         reasons.insert(0, missing)
     expected = policy.usual_number(usual.products)
     values = {"id": crawl.id, "products": good if whole else None, "usual": expected}
@@ -329,18 +316,18 @@ def _hold(
     tolerances: Tolerances,
     baseline: SiteBaseline,
     compared: int,
-    doubtful: DoubtfulPages,
     figures: dict[str, Figures],
     lines: Mapping[str, FieldBaseline],
     breaches: dict[str, Reason],
     votes: Mapping[str, Votes],
-) -> list[Reason]:
+    gone: Collection[str],
+) -> int:
     """Marks what is not believed of a crawl's changes, and adds what follows to its figures and
-    breaches. Returns why the crawl as a whole is odd."""
-    prices = [name for name, spec in site.product.all_fields.items() if spec.type == "price"]
-    texts = [name for name, spec in site.product.all_fields.items() if spec.type == "text"]
-    switches = [name for name, spec in site.product.all_fields.items() if spec.type == "bool"]
-    usuals = {name: lines[name].usual if name in lines else Usual() for name in figures}
+    breaches. Returns how many products' pages contradict what is known of them. `gone`: fields that
+    the shop does not say any more."""
+    prices, texts, switches = (_of_type(site, type_) for type_ in ("price", "text", "bool"))
+    stocks = _of_type(site, *STOCKS)
+    usuals = {name: _usual_of(lines, name) for name in figures}
     judged = tolerances.changed < 1
     own = [name for name in figures if _is_own(figures[name], usuals[name])]
     if judged:
@@ -349,24 +336,12 @@ def _hold(
             list(figures), prices, own, lasting, switches, [*baseline.agreeing]
         )
         held_values.classify(connection, crawl.id, fields, compared)
-    changes, pages = held_values.changes(connection, crawl.id, compared, prices)
-    risen = plausibility.risen(
-        [
-            replace(changes[name], agreed=plausibility.agreed(votes[name]))
-            for name in prices
-            if name in changes
-        ]
-    )
-    steady = {name for name, spec in site.product.all_fields.items() if spec.type not in STOCKS}
+    changes, contrary = held_values.changes(connection, crawl.id, compared, prices)
+    agreed = _agreed(changes, votes, prices)
     switched = held_values.switched(connection, crawl.id, switches)
-    gone = _gone(connection, crawl, site, usuals)
     marks = []
     for name, now in figures.items():
-        change = changes.get(name, Changes(compared))
-        agreed = plausibility.agreed(votes[name]) or (
-            name in prices and not votes[name] and plausibility.follows(change, risen)
-        )
-        change = replace(change, agreed=agreed)
+        change = replace(changes.get(name, Changes(compared)), agreed=name in agreed)
         figures[name] = replace(now, compared=compared, changed=change.changed)
         if name in switched:
             change = replace(change, vanished=0)
@@ -374,7 +349,7 @@ def _hold(
         usual = usuals[name].changed
         reason = plausibility.judge_changes(name, change, usual, tolerances, price=price)
         doubt = plausibility.doubt(
-            name, change, usual, tolerances, price=price, text=text, steady=name in steady
+            name, change, usual, tolerances, price=price, text=text, steady=name not in stocks
         )
         if doubt is not None:
             marks.append(Mark(name, doubt, doubt, fresh=True))
@@ -398,30 +373,66 @@ def _hold(
         if reason is not None:
             breaches.setdefault(name, reason)
     held_values.mark(connection, crawl.id, marks, prices)
-    read = max((now.records for now in figures.values()), default=0)
+    return contrary
+
+
+def _of_type(site: Site, *types: str) -> list[str]:
+    return [name for name, spec in site.product.all_fields.items() if spec.type in types]
+
+
+def _usual_of(lines: Mapping[str, FieldBaseline], name: str) -> Usual:
+    return lines[name].usual if name in lines else Usual()
+
+
+def _agreed(
+    changes: Mapping[str, Changes], votes: Mapping[str, Votes], prices: Collection[str]
+) -> set[str]:
+    """The fields of which the pages' other sources say the same; and prices of which there are no
+    others, but that rise with one of these."""
+    agreed = {name for name in votes if plausibility.agreed(votes[name])}
+    risen = plausibility.risen(
+        [replace(changes[name], agreed=name in agreed) for name in prices if name in changes]
+    )
+    silent = [name for name in prices if name in changes and not votes[name]]
+    return agreed.union(name for name in silent if plausibility.follows(changes[name], risen))
+
+
+def _odd_pages(
+    connection: sa.Connection,
+    crawl: sa.Row[Any],
+    site: Site,
+    contrary: int,
+    compared: int,
+    read: int,
+) -> list[Reason]:
+    """Why a crawl as a whole is odd: of `read` pages too many are not their products'."""
     if site.tolerances.changed >= 1:
         return []
+    values = {"id": crawl.id, "site_id": crawl.site_id}
+    row = connection.execute(DOUBTFUL, values).one()
+    doubtful = DoubtfulPages(row.pages, row.known, row.why or "", row.example or "")
     several = site.product.items is not None
+    prices = _of_type(site, "price")
     others = held_products.mark(connection, crawl.id, crawl.site_id, prices, several=several)
-    odd = (
-        plausibility.judge_pages(pages, compared, doubtful, read),
+    odd = [
+        plausibility.judge_pages(contrary, compared, doubtful, read),
         plausibility.judge_ids(others, read),
-        None if several else _judge_strayed(connection, crawl, read),
-    )
+    ]
+    if not several:
+        strayed = connection.execute(STRAYED, values).one()
+        odd.append(plausibility.judge_strayed(strayed.strayed, strayed.usual, read))
     return [reason for reason in odd if reason is not None]
 
 
-def _judge_strayed(connection: sa.Connection, crawl: sa.Row[Any], read: int) -> Reason | None:
-    row = connection.execute(STRAYED, {"id": crawl.id, "site_id": crawl.site_id}).one()
-    return plausibility.judge_strayed(row.strayed, row.usual, read)
-
-
 def _gone(
-    connection: sa.Connection, crawl: sa.Row[Any], site: Site, usuals: Mapping[str, Usual]
+    connection: sa.Connection,
+    crawl: sa.Row[Any],
+    site: Site,
+    lines: Mapping[str, FieldBaseline],
+    before: sa.Row[Any] | None,
 ) -> set[str]:
     """The fields that were missing in the crawl before already, and whose last values, which seldom
     changed, are in no place of the pages now: the shop does not say them any more."""
-    before = _suspect_before(connection, crawl)
     missing = {reason["field"] for reason in before.reasons} if before is not None else set()
     rows = connection.execute(NOWHERE, {"id": crawl.id, "least": plausibility.GONE_LEAST})
     return {
@@ -429,13 +440,8 @@ def _gone(
         for row in rows
         if row.field in missing
         and site.product.all_fields[row.field].type == "text"
-        and (usuals[row.field].changed or 0.0) <= plausibility.SELDOM_CHANGES
+        and (_usual_of(lines, row.field).changed or 0.0) <= plausibility.SELDOM_CHANGES
     }
-
-
-def _doubtful(connection: sa.Connection, crawl: sa.Row[Any]) -> DoubtfulPages:
-    row = connection.execute(DOUBTFUL, {"id": crawl.id, "site_id": crawl.site_id}).one()
-    return DoubtfulPages(row.pages, row.known, row.why or "", row.example or "")
 
 
 def _is_own(now: Figures, usual: Usual) -> bool:
@@ -445,10 +451,14 @@ def _is_own(now: Figures, usual: Usual) -> bool:
 
 
 def judge_misses(
-    connection: sa.Connection, crawl: sa.Row[Any], misses: Misses, listings: ShownTwice
+    connection: sa.Connection,
+    crawl: sa.Row[Any],
+    misses: Misses,
+    listings: ShownTwice,
+    before: sa.Row[Any] | None,
 ) -> Reason | None:
     """Whether a judged crawl has missed so many products at once, or in such a way, that none of
-    them counts."""
+    them counts. `before`: as `suspect_before` says."""
     missed = misses.missed
     values = {"id": crawl.id, "site_id": crawl.site_id}
     usual = connection.execute(USUAL_MISSES, values).first()
@@ -456,7 +466,7 @@ def judge_misses(
     if not missed or usual is None or usual.products is None or scalars.share(judged.products) <= 0:
         return None
     twice = plausibility.judge_repeats(missed, listings, usual.repeated)
-    if twice is not None or _found_as_many(connection, crawl, usual.products):
+    if twice is not None or _found_as_many(before, usual.products):
         return twice
     if misses.lost > usual.lost:
         return Reason(None, "listings", misses.example or "")
@@ -478,41 +488,41 @@ def suspect_also(connection: sa.Connection, crawl_id: int, reason: Reason) -> bo
     return True
 
 
-def missed_before(connection: sa.Connection, crawl: sa.Row[Any]) -> int | None:
+def suspect_before(connection: sa.Connection, crawl: sa.Row[Any]) -> sa.Row[Any] | None:
+    """The crawl before, if it was suspect: its id and reasons, its good products, and how many it
+    missed (None: nobody looked)."""
+    values = {"id": crawl.id, "site_id": crawl.site_id}
+    row = connection.execute(BEFORE_SUSPECT, values).first()
+    return row if row is not None and row.reasons else None
+
+
+def missed_before(before: sa.Row[Any] | None) -> int | None:
     """The crawl before, where its misses were looked at and did not count: they may count with
     this one's."""
-    before = _suspect_before(connection, crawl)
     return int(before.id) if before is not None and before.missed is not None else None
 
 
-def doubted_before(connection: sa.Connection, crawl: sa.Row[Any]) -> int | None:
+def doubted_before(
+    connection: sa.Connection, crawl: sa.Row[Any], before: sa.Row[Any] | None
+) -> int | None:
     """The crawl before, where its misses were looked at and did not count, and this one has found
     the same number of products: what both have missed is missed twice."""
+    if before is None or before.missed is None:
+        return None
     query = sa.text("SELECT products FROM crawl_quality WHERE crawl_id = :id")
     products = connection.execute(query, {"id": crawl.id}).scalar()
-    before = _suspect_before(connection, crawl)
-    if before is None or before.missed is None or products is None:
-        return None
-    same = plausibility.says_the_same(products, before.products or 0)
+    same = products is not None and plausibility.says_the_same(products, before.products or 0)
     return int(before.id) if same else None
 
 
-def _found_as_many(connection: sa.Connection, crawl: sa.Row[Any], products: int) -> bool:
+def _found_as_many(before: sa.Row[Any] | None, products: int) -> bool:
     """Whether the crawl before was suspect, so that its misses did not count, and had found the
     same number of products."""
-    before = _suspect_before(connection, crawl)
     return (
         before is not None
         and before.products is not None
         and plausibility.says_the_same(products, before.products)
     )
-
-
-def _suspect_before(connection: sa.Connection, crawl: sa.Row[Any]) -> sa.Row[Any] | None:
-    """The crawl before, if it was suspect."""
-    values = {"id": crawl.id, "site_id": crawl.site_id}
-    row = connection.execute(BEFORE_SUSPECT, values).first()
-    return row if row is not None and row.reasons else None
 
 
 def _figures(
