@@ -410,14 +410,12 @@ class FieldObservations:
 @value
 class LastReading:
     """What is known of a product page that was read before, and whose product is stored as it was
-    then. `read_by` names what read it (`CrawlContext.read_by`), `read_s` is how long ago.
-    `content_hash` is that of what it gave; `product_id` its only product's, None where it has
-    several."""
+    then. `read_by` names what read it (`CrawlContext.read_by`), `read_s` is how long ago;
+    `product_id` is its only product's, None where it has several."""
 
     validators: Validators
     read_by: int
     read_s: float
-    content_hash: UUID | None = None
     product_id: str | None = None
 
 

@@ -110,13 +110,13 @@ def try_product(
     else:
         document = Document(page, page_url, PATIENT)
         item = _item(site, document, shown)
-        own = site.product.items.fields if site.product.items is not None and item else {}
+        own = site.product.own_fields if item else {}
         fields = tuple(
             trial
             for name, spec in {**site.product.fields, **own}.items()
             for trial in _try_field(name, spec, item if item and name in own else document)
         )
-    named = site.product.items.fields if site.product.items is not None else {}
+    named = site.product.own_fields
     items = [
         ItemTrial(
             product.external_id,

@@ -268,7 +268,6 @@ def _page_of(row: ClaimedRow) -> LeasedPage:
             Validators(row.etag, row.last_modified, row.body_hash),
             row.read_by,
             row.read_s,
-            row.content_hash,
             row.owned[0] if len(row.owned) == 1 else None,
         )
     return LeasedPage(

@@ -18,8 +18,6 @@ from scraper.frontier.progress import Progress, read_progress
 from scraper.infra.redaction import redacted
 from scraper.quality import report as reports
 from scraper.settings import Settings
-from scraper.settle import held_products
-from scraper.settle.plausibility import REASONS
 from scraper.settle.products import parsed
 from scraper.views import (
     fleet,
@@ -133,7 +131,7 @@ def _judgement(connection: sa.Connection, crawl_id: int) -> dict[str, Any]:
             }
             for reason in report.reasons
         ],
-        "held": [asdict(held) | {"why": _held_why(held.reason)} for held in report.held],
+        "held": [asdict(held) | {"why": held.why} for held in report.held],
         "may_accept": judged and report.accepted_at is None and not rejected,
         "may_reject": judged and not rejected,
     }
@@ -147,10 +145,6 @@ def site_details(connection: sa.Connection, settings: Settings, site: str) -> di
         "site": site,
         **site_history.read(connection, settings, site),
     }
-
-
-def _held_why(reason: str) -> str:
-    return REASONS.get(reason) or held_products.REASONS.get(reason, "the field is not believed")
 
 
 def products_listing(
@@ -246,7 +240,7 @@ def _origin(origin: provenance.Origin, found: provenance.Provenance) -> dict[str
         and {
             "value": ", ".join(map(_text, held.value.values())) or "nothing",
             "crawl": held.crawl,
-            "why": _held_why(held.reason) if held.reason else "not judged yet",
+            "why": held.why,
         },
     }
 

@@ -125,8 +125,7 @@ def item_cases(
 
 def spec_of(site: Site, name: str, *, inner: bool) -> FieldSpec:
     """`inner`: of the page's items."""
-    fields = site.product.items.fields if inner and site.product.items else site.product.fields
-    return fields[name]
+    return (site.product.own_fields if inner else site.product.fields)[name]
 
 
 def is_broken(site: Site, name: str, cases: Sequence[Case], *, inner: bool = False) -> bool:

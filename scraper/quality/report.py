@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from pydantic import ValidationError
 
 from scraper.errors import NotFoundError
-from scraper.settle import fill_rates
-from scraper.settle.plausibility import Votes
+from scraper.settle import fill_rates, held_products
+from scraper.settle.plausibility import Votes, why_held
 from scraper.sites.definition import Site
 
 CRAWL = sa.text("""
@@ -102,6 +102,13 @@ class HeldReport:
     url: str
     known: str | None
     value: str | None
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        if self.field is None:
+            return held_products.REASONS[self.reason]
+        return why_held(self.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,11 @@ REASONS: Mapping[str, str] = {
 OF_PAGES = ("lacking", "other")
 
 
+def why_held(reason: str) -> str:
+    """What a value is held for, in words: by itself, or with its field."""
+    return REASONS.get(reason, "the field is not believed")
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
     """What a crawl changed of one field, among the `compared` products that were known before.

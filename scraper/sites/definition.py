@@ -313,7 +313,12 @@ class ProductPage(Model):
     @property
     def all_fields(self) -> dict[str, FieldSpec]:
         """Those of the page and those of its items, by their names in the stored product."""
-        return {**self.fields, **self.items.fields} if self.items is not None else self.fields
+        return {**self.fields, **self.own_fields} if self.items is not None else self.fields
+
+    @property
+    def own_fields(self) -> dict[str, FieldSpec]:
+        """Those of its items; none where a page has one product."""
+        return self.items.fields if self.items is not None else {}
 
     @property
     def required(self) -> list[str]:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from scraper.errors import NotFoundError
 from scraper.settle.held_products import REASONS
 from scraper.settle.held_values import keys_of, value_of
+from scraper.settle.plausibility import why_held
 from scraper.settle.products import parsed
 from scraper.sites.definition import Site
 from scraper.views.named_sites import require_site
@@ -77,6 +78,11 @@ class HeldBack:
     value: dict[str, Any]
     reason: str | None
     crawl: int
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        return "not judged yet" if self.reason is None else why_held(self.reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ def gives_the_same(
         return False
     product = extracted.products[0]
     return (
-        product.external_id == last.product_id and content_hash(product.data) == last.content_hash
+        product.external_id == last.product_id and content_hash(product.data) == page.last_content
     )
 
 

@@ -452,15 +452,12 @@ class Scraper:
             return replace(suspected, sign=block.sign, suspicion=True)
         visit, same = None, False
         if page.kind is Kind.PRODUCT:
-            same, fields = (
-                gives_the_same(page, fetched, extracted, context),
-                extracted.fields_found,
-            )
-            visit = (
-                after_same(page, fetched, context)
-                if same
-                else after_read(page, fetched, extracted, context)
-            )
+            fields = extracted.fields_found
+            same = gives_the_same(page, fetched, extracted, context)
+            if same:
+                visit = after_same(page, fetched, context)
+            else:
+                visit = after_read(page, fetched, extracted, context)
             known_for = fields if fields != page.known_for else None
         return Attempt(
             Outcome.FETCHED,

@@ -74,8 +74,8 @@ def page_result(
     is_product = page.kind is Kind.PRODUCT
     links = new_pages(extracted.links, context, page.depth + 1, levels)
     verdict, products = decision.verdict, list[NewProduct]()
-    if attempt.same and page.last_reading is not None:
-        verdict, content = verdict._replace(status=Status.UNCHANGED), page.last_reading.content_hash
+    if attempt.same:
+        verdict, content = verdict._replace(status=Status.UNCHANGED), page.last_content
     else:
         products = _new_products(page, extracted, attempt.final_url or page.url, context)
         content = _content_hash_of(products, is_product)

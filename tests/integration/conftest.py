@@ -21,6 +21,16 @@ Start = Callable[..., Broker]
 
 
 @pytest.fixture
+def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A folder for definitions, without settings or servers, which is where commands are typed."""
+    for name in ("DATABASE_URL", "REDIS_URL", "SCRAPER_HOME", "SCRAPER_SITES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sites").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
 def start(
     engine: sa.Engine, environment: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Start]:

@@ -23,6 +23,8 @@ from tests.platform_shops import PlatformShop
 from tests.shop_templates import Shop
 from tests.static_shop import StaticShop
 
+pytestmark = pytest.mark.usefixtures("project")
+
 TEMPLATES = {
     **shop_templates.TEMPLATES,
     **engine_templates.ENGINES,
@@ -35,15 +37,6 @@ CURRENCIES = {
     **odd_templates.CURRENCIES,
     **unseen_templates.CURRENCIES,
 }
-
-
-@pytest.fixture(autouse=True)
-def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for name in ("DATABASE_URL", "REDIS_URL", "SCRAPER_HOME", "SCRAPER_SITES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sites").mkdir()
-    return tmp_path
 
 
 def run(*words: str, code: int = 0) -> Result:

@@ -20,6 +20,8 @@ from scraper.sites.loader import load_file
 from tests.shop_templates import Item, items
 from tests.static_shop import StaticShop
 
+pytestmark = pytest.mark.usefixtures("project")
+
 SIZES = ("S", "M", "L")
 Write = Callable[[Item, list[dict[str, Any]]], str]
 
@@ -72,15 +74,6 @@ def state(i: Item, variants: list[dict[str, Any]]) -> str:
     product = {"name": i.title, "price": {"value": f"{i.price:.2f}", "currency": "EUR"},
                "variants": listed, "sku": i.sku}  # fmt: skip
     return f"<script>window.__APP__ = {json.dumps({'product': product})};</script>"
-
-
-@pytest.fixture(autouse=True)
-def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for name in ("DATABASE_URL", "REDIS_URL", "SCRAPER_HOME", "SCRAPER_SITES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sites").mkdir()
-    return tmp_path
 
 
 def written(project: Path, pages: dict[str, str]) -> Site:

@@ -18,14 +18,7 @@ from scraper.sites.loader import load_file
 from tests.script_shops import QUEUES, SCRIPTED
 from tests.static_shop import StaticShop
 
-
-@pytest.fixture(autouse=True)
-def project(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for name in ("DATABASE_URL", "REDIS_URL", "SCRAPER_HOME", "SCRAPER_SITES"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sites").mkdir()
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("project")
 
 
 @pytest.fixture

@@ -15,8 +15,6 @@ from scraper.errors import CrawlFailedError, SuspectError
 from scraper.quality import report as reports
 from scraper.quality.report import FieldReport, Report
 from scraper.rules.quality import is_seldom
-from scraper.settle import held_products
-from scraper.settle.plausibility import REASONS
 
 EXCERPT_CHARS = 500
 SELDOM_FOUND = "seldom found: is its selector right?"
@@ -85,12 +83,10 @@ def _print_report(report: Report) -> None:
         click.echo("\nheld until the next crawl reads the same:")
     for held in report.held:
         if held.field is None:
-            why = held_products.REASONS[held.reason]
-            click.echo(f"  {held.number:,} new products: {why}")
+            click.echo(f"  {held.number:,} new products: {held.why}")
             click.echo(f"    page: {plain(held.url)}")
             continue
-        why = REASONS.get(held.reason, "the field is not believed")
-        click.echo(f"  {held.field}: {held.number:,} values: {why}")
+        click.echo(f"  {held.field}: {held.number:,} values: {held.why}")
         known, value = plain(held.known or "nothing"), plain(held.value or "nothing")
         click.echo(f"    page: {plain(held.url)}: {value!r} (the product has {known!r})")
     if report.suspect:

@@ -24,7 +24,6 @@ from scraper.discovery.trial import FieldTrial, PageTrial, try_product
 from scraper.domain import Fetched, Kind
 from scraper.errors import FetchError, ScraperError
 from scraper.settings import Settings
-from scraper.settle.plausibility import REASONS
 from scraper.sites.definition import Site
 from scraper.views import provenance
 from scraper.views.provenance import HeldBack, Origin, Provenance
@@ -120,8 +119,7 @@ def _held(held: HeldBack | None) -> str:
     if held is None:
         return ""
     value = ", ".join(cell(part) for part in held.value.values()) or "nothing"
-    why = "not judged yet" if held.reason is None else REASONS.get(held.reason, held.reason)
-    return plain(f"{value} (crawl {held.crawl}: {why})")
+    return plain(f"{value} (crawl {held.crawl}: {held.why})")
 
 
 def _as_json(

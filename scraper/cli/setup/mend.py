@@ -57,7 +57,7 @@ def mend(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -
     settings = load_settings()
     path = definition_file(settings.sites_dir, name)
     site = loader.load_file(path, settings.site_function_modules)
-    own = site.product.items.fields if site.product.items is not None else {}
+    own = site.product.own_fields
     if field is not None and field not in site.product.all_fields:
         raise NotFoundError(
             f"{site.name} has no field {field!r}{did_you_mean(field, site.product.all_fields)}"
@@ -125,7 +125,7 @@ def mend(name: str, field: str | None, pages: int, apply: bool, as_json: bool) -
 
 def _names(site: Site, field: str | None) -> list[tuple[str, bool]]:
     """What may be broken; True: a field of items, which takes the place of the page's."""
-    own = site.product.items.fields if site.product.items is not None else {}
+    own = site.product.own_fields
     names = [(name, name in own) for name in site.product.all_fields]
     return [(name, inner) for name, inner in names if field in (None, name)]
 
