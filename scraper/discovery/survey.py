@@ -13,7 +13,6 @@ from scraper.discovery.cards import Card, LinkGroup, link_groups, pattern_of, se
 from scraper.discovery.fields.candidates import ProductSample
 from scraper.discovery.fields.identity import product_id
 from scraper.discovery.fields.induction import FieldChoice, choose
-from scraper.discovery.fields.states import link_groups_of
 from scraper.discovery.fields.variants import VariantChoice, propose_items
 from scraper.discovery.paging import (
     Last,
@@ -29,6 +28,7 @@ from scraper.discovery.paging import (
 from scraper.discovery.platform import OpenInterface, open_interface
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import spread
+from scraper.discovery.state_links import link_groups_of
 from scraper.discovery.trial import PATIENT, field_reader
 from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import ConfigError, FetchError, ScraperError

@@ -108,6 +108,15 @@ _BEHIND = re.compile(
 )
 # The sign of a currency stands for the decimal mark, as in France.
 _SIGN_AS_MARK = re.compile(rf"(?<![\d.,])(\d{{1,4}})({_CURRENCY})(\d\d)(?!\d)")
+# The whole text, where cents stand in an element of their own.
+_SPLIT = re.compile(
+    rf"(?:{_CURRENCY})?\s?(\d{{1,3}}(?:[.,\s]\d{{3}})+|\d{{1,6}})(?:\s?[.,]\s|\s[.,]?\s?)(\d\d)"
+    rf"(?:\s?(?:{_CURRENCY}))?"
+).fullmatch
+_APOSTROPHE = re.compile(r"(?<=\d)['\u2019](?=\d{3}(?!\d))")
+# Currencies of a thousand parts, and their amounts with all three decimals.
+THOUSANDTHS = _codes("BHD IQD JOD KWD LYD OMR TND")
+_THREE_DECIMALS = re.compile(r"(?<![\d.])(?:\d{1,3}(?:,\d{3})+|\d+)\.\d{3}(?![\d.,])")
 # Numbers of other things: shares, measures, pieces.
 _OTHER = re.compile(
     r"\s?(?:%|(?:[kmcd]?g|[mcd]?l|[mck]m|m[²³23]|oz|lbs?|inch|gb|tb|mb|w|v|pcs|pieces?|pack"
@@ -172,6 +181,20 @@ def to_price(
     return _to_price_slowly(text, decimal, currency)
 
 
+def is_split(text: str) -> bool:
+    """Whether it is nothing but an amount whose cents stand apart."""
+    return _SPLIT(text) is not None and names_currency(text)
+
+
+def is_said_to_be_former(text: str) -> bool:
+    """Whether the text's one amount is a former price or a saving: "Was $80", "Save $20"."""
+    numbers = list(_NUMBERS.finditer(ascii_digits(text)))
+    return len(numbers) == 1 and (
+        _FORMER.search(text[: numbers[0].start()]) is not None
+        or _SAVED(text, numbers[0].end()) is not None
+    )
+
+
 def names_currency(text: str) -> bool:
     """Whether a sign, a name or a code of a currency is in the text."""
     return _CURRENCIES.search(ascii_digits(text)) is not None
@@ -182,7 +205,15 @@ def _to_price_slowly(
 ) -> tuple[Decimal, str | None]:
     if len(text) > TEXT_MAX:
         raise Mistyped(text, f"price: {len(text):,} characters")
-    text = ascii_digits(text)
+    text = _APOSTROPHE.sub("", ascii_digits(text))
+    split = _SPLIT(text)
+    if split is not None and len(_CURRENCIES.findall(text)) == 1:
+        whole = re.sub(r"\D", "", split[1])
+        return Decimal(f"{whole}.{split[2]}"), _code(None, text, currency)
+    if decimal is None and _THREE_DECIMALS.search(text):
+        sign = _CURRENCIES.search(text)
+        if _code(sign[0] if sign is not None else None, text, currency) in THOUSANDTHS:
+            decimal = "."
     if len(_NUMBERS.findall(text)) > 1:
         text = _the_one(_SIGN_AS_MARK.sub(r"\1.\3 \2", text))
     try:

@@ -16,7 +16,7 @@ from scraper.extract.document import Document
 from scraper.extract.items.nested import Whole, read_objects, read_table
 from scraper.extract.sources import VALUES_MAX, Texts, compile_source
 from scraper.extract.structured import witnesses
-from scraper.extract.text import unstruck_text, whole_text
+from scraper.extract.text import price_text, whole_text
 from scraper.extract.values import Mistyped
 from scraper.rules import urls
 from scraper.sites.definition import ProductPage
@@ -304,7 +304,7 @@ def _compile(name: str, reading: FieldSource, spec: FieldSpec) -> _Compiled:
         return _Compiled(_no_texts, _typed(reading, spec), reading, None, whole)
     beside = _currency_source(reading) if spec.type == "price" and not reading.regex else None
     currency = compile_source(Source.model_validate(beside)) if beside is not None else None
-    texts = compile_source(reading, unstruck_text if spec.type == "price" else whole_text)
+    texts = compile_source(reading, price_text if spec.type == "price" else whole_text)
     plain = spec.type == "text" and not spec.many
     plain &= reading.join is None and reading.split is None and reading.map is None
     return _Compiled(texts, _typed(reading, spec), reading, currency, plain=plain)

@@ -3,6 +3,7 @@ paragraphs stay two words. Elements are lexbor's (CSS) or lxml's (XPath)."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import repeat
 from typing import TypeAlias
@@ -21,20 +22,36 @@ _HIDDEN = frozenset({"script", "style", "template", "noscript"})
 _STRUCK = frozenset({"del", "s", "strike"})
 _HIDDEN_OR_STRUCK = _HIDDEN | _STRUCK
 
+# It stands before an element that holds two digits and nothing else: cents, right behind a digit.
+_MARK = "\x00"
+_CENTS = re.compile(r"(?:(\.\d{3})|(?<=\d)(?<![.,]\d\d))\x00(?=\d\d(?!\d))")
+
 Element: TypeAlias = "LexborNode | etree._Element"  # noqa: SLF001
 
 
-def unstruck_text(element: Element) -> str:
-    """As `whole_text`, without what is crossed out; all of it where all is."""
-    text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK)
-    return text if text.strip() else whole_text(element)
+def price_text(element: Element) -> str:
+    """As `whole_text`, without what is crossed out; all of it where all is. Cents in an element of
+    their own are parted from the digits before them."""
+    text = "" if element.tag in _STRUCK else whole_text(element, _HIDDEN_OR_STRUCK, _MARK)
+    text = text if text.strip(f"{_MARK} \n\t") else whole_text(element, mark=_MARK)
+    return _CENTS.sub(_parted, text).replace(_MARK, "") if _MARK in text else text
 
 
-def whole_text(element: Element, hidden: frozenset[str] = _HIDDEN) -> str:
-    """`hidden` are the elements that are left out."""
+def _parted(cents: re.Match[str]) -> str:
+    """The mark of thousands and that of the decimals differ."""
+    return f"{cents[1]}," if cents[1] else "."
+
+
+def whole_text(element: Element, hidden: frozenset[str] = _HIDDEN, mark: str = "") -> str:
+    """`hidden` are the elements that are left out. `mark` is written before two digits that have an
+    element of their own."""
     if isinstance(element, LexborNode):
-        return _whole_text(element, hidden)
-    return _whole_text_of_lxml(element, hidden)
+        return _whole_text(element, hidden, mark)
+    return _whole_text_of_lxml(element, hidden, mark)
+
+
+def _is_two_digits(text: str | None) -> bool:
+    return text is not None and len(text) == 2 and text.isdecimal()
 
 
 def text_nodes(elements: list[LexborNode]) -> Iterator[str]:
@@ -61,7 +78,7 @@ def text_nodes(elements: list[LexborNode]) -> Iterator[str]:
                 levels.pop()
 
 
-def _whole_text(element: LexborNode, hidden: frozenset[str]) -> str:
+def _whole_text(element: LexborNode, hidden: frozenset[str], mark: str) -> str:
     child = element.first_child
     if child is None:
         return ""
@@ -84,7 +101,9 @@ def _whole_text(element: LexborNode, hidden: frozenset[str]) -> str:
                 continue
             inner_space = " " if tag in BLOCKS else ""
             parts.append(inner_space)
-            if node.first_child is not None:
+            if (first := node.first_child) is not None:
+                if mark and first.is_text_node and _is_two_digits(first.text_content):
+                    parts.append(mark)
                 levels.append((inner_space, node.iter(include_text=True)))
                 break
         else:
@@ -93,14 +112,14 @@ def _whole_text(element: LexborNode, hidden: frozenset[str]) -> str:
     return "".join(parts)
 
 
-def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str]) -> str:
+def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str], mark: str) -> str:
     tag = element.tag
     if not isinstance(tag, str):
         return ""
     if len(element) == 0:
         return element.text or ""
     # One level is the usual, and costs a third of what walking does.
-    if tag not in _HIDDEN and not any(map(len, element)):
+    if not mark and tag not in _HIDDEN and not any(map(len, element)):
         space = " " if tag in BLOCKS else ""
         return "".join(
             (space, element.text or "", *map(_with_tail, element, repeat(hidden)), space)
@@ -116,6 +135,8 @@ def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str]) -> str:
             if tag in BLOCKS:
                 parts.append(" ")
             text = node.text
+            if mark and node is not element and len(node) == 0 and _is_two_digits(text):
+                parts.append(mark)
         else:
             depth -= tag in hidden
             if tag in BLOCKS:

@@ -23,7 +23,6 @@ from selectolax.lexbor import LexborNode
 from scraper.discovery.css_paths import Path, ancestors, paths
 from scraper.discovery.fields.candidates import ProductSample, candidates
 from scraper.discovery.fields.standard import TYPES
-from scraper.discovery.fields.states import paths_of
 from scraper.discovery.trial import PATIENT, field_reader
 from scraper.domain import Fetched
 from scraper.extract.document import Document
@@ -31,6 +30,7 @@ from scraper.extract.items.reader import ItemsReader
 from scraper.extract.items.scopes import Item
 from scraper.extract.sources import compile_source
 from scraper.extract.structured.amounts import FORMER_WORD, calls_itself_former
+from scraper.extract.structured.state_fields import paths_of
 from scraper.extract.text import whole_text
 from scraper.infra.database import dumps
 from scraper.rules.decoding import clean_text

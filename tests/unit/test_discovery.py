@@ -17,7 +17,7 @@ from scraper.discovery.paging import Numbering, next_link, numbering, second_lin
 from scraper.discovery.survey import ListingPage, is_product
 from scraper.discovery.writing import inline
 from scraper.extract.document import Document
-from scraper.extract.structured.auto import is_gtin
+from scraper.extract.structured.codes import is_gtin
 from scraper.sites.grammar import yaml12
 from tests.unit.extracting import URL, fetched
 

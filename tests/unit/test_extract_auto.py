@@ -68,12 +68,32 @@ def test_sources_that_agree_are_believed() -> None:
         ("<div class=cart-price>0,50 €</div><h1>K</h1><div>7,00 €</div><p class=shipping>4,90 €</p>", "7.00"),
         ('<h1>K</h1><meta property="product:price:amount" content="1299.5">', "1299.50"),
         ("<h1>K</h1><p>30,000원</p>", "30000.00"),
+        # Cents in an element of their own.
+        ("<h1>K</h1><p class=price><b>129</b><sup>95</sup> €</p>", "129.95"),
+        ("<h1>K</h1><p><i>$</i> <i>1,049</i> <i>99</i></p>", "1049.99"),
+        ("<h1>K</h1><p class=price-box><i class=price-int>24<i>.</i></i><i class=price-frac>50</i> $</p>", "24.50"),
+        ("<h1>K</h1><p class=price>CHF 1’249.–</p>", "1249.00"),
+        ("<h1>K</h1><p class=price>KWD 12.525</p>", "12.525"),
+        # What stands before the price is something else.
+        ("<h1>K</h1><p class=club>Mit Kundenkarte 49,90 €</p><p class=price>59,90 €</p>", "59.90"),
+        ("<h1>K</h1><p>Was $80.00</p><p>Now $60.00</p>", "60.00"),
+        ("<h1>K</h1><p>Only $30.00 away from free delivery</p><p>$12.00</p>", "12.00"),
+        ("<h1>K</h1><p>Shipping: $5.99</p><p>$19.00</p>", "19.00"),
+        (jsonld('{"price":50}') + "<h1>K</h1><del>50,00 €</del> <ins>40,00 €</ins>", "40.00"),
+        (jsonld("{}") + '<h1>K</h1><script id=s type="application/json">{"product":{"name":"K","price":"77.50"}}</script>', "77.50"),
         ("<h1>K</h1><p>Since 1980, 5 kg and 3 g.</p>", None),
     ],
 )  # fmt: skip
 def test_the_price_is_the_products(body: str, price: str | None) -> None:
     value = read(body, "{title: auto, price: auto}").get("price")
     assert value == (None if price is None else Decimal(price))
+
+
+@pytest.mark.parametrize("source", ["css: .price", "xpath: //p"])
+def test_cents_of_their_own_are_parted_for_selectors_too(source: str) -> None:
+    page = "<h1>K</h1><p class=price>1.299<sup>95</sup> <i>€</i></p>"
+    row = read(page, f"{{title: auto, price: {{{source}, type: price}}}}")
+    assert row["price"] == Decimal("1299.95")
 
 
 def test_a_price_that_is_only_seen_is_less_sure_than_one_that_is_said_twice() -> None:
@@ -92,6 +112,12 @@ def test_a_price_that_is_only_seen_is_less_sure_than_one_that_is_said_twice() ->
         ("<p class=stock>Ausverkauft</p>", False),
         (jsonld('[{"availability":"OutOfStock"},{"availability":"InStock"}]').replace('"sku":"K-1",', ""), True),
         ("<p>Nothing is said</p>", None),
+        ("<button disabled>In den Warenkorb</button>", False),
+        ("<form><select name=size></select><button disabled>Add to cart</button></form>", None),
+        ('<a class="btn disabled">Acheter</a>', False),
+        ("<p>Produkt niedostępny</p>", False),
+        ("<button>Powiadom o dostępności</button>", False),
+        ("<button>Pre-order now</button>", True),
     ],
 )  # fmt: skip
 def test_whether_it_may_be_bought(body: str, available: bool | None) -> None:
@@ -119,6 +145,27 @@ def test_a_code_stands_behind_its_label(text: str, code: str | None) -> None:
 
 def test_the_code_that_people_see_goes_before_one_for_machines() -> None:
     assert read(jsonld("{}") + "<h1>K</h1><p>Item number: 77-310</p>")["sku"] == "77-310"
+
+
+@pytest.mark.parametrize(
+    ("body", "sku"),
+    [
+        ('<p class="product-reference">1002/710</p>', "1002/710"),
+        # The address that the page calls its own tells which of several is meant.
+        (
+            '<link rel=canonical href="https://shop.example/sofa-s99277508">'
+            "<p>Article no: 903.294.89</p><p>Article no: 992.775.08</p>",
+            "992.775.08",
+        ),
+        (
+            '<form><input type=hidden name=product_id value="8812"><button>Buy</button></form>',
+            "8812",
+        ),
+        ("<input name=product_id value=8812><input name=product_id value=8813>", None),
+    ],
+)
+def test_a_code_that_no_label_stands_before(body: str, sku: str | None) -> None:
+    assert read(f"<h1>K</h1>{body}", "{title: auto, sku: auto}").get("sku") == sku
 
 
 def test_a_hole_of_a_template_is_no_value() -> None:

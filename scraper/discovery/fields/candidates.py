@@ -18,7 +18,6 @@ from selectolax.lexbor import LexborNode
 from scraper.discovery.cards import Card
 from scraper.discovery.css_paths import ancestors, paths
 from scraper.discovery.fields.standard import SOURCES
-from scraper.discovery.fields.states import field_paths
 from scraper.extract.document import Document
 from scraper.extract.structured.amounts import (
     FORMER_WORD,
@@ -31,6 +30,7 @@ from scraper.extract.structured.amounts import (
     words_of,
 )
 from scraper.extract.structured.labels import Labelled, labelled
+from scraper.extract.structured.state_fields import field_paths
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text

@@ -21,10 +21,10 @@ from scraper.discovery.fields.candidates import (
     plain_text,
 )
 from scraper.discovery.fields.standard import TYPES
-from scraper.discovery.fields.states import WHOLE, currencies
 from scraper.discovery.trial import field_reader
 from scraper.extract.sources import compile_source
-from scraper.extract.structured.auto import is_gtin
+from scraper.extract.structured.codes import is_gtin
+from scraper.extract.structured.state_fields import WHOLE, currencies
 from scraper.sites.grammar.fields import FieldSpec, Source
 
 # These may be the same on all pages of a shop; nothing else may.

@@ -13,10 +13,10 @@ from pydantic import ValidationError
 
 from scraper.discovery.fields.candidates import ProductSample
 from scraper.discovery.fields.induction import FieldChoice
-from scraper.discovery.fields.states import lists_of_variants, paths_within
 from scraper.discovery.trial import field_reader
 from scraper.extract.document import Document
 from scraper.extract.items.scopes import compile_scope
+from scraper.extract.structured.state_fields import lists_of_variants, paths_within
 from scraper.sites.grammar.fields import FieldSpec
 from scraper.sites.grammar.items import Items
 

@@ -11,8 +11,13 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborNode
 
-from scraper.extract.money import names_currency, to_price
-from scraper.extract.text import BLOCKS, unstruck_text
+from scraper.extract.money import (
+    is_said_to_be_former,
+    is_split,
+    names_currency,
+    to_price,
+)
+from scraper.extract.text import BLOCKS, price_text
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text
 
@@ -35,15 +40,18 @@ _SKIPPED = frozenset({"script", "style", "noscript", "template", "select", "opti
 
 
 # What stands behind or before an amount that is not the product's price: without tax, for a unit,
-# for a month, one of several payments, of the delivery.
-_ASIDE = re.compile(
+# for a month, one of several payments, of the delivery, for members.
+_NET = re.compile(
     r"\b(?:ex(?:cl|kl|clusive|klusive|cluding)?|zzgl|without|ohne|hors|sin|sem|senza"
     r"|eks(?:kl)?|bez|без"
     r"|exc)\.?:? ?(?:de )?(?:vat|tax(?:e?s)?|gst|mwst|ust|tva|iva|i\.v\.a|btw|moms|mva|alv|dph"
     r"|pdv|ddv|ндс)"
     r"|\b(?:netto|net price|prix ht|ht|alv ?0 ?%|hors taxes)\b|\+ ?(?:vat|gst|mwst|moms|btw"
-    r"|iva)\b"
-    r"|(?:/|\b(?:per|pro|je|par|al|por|a|à|le|/)) ?\d{0,4} ?(?:[kmcd]?g|kilo(?:gram+e?)?"
+    r"|iva)\b",
+    re.I,
+)
+_ASIDE = re.compile(
+    r"(?:/|\b(?:per|pro|je|par|al|por|a|à|le|/)) ?\d{0,4} ?(?:[kmcd]?g|kilo(?:gram+e?)?"
     r"|[mcd]?l|lit(?:re|er"
     r"|ro|r)s?|m[²³23]?|met(?:er|re)|(?:fl\.? ?)?oz|ounce|lb|pound|unit|count|piece|sheet"
     r"|stück|stk)\b"
@@ -54,26 +62,29 @@ _ASIDE = re.compile(
     r"|instal+ments?) (?:de|of|à|von|di|da|zu|a|i)?\b"
     r"|\b(?:shipping|delivery|postage|versand(?:kosten)?|lieferung|livraison|env[ií]o"
     r"|spedizione|verzending"
-    r"|frakt|fragt|wysyłka|dostawa|доставка|frete)\b",
+    r"|frakt|fragt|wysyłka|dostawa|доставка|frete|versandkostenfrei"
+    r"|members?|club|kundenkarte|loyalty|subscribe|subscription|abonn?ement|klarna|afterpay)\b",
     re.I,
 )
 _ASIDE_WORD = re.compile(
     r"(?:^|[\s_-])(?:unit|per|base|basis|grund|net|netto|excl?|ex-?(?:vat|tax)|without-?tax"
     r"|withouttax"
-    r"|install?ments?|monthly|rate|shipping|delivery|bonus|points?)(?:$|[\s_-]|(?i:pr))",
+    r"|install?ments?|monthly|rate|shipping|delivery|bonus|points?|members?|club)(?:$|[\s_-]|(?i:pr))",
     re.I,
 )
 ASIDE_TEXT_MAX = 90
 
 
 class Amount(NamedTuple):
-    """`struck`: a former price. `aside`: beside the price, such as one for a kilogram."""
+    """`struck`: a former price. `aside`: beside the price, such as one for a kilogram; `net`: that
+    is since it is without tax."""
 
     element: LexborNode
     value: Decimal
     currency: str | None
     struck: bool
     aside: bool = False
+    net: bool = False
 
 
 def words_of(element: LexborNode) -> str:
@@ -81,7 +92,16 @@ def words_of(element: LexborNode) -> str:
     attributes = element.attributes
     return " ".join(
         value
-        for key in ("class", "id", "itemprop", "data-testid", "data-test", "data-qa", "data-hook")
+        for key in (
+            "class",
+            "id",
+            "itemprop",
+            "data-testid",
+            "data-test",
+            "data-qa",
+            "data-qa-qualifier",
+            "data-hook",
+        )
         if (value := attributes.get(key))
     )
 
@@ -135,17 +155,15 @@ def amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
     """The innermost elements with a price: a currency beside a number, or a number in an element
     that calls itself a price."""
     prices: list[Amount] = []
+    split: set[int] = set()
     for element in elements_of(root, without):
-        amount = _amount(element)
+        amount = _amount(element, split)
         if amount is not None:
             prices.append(amount)
     inner = {ancestor.mem_id for amount in prices for ancestor in _above(amount.element)}
     innermost = [amount for amount in prices if amount.element.mem_id not in inner]
     holders = Counter(up.mem_id for amount in innermost for up in _above(amount.element))
-    return [
-        amount._replace(aside=not amount.struck and _is_aside(amount.element, holders))
-        for amount in innermost
-    ]
+    return [amount if amount.struck else _placed(amount, holders) for amount in innermost]
 
 
 def current(listed: Collection[Amount]) -> list[Amount]:
@@ -155,25 +173,25 @@ def current(listed: Collection[Amount]) -> list[Amount]:
     return [amount for amount in unstruck if not amount.aside] or unstruck
 
 
-def _is_aside(element: LexborNode, holders: Mapping[int, int]) -> bool:
+def _placed(amount: Amount, holders: Mapping[int, int]) -> Amount:
     """By its own words, and by what stands around it up to where another amount stands. `holders`:
     how many amounts elements hold."""
-    at: LexborNode | None = element
+    at: LexborNode | None = amount.element
     for level in range(3):
-        if at is None or holders.get(at.mem_id, 1) > 1:
-            return False
-        text = short_text(at, ASIDE_TEXT_MAX)
-        if not text:
-            return False
+        text = short_text(at, ASIDE_TEXT_MAX) if at is not None else ""
+        if at is None or holders.get(at.mem_id, 1) > 1 or not text:
+            break
+        if _NET.search(text):
+            return amount._replace(aside=True, net=True)
         if _ASIDE.search(text) or (level < 2 and _ASIDE_WORD.search(words_of(at))):
-            return True
+            return amount._replace(aside=True)
         at = at.parent
-    return False
+    return amount
 
 
 def price_of(element: LexborNode) -> tuple[Decimal, str | None] | None:
     """The price that a definition's `type: price` reads of the element."""
-    text = clean_text(unstruck_text(element))
+    text = clean_text(price_text(element))
     if not text or len(text) > 500 or not any(map(str.isdigit, text)):
         return None
     try:
@@ -182,9 +200,14 @@ def price_of(element: LexborNode) -> tuple[Decimal, str | None] | None:
         return None
 
 
-def _amount(element: LexborNode) -> Amount | None:
+def _amount(element: LexborNode, split: set[int]) -> Amount | None:
+    """`split`: the elements around it whose cents stand apart, to which it is added."""
     text = short_text(element, TEXT_MAX)
     if not any(map(str.isdigit, text)):
+        return None
+    if is_split(text):
+        split.add(element.mem_id)
+    elif split and any(up.mem_id in split for up in _above(element)):
         return None
     # A number alone is a price only where the element says so.
     if not (names_currency(text) or PRICE_WORD.search(words_of(element))):
@@ -192,7 +215,7 @@ def _amount(element: LexborNode) -> Amount | None:
     price = _price_in(text)
     if price is None or (price[1] is None and not PRICE_WORD.search(words_of(element))):
         return None
-    return Amount(element, *price, is_former(element))
+    return Amount(element, *price, is_former(element) or is_said_to_be_former(text))
 
 
 @lru_cache(maxsize=4096)

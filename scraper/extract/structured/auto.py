@@ -14,86 +14,40 @@ from decimal import Decimal, InvalidOperation
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from selectolax.lexbor import LexborNode
-
 from scraper.extract import jsonld
-from scraper.extract.money import to_price
-from scraper.extract.structured.amounts import (
-    Amount,
-    amounts,
-    elements_of,
-    short_text,
-    words_of,
+from scraper.extract.money import THOUSANDTHS, to_price
+from scraper.extract.structured.amounts import Amount, amounts
+from scraper.extract.structured.buying import (
+    buttons_of,
+    has_cart_button,
+    said_in,
+    stock_text,
 )
-from scraper.extract.structured.codes import labelled_codes
-from scraper.extract.structured.stock_words import says_available
+from scraper.extract.structured.codes import (
+    is_gtin,
+    labelled_codes,
+    named_codes,
+    sent_code,
+)
+from scraper.extract.structured.shown_price import shown_prices
+from scraper.extract.structured.state_fields import currencies, field_paths
 from scraper.extract.text import whole_text
 from scraper.extract.values import Mistyped, to_bool
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar.fields import STRUCTURED
-from scraper.sites.grammar.selectors import parse_jsonld
+from scraper.sites.grammar.selectors import parse_json, parse_jsonld
 
 if TYPE_CHECKING:
     from scraper.extract.document import Document
 
 AMOUNTS_MAX = 400
 TEXT_MAX = 400_000
+CODE_MAX = 64
+# With a lower score what is shown is hardly the price, or may be another's.
+WEAK, SURE = 2.0, 5.0
 _SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "head"})
-_FRAME = frozenset({"nav", "footer", "aside"})
-_PRICE = re.compile(r"price|preis|prix|precio|prezzo|prijs|cena|pris|cost|amount", re.I)
-_CURRENT = re.compile(
-    r"current|now|sale|final|special|actual|main|product|offer|our|angebot|neu|nuevo|detail", re.I
-)
-_ELSE = re.compile(
-    r"ship|deliver|versand|liefer|livraison|env[ií]o|spedizione|verzend"
-    r"|install?ment|month|monat|mois"
-    r"|mes\b|rata|raten|finanz|credit|kredit|saving|save|discount|rabat"
-    r"|coupon|voucher|points|cart"
-    r"|basket|unit|grundpreis|per-|warranty|insurance|related|recommend"
-    r"|similar|upsell|cross|recent"
-    r"|carousel|slider|swiper|bundle|accessor|menu|header|footer|nav|filter"
-    r"|facet|free|min-order",
-    re.I,
-)
-_BUY = re.compile(
-    r"(?:add (?:to|into) (?:your )?(?:cart|basket|bag|trolley|trolly)|buy(?: it)? now|add to order"
-    r"|in den (?:warenkorb|einkaufswagen)|(?:jetzt )?kaufen|ajouter au panier|acheter"
-    r"|(?:añadir|agregar|adicionar|aggiungi)(?: al?| ao)? (?:carrito|cesta|bolsa|carrello|carrinho)"
-    r"|comprar(?: ahora| agora)?|acquista|acquista ora|in winkel(?:wagen|mand)"
-    r"|bestellen"
-    r"|lägg i (?:varukorg|kundvagn)(?:en)?|köp|læg i kurv|legg i handlekurv"
-    r"|lisää ostoskoriin|lisa korvi"
-    r"|do koszyka|dodaj do koszyka|kup teraz|do košíku|vložit do košíku"
-    r"|do košíka|vložiť do košíka|kúpiť"
-    r"|kosárba|adaug[aă] [iî]n co[sș]|cumpăra|dodaj u ko[sš]aricu|u košaricu"
-    r"|kupi|lisa ostukorvi"
-    r"|ielikt grozā|pirkt|grozā|pievienot grozam|į krepšelį|sepete ekle"
-    r"|satın al|в корзину|купить"
-    r"|добавить в корзину|구매하기|장바구니|바로구매|구매"
-    r"|カートに入れる|加入购物车|立即购买"
-    r"|أضف (?:إلى|الى) (?:السلة|الحقيبة)"
-    r"|اشتر الآن|place bid|start order|comprar entradas?)",
-    re.I,
-)
-# What stands on a button where there is nothing to buy yet.
-_NOTIFY = re.compile(r"notify me(?: when.*)?[.!]?", re.I)
 # A template's hole that nothing was put in, or a word for nothing.
 _HOLE = re.compile(r"\{\{|\$\{?\w+\}?$|%\w+%$|(?:null|undefined|none|n/a|nan|-+)$", re.I)
-# What shops call the button, whatever its text.
-_CART = ", ".join(
-    f"{tag}[{attribute}*={name} i]"
-    for tag in ("button", "input", "a")
-    for attribute in ("id", "class", "name")
-    for name in (
-        "addtocart",
-        "add-to-cart",
-        "add_to_cart",
-        "addtobasket",
-        "add-to-basket",
-        "buynow",
-    )
-)
-_STOCK = re.compile(r"stock|avail|lager|verf|dispo|voorraad|sklad|stoc|laos", re.I)
 
 
 class Answer(NamedTuple):
@@ -161,8 +115,8 @@ class AutoReader:
 
     def price(self) -> Answer | None:
         given = self._given_prices()
-        shown = self._shown_prices()
-        top = shown[0] if shown else None
+        shown = shown_prices(self._document.dom, self._amounts)
+        score, top = shown[0] if shown else (0.0, None)
         visible = {amount.value for amount in self._amounts}
         struck = {amount.value for amount in self._amounts if amount.struck}
         votes: Counter[Decimal] = Counter()
@@ -171,27 +125,47 @@ class AutoReader:
                 votes[value] += 1
         currency = self._currency()
         if not votes:
-            if top is None:
+            if score < SURE and (of_state := self._price_of_state()) is not None:
+                return of_state
+            if top is None or score < WEAK:
                 return None
-            score, amount = top
-            sure = 0.8 if score >= 8 else 0.65 if score >= 5 else 0.4
-            return self._answer_of(amount.value, amount.currency or currency, sure)
+            sure = 0.8 if score >= 8 else 0.65 if score >= SURE else 0.4
+            return self._answer_of(top.value, top.currency or currency, sure)
         value, origins = votes.most_common(1)[0]
-        if top is not None and top[1].value == value:
+        if top is not None and top.value == value:
             sure = 0.97 if origins == 1 else 0.99
-            return self._answer_of(value, currency or top[1].currency, sure)
-        if top is not None and any(top[1].value in values for values in given.values()):
-            return self._answer_of(top[1].value, top[1].currency or currency, 0.85)
+            return self._answer_of(value, currency or top.currency, sure)
+        if top is not None and any(top.value in values for values in given.values()):
+            return self._answer_of(top.value, top.currency or currency, 0.85)
         if value in visible - struck:
             return self._answer_of(value, currency, 0.9 if origins > 1 else 0.85)
-        if top is not None and top[0] >= 7 and (value in struck or top[1].value < value):
+        former = value in struck and top is not None and top.value < value and score >= WEAK
+        if top is not None and (former or (score >= 7 and top.value < value)):
             # What is crossed out, or not to be seen, is a former price.
-            return self._answer_of(top[1].value, top[1].currency or currency, 0.6)
+            return self._answer_of(top.value, top.currency or currency, 0.6)
         return self._answer_of(value, currency, 0.75 if origins == 1 else 0.85)
+
+    def _price_of_state(self) -> Answer | None:
+        for text in self._state("price"):
+            value = _number(text)
+            if value is not None and value > 0:
+                currency = next(currencies(self._document.state), None)
+                # Whole numbers may be cents.
+                return self._answer_of(value, currency, 0.6 if "." in text else 0.3)
+        return None
+
+    def _state(self, field: str) -> Iterator[str]:
+        """What the JSON that scripts start from has of the field, the likeliest first."""
+        documents = self._document.state
+        for path in sorted(field_paths(field, documents), key=lambda path: path.rank):
+            for text in jsonld.within(documents, parse_json(path.path)):
+                if (clean := clean_text(text)) and not _HOLE.match(clean):
+                    yield clean
 
     def _answer_of(self, value: Decimal, currency: str | None, confidence: float) -> Answer:
         # With two decimals nobody takes the dot for a separator of thousands.
-        return Answer(f"{value:.2f} {currency or ''}".strip(), confidence)
+        digits = 3 if currency in THOUSANDTHS else 2
+        return Answer(f"{value:.{digits}f} {currency or ''}".strip(), confidence)
 
     def _given_prices(self) -> dict[str, list[Decimal]]:
         """By origin, as they are written for machines."""
@@ -216,65 +190,14 @@ class AutoReader:
                 return text.upper()
         return None
 
-    def _shown_prices(self) -> list[tuple[float, Amount]]:
-        """What people may take for the price, the likeliest first."""
-        listed = self._listed
-        order = {amount.element.mem_id: at for at, amount in enumerate(self._amounts)}
-        first_behind = self._before_heading
-        times = Counter(amount.value for amount in self._amounts)
-        scored = []
-        for amount in self._amounts:
-            if amount.value <= 0:
-                continue
-            at = order[amount.element.mem_id] - first_behind
-            score = 0.0 if at < 0 else max(0.0, 4.0 - at * 0.7)
-            words = _words_around(amount.element)
-            score += 3 if _PRICE.search(words[0]) else 1.5 if _PRICE.search(words[1]) else 0
-            score += 1.5 if _CURRENT.search(words[0]) else 0
-            score += 1 if amount.currency is not None else 0
-            score += 0.5 if times[amount.value] > 1 else 0
-            score -= 5 if amount.struck else 0
-            score -= 4 if amount.element.mem_id in listed else 0
-            score -= 3 if _ELSE.search(words[0]) else 1.5 if _ELSE.search(words[1]) else 0
-            score -= 3 if words[2] else 0
-            scored.append((score, amount))
-        return sorted(scored, key=lambda pair: -pair[0])
-
-    @cached_property
-    def _listed(self) -> set[int]:
-        """Amounts of lists: three and more in like places, of different values."""
-        places: dict[tuple[str, ...], list[Amount]] = defaultdict(list)
-        for amount in self._amounts:
-            places[_place(amount.element)].append(amount)
-        return {
-            amount.element.mem_id
-            for group in places.values()
-            if len(group) >= 3 and len({amount.value for amount in group}) >= 3
-            for amount in group
-        }
-
-    @cached_property
-    def _before_heading(self) -> int:
-        """How many amounts stand before the page's heading."""
-        body, heading = self._document.dom.body, self._document.dom.css_first("h1")
-        if body is None or heading is None:
-            return 0
-        waiting = {amount.element.mem_id for amount in self._amounts}
-        before = 0
-        for element in elements_of(body):
-            if element.mem_id == heading.mem_id:
-                return before
-            before += element.mem_id in waiting
-        return 0
-
     def availability(self) -> Answer | None:
         offered = [_offered(text) for _, text in self._structured("offers.availability")]
         offered += [
             _offered(text) for _, text in self._metas("product:availability", "og:availability")
         ]
         given = [state for state in offered if state is not None]
-        buyable, sold = self._buttons()
-        shown = self._stock_text()
+        buyable, dead, sold = buttons_of(self._document.dom)
+        shown = stock_text(self._document.dom)
         if given:
             # Of several offers one is enough.
             state = any(given)
@@ -289,50 +212,25 @@ class AutoReader:
             return _state(False, 0.7)
         if buyable:
             return _state(True, 0.8)
-        if any("disabled" not in button.attributes for button in self._document.dom.css(_CART)):
+        if (said := said_in(self._text)) is not None:
+            return _state(said, 0.6)
+        if dead:
+            return _state(False, 0.5)
+        if has_cart_button(self._document.dom):
             return _state(True, 0.6)
-        return None
-
-    def _buttons(self) -> tuple[bool, bool]:
-        """Whether there is something to press that buys, and whether something says that there is
-        nothing to buy."""
-        buyable = sold = False
-        for element in self._document.dom.css("button, a, input, [role=button]"):
-            attributes = element.attributes
-            text = short_text(element, 40)
-            labels = (text, *(attributes.get(key) for key in ("value", "title", "aria-label")))
-            for label in labels:
-                if label and len(label) <= 40:
-                    pressed = "disabled" not in attributes
-                    buyable |= bool(_BUY.search(label)) and pressed
-                    denied = says_available(label.casefold()) is False
-                    sold |= denied or _NOTIFY.fullmatch(label) is not None
-        return buyable, sold
-
-    def _stock_text(self) -> bool | None:
-        """What elements say that call themselves stock or availability."""
-        for element in self._document.dom.css(
-            "[class*=stock i], [class*=avail i], [id*=stock i], [id*=avail i], [class*=lager i],"
-            " [class*=dispo i], [class*=sklad i]"
-        )[:40]:
-            text = short_text(element, 60)
-            if len(text) <= 3:
-                continue
-            try:
-                return to_bool(text)
-            except Mistyped:
-                continue
-        return None
+        states = map(_offered, self._state("availability"))
+        said = next((state for state in states if state is not None), None)
+        return _state(said, 0.6) if said is not None else None
 
     def sku(self) -> Answer | None:
         given = [text for _, text in (*self._structured("sku", "offers.sku", "productID"),
                                       *self._metas("product:retailer_item_id"))]  # fmt: skip
-        given = [text for text in given if len(text) <= 64]
-        address = re.sub(r"\W", "", self._document.page_url).casefold()
+        given = [text for text in given if len(text) <= CODE_MAX]
         best: tuple[float, str] | None = None
-        for at, code in enumerate(labelled_codes(self._text)):
+        codes = labelled_codes(self._text), named_codes(self._document.dom)
+        for at, code in (pair for listed in codes for pair in enumerate(listed)):
             score = (3 if code.strong else 1) - min(at, 10) * 0.1
-            score += 2 if re.sub(r"\W", "", code.text).casefold() in address else 0
+            score += 2 if _bare(code.text) in self._address else 0
             score += 3 if code.text in given else 0
             if best is None or score > best[0]:
                 best = score, code.text
@@ -342,7 +240,16 @@ class AutoReader:
             return Answer(given[0], 0.6)
         if best is not None:
             return Answer(best[1], 0.4)
-        return None
+        sent = sent_code(self._document.dom) or next(self._state("sku"), None)
+        return Answer(sent, 0.4) if sent is not None and len(sent) <= CODE_MAX else None
+
+    @cached_property
+    def _address(self) -> str:
+        """The page's own, and what it says that it is."""
+        link = self._document.dom.css_first("link[rel=canonical]")
+        canonical = link.attributes.get("href") if link is not None else None
+        metas = (text for _, text in self._metas("og:url"))
+        return " ".join(map(_bare, (self._document.page_url, canonical or "", *metas)))
 
     def gtin(self) -> Answer | None:
         names = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "ean", "isbn")
@@ -441,15 +348,8 @@ READERS: dict[str, Callable[[AutoReader], Answer | None]] = {
 }
 
 
-def is_gtin(text: str) -> bool:
-    """Whether the check digit is right (GS1 General Specifications, 7.9)."""
-    digits = re.sub(r"[\s-]", "", text)
-    if re.fullmatch(r"\d{8}|\d{12,14}", digits) is None:
-        return False
-    total = sum(
-        int(digit) * (3 if at % 2 == 0 else 1) for at, digit in enumerate(reversed(digits[:-1]))
-    )
-    return (10 - total % 10) % 10 == int(digits[-1])
+def _bare(text: str) -> str:
+    return re.sub(r"\W", "", text).casefold()
 
 
 def _number(text: str) -> Decimal | None:
@@ -474,29 +374,3 @@ def _offered(text: str) -> bool | None:
 
 def _state(available: bool, confidence: float) -> Answer:
     return Answer("InStock" if available else "OutOfStock", confidence)
-
-
-def _words_around(element: LexborNode) -> tuple[str, str, bool]:
-    """What the element says of itself, what those around it say, and whether it is in the page's
-    frame."""
-    near, far, framed = words_of(element), "", False
-    at, level = element.parent, 0
-    while at is not None and level < 8:
-        if level < 2:
-            near += " " + words_of(at)
-        elif level < 5:
-            far += " " + words_of(at)
-        framed = framed or at.tag in _FRAME
-        at, level = at.parent, level + 1
-    return near, far, framed
-
-
-def _place(element: LexborNode) -> tuple[str, ...]:
-    names = []
-    at: LexborNode | None = element
-    for _ in range(6):
-        if at is None:
-            break
-        names.append(f"{at.tag}.{(at.attributes.get('class') or '').partition(' ')[0]}")
-        at = at.parent
-    return tuple(names)

@@ -6,11 +6,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from selectolax.lexbor import LexborHTMLParser
+
+from scraper.extract.structured.amounts import short_text, words_of
 from scraper.rules.decoding import clean_text
 
 # What is read of a page's text.
 TEXT_MAX = 400_000
 CODE_MAX = 32
+ELEMENTS_MAX = 400
 # Words that are followed by the shop's number alone.
 _STRONG = (
     r"sku|product[ -]?code|product[ -]?(?:no|number|id|nr)|item[ -]?(?:no|number|code|id|#)"
@@ -44,6 +48,25 @@ _LABELLED = re.compile(
     rf"(?<![\w-])(?:(?P<strong>{_STRONG})|(?P<weak>{_WEAK}))(?!\w){_BETWEEN}{_CODE}(?![\w/])", re.I
 )
 
+# Elements that call themselves the shop's number of the product, in classes and the like.
+_CODED = ", ".join(
+    f"[{attribute}*={name} i]"
+    for attribute in ("class", "id", "data-testid", "data-test", "data-qa", "data-qa-qualifier")
+    for name in ("sku", "reference", "number", "nummer", "artnr", "code", "itemno", "artno")
+)
+_CODED_WORD = re.compile(
+    r"(?<![a-z])(?:sku|(?:product|article|item|artikel|cat|catalogu?e?|style)[ _-]?"
+    r"(?:code|number|num|no|nr|nummer|ref(?:erence)?)|artnr|reference)(?![a-z])",
+    re.I,
+)
+_IS_CODE = re.compile(r"(?=.*\d)[A-Za-z0-9][A-Za-z0-9._/-]{1,30}[A-Za-z0-9]").fullmatch
+# What a form sends of the product that it puts into the cart.
+_SENT = ", ".join(
+    f"input[name={name} i]"
+    for name in ("sku", "product_id", "productid", "product-id", "products_id", "id_product",
+                 "item_id", "itemid", "article_id", "pid")
+) + ", [data-sku], [data-product-sku], [data-product_sku]"  # fmt: skip
+
 
 class Code(NamedTuple):
     text: str
@@ -64,3 +87,37 @@ def labelled_codes(text: str) -> list[Code]:
         if code not in codes or strong:
             codes.setdefault(code, Code(code, strong))
     return list(codes.values())
+
+
+def named_codes(dom: LexborHTMLParser) -> list[Code]:
+    """Codes in elements that say by their names that they hold one."""
+    codes = []
+    for element in dom.css(_CODED)[:ELEMENTS_MAX]:
+        if _CODED_WORD.search(words_of(element)):
+            text = short_text(element, CODE_MAX)
+            if _IS_CODE(text):
+                codes.append(Code(text, True))
+    return list(dict.fromkeys(codes))
+
+
+def sent_code(dom: LexborHTMLParser) -> str | None:
+    """The one that forms send, or elements keep beside what they show, where it is the only one."""
+    codes = set()
+    for element in dom.css(_SENT)[:ELEMENTS_MAX]:
+        attributes = element.attributes
+        names = ("data-sku", "data-product-sku", "data-product_sku", "value")
+        text = next((text for name in names if (text := attributes.get(name))), "")
+        if _IS_CODE(text):
+            codes.add(text)
+    return codes.pop() if len(codes) == 1 else None
+
+
+def is_gtin(text: str) -> bool:
+    """Whether the check digit is right (GS1 General Specifications, 7.9)."""
+    digits = re.sub(r"[\s-]", "", text)
+    if re.fullmatch(r"\d{8}|\d{12,14}", digits) is None:
+        return False
+    total = sum(
+        int(digit) * (3 if at % 2 == 0 else 1) for at, digit in enumerate(reversed(digits[:-1]))
+    )
+    return (10 - total % 10) % 10 == int(digits[-1])

@@ -4,14 +4,8 @@ products with their addresses. Told by names of keys, whatever the shop's langua
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
-
-from scraper.discovery.cards import GROUP_MIN, Card, LinkGroup
-from scraper.extract.document import Document
-from scraper.extract.structured.amounts import Amount
-from scraper.extract.values import Mistyped, to_decimal
-from scraper.rules import urls
 
 DEPTH_MAX = 14
 NODES_MAX = 50_000
@@ -124,46 +118,26 @@ def paths_within(name: str, entry: Any) -> list[str]:
     return [node.path for node in _leaves(_Node("", (), entry)) if _is_named(node, name)]
 
 
-def link_groups_of(document: Document, owns: Callable[[str], bool]) -> list[LinkGroup]:
-    """Lists of products that have addresses on the site, the longest first."""
-    body = document.dom.body
-    if body is None:
-        return []
-    groups = []
-    for node in _nodes(document.state):
-        if not isinstance(node.value, list) or any(map(_BESIDE.search, node.keys)):
-            continue
-        entries = [entry for entry in node.value if isinstance(entry, dict)]
-        if len(entries) < GROUP_MIN:
-            continue
-        for key in entries[0]:
-            if not (_KEY(key) and _ADDRESS(_plain(key))):
-                continue
-            cards = []
-            for entry in entries:
-                text = entry.get(key)
-                url = urls.clean(text, document.base) if isinstance(text, str) else None
-                if url is not None and "/" in str(text) and owns(url) and url != document.url:
-                    cards.append(_card(url, entry, body))
-            addresses = {card.url for card in cards}
-            likely = sum(bool(card.title and (card.amounts or card.image)) for card in cards)
-            if len(addresses) >= max(GROUP_MIN, 0.9 * len(entries)) and likely * 2 > len(cards):
-                groups.append(LinkGroup(cards, False, state=f"{node.path}.{key}"))
-    return sorted(groups, key=lambda group: -len(group.cards))
+def lists_of_objects(documents: list[Any]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Lists by their paths, but for those of other things than the page is about."""
+    for node in _nodes(documents):
+        if isinstance(node.value, list) and not any(map(_BESIDE.search, node.keys)):
+            yield node.path, [entry for entry in node.value if isinstance(entry, dict)]
 
 
-def _card(url: str, entry: dict[str, Any], body: Any) -> Card:
+def is_address(key: str) -> bool:
+    """Whether a key is called as what holds a product's address."""
+    return bool(_KEY(key) and _ADDRESS(_plain(key)))
+
+
+def texts_of(entry: dict[str, Any], *names: str) -> dict[str, str]:
+    """The first text of each field that the object has."""
     texts: dict[str, str] = {}
     for node in _leaves(_Node("", (), entry)):
-        for name in ("title", "price", "image"):
+        for name in names:
             if name not in texts and _is_named(node, name):
                 texts[name] = node.value
-    try:
-        price = to_decimal(texts.get("price", ""), ".")
-        amounts = [Amount(body, price, None, False)]
-    except Mistyped:
-        amounts = []
-    return Card(url, texts.get("title", ""), texts.get("image"), amounts, body, body)
+    return texts
 
 
 def _products(documents: list[Any]) -> list[_Node]:

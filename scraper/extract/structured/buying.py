@@ -1,0 +1,125 @@
+"""Whether a page's product may be bought, by what people see: its buttons, and what it says of its
+stock. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from scraper.extract.structured.amounts import short_text
+from scraper.extract.structured.stock_words import says_available
+from scraper.extract.values import Mistyped, to_bool
+
+LABEL_MAX = 40
+_BUY = re.compile(
+    r"(?:add (?:to|into) (?:your )?(?:cart|basket|bag|trolley|trolly)|buy(?: it)? now|add to order"
+    r"|in den (?:warenkorb|einkaufswagen)|(?:jetzt )?kaufen|ajouter au panier|acheter"
+    r"|(?:añadir|agregar|adicionar|aggiungi)(?: al?| ao)? (?:carrito|cesta|bolsa|carrello|carrinho)"
+    r"|comprar(?: ahora| agora)?|acquista|acquista ora|in winkel(?:wagen|mand)"
+    r"|bestellen"
+    r"|lägg i (?:varukorg|kundvagn)(?:en)?|köp|læg i kurv|legg i handlekurv"
+    r"|lisää ostoskoriin|lisa korvi"
+    r"|do koszyka|dodaj do koszyka|kup teraz|do košíku|vložit do košíku"
+    r"|do košíka|vložiť do košíka|kúpiť"
+    r"|kosárba|adaug[aă] [iî]n co[sș]|cumpăra|dodaj u ko[sš]aricu|u košaricu"
+    r"|kupi|lisa ostukorvi"
+    r"|ielikt grozā|pirkt|grozā|pievienot grozam|į krepšelį|sepete ekle"
+    r"|satın al|в корзину|купить"
+    r"|добавить в корзину|구매하기|장바구니|바로구매|구매"
+    r"|カートに入れる|加入购物车|立即购买"
+    r"|أضف (?:إلى|الى) (?:السلة|الحقيبة)"
+    r"|اشتر الآن|place bid|start order|comprar entradas?"
+    r"|pre-?order(?: now)?$|(?:jetzt )?vorbestellen|précommander|reservar ahora|preordina)",
+    re.I,
+)
+# What stands on a button where there is nothing to buy yet.
+_NOTIFY = re.compile(
+    r"(?:(?:e-?mail |notify|tell|alert) me(?: when.*)?|(?:bei verfügbarkeit )?benachrichtigen.*"
+    r"|prévenez-moi.*|m'alerter.*|alertez-moi.*|av[ií]same.*|avisar(?:me)?.*|avvisami.*"
+    r"|mail mij.*|hou me op de hoogte.*|bevaka.*|meddela mig.*|giv (?:mig )?besked.*"
+    r"|powiadom o dostępności|hlídat dostupnost|upozornit.*|сообщить о .*|ilmoita.*)[.!]?",
+    re.I,
+)
+# What shops call the button, whatever its text.
+_CART = ", ".join(
+    f"{tag}[{attribute}*={name} i]"
+    for tag in ("button", "input", "a")
+    for attribute in ("id", "class", "name")
+    for name in (
+        "addtocart",
+        "add-to-cart",
+        "add_to_cart",
+        "addtobasket",
+        "add-to-basket",
+        "buynow",
+    )
+)
+_STOCK = ", ".join(
+    f"[{attribute}*={name} i]"
+    for attribute in ("class", "id")
+    for name in ("stock", "avail", "lager", "dispo", "sklad", "verfueg", "voorraad")
+)
+_CHOICES = "form select, form input[type=radio], [class*=variant i], [class*=swatch i]"
+
+
+class Buttons(NamedTuple):
+    """`buyable`: something to press buys; `dead`: it cannot be pressed, though nothing is to be
+    chosen before; `sold`: something says that there is nothing to buy."""
+
+    buyable: bool
+    dead: bool
+    sold: bool
+
+
+def buttons_of(dom: LexborHTMLParser) -> Buttons:
+    buyable = dead = sold = False
+    for element in dom.css("button, a, input, [role=button]"):
+        attributes = element.attributes
+        text = short_text(element, LABEL_MAX)
+        labels = (text, *(attributes.get(key) for key in ("value", "title", "aria-label")))
+        for label in labels:
+            if label and len(label) <= LABEL_MAX:
+                buys = _BUY.search(label) is not None
+                buyable |= buys and not _is_disabled(element)
+                dead |= buys and _is_disabled(element)
+                denied = says_available(label.casefold()) is False
+                sold |= denied or _NOTIFY.fullmatch(label) is not None
+    dead = dead and not buyable and dom.css_first(_CHOICES) is None
+    return Buttons(buyable, dead, sold)
+
+
+def has_cart_button(dom: LexborHTMLParser) -> bool:
+    """Whether there is one by its name, whatever its text is."""
+    return any(not _is_disabled(button) for button in dom.css(_CART))
+
+
+def stock_text(dom: LexborHTMLParser) -> bool | None:
+    """What elements say that call themselves stock or availability."""
+    for element in dom.css(_STOCK)[:40]:
+        text = short_text(element, 60)
+        if len(text) <= 3:
+            continue
+        try:
+            return to_bool(text)
+        except Mistyped:
+            continue
+    return None
+
+
+def said_in(text: str) -> bool | None:
+    """What the first short line says that says something of the kind."""
+    for line in text.casefold().splitlines():
+        if 3 < len(line) <= LABEL_MAX and (said := says_available(line)) is not None:
+            return said
+    return None
+
+
+def _is_disabled(element: LexborNode) -> bool:
+    attributes = element.attributes
+    return (
+        "disabled" in attributes
+        or attributes.get("aria-disabled") == "true"
+        or "disabled" in (attributes.get("class") or "").split()
+    )
