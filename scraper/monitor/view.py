@@ -190,6 +190,7 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
                     _difference(before["data"], after["data"], name)
                     for name in names
                     if before["data"].get(name) != after["data"].get(name)
+                    and not _told_beside(name, before["data"], after["data"])
                 ],
             }
         )
@@ -197,7 +198,7 @@ def product_details(connection: sa.Connection, site: str, external_id: str) -> d
         "now": _now(connection),
         "site": site,
         "product": _product(stored[0]),
-        "values": [_origin(origin, found) for origin in found.origins],
+        "values": [_origin(origin, found, data) for origin in found.origins],
         "crawls": [_row(row) for row in provenance.crawls_of(connection, site, external_id)],
         "prices": {
             name: products.field_history(versions, name) for name in prices.price_fields(data)
@@ -227,11 +228,13 @@ def export(
     return f"{site}.{form}", text.getvalue().encode()
 
 
-def _origin(origin: provenance.Origin, found: provenance.Provenance) -> dict[str, Any]:
+def _origin(
+    origin: provenance.Origin, found: provenance.Provenance, data: dict[str, Any]
+) -> dict[str, Any]:
     held = origin.held
     return {
         "field": origin.field,
-        "value": _text(origin.value),
+        "value": _text(origin.value, data.get(f"{origin.field}{prices.CURRENCY}")),
         "since": origin.since,
         "crawl": origin.crawl,
         "definition": origin.definition,
@@ -261,6 +264,12 @@ def _product(row: sa.Row[Any]) -> dict[str, Any]:
         "fetched_at": row.fetched_at,
         "delisted_at": row.delisted_at,
     }
+
+
+def _told_beside(name: str, before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Whether it is the currency of a price that changed as well, and stands beside that."""
+    price = name.removesuffix(prices.CURRENCY)
+    return price != name and before.get(price) != after.get(price)
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any], name: str) -> dict[str, Any]:

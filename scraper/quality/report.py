@@ -25,10 +25,13 @@ SELECT c.id, c.site_id, s.name AS site, c.status, c.trigger, c.definition, c.sus
   LEFT JOIN crawl_quality q ON q.crawl_id = c.id WHERE c.id = :id
 """)
 
-# What is held, with an example of each reason for which it is.
+# What is held, with an example of each reason for which it is. A currency stands beside its price.
 HELD = sa.text("""
-SELECT DISTINCT ON (h.field, h.reason) h.field, h.reason, p.url, left(p.data ->> h.field, 200)
-       AS known, left(h.value ->> h.field, 200) AS value,
+SELECT DISTINCT ON (h.field, h.reason) h.field, h.reason, p.url,
+       nullif(left(concat_ws(' ', p.data ->> h.field, p.data ->> (h.field || '_currency')), 200),
+              '') AS known,
+       nullif(left(concat_ws(' ', h.value ->> h.field, h.value ->> (h.field || '_currency')), 200),
+              '') AS value,
        count(*) OVER (PARTITION BY h.field, h.reason) AS number
   FROM held_values h JOIN products p ON p.id = h.product_id
  WHERE h.crawl_id = :id AND h.reason IS NOT NULL ORDER BY h.field, h.reason, h.product_id

@@ -32,6 +32,8 @@ from scraper.sites.quality import Quality
 
 # So many examples of a field that is in breach are kept.
 EXAMPLES = 3
+# Of fields that are doubted for these, the held values are the examples.
+HELD_REASONS = ("implausible", "changed")
 # Fields of these types are mostly stocks.
 STOCKS = ("bool", "int")
 # The values of so many products are compared with each other.
@@ -191,18 +193,21 @@ SELECT field FROM crawl_examples WHERE crawl_id = :id AND known IS NOT NULL
  GROUP BY field HAVING count(*) >= :least AND bool_and(nowhere)
 """)
 
-# It is for fields of which the worker gave no example: values that are held, and what a Python
-# function left out.
+# It is for fields whose values are held, and those of which the worker gave no example, since a
+# Python function left them out. A currency stands beside its price.
 MORE_EXAMPLES = sa.text(f"""
 INSERT INTO crawl_examples (crawl_id, field, url, problem, excerpt, known)
 SELECT :id, name, pr.url, CASE h.difference WHEN 'vanished' THEN 'it came without'
-                          ELSE 'it came as ' || left(coalesce(h.value ->> name, ''), 200) END,
-       '', left(pr.data ->> name, 200)
+                          ELSE 'it came as ' || left(concat_ws(' ', h.value ->> name,
+                                                     h.value ->> (name || '_currency')), 200) END,
+       '', nullif(left(concat_ws(' ', pr.data ->> name,
+                                 pr.data ->> (name || '_currency')), 200), '')
   FROM unnest(CAST(:fields AS text[])) AS name
  CROSS JOIN LATERAL (SELECT * FROM held_values WHERE crawl_id = :id AND field = name
-                     ORDER BY product_id LIMIT {EXAMPLES}) AS h
+                     ORDER BY difference = 'vanished', product_id LIMIT {EXAMPLES}) AS h
   JOIN products pr ON pr.id = h.product_id
- WHERE NOT EXISTS (SELECT FROM crawl_examples WHERE crawl_id = :id AND field = name)
+ WHERE name = ANY (:held) AND h.difference <> 'vanished'
+    OR NOT EXISTS (SELECT FROM crawl_examples WHERE crawl_id = :id AND field = name)
 ON CONFLICT DO NOTHING
 """)
 
@@ -276,8 +281,13 @@ def judge(
         for name, now in figures.items()
         if policy.is_seldom(lines[name].usual.fill if name in lines else None, now.fill)
     ]
+    values = {
+        "id": crawl.id,
+        "fields": [*breaches, *seldom],
+        "held": [name for name, breach in breaches.items() if breach.what in HELD_REASONS],
+    }
     for statement in (MORE_EXAMPLES, PRUNE_EXAMPLES):
-        connection.execute(statement, {"id": crawl.id, "fields": [*breaches, *seldom]})
+        connection.execute(statement, values)
     held = held_values.release(connection, crawl.id)
     _store_fields(connection, crawl.id, figures, lines, breaches, held, votes)
     if suspect and _agrees(connection, crawl, reasons, site.quality.accept_after):

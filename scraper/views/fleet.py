@@ -49,19 +49,24 @@ SITES = """
         ORDER BY status IN ('planned', 'running') DESC LIMIT 1) c ON true {rate}
  WHERE (s.enabled OR c.status IN ('planned', 'running'))"""
 
+# A site that nobody crawls stands so, unless what its newest crawl left is to be looked at.
+SITE_STATE = f"""
+CASE WHEN s.paused AND coalesce(c.status NOT IN ('planned', 'running', 'failed') AND NOT c.suspect,
+                                true) THEN 'paused' ELSE {STATE} END"""
+
 CRAWLS = "FROM crawls c JOIN sites s ON s.id = c.site_id {rate} WHERE true"
 
-# Each with a parameter of its name.
+# Each with a parameter of its name; `{state}` is a site's or a crawl's.
 FILTERS = {
     "site": "s.name = :site",
     "search": "strpos(lower(s.name), lower(:search)) > 0",
-    "state": f"{STATE} = :state",
+    "state": "{state} = :state",
     "queue": f":queue = ANY (CAST({QUEUES} AS text[]))",
     "tag": "CAST(s.definition -> 'tags' AS jsonb) @> to_jsonb(CAST(:tag AS text))",
 }
 
 ORDERS = {
-    "worst": f"array_position(CAST(:states AS text[]), {STATE}), c.dead + c.invalid DESC,"
+    "worst": "array_position(CAST(:states AS text[]), {state}), c.dead + c.invalid DESC,"
     " s.name, c.id DESC",
     "site": "s.name, c.id DESC",
     "rate": "coalesce(recent.per_s, 0) DESC, s.name, c.id DESC",
@@ -75,7 +80,7 @@ NEWEST_CRAWLS = "c.id DESC"
 ROWS = f"""
 WITH picked AS (
      SELECT s.id AS site_id, c.id {{origin}} ORDER BY {{order}} LIMIT :limit OFFSET :offset)
-SELECT {COLUMNS}, {MOVES}, (SELECT count(*) {{origin}}) AS matching,
+SELECT {COLUMNS}, {MOVES}, (SELECT count(*) {{origin}}) AS matching, {{state}} AS stands,
        CAST({QUEUES} AS text[]) AS queues, s.definition -> 'tags' AS tags,
        s.definition ->> 'schedule' AS schedule, s.definition ->> 'timezone' AS timezone,
        now() AS now
@@ -84,7 +89,7 @@ SELECT {COLUMNS}, {MOVES}, (SELECT count(*) {{origin}}) AS matching,
 """
 
 TOTALS = f"""
-SELECT {STATE} AS state, count(*) AS sites,
+SELECT {SITE_STATE} AS state, count(*) AS sites,
        count(*) FILTER (WHERE c.status IN ('planned', 'running')) AS crawls,
        coalesce(sum(recent.per_s), 0) AS per_s,
        coalesce(sum(c.discovery_done + c.product_done) FILTER (WHERE c.status = 'running'), 0)
@@ -198,9 +203,11 @@ def rows(connection: sa.Connection, query: Query) -> FleetRows:
     by_rate = "state" in wanted or query.sort in ("worst", "rate")
     origin = (CRAWLS if query.history else SITES).format(rate=RATE if by_rate else "")
     newest = query.history and query.sort == "newest"
+    state = STATE if query.history else SITE_STATE
     statement = ROWS.format(
-        origin=" AND ".join([origin, *(FILTERS[name] for name in wanted)]),
-        order=NEWEST_CRAWLS if newest else ORDERS[query.sort],
+        origin=" AND ".join([origin, *(FILTERS[name].format(state=state) for name in wanted)]),
+        order=NEWEST_CRAWLS if newest else ORDERS[query.sort].format(state=state),
+        state=state,
     )
     values = {"limit": query.limit, "offset": query.offset, "states": list(STATES), **wanted}
     matching = connection.execute(sa.text(statement), values).mappings().all()
@@ -218,7 +225,7 @@ def _row(row: sa.RowMapping, crawl: Progress | None, why: str) -> FleetRow:
         why = "; ".join(filter(None, ["its site is paused", why]))
     return FleetRow(
         site=row["site"],
-        state=row["state"],
+        state=row["stands"],
         why=why,
         queues=row["queues"],
         tags=row["tags"] or [],

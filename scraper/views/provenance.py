@@ -64,7 +64,10 @@ SELECT seen.crawl_id AS crawl, coalesce(max(seen.at), c.started_at) AS at, c.sta
                    WHEN g.status = 'unchanged' THEN 'found it unchanged' ELSE 'reached it' END
          FROM pages g WHERE g.id = p.page_id AND g.crawl_id <> p.crawl_id
        UNION ALL SELECT v.crawl_id, v.valid_to, 'changed it'
-         FROM product_versions v WHERE v.product_id = p.id) seen
+         FROM product_versions v WHERE v.product_id = p.id
+       UNION ALL SELECT b.id, p.first_seen_at, 'brought it' FROM crawls b
+        WHERE b.site_id = p.site_id
+          AND p.first_seen_at BETWEEN b.started_at AND coalesce(b.finished_at, 'infinity')) seen
   JOIN crawls c ON c.id = seen.crawl_id
  WHERE s.name = :site AND p.external_id = :external_id
  GROUP BY seen.crawl_id, c.status, c.suspect, c.started_at ORDER BY seen.crawl_id DESC LIMIT 100

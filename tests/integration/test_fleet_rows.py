@@ -122,6 +122,33 @@ def test_the_worst_comes_first_with_its_reason(engine: sa.Engine) -> None:
     assert never.next_slot.utcoffset() == timedelta(0) and never.timezone == "Europe/Berlin"
 
 
+def test_a_paused_site_stands_as_paused_when_its_crawl_has_ended(engine: sa.Engine) -> None:
+    names = ("ended", "never", "failed", "suspect")
+    for name in names:
+        if name != "never":
+            open_crawl(engine, a_site(name))
+    execute(engine, "UPDATE crawls SET status = 'completed', finished_at = now()")
+    execute(engine, "UPDATE crawls SET status = 'failed' WHERE id = 2")
+    execute(engine, "UPDATE crawls SET suspect = true WHERE id = 3")
+    with engine.begin() as connection:
+        sites.sync(connection, [a_site(name) for name in names])
+        for name in names:
+            sites.pause(connection, name)
+        totals = fleet.totals(connection)
+        crawls_ = fleet.rows(connection, Query(history=True, site="ended")).rows
+        paused = fleet.rows(connection, Query(state="paused"))
+    states = {name: row.state for name, row in rows_of(engine).items()}
+    assert states == {
+        "ended": "paused",
+        "never": "paused",
+        "failed": "failed",
+        "suspect": "suspect",
+    }
+    assert totals.states == {"failed": 1, "suspect": 1, "paused": 2}
+    assert [row.site for row in paused.rows] == ["ended", "never"] and paused.matching == 2
+    assert [row.state for row in crawls_] == ["completed"], "the crawl itself has ended"
+
+
 def test_why_nothing_moves(engine: sa.Engine) -> None:
     crawl = open_crawl(engine, a_site(rate="30/m"))
     add(engine, [new_page(crawl, url) for url in urls(4)])

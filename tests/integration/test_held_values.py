@@ -16,6 +16,7 @@ from scraper.coordinator.finish import finish
 from scraper.domain import Outcome
 from scraper.feed import reader as feed
 from scraper.frontier import crawls
+from scraper.quality import report as reports
 from scraper.quality.alerts import alert
 from scraper.settle import crawl_quality, held_values
 from tests import making
@@ -163,7 +164,19 @@ def test_one_promotion_on_every_page_is_held(known: sa.Engine) -> None:
     crawl = crawled(known, shop(), NUMBERS, lambda n: good(n, price=Decimal("9.99")))
     assert crawl.row.suspect and stored(known) == ALL and len(held(known)) == len(NUMBERS)
     examples = making.rows(known, "SELECT problem, known FROM crawl_examples ORDER BY url")
-    assert len(examples) == 3 and examples[0][0] == "it came as 9.99"
+    assert len(examples) == 3 and examples[0] == ("it came as 9.99 EUR", "0.90 EUR")
+
+
+def test_an_example_of_another_currency_names_both(known: sa.Engine) -> None:
+    crawl = crawled(known, shop(), NUMBERS, lambda n: good(n, price_currency="USD"))
+    assert crawl.row.suspect and stored(known) == ALL
+    examples = making.rows(known, "SELECT problem, known FROM crawl_examples WHERE field = 'price'")
+    assert len(examples) == 3
+    for problem, before in examples:
+        assert problem.replace("USD", "EUR") == f"it came as {before}" and problem.endswith(" USD")
+    with known.connect() as connection:
+        (held_price,) = reports.read(connection, crawl.id).held
+    assert (held_price.known, held_price.value) == ("0.90 EUR", "0.90 USD")
 
 
 def test_all_prices_with_tax_wait_for_a_second_crawl(known: sa.Engine) -> None:

@@ -64,7 +64,7 @@ def _print_report(report: Report) -> None:
     click.echo(f"products: {report.products_phrase}")
     if report.products and report.records < report.products:
         click.echo(f"read: {report.records:,} product pages; the others were fresh, or not changed")
-    if report.note:
+    if report.note and not any(report.note in reason["text"] for reason in report.reasons):
         click.echo(f"note: {plain(report.note)}")
     for reason in report.reasons:
         _print_reason(report, reason)

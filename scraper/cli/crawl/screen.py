@@ -61,7 +61,7 @@ def _number(title: str, from_width: int = 0) -> Column:
 CRAWLS = [
     _number("id", 60), Column("site", least=8), Column("state", least=None),
     Column("", 110, least=None), _number("pages", 34), _number("now", 66), _number("failed", 50),
-    _number("left"), Column("why", 76, least=12),
+    _number("left"), _number("ended", 100), Column("why", 76, least=12),
 ]  # fmt: skip
 QUEUES = [
     Column("queue", least=8), _number("due"), _number("later", 44), _number("held", 74),
@@ -219,6 +219,8 @@ def make_parts(status: FleetStatus, choice: Choice | None = None) -> list[Part]:
     if status.totals.sites > 1:
         stand = ", ".join(f"{sites} {state}" for state, sites in status.totals.states.items())
         about = f"{status.totals.sites:,} sites: {stand}"
+    elif crawls and (why := status.why.get(crawls[0].id)):
+        about = f"{crawls[0].state}: {plain(why)}"
     dead = ", ".join(f"{pages.site} {pages.pages:,} {pages.status}" for pages in status.dead)
     no_crawl = "" if status.crawls else "none yet; `scraper crawl SITE` starts one"
     if status.crawls and not crawls:
@@ -257,16 +259,15 @@ def _crawl(crawl: Progress, why: str) -> list[Text | str]:
     state = "dead pages" if state == "completed with dead pages" else state
     per_s = progress.per_s(crawl)
     left = progress.eta(crawl, per_s)
-    if not crawl.active:
-        ended = crawl.finished_at
-        left = f"{ended.astimezone():%m-%d %H:%M %Z}" if ended else ""
-    elif left == crawl.phase:
+    if not crawl.active or left == crawl.phase:
         left = ""
+    ended = crawl.finished_at and f"{crawl.finished_at.astimezone():%m-%d %H:%M %Z}"
     return [
         str(crawl.id), crawl.site, Text(state, PHASES.get(state, "")),
         _bar(crawl) if crawl.active else "", f"{crawl.done:,}/{crawl.total:,}",
         f"{per_s:,.0f}/s" if crawl.active else "",
-        Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left, plain(why),
+        Text(f"{crawl.failed:,}", "red" if crawl.failed else "dim"), left, ended or "",
+        plain(why),
     ]  # fmt: skip
 
 

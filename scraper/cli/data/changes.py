@@ -283,6 +283,7 @@ def describe_change(change: Change) -> str:
         prices = price_fields(change.data) if listed else []
         hidden = {*NAMES, *(f"{name}{CURRENCY}" for name in prices)}
         names = [name for name in change.data if name not in hidden] if listed else []
+        names.sort(key=lambda name: name not in prices)
         text = ", ".join(
             f"{plain(n)}: {cell(amount(change.data[n], change.data.get(f'{n}{CURRENCY}')))}"
             for n in names[:FIELDS_SHOWN]

@@ -170,8 +170,13 @@ def _print_history(versions: Sequence[dict[str, Any]]) -> None:
         data = version["data"]
         changed = {k: v for k, v in data.items() if not before or before.get(k) != v}
         changed |= {k: None for k in before if k not in data}
-        text = ", ".join(f"{k}: {cell(v)}" for k, v in sorted(changed.items()))
-        times = [local(version["valid_from"]), local(version["valid_to"])]
-        rows.append([str(version["version"]), *times, text])
+        # A currency stands beside its price.
+        beside = {f"{name}{CURRENCY}" for name in changed}
+        text = ", ".join(
+            f"{k}: {cell(amount(v, data.get(f'{k}{CURRENCY}')))}"
+            for k, v in sorted(changed.items())
+            if k not in beside
+        )
+        rows.append([str(version["version"]), local(version["valid_from"]), text])
         before = data
-    print_table(["version", "from", "to", "what changed"], rows)
+    print_table(["version", "since", "what changed"], rows)

@@ -7,7 +7,8 @@
   const SVG = "http://www.w3.org/2000/svg";
   const HEIGHT = 220;
   const DAY_S = 86400;
-  const TIME_STEPS = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, DAY_S, 2 * DAY_S, 7 * DAY_S, 30 * DAY_S, 90 * DAY_S, 365 * DAY_S];
+  const TIME_STEPS = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, DAY_S, 2 * DAY_S, 5 * DAY_S, 10 * DAY_S, 30 * DAY_S, 90 * DAY_S, 365 * DAY_S];
+  const WHOLE_STEPS = [1, 2, 5].flatMap((one) => [...Array(12).keys()].map((i) => one * 10 ** i)).sort((a, b) => a - b);
   const boxes = new Set();
 
   function element(name, attributes, ...children) {
@@ -49,6 +50,21 @@
     return step_s < DAY_S ? clock(date, true) : day(date);
   }
 
+  /* A time on an axis; midnight is its day. */
+  function label(date, step) {
+    if (step >= DAY_S) return day(date, step >= 90 * DAY_S);
+    return date.getHours() || date.getMinutes() || date.getSeconds() ? clock(date, step < 60) : day(date);
+  }
+
+  /* The range of values: from zero, or (`near`) about them, so that a change of a few percent is seen. */
+  function reach(low, high, near) {
+    if (near && low !== null) {
+      const pad = Math.max((high - low) * 0.2, high * 0.05);
+      return [Math.max(0, low - pad), high + pad || 1];
+    }
+    return uPlot.rangeNum(0, Math.max(high, 0) || 1, {min: {pad: 0, soft: 0, mode: 1}, max: {pad: 0.05}});
+  }
+
   /* What a class of crawls.css stands for now, as a canvas takes it. */
   function colour(box, name, property) {
     const probe = element("span", {class: `chart-key ${name}`, hidden: ""});
@@ -58,13 +74,13 @@
     return value;
   }
 
-  function axes(box, height) {
+  function axes(box, height, whole) {
     const stroke = colour(box, "chart-ink", "color"), line = colour(box, "chart-ink", "borderTopColor");
     const font = "11px system-ui, sans-serif", grid = {stroke: line, width: 1, dash: [2, 3]}, ticks = {stroke: line, width: 1, size: 4};
     return [
-      {stroke, font, grid: {show: false}, ticks, space: 80, size: 28, incrs: TIME_STEPS,
-       values: (_, splits, _axis, _space, step) => splits.map((at) => step >= DAY_S ? day(new Date(at * 1000), step >= 90 * DAY_S) : clock(new Date(at * 1000), step < 60))},
-      {stroke, font, grid, ticks: {show: false}, size: 48, space: height < 180 ? 26 : 36, values: (_, splits) => splits.map(number)},
+      {stroke, font, grid: {show: false}, ticks, size: 28, space: (_plot, _axis, _low, _high, width) => width < 300 ? 55 : 80, incrs: TIME_STEPS,
+       values: (_, splits, _axis, _space, step) => splits.map((at) => label(new Date(at * 1000), step))},
+      {stroke, font, grid, ticks: {show: false}, size: 48, space: height < 180 ? 26 : 36, ...(whole ? {incrs: WHOLE_STEPS} : {}), values: (_, splits) => splits.map(number)},
     ];
   }
 
@@ -85,7 +101,8 @@
               drawn: [{stroke, width: 1.75, paths: uPlot.paths.stepped({align: 1}), points: {show: false}}]};
     }
     return {data: [at.map((one) => one + step_s / 2), points.map(value)], end: at[at.length - 1] + step_s,
-            drawn: [{stroke, width: 1.75, fill: colour(box, `${series[0].tone} chart-faint`, "color"), points: {show: points.length < 3}}]};
+            drawn: [{stroke, width: 1.75, fill: colour(box, `${series[0].tone} chart-faint`, "color"), spanGaps: true,
+                     points: {show: points.filter((point) => value(point) !== null).length < 3}}]};
   }
 
   function draw(box) {
@@ -103,8 +120,8 @@
     };
     box.chart?.destroy();
     box.chart = new uPlot({
-      width, height, legend: {show: false}, axes: axes(box, height), series: [{}, ...drawn],
-      scales: {x: {time: true, range: [start, end]}, y: {range: (_, low, high) => uPlot.rangeNum(0, Math.max(high, 0) || 1, {min: {pad: 0, soft: 0, mode: 1}, max: {pad: 0.05}})}},
+      width, height, legend: {show: false}, axes: axes(box, height, options.whole || kind === "bars" && options.whole === undefined), series: [{}, ...drawn],
+      scales: {x: {time: true, range: [start, end]}, y: {range: (_, low, high) => reach(low, high, options.near)}},
       cursor: {y: false, drag: {x: false, y: false}, points: {show: false}, dataIdx: kind === "area" ? undefined : before},
       hooks: {setCursor: [told]},
     }, data, figure);
@@ -123,7 +140,8 @@
     return parts.map(([name, value]) => series.length > 1 ? `${name} ${number(value)}` : number(value)).join(", ") || "nothing";
   }
 
-  /* points: [{at, values: [one a series]}], series: [{name, tone}], unit: text; kind: "area", "bars" or "steps".
+  /* points: [{at, values: [one a series]}], series: [{name, tone}], unit: text; kind: "area", "bars" or "steps";
+     whole: no values between whole numbers (unless told so, bars have none); near: the axis need not begin at zero.
      Draws into an element, and again whenever its width or the theme changes. `table` false: the page has one. */
   function chart(box, options) {
     box.chartOptions = options;

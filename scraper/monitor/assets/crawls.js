@@ -107,7 +107,8 @@
 
   function badge(crawl) {
     const dead = crawl.status === "completed" && crawl.failed > 0;
-    const phase = h("span", {class: `crawl-badge badge-${dead ? "waiting" : PHASES[crawl.phase] || "quiet"}`}, crawl.ending || crawl.phase);
+    const waits = crawl.state === "waiting" || crawl.state === "failing";
+    const phase = waits ? stateBadge(crawl.state) : h("span", {class: `crawl-badge badge-${dead ? "waiting" : PHASES[crawl.phase] || "quiet"}`}, crawl.ending || crawl.phase);
     if (!crawl.suspect) return phase;
     return h("span", {}, phase, " ", h("span", {class: "crawl-badge badge-bad", title: `scraper report ${crawl.id} says why`}, "suspect"));
   }
@@ -216,14 +217,14 @@
   }
 
   function fleetRow(row) {
-    const crawl = row.id !== null, runs = crawl && active(row);
+    const crawl = row.id !== null, runs = crawl && active(row), dash = h("span", {class: "fleet-dash"}, "–");
     const name = h("a", {href: siteAddress(row.site), "data-key": `site-${plain(row.site)}`}, plain(row.site));
     const number = crawl && h("a", {class: "crawl-aside", href: `${pages}/${row.id}`, "data-key": `crawl-${row.id}`, "aria-label": `Crawl ${row.id} of ${plain(row.site)}`}, String(row.id));
     return h("tr", {"data-site": plain(row.site), "data-crawl": row.id},
       h("td", {class: "fleet-site"}, name, " ", number),
       h("td", {class: "fleet-state"}, h("div", {class: "fleet-line"}, stateBadge(row.state), h("span", {class: "fleet-why", title: plain(row.why)}, plain(row.why)))),
-      h("td", {class: "num fleet-pages"}, crawl ? fetched(row) : "–"),
-      h("td", {class: "num fleet-failed"}, crawl ? count(row.failed) : "–", h("span", {class: "fleet-word"}, " failed")),
+      h("td", {class: "num fleet-pages"}, crawl ? [fetched(row), h("span", {class: "fleet-word"}, " pages")] : dash.cloneNode(true)),
+      h("td", {class: "num fleet-failed"}, crawl ? [count(row.failed), h("span", {class: "fleet-word"}, " failed")] : dash),
       h("td", {class: "num fleet-wide"}, runs ? rate(row.recent_per_s) : "", runs && row.spark.some((value) => value > 0) ? spark(row.spark, `crawl ${row.id}: pages a second`) : ""),
       h("td", {class: "num fleet-left"}, !runs ? "–" : row.phase === "discovering" ? h("span", {title: "discovering: how many there are is not known yet"}, "–") : left(row)),
       h("td", {class: "fleet-wide"}, crawl ? when(row.started_at || row.created_at) : "–"),
@@ -289,7 +290,8 @@
     section("products", data.products, () => card("Products", "", data.products.length ? table(
       [["Id", ""], ["Name", "wide"], ["Price", "num"], ["Stock", ""], [`Changed, ${zoneName()}`, ""], ["", ""]],
       data.products.map((one) => [h("a", {href: address(data.site, one.id), "data-key": `product-${one.id}`}, plain(one.id)), plain(one.title),
-        one.prices.map((price) => plain(price.text)).join(", "), one.stock === null ? "–" : one.stock ? "in stock" : "sold out", when(one.changed_at), one.delisted_at ? stateBadge("delisted") : ""]),
+        one.prices.map(({field, text}, i) => i ? h("div", {class: "crawl-detail"}, `${plain(field)} ${plain(text)}`) : plain(text)),
+        one.stock === null ? "–" : one.stock ? "in stock" : "sold out", when(one.changed_at), one.delisted_at ? stateBadge("delisted") : ""]),
       "Products") : h("p", {class: "crawl-empty"}, "Nothing matches.")));
     pager(data.matching, "products");
     const asked = query();
@@ -310,7 +312,9 @@
       h("a", {class: "btn btn-sm btn-outline-primary", href: address(site.site), "data-key": "products"}, "Products"),
       site.paused ? button("Resume site", "resume", {}, "resume") : button("Pause site", "pause", {}, "pause"),
       !site.running && button("Crawl now", "crawl", {}, "crawl-now")]);
-    section("note", [site.why, site.state], () => site.why && h("div", {class: `alert ${TONES[site.state] === "bad" ? "alert-danger" : "alert-secondary"}`}, `${plain(site.state)}: ${plain(site.why)}`));
+    section("note", [site.why, site.state, site.problems], () => [
+      site.why && h("div", {class: `alert ${TONES[site.state] === "bad" ? "alert-danger" : "alert-secondary"}`}, `${plain(site.state)}: ${plain(site.why)}`),
+      site.problems.length > 0 && card("The definition's problems", "", h("ul", {class: "crawl-why"}, site.problems.map((line) => h("li", {}, plain(line)))))]);
     section("about", [site.schedule, site.next, site.paused, site.tags], () => h("p", {class: "crawl-detail"}, site.paused ? "Paused. " : "",
       site.schedule ? `Crawled at ${plain(site.schedule)} (${plain(site.timezone)})` : "Crawled by hand", site.next && [", next ", when(site.next, true), ` ${zoneName(new Date(site.next))}`],
       site.tags.length > 0 && `. Tags: ${plain(site.tags.join(", "))}`));
@@ -329,10 +333,8 @@
         const point = points.find((one) => one.week === week);
         return point && point.fill !== null ? `${(point.fill * 100).toFixed(1)} %` : "–";
       })]), "Fields over weeks")));
-    section("site-definition", [site.definition, site.problems], () => [
-      site.problems.length > 0 && card("The definition's problems", "", h("ul", {class: "crawl-why"}, site.problems.map((line) => h("li", {}, plain(line))))),
-      h("details", {class: "crawl-card", "data-key": "definition"},
-        h("summary", {"data-key": "definition-summary"}, "Definition, as it is crawled by"), h("pre", {class: "detail-code"}, plain(site.definition)))]);
+    section("site-definition", site.definition, () => h("details", {class: "crawl-card", "data-key": "definition"},
+      h("summary", {"data-key": "definition-summary"}, "Definition, as it is crawled by"), h("pre", {class: "detail-code"}, plain(site.definition))));
   }
 
   function drawDays({days, timezone}) {
@@ -343,8 +345,8 @@
     for (const [name, title] of shown) {
       const of = (day) => /bytes/.test(name) ? day[name] / 1e6 : day[name];
       const known = days.filter((day) => day[name] !== null);
-      chart(document.getElementById(`chart-${name}`), {points: known.map((day) => ({at: `${day.day}T00:00`, values: [of(day)]})), step_s: 86400,
-        kind: name === "listed" ? "area" : "bars", height: 130, series: [{name: title, tone: "tone-rate"}], unit: plain(timezone), table: false,
+      chart(document.getElementById(`chart-${name}`), {points: days.map((day) => ({at: `${day.day}T00:00`, values: [day[name] === null ? null : of(day)]})), step_s: 86400,
+        kind: name === "listed" ? "area" : "bars", whole: !/bytes/.test(name), height: 130, series: [{name: title, tone: "tone-rate"}], unit: plain(timezone), table: false,
         label: `${title}: ${number(of(known[known.length - 1]))} on ${known[known.length - 1].day}; the table below has every day`});
     }
     section("site-table", days, () => h("details", {class: "crawl-card", "data-key": "days"}, h("summary", {"data-key": "days-summary"}, `Days as a table (${plain(timezone)})`),
@@ -363,16 +365,17 @@
     const courses = [...Object.entries(prices), ...Object.entries(stock)];
     section("prices", courses, () => courses.map(([name, points]) => card(plain(name), "", h("div", {id: `chart-of-${plain(name)}`}))));
     for (const [name, points] of courses) {
-      const flag = points.some((point) => typeof point.value === "boolean");
+      const flag = points.some((point) => typeof point.value === "boolean"), price = name in prices;
       const unit = plain([...points].reverse().find((point) => point.currency)?.currency || (flag ? "1: in stock, 0: sold out" : name in stock ? "pieces" : ""));
-      chart(document.getElementById(`chart-of-${plain(name)}`), {kind: "steps", height: 200, unit, series: [{name: plain(name), tone: "tone-rate"}],
+      chart(document.getElementById(`chart-of-${plain(name)}`), {kind: "steps", height: 200, unit, near: price, whole: !price, series: [{name: plain(name), tone: "tone-rate"}],
         points: points.map((point) => ({at: point.valid_from, values: [typeof point.value === "boolean" ? Number(point.value) : typeof point.value === "number" ? point.value : null]})),
         label: `${plain(name)} over time; the table below it has its values`});
     }
     section("changes", changes, () => card("Changes", changes.length < all ? `the latest ${changes.length} of ${count(all)}` : count(all), table(
-      [[`When, ${zoneName()}`, ""], ["Field", ""], ["Before", ""], ["After", "wide"], ["Percent", "num"]],
-      changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), plain(one.before) || "–", plain(one.after) || "–", one.percent])), "Changes")));
-    section("seen", crawls, () => card("Crawls that saw it", "those that changed it, and the last that read or reached it; of others that found it as it was nothing is kept", table(
+      [[`When, ${zoneName()}`, ""], ["Field", ""], ["Percent", "num"], ["Change", "wide"]],
+      changes.flatMap((change) => change.fields.map((one) => [when(change.at), plain(one.field), one.percent,
+        one.before ? `${plain(one.before)} → ${plain(one.after) || "nothing"}` : plain(one.after)])), "Changes")));
+    section("seen", crawls, () => card("Crawls that saw it", "those that brought or changed it, and the last that read or reached it; of others nothing is kept", table(
       [["Crawl", "num"], [`When, ${zoneName()}`, ""], ["State", ""], ["What it did", "wide"]],
       crawls.map((one) => [crawlLink(one.crawl), when(one.at), stateBadge(one.suspect ? "suspect" : one.status), plain(one.what)]), "Crawls that saw it")));
     return false;
@@ -396,18 +399,18 @@
     section("actions", [crawl.status, crawl.paused, crawl.phase, crawl.ending, crawl.state, data.may_accept, data.may_reject], () => actions(crawl, data));
     // A reason is a note that may be cut, or names the last of the dead pages that the note counts.
     const given = (crawl.note || "").split("; ").filter((part) => !data.dead.length || !/^[\d,]+ pages? (dead|invalid)( and [\d,]+ pages? invalid)?$/.test(part)).join("; ");
-    const cut = data.why && given.startsWith(data.why);
-    const notes = [cut ? given : data.why, cut || data.why.includes(given) ? "" : given].filter(Boolean);
+    const cut = data.why && given.startsWith(data.why), judged = crawl.state === "suspect" && data.reasons.length > 0;
+    const notes = [cut ? given : judged ? "" : data.why, cut || data.why.includes(given) ? "" : given].filter(Boolean);
     section("note", [notes, crawl.state], () => notes.map((text) => h("div", {class: `alert ${crawl.state === "failed" || crawl.state === "suspect" ? "alert-danger" : "alert-secondary"}`},
-      text === notes[0] && data.why ? `${plain(crawl.state)}: ${plain(text)}` : plain(text))));
+      text === notes[0] && data.why && !judged ? `${plain(crawl.state)}: ${plain(text)}` : plain(text))));
     section("reasons", [data.reasons, data.held], () => (data.reasons.length || data.held.length) && reasons(data));
     section("summary", crawl, () => [
-      metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? left(crawl) : duration(crawl.elapsed_s),
-             crawl.active_now ? `running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})} ${zoneName(new Date(crawl.finished_at))}`, "metric-card-active"),
+      metric(crawl.active_now ? "Left" : "Took", crawl.active_now ? crawl.state === "waiting" ? "–" : left(crawl) : duration(crawl.elapsed_s),
+             crawl.active_now ? `${crawl.state === "waiting" ? "nothing moves; " : ""}running for ${duration(crawl.elapsed_s)}` : `ended ${new Date(crawl.finished_at).toLocaleString([], {hourCycle: "h23"})} ${zoneName(new Date(crawl.finished_at))}`, "metric-card-active"),
       metric("Pages a second", rate(crawl.active_now ? crawl.recent_per_s : crawl.pages_per_s),
              crawl.active_now ? `${rate(crawl.pages_per_s)} on the whole` : "on the whole"),
-      metric("Pages done", count(crawl.done), `${crawl.fresh ? `fetched ${count(crawl.done - crawl.fresh)}, not due ${count(crawl.fresh)}; ` : ""}of ${count(crawl.total)}${crawl.phase === "discovering" ? " so far" : ""}; ${count(crawl.fetches)} fetches, ${count(crawl.retries)} to be retried`, "metric-card-success"),
-      metric("Dead and invalid", count(crawl.failed), `${count(crawl.gone)} gone, ${count(crawl.fresh)} fresh, not asked; ${count(crawl.not_modified)} answered 304 or the same bytes`, "metric-card-danger"),
+      metric("Pages done", count(crawl.done), `${crawl.fresh ? `fetched ${count(crawl.done - crawl.fresh)}, not due ${count(crawl.fresh)}; ` : ""}of ${count(crawl.total)}${crawl.phase === "discovering" ? " so far" : ""}; ${count(crawl.fetches)} fetches, ${count(crawl.retries)} retries`, "metric-card-success"),
+      metric("Dead and invalid", count(crawl.failed), `beside these ${count(crawl.gone)} gone, ${count(crawl.fresh)} not due, ${count(crawl.not_modified)} not modified`, "metric-card-danger"),
       metric("Products", count(crawl.products_new + crawl.products_changed),
              `${count(crawl.products_new)} new, ${count(crawl.products_changed)} changed, ${count(crawl.products_delisted)} delisted`),
     ]);
@@ -419,9 +422,11 @@
       data.fields.map((one) => [plain(one.field), `${(one.rate * 100).toFixed(1)} %`, one.usual === null ? "–" : `${(one.usual * 100).toFixed(1)} %`,
                                 one.suspect ? h("span", {class: "crawl-badge badge-bad"}, "suspect") : ""]), "Fields")));
     section("dead", [data.dead, data.dead_reasons, crawl.failed, crawl.paused], () => data.dead.length && dead(data, crawl));
-    section("errors", data.errors, () => data.errors.length && card("Latest errors", "", table(
+    // What is dead or invalid is listed as that.
+    const errors = data.errors.filter((one) => one.status !== "dead" && one.status !== "invalid");
+    section("errors", errors, () => errors.length && card("Latest errors", "of pages that were not given up", table(
       [["When", ""], ["Blames", ""], ["Outcome", ""], ["HTTP", "num"], ["Page is now", ""], ["Page", "wide"]],
-      data.errors.map((one) => [when(one.settled_at), blame(one.blame), h("span", {title: one.phrase}, plain(one.outcome)), one.http_status ?? "–", plain(one.status),
+      errors.map((one) => [when(one.settled_at), blame(one.blame), h("span", {title: one.phrase}, plain(one.outcome)), one.http_status ?? "–", plain(one.status),
                                 [link(one.url), h("div", {class: "crawl-detail"}, plain(one.error))]]), "Latest errors")));
     const all = data.outcomes.reduce((sum, one) => sum + one.tries, 0);
     section("outcomes", data.outcomes, () => data.outcomes.length && card("Outcomes", `${count(all)} tries`, table(
@@ -480,14 +485,14 @@
   }
 
   function reasons({reasons: list, held}) {
-    return card("Why", "",
+    return card(list.length ? "Why it is suspect" : "Held", "",
       list.map((one) => h("div", {class: "crawl-why"},
         h("p", {}, h("b", {}, plain(one.field ?? "products")), `: ${plain(one.text)}`),
         one.examples.length > 0 && h("ul", {}, one.examples.map((page) => h("li", {}, link(page.url),
           h("div", {class: "crawl-detail"}, plain(page.problem), page.known !== null && `; known as ${plain(page.known)}`),
           page.excerpt && h("pre", {class: "detail-code"}, plain(page.excerpt))))))),
-      held.length > 0 && table([["Held of", ""], ["Values", "num"], ["Why", "wide"], ["Product has", "wide"], ["Page says", "wide"], ["Such as", "wide"]],
-        held.map((one) => [plain(one.field), count(one.number), plain(one.why), plain(one.known ?? "nothing"), plain(one.value ?? "nothing"), link(one.url)]), "Held values"));
+      held.length > 0 && table([["Held of", ""], ["Values", "num"], ["Why", "wide"], ["Product has", "value"], ["Page says", "value"], ["Such as", "wide"]],
+        held.map((one) => [plain(one.field) || "new products", count(one.number), plain(one.why), plain(one.known ?? "nothing"), plain(one.value ?? "nothing"), link(one.url)]), "Held values"));
   }
 
   // --- actions
