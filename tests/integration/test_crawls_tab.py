@@ -465,11 +465,12 @@ def test_a_product_has_its_history(run: Commands, environment: Settings, engine:
         (10, None), (8, -20), (12, 50)
     ]  # fmt: skip
     (price,) = [one for one in found["values"] if one["field"] == "price"]
-    assert price["value"] == "12.00" and found["changes_in_all"] == 4
+    assert price["value"] == "12.00 EUR" and found["changes_in_all"] == 4
     assert price["crawl"] == 3 and price["since"] == found["changes"][1]["at"]
     assert price["sources"] == [] and price["held"] is None
     assert [(one["crawl"], one["what"]) for one in found["crawls"]] == [
-        (4, "changed it, read it last"), (3, "changed it"), (2, "changed it")
+        (4, "changed it, read it last"), (3, "changed it"), (2, "changed it"),
+        (1, "brought it"),
     ]  # fmt: skip
     assert [one["value"] for one in found["stock"]["in_stock"]] == [True, False]
     assert listed["stock"] is False

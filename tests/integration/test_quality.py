@@ -550,7 +550,7 @@ def test_the_report_ends_as_its_crawl_did(
     )
     shown = reported(0)
     assert "price: 1 values: 8 times the price or more, or an eighth or less" in shown
-    assert "https://shop.example/p/3: '9000' (the product has '3.90')" in shown
+    assert "https://shop.example/p/3: '9000 EUR' (the product has '3.90 EUR')" in shown
     crawl = first
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE crawls SET status = 'failed', note = 'stalled'"))

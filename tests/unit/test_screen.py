@@ -147,6 +147,16 @@ def test_a_fleet_at_eighty_by_twenty_four() -> None:
     assert "shop-60" in lines[4] and "waiting" in lines[4]
 
 
+def test_of_one_site_the_whole_reason_is_shown() -> None:
+    found = a_fleet(40)
+    why = "price: found on 0 of 200 product pages (0%), usually on 100%; " * 3 + "the end"
+    found.crawls = [replace(c, site="shop", state="suspect") for c in found.crawls[::-1]]
+    found.why, found.totals = {found.crawls[0].id: why}, Totals(sites=1, crawls=1)
+    lines = shown(found, 80, 24)
+    assert len(lines) <= 24 and "suspect: price: found" in " ".join(lines)
+    assert any("the end" in line for line in lines)
+
+
 def sites_of(choice: Choice) -> list[str]:
     make_screen(a_fleet(), width=80, height=24, choice=choice)
     return [crawl.site for crawl in choice.arrange(a_fleet().crawls)[choice.first :]]

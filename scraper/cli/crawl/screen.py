@@ -131,11 +131,17 @@ def make_screen(
     choice = choice or Choice()
     parts = [part for part in make_parts(status, choice) if part.rows or part.note]
     room = None if height is None else height - (header is not None)
+    if room is not None and status.totals.sites == 1:
+        room -= _title(parts[0], 0).cell_len // width
     sizes = fit_rows([len(part.rows) for part in parts], room)
     choice.shown = sizes[0] if parts[0].columns is CRAWLS else 0
     lines: list[RenderableType] = [] if header is None else [header]
     for part, size in zip(parts, sizes, strict=True):
-        lines.append(_title(part, size, width))
+        title = _title(part, size)
+        # Of one site the whole reason is shown, since there is room.
+        if height is not None and not (part.columns is CRAWLS and status.totals.sites == 1):
+            title.truncate(width, overflow="ellipsis")
+        lines.append(title)
         if size:
             lines.append(_make_table(part, size, width))
     return Group(*lines)
@@ -158,16 +164,14 @@ def fit_rows(sizes: Sequence[int], room: int | None) -> list[int]:
     return fitted
 
 
-def _title(part: Part, size: int, width: int) -> Text:
+def _title(part: Part, size: int) -> Text:
     hidden = len(part.rows) - size
-    title = Text.assemble(
+    return Text.assemble(
         (part.title, "bold"),
         (f"  {hidden:,} more" if hidden else "", "dim"),
         (f"  {part.about}" if part.about else "", "bold"),
         (f"  {part.note}" if part.note else "", "yellow"),
     )
-    title.truncate(width, overflow="ellipsis")
-    return title
 
 
 def _make_table(part: Part, size: int, width: int) -> Table:
