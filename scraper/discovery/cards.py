@@ -53,6 +53,7 @@ class Card:
     amounts: list[Amount]
     element: LexborNode
     link: LexborNode
+    in_state: bool = False
 
     @property
     def prices(self) -> list[Decimal]:

@@ -20,6 +20,7 @@ from scraper.sites.definition import Site
 
 # Categories of categories, and indexes of sitemaps, are followed so far.
 DISCOVERING_MAX = 5
+_GOLDEN = 0.618
 
 
 @dataclass(slots=True)
@@ -93,8 +94,15 @@ class Sampler:
 
 
 def spread(urls: Iterable[str], number: int) -> list[str]:
-    """So many of them, from the first to the last."""
+    """So many of them, from the first to the last, in uneven steps: what every fourth product has
+    must not fall between them."""
     listed = list(urls)
     if len(listed) <= number:
         return listed
-    return [listed[at * (len(listed) - 1) // max(1, number - 1)] for at in range(number)]
+    step = (len(listed) - 1) / max(1, number - 1)
+    uneven = 0.9 if step >= 3 else 0.45 if step >= 2 else 0.0
+    last = max(0, number - 1)
+    return [
+        listed[int(step * (at + (uneven * (at * _GOLDEN % 1 - 0.5) if 0 < at < last else 0)))]
+        for at in range(number)
+    ]

@@ -9,6 +9,7 @@ from scraper.discovery.cards import GROUP_MIN, Card, LinkGroup
 from scraper.extract.document import Document
 from scraper.extract.structured.amounts import Amount
 from scraper.extract.structured.state_fields import (
+    addresses_of_next,
     is_address,
     lists_of_objects,
     texts_of,
@@ -49,4 +50,13 @@ def _card(url: str, entry: dict[str, Any], body: Any) -> Card:
         amounts = [Amount(body, price, None, False)]
     except Mistyped:
         amounts = []
-    return Card(url, texts.get("title", ""), texts.get("image"), amounts, body, body)
+    return Card(url, texts.get("title", ""), texts.get("image"), amounts, body, body, in_state=True)
+
+
+def next_in_state(document: Document) -> tuple[dict[str, str], str] | None:
+    """The path of the next page's address, as a definition says it, and its URL."""
+    for path, text in addresses_of_next(document.state):
+        url = urls.clean(text, document.base)
+        if url is not None and url != document.url:
+            return {"state": path}, url
+    return None

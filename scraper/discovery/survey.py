@@ -4,15 +4,15 @@ on, what identifies a product, and where each field stands. Stores nothing."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-from urllib.parse import urlsplit
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
 from scraper.discovery.cards import Card, LinkGroup, link_groups, pattern_of, selector_of
 from scraper.discovery.fields.candidates import ProductSample
 from scraper.discovery.fields.identity import product_id
-from scraper.discovery.fields.induction import FieldChoice, choose
+from scraper.discovery.fields.induction import FieldChoice, Reading, choose
 from scraper.discovery.fields.variants import VariantChoice, propose_items
 from scraper.discovery.paging import (
     Last,
@@ -28,7 +28,7 @@ from scraper.discovery.paging import (
 from scraper.discovery.platform import OpenInterface, open_interface
 from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.sampling import spread
-from scraper.discovery.state_links import link_groups_of
+from scraper.discovery.state_links import link_groups_of, next_in_state
 from scraper.discovery.trial import PATIENT, field_reader
 from scraper.domain import Fetched, Kind, Outcome
 from scraper.errors import ConfigError, FetchError, ScraperError
@@ -48,6 +48,7 @@ from scraper.sites.grammar.selectors import parse_json
 PAGES_MAX = 60
 PRODUCTS = 12
 CATEGORY_GROUPS = 4
+CATEGORY_LEVELS = 3
 SITEMAPS_MAX = 4
 _PROBED = ("page", "p")
 CATALOGUES_MAX = 3
@@ -130,6 +131,7 @@ class Survey:
     shown: frozenset[Kind] = frozenset()
     rendering: dict[str, Any] = field(default_factory=dict)
     unproved: str = ""
+    strip_params: list[str] = field(default_factory=list)
 
     @property
     def products(self) -> int | None:
@@ -137,6 +139,10 @@ class Survey:
         if self.sitemap is not None:
             return len(self.known_urls)
         return self.pages * self.links if self.pages is not None else None
+
+
+# Links to categories, and some of their pages.
+_Categories: TypeAlias = tuple[LinkGroup, list[ListingPage]]
 
 
 class Surveyor:
@@ -205,6 +211,7 @@ class Surveyor:
             survey.fields = {}
         else:
             _drop_frame(survey)
+            await self._find_idle_params(survey)
             if survey.interface is None:
                 survey.items = propose_items(survey.samples, survey.fields)
 
@@ -248,6 +255,25 @@ class Surveyor:
             return
         survey.shown |= {Kind.PRODUCT}
         survey.notes.append(f"its product pages' HTML has no {lacking}: a browser shows them")
+
+    async def _find_idle_params(self, survey: Survey) -> None:
+        """Parameters of products' addresses that say where a link stood: a product in two
+        categories would be read twice."""
+        parts = [urlsplit(url) for url in survey.known_urls]
+        names = {name for part in parts for name, _ in parse_qsl(part.query)}
+        names -= {str((survey.listing or {}).get("pages", {}).get("param"))}
+        url = survey.product_pages[0][0]
+        plain = urlsplit(url)._replace(query="").geturl()
+        if not names or plain == url or len({part.path for part in parts}) * 2 <= len(parts):
+            return
+        try:
+            _, bare = await self._sample(plain, None, shown=Kind.PRODUCT in survey.shown)
+        except FetchError:
+            return
+        checked = [survey.fields[name] for name in ("title", "price") if survey.fields[name].best]
+        first = [replace(choice, best=_only_first(choice)) for choice in checked]
+        if all(_reads_alike(choice, [bare]) for choice in first):
+            survey.strip_params = sorted(names)
 
     async def _find_listing(self, survey: Survey, first: ListingPage) -> None:
         await self._compare(first)
@@ -337,7 +363,9 @@ class Surveyor:
     async def _linked_pages(
         self, survey: Survey, first: ListingPage, group: LinkGroup, *, single: bool
     ) -> bool:
-        following = next_link(first.document)
+        following: tuple[Any, str] | None = next_link(first.document)
+        if following is None and group.state is not None:
+            following = next_in_state(first.document)
         numbers = numbered_links(first.document)
         second_url = following[1] if following is not None else numbers.get(2)
         second = await self._further(second_url, group)
@@ -473,25 +501,28 @@ class Surveyor:
         return False
 
     async def _categories(self, survey: Survey, home: ListingPage) -> bool:
-        """Lists of products behind groups of links, such as a menu's."""
-        best: tuple[int, LinkGroup, list[ListingPage]] | None = None
-        others = [group for group in home.groups if not (group.is_products and group.score > 20)]
-        others = sorted(others, key=lambda group: len(group.cards), reverse=True)
-        home_products = set(home.products.urls) if home.products is not None else set()
-        for group in others[:CATEGORY_GROUPS]:
-            pages = []
-            for url in spread([url for url in group.urls if url not in home_products], 3):
-                try:
-                    page = await self._listing(url)
-                except FetchError:
-                    continue
-                if page.products is not None and not is_product(page):
-                    pages.append(page)
-            if len(pages) >= 2 and (best is None or len(group.cards) > best[0]):
-                best = len(group.cards), group, pages
-        if best is None:
+        """Lists of products behind groups of links, such as a menu's, or behind the groups on the
+        pages that those lead to."""
+        listings: list[Any] = []
+        seen = {home.url, survey.start}
+        if home.products is not None and any(card.amounts for card in home.products.cards):
+            seen.update(home.products.urls)
+        parent = home
+        for _ in range(CATEGORY_LEVELS):
+            lists, below = await self._category_pages(parent, seen)
+            if lists is None and below is None:
+                return False
+            group, pages = lists or below or (None, [])
+            assert group is not None
+            links = _links(parent, group, self._site.owns)
+            if links not in listings:
+                listings.append(links)
+            if lists is not None:
+                break
+            seen.update(url for group in parent.groups for url in group.urls)
+            parent = pages[0]
+        else:
             return False
-        _, group, pages = best
         pages.sort(key=lambda page: next_link(page.document) is None)
         first = pages[0]
         products = first.products
@@ -501,10 +532,47 @@ class Surveyor:
             survey.pages_text = "categories of one page each"
         self._take(survey, pages, products)
         assert survey.listing is not None
-        survey.listing["listings"] = _links(home, group, self._site.owns)
-        survey.pages_text = f"{len(group.cards)} categories; {survey.pages_text}"
+        survey.listing["listings"] = listings if len(listings) > 1 else listings[0]
+        levels = f" on {len(listings)} levels" if len(listings) > 1 else ""
+        survey.pages_text = f"{len(group.cards)} categories{levels}; {survey.pages_text}"
         survey.pages = None
         return True
+
+    async def _category_pages(
+        self, parent: ListingPage, seen: Collection[str]
+    ) -> tuple[_Categories | None, _Categories | None]:
+        """The largest group of links whose pages list products, and a group whose pages list none
+        but have links that nobody saw before."""
+        best: _Categories | None = None
+        below: _Categories | None = None
+        others = [
+            group
+            for group in parent.groups
+            if not (group.is_products and group.score > 20)
+            or not any(card.amounts for card in group.cards)
+        ]
+        others.sort(key=lambda group: len(group.cards), reverse=True)
+        for group in others[:CATEGORY_GROUPS]:
+            listing, silent = [], []
+            for url in spread([url for url in group.urls if url not in seen], 3):
+                try:
+                    page = await self._listing(url)
+                except FetchError:
+                    continue
+                if page.products is not None and not is_product(page):
+                    listing.append(page)
+                elif self._leads_on(page, parent, seen):
+                    silent.append(page)
+            if len(listing) >= 2 and (best is None or len(group.cards) > len(best[0].cards)):
+                best = group, listing
+            if len(silent) >= 2 and below is None:
+                below = group, silent
+        return best, below
+
+    @staticmethod
+    def _leads_on(page: ListingPage, parent: ListingPage, seen: Collection[str]) -> bool:
+        known = {url for group in parent.groups for url in group.urls}.union(seen)
+        return any(len(set(group.urls) - known) >= 2 for group in page.groups)
 
     async def _sitemap(self, survey: Survey) -> bool:
         """Products that a sitemap lists."""
@@ -525,13 +593,9 @@ class Surveyor:
             for link in reader.read(fetched, url).links:
                 (due if link.kind is Kind.SITEMAP else listed).append(link.url)
             due.sort(key=lambda url: "product" not in url and "produ" not in url)
-        groups: dict[str, list[str]] = {}
-        for url in listed:
-            folder = "/".join(urlsplit(url).path.split("/")[1:-1])
-            groups.setdefault(folder, []).append(url)
-        if not groups or start is None:
+        if not listed or start is None:
             return False
-        likely = max(groups.values(), key=len)
+        likely = max(_by_folder(listed), key=len)
         for url in spread(likely, 2):
             try:
                 page = await self._listing(url)
@@ -652,6 +716,11 @@ def _reads_alike(choice: FieldChoice, samples: Sequence[ProductSample | None]) -
     )
 
 
+def _only_first(choice: FieldChoice) -> Reading:
+    assert choice.best is not None
+    return replace(choice.best, values=choice.best.values[:1])
+
+
 def _document(page: Fetched, url: str) -> Document:
     """Raises FetchError for a page that cannot be parsed."""
     document = Document(page, url, PATIENT)
@@ -688,6 +757,18 @@ def is_product(page: ListingPage) -> bool:
         return "group" not in (tag.attributes.get("content") or "")
     scopes = page.document.dom.css('[itemtype*="schema.org/Product"]')
     return len(offered) == 1 or (not offered and len(scopes) == 1)
+
+
+def _by_folder(listed: Sequence[str]) -> list[list[str]]:
+    """The URLs of each folder; of the first one alone where each has a folder of its own."""
+    for depth in (None, 2):
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for url in listed:
+            folder = tuple(urlsplit(url).path.split("/")[1:-1][: depth and depth - 1])
+            groups.setdefault(folder, []).append(url)
+        if len(groups) * 2 <= len(listed):
+            break
+    return list(groups.values())
 
 
 def _has_any(page: ListingPage, first: ListingPage, group: LinkGroup, owns: Any) -> bool:

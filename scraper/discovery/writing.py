@@ -48,6 +48,10 @@ def definition_text(survey: Survey, name: str, rate: str, *, private: bool) -> s
         lines.append("queue: browser                # scripts fill its pages")
     if survey.rendering:
         lines.append(f"browser: {inline(survey.rendering)}")
+    if survey.strip_params:
+        lines.append(
+            f"strip_params: {inline(survey.strip_params)}        # they only say where a link stood"
+        )
     if survey.listing is not None:
         lines += ["", "listing:"]
         if Kind.LISTING in survey.shown and not everywhere:

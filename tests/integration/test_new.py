@@ -18,7 +18,13 @@ from scraper.extract import compile_site
 from scraper.platforms import ADAPTERS
 from scraper.sites.definition import Site
 from scraper.sites.loader import load_file, load_text
-from tests import engine_templates, odd_templates, shop_templates, unseen_templates
+from tests import (
+    engine_templates,
+    odd_templates,
+    shop_templates,
+    stateful_templates,
+    unseen_templates,
+)
 from tests.platform_shops import PlatformShop
 from tests.shop_templates import Shop
 from tests.static_shop import StaticShop
@@ -30,12 +36,14 @@ TEMPLATES = {
     **engine_templates.ENGINES,
     **odd_templates.ODD,
     **unseen_templates.UNSEEN,
+    **stateful_templates.STATEFUL,
 }
 CURRENCIES = {
     **shop_templates.CURRENCIES,
     **engine_templates.CURRENCIES,
     **odd_templates.CURRENCIES,
     **unseen_templates.CURRENCIES,
+    **stateful_templates.CURRENCIES,
 }
 
 

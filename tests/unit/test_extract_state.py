@@ -3,8 +3,10 @@ write it."""
 
 from __future__ import annotations
 
+import json
 import time
 from decimal import Decimal
+from html import escape
 from typing import Any
 
 import pytest
@@ -99,6 +101,29 @@ def test_lists_deeper_than_can_be_walked_hold_nothing() -> None:
     path = selectors.parse_jsonld("offers.price")
     assert list(jsonld.within([{"a": deep}, {"a": {"b": "1"}}], ("a", "b"))) == ["1"]
     assert list(jsonld.values([{"@type": "Product", "offers": deep}], path, every=False)) == []
+
+
+def test_an_attribute_that_holds_an_object_is_a_document() -> None:
+    data = escape('{"component": "Show", "props": {"product": {"name": "Oak \\u00e9"}}}')
+    page = f'<div id=app data-page="{data}"></div><i data-x=\'{{"short": 1}}\'></i>'.encode()
+    (by_name, only) = page_state.documents(page)
+    assert by_name == {"data-page": only}
+    assert value("{state: data-page.props.product.name}", page.decode()) == "Oak é"
+
+
+def test_a_cache_of_entities_has_its_queries_answers_by_their_names() -> None:
+    state = {
+        "ROOT_QUERY": {'product({"id":1})': {"__ref": "Product:1"}, "me": None},
+        "Product:2": {"name": "Elm"},
+        "Product:1": {"name": "Oak", 'price({"in":"EUR"})': "9.50", "like": {"__ref": "Product:1"}},
+    }
+    page = f"<script>window.__APOLLO_STATE__ = {json.dumps(state)}</script>"
+    assert value("{state: __APOLLO_STATE__.product.name}", page) == "Oak"
+    assert value("{state: __APOLLO_STATE__.product.price}", page) == "9.50"
+    nested = (
+        f'<script id=n type="application/json">{json.dumps({"props": {"apollo": state}})}</script>'
+    )
+    assert value("{state: n.props.apollo.product.name}", nested) == "Oak"
 
 
 PARTS = [

@@ -8,7 +8,7 @@ Nothing is decided here: what a candidate gives on many pages decides
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
@@ -29,6 +29,7 @@ from scraper.extract.structured.amounts import (
     price_of,
     words_of,
 )
+from scraper.extract.structured.buying import buying_label
 from scraper.extract.structured.labels import Labelled, labelled
 from scraper.extract.structured.state_fields import field_paths
 from scraper.extract.text import whole_text
@@ -57,7 +58,8 @@ WORD_OF = {
     "gtin": re.compile(r"(?:^|[\s_-])(?:gtin\d*|ean\d*|upc|isbn|barcode)(?:$|[\s_-])", re.I),
     "mpn": re.compile(r"(?:^|[\s_-])mpn(?:$|[\s_-])", re.I),
     "brand": re.compile(
-        r"brand|marke(?!t)|marque|marca|manufacturer|hersteller|vendor|merk|fabri[ck]ant", re.I
+        r"brand|maker|marke(?!t)|marque|marca|manufacturer|hersteller|vendor|merk|fabri[ck]ant",
+        re.I,
     ),
     "category": re.compile(
         r"(?:^|[\s_-])(?:category|posted_in|kategorie|categorie)(?:$|[\s_-])", re.I
@@ -78,6 +80,13 @@ _KEYS = {
     "price": ("price", "currentPrice", "salePrice", "final_price"),
     "availability": ("availability", "inStock", "in_stock", "isInStock"),
 }
+# Attributes of any element that say what they hold.
+_ATTRIBUTES = {
+    "sku": ("data-sku", "data-product-sku", "data-product_sku", "data-article-number"),
+    "gtin": ("data-gtin", "data-ean"),
+    "brand": ("data-brand", "data-product-brand"),
+}
+_STOCK_WORD_MIN = 4
 _STARS = re.compile(
     r"(?:rating|stars?|note|bewertung|score)[\s_-]+(one|two|three|four|five|[0-5])\b", re.I
 )
@@ -179,7 +188,10 @@ def _visible(name: str, sample: ProductSample) -> Iterator[Candidate]:
             # Where there is none, that of another product must not take its place.
             yield from _sources(sample, _former_prices(sample), paths_max=3 * PATHS_MAX)
         case "availability":
-            yield from _sources(sample, _availabilities(sample))
+            said = _availabilities(sample)
+            yield from _sources(sample, said)
+            yield from _by_stock_word(sample, said)
+            yield from _by_button(sample)
         case "stock":
             yield from _stocks(sample)
         case "image":
@@ -190,6 +202,9 @@ def _visible(name: str, sample: ProductSample) -> Iterator[Candidate]:
             yield from _ratings(sample)
         case "sku" | "gtin" | "mpn" | "brand" | "category":
             yield from _sources(sample, _named(sample, name, 80))
+            for attribute in _ATTRIBUTES.get(name, ()):
+                if sample.document.dom.css_first(f"[{attribute}]") is not None:
+                    yield Candidate("page", {"css": f"[{attribute}]::attr({attribute})"}, 4)
 
 
 def _labels(sample: ProductSample) -> list[Labelled]:
@@ -278,6 +293,26 @@ def _availabilities(sample: ProductSample) -> list[LexborNode]:
         saying.append(element)
         more |= {up.mem_id for up in ancestors(element, 4) if sample.text(up) != text}
     return [element for element in saying if element.mem_id not in more]
+
+
+def _by_stock_word(sample: ProductSample, said: Sequence[LexborNode]) -> Iterator[Candidate]:
+    """Where nothing but its words marks the place: "lieferbar" is in "nicht lieferbar" as well."""
+    for element in said[:ELEMENTS_MAX]:
+        for word in re.findall(r"[^\W\d_]+", sample.text(element)):
+            css = f'{element.tag}:contains("{word}")'
+            if len(word) >= _STOCK_WORD_MIN and sample.first(css) == element.mem_id:
+                yield Candidate("page", {"css": css}, 7)
+
+
+def _by_button(sample: ProductSample) -> Iterator[Candidate]:
+    """A button that says something else where there is nothing to buy."""
+    for element in sample.elements:
+        label = buying_label(element) if element.tag in ("button", "a") else None
+        if label is not None:
+            for candidate in _sources(
+                sample, [element], paths_max=3, when=re.escape(label).replace("\\ ", " ")
+            ):
+                yield candidate._replace(rank=candidate.rank + 8)
 
 
 def _stocks(sample: ProductSample) -> Iterator[Candidate]:

@@ -23,6 +23,8 @@ from scraper.discovery.fields.candidates import (
 from scraper.discovery.fields.standard import TYPES
 from scraper.discovery.trial import field_reader
 from scraper.extract.sources import compile_source
+from scraper.extract.structured.amounts import amounts
+from scraper.extract.structured.buying import has_dead_button
 from scraper.extract.structured.codes import is_gtin
 from scraper.extract.structured.state_fields import WHOLE, currencies
 from scraper.sites.grammar.fields import FieldSpec, Source
@@ -122,11 +124,22 @@ def _currency(choice: FieldChoice, samples: Sequence[ProductSample]) -> str | No
         if value is not None
     }
     coded = {code for sample in samples for code in _codes(sample)}
+    if not coded and shown == {None}:
+        coded = set(_signs(choice.best, samples))
     if not coded and shown <= {None, "SEK", "DKK"}:
         language = samples[0].document.dom.css_first("html[lang]")
         spoken = (language.attributes.get("lang") or "")[:2] if language is not None else ""
         coded = {_CROWNS[spoken]} if spoken in _CROWNS else set()
     return next(iter(coded)) if len(coded) == 1 and shown != coded else None
+
+
+def _signs(reading: Reading, samples: Sequence[ProductSample]) -> Iterator[str]:
+    """The currencies of the same amounts where a sign stands beside them."""
+    for sample, value in zip(samples, reading.values, strict=True):
+        body = sample.document.dom.body
+        for amount in amounts(body, sample.others) if body is not None else ():
+            if amount.value == value and amount.currency is not None:
+                yield amount.currency
 
 
 def _codes(sample: ProductSample) -> Iterator[str]:
@@ -226,6 +239,11 @@ def _is_possible(
             return all(1 < len(value) <= 80 for value in values) and not _is_title(
                 values, reading, chosen
             )
+        case "availability" if "when" in reading.candidate.source:
+            # A button that is always there, or that only cannot be pressed, says nothing.
+            return not repeated and not any(
+                has_dead_button(sample.document.dom) for sample in samples
+            )
         case "stock":
             # The days of a delivery are a number as well.
             return not repeated
@@ -243,9 +261,10 @@ def _without_cents(
     """Scripts may count in cents. Whole numbers of theirs are believed where somebody else says the
     same, or the currency has nothing smaller."""
     others = [
-        *(reading for reading in readings if reading.candidate.origin != "state"),
-        *_witnesses(name, samples),
+        reading for reading in readings if reading.candidate.origin not in ("state", "script")
     ]
+    if not any(sample.card is not None and sample.card.in_state for sample in samples):
+        others += _witnesses(name, samples)
     whole = {code for sample in samples for code in _codes(sample)} & WHOLE
 
     def is_sure(reading: Reading) -> bool:
@@ -342,18 +361,19 @@ def _judge(
         supported += bool(others)
         key, number = consensus[at]
         differing += number >= 2 and not others and _key(name, value) != key
-    pages = len(samples)
+    word = WORD_OF.get(name)
+    called = word is not None and word.search(str(reading.candidate.source.get("css", "")))
+    # Few products may be reduced; what says that it is a former price is one on a few pages, too.
+    few = name == "list_price" and (
+        origin not in ("page", "label", "script") or (called and reading.count > 1)
+    )
+    pages = reading.count if few else len(samples)
     distinct = len({_key(name, value) for value in reading.values if value is not None})
     score = reading.count + 0.6 * supported - 2.0 * differing
     place = 0.1 if origin == "microdata" and "css" in reading.candidate.source else 0.0
     score -= pages * (_LASTS.get(origin, 0.2) + place + 0.02 * reading.candidate.rank)
     score += 0.1 * distinct
-    word = WORD_OF.get(name)
-    if (
-        origin == "page"
-        and word is not None
-        and word.search(str(reading.candidate.source.get("css", "")))
-    ):
+    if origin == "page" and called:
         # What says by its name what it holds is not moved elsewhere.
         score += pages * 0.08
     if name == "description":

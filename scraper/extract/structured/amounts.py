@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
@@ -35,6 +35,7 @@ FORMER_WORD = re.compile(
     r"|oud|før)"
     r"(?=$|[\s_-]|(?i:pr)|[A-Z])"
 )
+_DASHED = re.compile(r"\d{1,3}(?:[.,'’\s]?\d{3})*[.,:] ?[-–—]{1,2}").fullmatch
 _STRUCK = frozenset({"del", "s", "strike"})
 _SKIPPED = frozenset({"script", "style", "noscript", "template", "select", "option", "svg", "head"})
 
@@ -139,7 +140,7 @@ def short_text(element: LexborNode, most: int) -> str:
                     return ""
                 parts.append(text)
             elif child.tag not in _SKIPPED:
-                if child.tag in BLOCKS:
+                if child.tag in BLOCKS or _are_cents(child, parts):
                     parts.append(" ")
                 stack.append(child.iter(include_text=True))
                 break
@@ -149,6 +150,19 @@ def short_text(element: LexborNode, most: int) -> str:
                 parts.append(" ")
     text = clean_text("".join(parts))
     return text if len(text) <= most else ""
+
+
+def _are_cents(child: LexborNode, before: Sequence[str]) -> bool:
+    """Whether it holds two digits and nothing else, right behind a digit."""
+    first = child.first_child
+    text = first.text_content if first is not None and first.is_text_node else None
+    return (
+        text is not None
+        and len(text) == 2
+        and text.isdecimal()
+        and bool(before)
+        and before[-1][-1:].isdecimal()
+    )
 
 
 def amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
@@ -209,11 +223,12 @@ def _amount(element: LexborNode, split: set[int]) -> Amount | None:
         split.add(element.mem_id)
     elif split and any(up.mem_id in split for up in _above(element)):
         return None
-    # A number alone is a price only where the element says so.
-    if not (names_currency(text) or PRICE_WORD.search(words_of(element))):
+    # A number alone is a price only where the element says so, or a dash stands for the cents.
+    named = bool(_DASHED(text) or PRICE_WORD.search(words_of(element)))
+    if not (named or names_currency(text)):
         return None
     price = _price_in(text)
-    if price is None or (price[1] is None and not PRICE_WORD.search(words_of(element))):
+    if price is None or (price[1] is None and not named):
         return None
     return Amount(element, *price, is_former(element) or is_said_to_be_former(text))
 

@@ -90,6 +90,20 @@ def buttons_of(dom: LexborHTMLParser) -> Buttons:
     return Buttons(buyable, dead, sold)
 
 
+def buying_label(element: LexborNode) -> str | None:
+    """What stands on a button that buys and can be pressed."""
+    text = short_text(element, LABEL_MAX)
+    return text if _BUY.search(text) and not _is_disabled(element) else None
+
+
+def has_dead_button(dom: LexborHTMLParser) -> bool:
+    """Whether one that says that it buys cannot be pressed."""
+    return any(
+        _is_disabled(element) and _BUY.search(short_text(element, LABEL_MAX))
+        for element in dom.css("button, a, [role=button]")
+    )
+
+
 def has_cart_button(dom: LexborHTMLParser) -> bool:
     """Whether there is one by its name, whatever its text is."""
     return any(not _is_disabled(button) for button in dom.css(_CART))

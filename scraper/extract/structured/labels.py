@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborNode
@@ -85,8 +86,11 @@ LABELS: dict[str, frozenset[str]] = {
     }.items()
 }
 TEXT_MAX = 120
+LINES_MAX = 60
 LABEL_MAX = 40
 _EDGE = re.compile(r"^[\s\-–•*]+|[\s.:#：\-–]+$")
+# A number stands behind its label without a mark as well: "Réf. K42-1000".
+_NUMBERED = re.compile(r"^([^\d:：#]{2,30}?)\s+((?=\S*\d)[A-Za-z0-9][\w./-]{2,31})$").match
 _PAIR = re.compile(r"^([^:：#]{2,40}?)\s*[:：#]\s*(.+)$")
 
 
@@ -107,10 +111,11 @@ class Labelled(NamedTuple):
 def labelled(document: Document, without: Collection[int]) -> Iterator[Labelled]:
     """What stands beside a label: in the next cell, or behind a colon."""
     for element in elements_of(document.dom.root, without):  # type: ignore[arg-type]
+        tag = element.tag or "*"
+        yield from _lines(element, tag)
         text = clean_text(whole_text(element))
         if not text or len(text) > TEXT_MAX:
             continue
-        tag = element.tag or "*"
         if len(text) <= LABEL_MAX:
             fields = fields_of_label(text)
             if fields and '"' not in text and "\\" not in text:
@@ -119,13 +124,32 @@ def labelled(document: Document, without: Collection[int]) -> Iterator[Labelled]
                     for field in fields:
                         yield Labelled(field, {"css": f'{tag}:contains("{text}") + {after.tag}'})
                 continue
-        pair = _PAIR.match(text)
+        pair = _PAIR.match(text) or _NUMBERED(text)
         if pair is None or '"' in pair[1] or "\\" in pair[1] or _holds_pair(element, pair[1]):
+            continue
+        mark = r"\s*[:：#]\s*" if pair.re is _PAIR else r"\s+"
+        for field in fields_of_label(pair[1]):
+            if pair.re is not _PAIR and field not in ("sku", "gtin", "mpn"):
+                continue
+            label = pair[1].strip()
+            regex = rf"{re.escape(label)}{mark}(\S.*)".replace("\\ ", " ")
+            yield Labelled(field, {"css": f'{tag}:contains("{label}")', "regex": regex}, element)
+
+
+def _lines(element: LexborNode, tag: str) -> Iterator[Labelled]:
+    """Pairs that are lines of one element, parted by breaks."""
+    nodes = list(islice(element.iter(include_text=True), LINES_MAX))
+    if not any(node.tag == "br" for node in nodes):
+        return
+    for node in nodes:
+        text = clean_text(node.text_content or "") if node.is_text_node else ""
+        pair = _PAIR.match(text) if len(text) <= TEXT_MAX else None
+        if pair is None or '"' in pair[1] or "\\" in pair[1]:
             continue
         for field in fields_of_label(pair[1]):
             label = pair[1].strip()
-            regex = rf"{re.escape(label)}\s*[:：#]\s*(\S.*)".replace("\\ ", " ")
-            yield Labelled(field, {"css": f'{tag}:contains("{label}")', "regex": regex}, element)
+            regex = rf"^\s*{re.escape(label)}\s*[:：#]\s*(\S.*)".replace("\\ ", " ")
+            yield Labelled(field, {"css": f'{tag}:contains("{label}")::text', "regex": regex})
 
 
 def _holds_pair(element: LexborNode, label: str) -> bool:

@@ -1,15 +1,19 @@
-"""The JSON that a page's scripts start from: `__NEXT_DATA__`, `window.__INITIAL_STATE__ = {…}`.
+"""The JSON that a page's scripts start from: `__NEXT_DATA__`, `window.__INITIAL_STATE__ = {…}`,
+`data-page="{…}"`.
 
 Pure, and never raises. What is not JSON (functions, expressions) is not read.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 from scraper.extract.jsonld_blocks import MENDED_MAX_CHARS, loaded, loaded_at
+from scraper.extract.structured import normalized_state
 
 # Documents of a page, and assignments that turn out to hold no JSON: each may be read to its end.
 DOCUMENTS_MAX = 100
@@ -19,6 +23,11 @@ _TAG_END = re.compile(rb"""(?:[^"'>]|"[^"]*"|'[^']*')*+>""").match
 _CLOSING = re.compile(rb"</script[\s/>]", re.IGNORECASE).search
 _ATTRIBUTE = re.compile(r"""(?<![\w-])(type|id)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.I)
 _TAG_MAX_BYTES = 5000
+# An attribute that holds an object or a list of objects, as components get theirs.
+_IN_ATTRIBUTE = (b'="{&quot;', b'="[{&quot;', b'="{&#34;', b"='{\"", b"='[{\"")
+_ATTRIBUTE_NAME = re.compile(rb"[\s\"'/]([a-zA-Z:@][\w:.-]{0,60})$").search
+ATTRIBUTES_MAX = 50
+ATTRIBUTE_MIN_BYTES = 60
 _ASSIGNED = re.compile(
     r"""(?:\b(?:window|self|globalThis)\s{0,9}(?:\.\s{0,9}([\w$]{1,100})"""
     r"""|\[\s{0,9}["']([^"'\]]{1,100})["']\s{0,9}\])|\b(?:var|let|const)\s{1,9}([\w$]{1,100}))"""
@@ -35,7 +44,8 @@ def documents(source: bytes) -> list[Any]:
     in the page's order."""
     by_name: dict[str, Any] = {}
     values: list[Any] = []
-    for name, value in _named(source):
+    for name, value in chain(_named(source), _in_attributes(source)):
+        value = normalized_state.resolved(value)
         if name:
             by_name.setdefault(name, value)
         values.append(value)
@@ -62,6 +72,21 @@ def _named(source: bytes) -> Iterator[tuple[str, Any]]:
                     yield match[1] or match[2] or match[3], value
                 else:
                     faults += 1
+
+
+def _in_attributes(source: bytes) -> Iterator[tuple[str, Any]]:
+    for opening in _IN_ATTRIBUTE:
+        at = -1
+        for _ in range(ATTRIBUTES_MAX):
+            if (at := source.find(opening, at + 1)) < 0:
+                break
+            name = _ATTRIBUTE_NAME(source, max(0, at - 64), at)
+            end = source.find(opening[1:2], at + 2)
+            if name is None or end - at < ATTRIBUTE_MIN_BYTES:
+                continue
+            value = loaded(html.unescape(source[at + 2 : end].decode("utf-8", "replace")))
+            if isinstance(value, dict | list):
+                yield name[1].decode(), value
 
 
 def _assigned(text: str, at: int) -> tuple[Any, int]:

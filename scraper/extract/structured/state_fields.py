@@ -11,7 +11,8 @@ DEPTH_MAX = 14
 NODES_MAX = 50_000
 # So deep below a product its fields stand: `pricing.current.value`.
 FIELD_DEPTH = 4
-_KEY = re.compile(r"[@\w:-]+").fullmatch
+# Names, but not those of one thing alone: "Product:123".
+_KEY = re.compile(r"(?![A-Z]\w*:)[@\w:-]+").fullmatch
 _BESIDE = re.compile(
     r"related|recommend|similar|upsell|cross|recent|viewed|bestsell|popular|cart|basket|wish|menu"
     r"|navig|footer|header|translat|i18n|locale|filter|facet|config",
@@ -28,11 +29,15 @@ _OTHERS = re.compile(
 _FIELDS: dict[str, str] = {
     "title": r"(?:product|display|full)?(?:name|title)",
     "price": r"(?:current|sale|sales|final|selling|unit|base|our)?price(?:amount|value|inctax)?"
-    r"|\w*price\w*\.(?:value|amount|current|now|final|gross|sale|centamount|price)",
+    r"|\w*price\w*\.(?:value|amount|current|now|final|gross|sale|centamount|price"
+    r"|formatted\w*|display\w*|text)",
     "list_price": r"(?:list|regular|old|original|was|previous|strike|compareat|former)price"
-    r"|rrp|msrp|compareatprice|\w*price\w*\.(?:was|old|regular|original|list|msrp|rrp)",
+    r"|rrp|msrp|compareatprice|\w*price\w*\.(?:was|old|regular|original|list|msrp|rrp)"
+    r"|(?:list|regular|old|original|was|previous|strike|compareat|former)price"
+    r"\.(?:value|amount|formatted\w*|display\w*|text)",
     "availability": r"availability|(?:is)?(?:instock|available|buyable|purchasable)"
-    r"|(?:stock|availability|inventory)status|(?:stock|availability|inventory)\.status",
+    r"|(?:stock|availability|inventory)status|(?:stock|availability|inventory)"
+    r"\.(?:status|(?:is)?available|(?:is)?instock)",
     "stock": r"stock|(?:stock|inventory|available)(?:quantity|level|count|qty)?"
     r"|quantityavailable|(?:stock|inventory|availability)\.(?:quantity|level|count|qty|available)",
     "sku": r"sku|(?:product|article|item|part|model)(?:number|no|code|nr)|artno|artnr|code",
@@ -57,6 +62,7 @@ _CURRENCY = re.compile(r"(?:price)?currency(?:code|iso|isocode)?").fullmatch
 _ADDRESS = re.compile(
     r"(?:product|canonical|pdp|detail)?(?:url|href|link|path|permalink|uri)|to|route"
 ).fullmatch
+_NEXT = re.compile(r"next(?:page)?(?:url|link|href|path)?").fullmatch
 # Currencies that have no smaller unit, or none in use.
 WHOLE = frozenset({"JPY", "KRW", "CLP", "ISK", "HUF", "VND", "IDR", "PYG", "UGX", "XAF", "XOF"})
 
@@ -123,6 +129,16 @@ def lists_of_objects(documents: list[Any]) -> Iterator[tuple[str, list[dict[str,
     for node in _nodes(documents):
         if isinstance(node.value, list) and not any(map(_BESIDE.search, node.keys)):
             yield node.path, [entry for entry in node.value if isinstance(entry, dict)]
+
+
+def addresses_of_next(documents: list[Any]) -> Iterator[tuple[str, str]]:
+    """Paths of what calls itself the address of the next page, and what they hold."""
+    for node in _nodes(documents):
+        if isinstance(node.value, dict):
+            for child in _children(node, every=True):
+                text = child.value
+                if isinstance(text, str) and _NEXT(child.keys[-1]) and re.search("[/?]", text):
+                    yield child.path, text
 
 
 def is_address(key: str) -> bool:
@@ -206,6 +222,8 @@ def _leaves(product: _Node) -> Iterator[_Node]:
 
 
 def _is_named(node: _Node, name: str) -> bool:
+    if name == "price" and _is_named(node, "list_price"):
+        return False
     matches = _MATCH[name]
     return bool(matches(node.keys[-1]) or matches(".".join(node.keys[-2:])))
 
