@@ -92,10 +92,10 @@ _NUMBER = r"(?:\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d{1,2})?(?!\d)|\d+(
 
 def _any_of(names: Iterable[str]) -> str:
     """A pattern of any of them, of which letters stand alone."""
-    return "|".join(
-        rf"(?<![^\W\d_]){re.escape(name)}(?![^\W\d_])" if name[0].isalpha() else re.escape(name)
-        for name in sorted(names, key=len, reverse=True)
-    )
+    by_length = sorted(map(re.escape, names), key=len, reverse=True)
+    letters = "|".join(name for name in by_length if name[0].isalpha())
+    signs = "|".join(name for name in by_length if not name[0].isalpha())
+    return rf"(?:(?<![^\W\d_])(?:{letters})(?![^\W\d_])|{signs})"
 
 
 _CURRENCY = _any_of({*_SYMBOLS, *_CODES})
