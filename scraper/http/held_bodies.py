@@ -51,7 +51,8 @@ class HeldBodies:
             self._whole.discard(body)
         if not size and self._first is body:
             self._first = None
-        self._changed.set()
+        if self.held < self._most or (self._first is None and not self._whole):
+            self._changed.set()
 
 
 class HeldBody:
