@@ -28,6 +28,8 @@ export UV_SYSTEM_CERTS := 1
 OLD_PIP := import pip, ssl; old = tuple(map(int, pip.__version__.split(".")[:2])) < (24, 2); \
 	print(old and ssl.get_default_verify_paths().cafile or "")
 UV = $$(command -v uv || echo $(BIN)/uv)
+# Two tests a core of a small machine: most wait for servers and processes.
+AT_ONCE := -n 4
 SUITABLE := import sys; sys.exit(sys.version_info < (3, 11))
 
 .DEFAULT_GOAL := help
@@ -64,15 +66,19 @@ setup: ## make .venv and install everything, from hash-locked files (again: does
 demo: setup ## crawl the bundled sample shop, servers and all (KEEP=1 leaves them running)
 	@$(BIN)/scraper demo $(if $(KEEP),--keep)
 
-fast: lint ## lint, types, import rules and unit tests: before every commit
+fast: setup ## lint, types, import rules and unit tests: before every commit
+	@$(MAKE) --no-print-directory --jobs 2 lint .unit
+
+.PHONY: .unit
+.unit:
 	$(BIN)/pytest tests/unit
 
 test: setup ## unit and integration tests on real servers, and one whole crawl
-	@$(BIN)/pytest -m "not (slow or browser or broker)"
+	@$(BIN)/pytest $(AT_ONCE) -m "not (slow or browser or broker)"
 
 check: lint ## everything, as CI runs it: lint, migrations up and down, all tests
 	$(BIN)/python -m tests.migrations
-	$(BIN)/pytest
+	$(BIN)/pytest $(AT_ONCE)
 
 docs: setup ## build the documentation's site into build/docs; a dead link or anchor is an error
 	@$(BIN)/python -m tests.reference

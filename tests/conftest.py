@@ -76,9 +76,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[HOME] = tempfile.mkdtemp(prefix="scraper-tests-")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Acceptance tests are slow, but for those that say `everyday`."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Acceptance tests are slow, but for those that say `everyday`. They come first, and the longest
+    of them before all: they wait for processes while other tests compute, and at the end no worker
+    is left alone with one."""
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         marks = {MARKS[name] for name in getattr(item, "fixturenames", ()) if name in MARKS}
@@ -88,6 +90,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             marks.add("slow")
         for mark in marks:
             item.add_marker(mark)
+    yield
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[bool, bool]:
+    return not item.get_closest_marker("timeout"), "acceptance" not in item.path.parts
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -63,11 +63,12 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 def restored() -> Iterator[None]:
     """Logging as it was, once the test is over."""
     handlers, level = list(logging.getLogger().handlers), logging.getLogger().level
+    before = structlog.get_config()
     yield
     logging.captureWarnings(False)
     logging.getLogger().handlers[:] = handlers
     logging.getLogger().setLevel(level)
-    structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 @pytest.mark.parametrize("form", ["json", "console"])
