@@ -56,7 +56,7 @@ WITH crawl AS (
        FROM CAST(now() AT TIME ZONE :zone AS date) AS today(day))
 SELECT CAST(d.day AS text) AS day, count(c.id) AS crawls,
        (array_agg(c.products ORDER BY c.finished_at DESC)
-          FILTER (WHERE c.products IS NOT NULL))[1] AS listed,
+          FILTER (WHERE c.products IS NOT NULL AND c.status = 'completed'))[1] AS listed,
        coalesce(sum(c.products_new), 0) AS new, coalesce(sum(c.products_changed), 0) AS changed,
        coalesce(sum(c.products_repriced), 0) AS repriced,
        coalesce(sum(c.products_delisted), 0) AS delisted, coalesce(sum(c.fetches), 0) AS requests,

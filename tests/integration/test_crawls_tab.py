@@ -410,6 +410,13 @@ def test_a_site_has_its_history(run: Commands, environment: Settings, engine: sa
     ]
     assert days[-1]["repriced"] == len(moved) > 1
     assert (days[-1]["bytes"], days[-1]["proxy_bytes"]) == (1000, 300)
+    with engine.begin() as connection:
+        for statement in (
+            "UPDATE crawls SET status = 'failed' WHERE id = :id",
+            "UPDATE crawl_quality SET products = 0 WHERE crawl_id = :id",
+        ):
+            connection.execute(sa.text(statement), {"id": rejected.id})
+    assert flower.json("/api/sites/shop")["days"][-1]["listed"] == 28, "what failed lists nothing"
     never = flower.json("/api/sites/fresh")
     assert never["crawls"] == [] and never["next"] and never["schedule"] == "0 6 * * *"
     assert (never["state"], never["tags"], never["crawl"]) == ("never crawled", ["x"], None)

@@ -69,7 +69,8 @@ def alerts_test(rule: str | None, days: int, as_json: bool) -> None:
     if rule is not None:
         _show_told(rule, days, as_json)
         return
-    results = _send_test(load_settings())
+    settings = load_settings()
+    results = _send_test(settings)
     if as_json:
         print_json(results)
     else:
@@ -81,7 +82,10 @@ def alerts_test(rule: str | None, days: int, as_json: bool) -> None:
         raise ConfigError("the file that SCRAPER_ALERTS names holds no address")
     missed = sum(not result["told"] for result in results)
     if missed:
-        raise ScraperError(f"{missed} of {len(results)} recipients were not reached")
+        raise ScraperError(
+            f"{missed} of {len(results)} recipients were not reached (mend: "
+            f"`apprise -vv --body test --config {settings.alerts}` says why)"
+        )
 
 
 def _send_test(settings: Settings) -> list[dict[str, Any]]:

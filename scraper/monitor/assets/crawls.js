@@ -492,7 +492,7 @@
           h("div", {class: "crawl-detail"}, plain(page.problem), page.known !== null && `; known as ${plain(page.known)}`),
           page.excerpt && h("pre", {class: "detail-code"}, plain(page.excerpt))))))),
       held.length > 0 && table([["Held of", ""], ["Values", "num"], ["Why", "wide"], ["Product has", "value"], ["Page says", "value"], ["Such as", "wide"]],
-        held.map((one) => [plain(one.field) || "new products", count(one.number), plain(one.why), plain(one.known ?? "nothing"), plain(one.value ?? "nothing"), link(one.url)]), "Held values"));
+        held.map((one) => [plain(one.field) || "new products", count(one.number), plain(one.why), ...[one.known, one.value].map((value) => plain(one.field ? value ?? "nothing" : "–")), link(one.url)]), "Held values"));
   }
 
   // --- actions
