@@ -150,8 +150,9 @@ def test_a_fleet_at_eighty_by_twenty_four() -> None:
 def test_of_one_site_the_whole_reason_is_shown() -> None:
     found = a_fleet(40)
     why = "price: found on 0 of 200 product pages (0%), usually on 100%; " * 3 + "the end"
-    found.crawls = [replace(c, site="shop", state="suspect") for c in found.crawls[::-1]]
-    found.why, found.totals = {found.crawls[0].id: why}, Totals(sites=1, crawls=1)
+    found.crawls = [replace(c, site="shop", state="suspect") for c in found.crawls]
+    found.crawls.append(replace(found.crawls[0], id=7, state="failed"))
+    found.why, found.totals = {40: why, 7: "older, and worse"}, Totals(sites=1, crawls=1)
     lines = shown(found, 80, 24)
     assert len(lines) <= 24 and "suspect: price: found" in " ".join(lines)
     assert any("the end" in line for line in lines)

@@ -103,6 +103,11 @@ class Choice:
         return sorted(matching, key=lambda c: (keys[self.sort](c), -c.id))
 
 
+def first_choice(status: FleetStatus) -> Choice:
+    """Of a fleet the worst comes first, of one site what happened last."""
+    return Choice(sort="newest" if status.totals.sites == 1 else "worst")
+
+
 def rank(crawl: Progress) -> int:
     """How bad it stands; what runs comes before all that ended well or long ago."""
     return STATES.index(crawl.state) if crawl.state in STATES else len(STATES)
@@ -128,7 +133,7 @@ def make_screen(
     choice: Choice | None = None,
 ) -> Group:
     """As many rows as fit into `height` (None: all there are)."""
-    choice = choice or Choice()
+    choice = choice or first_choice(status)
     parts = [part for part in make_parts(status, choice) if part.rows or part.note]
     room = None if height is None else height - (header is not None)
     if room is not None and status.totals.sites == 1:
@@ -216,7 +221,7 @@ def _cell(content: Text | str) -> Text:
 
 
 def make_parts(status: FleetStatus, choice: Choice | None = None) -> list[Part]:
-    choice = choice or Choice()
+    choice = choice or first_choice(status)
     crawls = choice.arrange(status.crawls)[choice.first :]
     running = sum(crawl.active for crawl in status.crawls)
     about = ""

@@ -109,7 +109,7 @@ class Watch:
         self._read_at = time.monotonic()
         self._error = ""
         self._took_s = 0.0
-        self._choice = Choice()
+        self._choice = Choice(sort="worst" if site is None else "newest")
 
     def show_screen(self) -> None:
         console = Console()
