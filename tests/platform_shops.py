@@ -20,11 +20,11 @@ HEADS = {
 
 
 class PlatformShop:
-    """Every third product has three variants. `closed`: what the interface answers from its page
+    """Every third product, or each of `varied`, has three variants; none with 0. `closed`: what the interface answers from its page
     `closed_from` on; `slow_down`: how many requests are answered by a 429 first."""
 
-    def __init__(self, name: str, products: int = 12) -> None:
-        self.name, self.products = name, products
+    def __init__(self, name: str, products: int = 12, varied: int = 3) -> None:
+        self.name, self.products, self.varied = name, products, varied
         self.closed: int | str | None = None
         self.closed_from, self.slow_down = 1, 0
         self.says_currency = True
@@ -66,7 +66,8 @@ class PlatformShop:
 
     def variants(self, number: int) -> list[tuple[str, str | None]]:
         """The id and the words of each."""
-        marks = ["S", "M", "L"] if number % 3 == 0 else [None]
+        several = self.varied and number % self.varied == 0
+        marks = ["S", "M", "L"] if several else [None]
         return [
             (f"SKU-{number}-{mark or 0}" if self.name == "magento" else f"{number}{at}", mark)
             for at, mark in enumerate(marks)

@@ -108,6 +108,13 @@ def test_ten_thousand_products_in_a_hundred_requests(name: str) -> None:
         assert requests <= 100 + variants
 
 
+def test_woocommerce_is_asked_for_variations_only_where_it_has_some() -> None:
+    with PlatformShop("woocommerce", 10_000, varied=0) as shop:
+        found, requests = by_hand(shop)
+        check(found, shop)
+        assert requests == 100
+
+
 def by_hand(shop: PlatformShop) -> tuple[dict[str, Any], int]:
     """What the interface gives, as a crawl without fetcher and database."""
     extractor = compile_site(definition(shop))
