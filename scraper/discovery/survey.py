@@ -75,6 +75,8 @@ _ALL_PATH = re.compile(
     r"(?:\.\w+)?",
     re.I,
 )
+# A page that has none of these sells nothing.
+_SOLD = ("price", "availability", "stock", "sku", "gtin", "mpn")
 _HOME = re.compile(r"/?(?:index\.\w+)?(?:[a-z]{2}(?:-[a-z]{2})?/?)?", re.I)
 
 
@@ -158,6 +160,12 @@ class Surveyor:
 
     async def survey(self, url: str) -> Survey:
         first = await self._listing(url)
+        kind = first.page.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind and not any(name in kind for name in ("html", "xml", "text/")):
+            raise NoShopError(
+                f"{first.url}: the answer is {kind}, and not HTML (mend: give the address of a "
+                "page with products)"
+            )
         survey = Survey(first.url)
         survey.interface, closed = await open_interface(self._reader, first.url, first.page.body)
         if closed:
@@ -796,4 +804,10 @@ def _drop_frame(survey: Survey) -> None:
             f"{survey.start}: the pages behind its links have no title that changes from page to "
             f"page and agrees with another source, as in {survey.product_pages[0][0]} (mend: give "
             "the address of a category page)"
+        )
+    if not any(survey.fields[name].best for name in _SOLD):
+        raise NoShopError(
+            f"{survey.start}: the pages behind its links have titles, but no price, number or "
+            f"stock, as {survey.product_pages[0][0]}: they may be articles (mend: give the address "
+            "of a category page)"
         )

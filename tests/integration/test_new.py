@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from scraper.cli.main import main
+from scraper.cli.setup.new import is_own_name
 from scraper.domain import Fetched, Kind
 from scraper.extract import compile_site
 from scraper.platforms import ADAPTERS
@@ -166,6 +167,42 @@ def test_a_page_without_products_is_no_shop(project: Path) -> None:
     with StaticShop(pages) as server:
         assert "no list of products was found" in run(server.url, "x", code=1).stderr
     assert list(project.glob("sites/*.yaml")) == []
+
+
+def test_a_blog_is_no_shop_though_its_articles_have_pictures(project: Path) -> None:
+    cards = "".join(
+        f'<article><img src="/{n}.jpg"><h2><a href="/post-{n}">On subject {n}</a></h2></article>'
+        for n in range(8)
+    )
+    posts = {
+        f"/post-{n}": f"<title>On subject {n} - Blog</title><h1>On subject {n}</h1><p>{'Words. ' * 40}</p>"
+        for n in range(8)
+    }
+    with StaticShop({"/": f"<title>Blog</title>{cards}", **posts}) as server:
+        result = run(f"{server.url}/", "blog", code=1)
+    assert "they may be articles (mend: " in result.output
+    assert not (project / "sites" / "blog.yaml").exists()
+
+
+def test_what_cannot_be_read_is_said_with_a_mend(project: Path) -> None:
+    with StaticShop({}, robots="User-agent: *\nDisallow: /private\n") as server:
+        missing = run(f"{server.url}/shop", "shop", code=1).output
+        private = run(f"{server.url}/private/", "shop", code=1).output
+    assert "404 (mend: open the shop in a browser" in missing
+    assert "disallows" in private and "`robots: ignore`" in private
+
+
+@pytest.mark.parametrize(
+    ("other", "own"),
+    [
+        ("https://www.shop.example/de/", True),
+        ("https://shop.example/", True),
+        ("https://shop.example.evil/", False),
+        ("https://myshop.example/", False),
+    ],
+)
+def test_a_redirect_to_another_name_of_the_shop_is_followed(other: str, own: bool) -> None:
+    assert is_own_name("http://shop.example/", other) is own
 
 
 def test_a_name_that_a_shop_puts_into_its_pages_cannot_leave_its_line(project: Path) -> None:

@@ -20,6 +20,7 @@ from scraper.discovery.polite_reader import PoliteReader
 from scraper.discovery.survey import Survey, Surveyor
 from scraper.discovery.trial import PageTrial, try_listing, try_product
 from scraper.discovery.writing import definition_text
+from scraper.domain import Outcome
 from scraper.errors import ConfigError, FetchError, ScraperError
 from scraper.rules import urls
 from scraper.settings import Settings
@@ -28,6 +29,17 @@ from scraper.sites.definition import Site
 
 RATE = "4/s"
 EXAMPLE_CHARS = 60
+_MENDS = {
+    Outcome.NOT_FOUND: "open the shop in a browser, and copy the address of a list of products",
+    Outcome.ROBOTS_DISALLOWED: "another page of the shop; `robots: ignore` in a definition is "
+    "yours to answer for",
+    Outcome.BLOCKED: "docs/access.md says what helps against blocks",
+    Outcome.REFUSED: "docs/access.md says what helps against blocks",
+    Outcome.SERVER_ERROR: "type it again later",
+    Outcome.THROTTLED: "type it again later, with a lower --rate",
+    Outcome.UNREACHABLE: "see whether a browser on this machine shows it",
+    Outcome.ROBOTS_UNAVAILABLE: "see whether a browser on this machine shows it",
+}
 
 
 @click.command()
@@ -54,8 +66,10 @@ def new(url: str, name: str | None, rate: str, as_json: bool) -> None:
             f"{path} is there already, and is not overwritten (mend: give another name: "
             f"`scraper new {url} NAME`, or remove it)"
         )
-    site = _provisional(address, name, rate)
-    survey, requests, seconds = _survey(site, settings, address)
+    try:
+        survey, requests, seconds = _survey(address, name, rate, settings)
+    except FetchError as error:
+        raise ScraperError(_explained(error, address)) from None
     text = definition_text(survey, name, rate, private=urls.is_private(survey.start))
     definition = loader.load_text(text, path, settings.site_function_modules)
     trials = _prove(definition, survey, settings)
@@ -104,20 +118,47 @@ def _provisional(url: str, name: str, rate: str) -> Site:
         raise ConfigError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
-def _survey(site: Site, settings: Settings, url: str) -> tuple[Survey, int, float]:
-    """The survey, and how many requests and seconds it took."""
+def _survey(
+    url: str, name: str, rate: str, settings: Settings, *, moved: str = ""
+) -> tuple[Survey, int, float]:
+    """The survey, and how many requests and seconds it took. A shop that redirects to another name
+    of its own, such as www, is looked at there. `moved`: the address before."""
 
     async def run() -> tuple[Survey, int, float]:
         loop = asyncio.get_running_loop()
         began = loop.time()
-        async with PoliteReader(site, settings) as reader:
+        async with PoliteReader(_provisional(url, name, rate), settings) as reader:
             survey = await Surveyor(reader).survey(url)
             return survey, reader.requests, loop.time() - began
 
     try:
-        return asyncio.run(run())
+        survey, requests, seconds = asyncio.run(run())
     except FetchError as error:
-        raise ScraperError(f"{error.url or url}: {error.outcome}: {error}") from None
+        own = error.outcome is Outcome.OFF_SITE and error.url and is_own_name(url, error.url)
+        if moved or not own:
+            raise
+        return _survey(str(error.url), name, rate, settings, moved=url)
+    if moved:
+        survey.notes.append(f"{moved} redirects to {url}")
+    return survey, requests, seconds
+
+
+def is_own_name(url: str, other: str) -> bool:
+    """Whether the hosts differ in www and the like alone: shop.example and www.shop.example."""
+    names = (urls.name_and_port(urls.host_of(address))[0] for address in (url, other))
+    short, long = sorted(names, key=len)
+    return long == short or long.endswith(f".{short}")
+
+
+def _explained(error: FetchError, url: str) -> str:
+    mend = _MENDS.get(error.outcome, "")
+    if error.outcome is Outcome.OFF_SITE and error.url:
+        mend = f"if that is the shop: `scraper new {error.url}`"
+    elif "not known" in str(error):
+        mend = "look for a typing mistake in the address"
+    elif "TLS" in str(error):
+        mend = "`https` or `http`, and the port, as a browser shows the address"
+    return f"{error.url or url}: {error}" + (f" (mend: {mend})" if mend else "")
 
 
 def _prove(definition: Site, survey: Survey, settings: Settings) -> list[PageTrial]:
