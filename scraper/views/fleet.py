@@ -66,7 +66,7 @@ FILTERS = {
 }
 
 ORDERS = {
-    "worst": "array_position(CAST(:states AS text[]), {state}), c.dead + c.invalid DESC,"
+    "worst": "array_position(CAST(:states AS text[]), {state}), c.dead + c.invalid DESC NULLS LAST,"
     " s.name, c.id DESC",
     "site": "s.name, c.id DESC",
     "rate": "coalesce(recent.per_s, 0) DESC, s.name, c.id DESC",

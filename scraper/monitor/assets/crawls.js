@@ -256,7 +256,7 @@
       h("table", {class: "table table-hover align-middle crawl-table fleet-table"},
         h("thead", {}, h("tr", {}, heading("Site", "fleet-site", "site"), heading("State", "fleet-state", "worst"), heading("Pages", "num fleet-pages", "pages"),
           heading("Failed", "num fleet-short", "failed"), heading("Pages/s", "num fleet-wide", "rate"), heading("Left", "num fleet-short"),
-          heading(`Began, ${zone}`, "fleet-wide", "newest"), heading(`Next, ${zone}`, "fleet-wide"))),
+          heading(`Began, ${zone}`, "fleet-wide fleet-time", "newest"), heading(`Next, ${zone}`, "fleet-wide fleet-time"))),
         h("tbody", {}, data.crawls.map(fleetRow)))) : card("", "", h("p", {class: "crawl-empty"}, totals.sites && query().size > 1
           ? "Nothing matches." : ["No site is in the database yet. ", h("code", {}, "scraper crawl SITE"), " opens a crawl."])));
     pager(data.matching, wanted.get("show") === "crawls" ? "crawls" : "sites");
