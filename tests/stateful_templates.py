@@ -167,5 +167,45 @@ def huette() -> Shop:
     return Shop("/sortiment", pages, truth, 3)
 
 
-STATEFUL = {shop.__name__: shop for shop in (inertia, apollo, laube, huette)}
-CURRENCIES = {"inertia": "GBP", "apollo": "USD"}
+def fjord() -> Shop:
+    """English: class names of modules with a hash behind them; titles for machines have the shop's
+    name behind them, headings the brand within; members pay less; JSON in an attribute counts in
+    cents and holds HTML; categories whose pages have paths of their own."""
+    listed, pages, truth = items(), {}, {}
+
+    def frame(title: str, body: str) -> str:
+        nav = "".join(f'<a href="/c/{n}">{group}</a>' for n, group in enumerate("ABCD"))
+        return f'<html lang="en"><title>{title} | Fjord</title><meta property="og:title" content="{title} | Fjord"><nav class="Nav_root__x1Y2z">{nav}</nav>{body}'
+
+    def price(i: Item) -> str:
+        return f'<div class="Price_member__p0O9i">Members £{i.price * Decimal("0.9"):,.2f}</div><div class="Price_now__m5N6b">£{i.price:,.2f}</div>'
+
+    pages["/"] = frame("Home", "<h1>Fjord</h1>")
+    for group in range(4):
+        mine = listed[group::4]
+        for number, on_page in chunks(mine, 4):
+            cards = "".join(
+                f'<li class="Card_root__k3J4l"><a href="/p/{i.slug}"><img src="{i.image}"><span class="Card_name__z8X7c">{i.title}</span></a>{price(i)}</li>'
+                for i in on_page
+            )
+            pager = "".join(f'<a href="/c/{group}/page-{n}">{n}</a>' for n in (1, 2, 3))
+            page = frame("List", f"<ul>{cards}</ul><div class=pager>{pager}</div>")
+            pages[f"/c/{group}/page-{number}"] = page
+            if number == 1:
+                pages[f"/c/{group}"] = page
+    for i in listed:
+        cents, text = int(i.price * 100), f"<p>{i.description}</p>"
+        product = {"name": i.title, "sku": i.sku, "price_cents": cents, "description": text}
+        data = escape(json.dumps({"memo": {"product": product}}))
+        stock = "Add to bag" if i.available else "Out of stock"
+        pages[f"/p/{i.slug}"] = frame(
+            i.title,
+            f'<div wire:snapshot="{data}"><h1>{i.title} <small>by {escape(i.brand)}</small></h1>{price(i)}<button class="Button_root__f4D5s">{stock}</button><table><tr><td>N° d\'article</td><td>{i.gtin}</td></tr></table></div>',
+        )
+        names = ("title", "price", "sku", "availability", "description")
+        truth[f"/p/{i.slug}"] = truth_of(i, *names)
+    return Shop("/", pages, truth, 13)
+
+
+STATEFUL = {shop.__name__: shop for shop in (inertia, apollo, laube, huette, fjord)}
+CURRENCIES = {"inertia": "GBP", "apollo": "USD", "fjord": "GBP"}

@@ -19,6 +19,8 @@ _MADE = re.compile(
     r"|.*(?:^|[-_])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{5,}|.*\d{3,}.*",
     re.IGNORECASE,
 ).fullmatch
+# CSS modules: `Card_price__m5N6b` keeps what stands before its hash.
+_MODULE = re.compile(r"([A-Za-z][\w-]*?_[A-Za-z][\w-]*?__)[\w-]{5,}").fullmatch
 # Names of places and looks, which say nothing of what stands there.
 _LAYOUT = re.compile(
     r"(?:col|row|grid|flex|d|m[tblrxy]?|p[tblrxy]?|w|h|text|bg|border|font|float|pull|push|container"
@@ -77,6 +79,8 @@ def steps(element: LexborNode) -> list[Step]:
             value = attributes.get(key)
             if value and _LOOK(value):
                 named.append(Step(f'{tag}[{key}="{value}"]', 7))
+    modules = [match[1] for name in classes if _MADE(name) and (match := _MODULE(name))]
+    named += [Step(f'[class*="{module}"]', 3) for module in modules[:CLASSES_MAX]]
     looks = [name for name in lasting if _LAYOUT(name)]
     named += [Step(f"{tag}.{name}", 6) for name in looks[:CLASSES_MAX]]
     return named

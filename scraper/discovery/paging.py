@@ -190,6 +190,15 @@ def numbered_links(document: Document) -> dict[int, str]:
     return pages if len(pages) >= 2 or 2 in pages else {}
 
 
+def pager_links(document: Document) -> str | None:
+    """CSS of all the links to numbered pages."""
+    pager = _pager(document)
+    for path in paths(pager) if pager is not None else ():
+        if ":nth-child" not in path.css and is_first(path.css, pager, document.dom):  # type: ignore[arg-type]
+            return f"{path.css} a"
+    return None
+
+
 def numbering(second: str, third: str | None, first: str | None = None) -> Numbering | None:
     """What the URLs of the second and the third page have in common, or of the first and the
     second; of the second alone only where it has a 2 in one place that says it counts pages."""

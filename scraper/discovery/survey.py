@@ -23,6 +23,7 @@ from scraper.discovery.paging import (
     next_link,
     numbered_links,
     numbering,
+    pager_links,
     second_links,
 )
 from scraper.discovery.platform import OpenInterface, open_interface
@@ -419,6 +420,12 @@ class Surveyor:
         if following is not None:
             options["next"] = following[0]
             survey.pages_text = "the link to the next page"
+        elif not single and number is not None and number.template is not None:
+            # Each list's pages have its own path.
+            options["next"] = pager_links(first.document)
+            if options["next"] is None:
+                return False
+            survey.pages_text = "the links to its other pages"
         elif number is not None:
             options["pages"] = number.options()
             survey.pages_text = "numbered pages, until one has no products"

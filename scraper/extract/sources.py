@@ -12,7 +12,7 @@ from selectolax.lexbor import LexborNode
 
 from scraper.extract import jsonld
 from scraper.extract.document import Document
-from scraper.extract.text import Element, text_nodes, whole_text
+from scraper.extract.text import Element, text_nodes, whole_text, without_tags
 from scraper.rules.decoding import clean_text
 from scraper.sites.grammar import selectors
 from scraper.sites.grammar.css import CssSelector, parse_css
@@ -129,7 +129,7 @@ def _on_state(path: str) -> Texts:
 
     def texts(document: Document, every: bool) -> list[str]:
         for state in document.state:
-            cleaned = _cleaned(jsonld.within([state], steps), every)
+            cleaned = _cleaned(map(without_tags, jsonld.within([state], steps)), every)
             if cleaned:
                 return cleaned
         return []

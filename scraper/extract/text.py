@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import TypeAlias
 
 from lxml import etree
-from selectolax.lexbor import LexborNode
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 BLOCKS = frozenset({
     "address", "article", "aside", "blockquote", "br", "dd", "div", "dl", "dt", "fieldset",
@@ -22,6 +22,7 @@ _HIDDEN = frozenset({"script", "style", "template", "noscript"})
 _STRUCK = frozenset({"del", "s", "strike"})
 _HIDDEN_OR_STRUCK = _HIDDEN | _STRUCK
 
+_TAG = re.compile(r"</(?:p|div|ul|ol|li|strong|b|em|i|span|h[1-6]|a|table)>|<br\s*/?>", re.I).search
 # It stands before an element that holds two digits and nothing else: cents, right behind a digit.
 _MARK = "\x00"
 _CENTS = re.compile(r"(?:(\.\d{3})|(?<=\d)(?<![.,]\d\d))\x00(?=\d\d(?!\d))")
@@ -48,6 +49,14 @@ def whole_text(element: Element, hidden: frozenset[str] = _HIDDEN, mark: str = "
     if isinstance(element, LexborNode):
         return _whole_text(element, hidden, mark)
     return _whole_text_of_lxml(element, hidden, mark)
+
+
+def without_tags(text: str) -> str:
+    """What a reader sees of a text that is HTML; another text as it is."""
+    if _TAG(text) is None:
+        return text
+    body = LexborHTMLParser(text).body
+    return whole_text(body) if body is not None else ""
 
 
 def _is_two_digits(text: str | None) -> bool:

@@ -182,15 +182,19 @@ def _visible(name: str, sample: ProductSample) -> Iterator[Candidate]:
     match name:
         case "title":
             yield from _sources(sample, _titles(sample))
+            heading = sample.document.dom.css_first("h1")
+            if heading is not None and any(heading.iter(include_text=False)):
+                # The brand may stand in it, in an element of its own.
+                yield Candidate("page", {"css": "h1::text"}, 3)
         case "price":
             yield from _sources(sample, _prices(sample))
         case "list_price":
             # Where there is none, that of another product must not take its place.
             yield from _sources(sample, _former_prices(sample), paths_max=3 * PATHS_MAX)
         case "availability":
-            said = _availabilities(sample)
-            yield from _sources(sample, said)
-            yield from _by_stock_word(sample, said)
+            stating = _availabilities(sample)
+            yield from _sources(sample, stating)
+            yield from _by_stock_word(sample, stating)
             yield from _by_button(sample)
         case "stock":
             yield from _stocks(sample)
@@ -295,9 +299,9 @@ def _availabilities(sample: ProductSample) -> list[LexborNode]:
     return [element for element in saying if element.mem_id not in more]
 
 
-def _by_stock_word(sample: ProductSample, said: Sequence[LexborNode]) -> Iterator[Candidate]:
+def _by_stock_word(sample: ProductSample, stating: Sequence[LexborNode]) -> Iterator[Candidate]:
     """Where nothing but its words marks the place: "lieferbar" is in "nicht lieferbar" as well."""
-    for element in said[:ELEMENTS_MAX]:
+    for element in stating[:ELEMENTS_MAX]:
         for word in re.findall(r"[^\W\d_]+", sample.text(element)):
             css = f'{element.tag}:contains("{word}")'
             if len(word) >= _STOCK_WORD_MIN and sample.first(css) == element.mem_id:

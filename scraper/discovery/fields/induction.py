@@ -376,6 +376,8 @@ def _judge(
     if origin == "page" and called:
         # What says by its name what it holds is not moved elsewhere.
         score += pages * 0.08
+    if name == "title":
+        score -= 0.5 * reading.count * _adds_to_titles(reading, witnesses)
     if name == "description":
         lengths = [len(value) for value in reading.values if value]
         longest = [
@@ -403,6 +405,22 @@ def _judge(
     reading.agrees = frozenset(
         other for other, times in agreements.items() if times * 2 >= reading.count
     )
+
+
+def _adds_to_titles(reading: Reading, witnesses: Sequence[Reading]) -> bool:
+    """Whether it says what two others say, and then more on every page: the shop, the brand."""
+    shorter: set[str] = set()
+    for other in witnesses:
+        pairs = [
+            (plain_text(value), plain_text(known))
+            for value, known in zip(reading.values, other.values, strict=True)
+            if value is not None and known is not None
+        ]
+        if len(pairs) > 2 and all(
+            value != known and value.startswith(known) for value, known in pairs
+        ):
+            shorter.add(other.candidate.origin)
+    return len(shorter) > 0
 
 
 def _believe_the_page(readings: Sequence[Reading]) -> None:

@@ -212,15 +212,15 @@ class AutoReader:
             return _state(False, 0.7)
         if buyable:
             return _state(True, 0.8)
-        if (said := said_in(self._text)) is not None:
-            return _state(said, 0.6)
+        if (stated := said_in(self._text)) is not None:
+            return _state(stated, 0.6)
         if dead:
             return _state(False, 0.5)
         if has_cart_button(self._document.dom):
             return _state(True, 0.6)
         states = map(_offered, self._state("availability"))
-        said = next((state for state in states if state is not None), None)
-        return _state(said, 0.6) if said is not None else None
+        stated = next((state for state in states if state is not None), None)
+        return _state(stated, 0.6) if stated is not None else None
 
     def sku(self) -> Answer | None:
         given = [text for _, text in (*self._structured("sku", "offers.sku", "productID"),

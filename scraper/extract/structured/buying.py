@@ -125,8 +125,8 @@ def stock_text(dom: LexborHTMLParser) -> bool | None:
 def said_in(text: str) -> bool | None:
     """What the first short line says that says something of the kind."""
     for line in text.casefold().splitlines():
-        if 3 < len(line) <= LABEL_MAX and (said := says_available(line)) is not None:
-            return said
+        if 3 < len(line) <= LABEL_MAX and (stated := says_available(line)) is not None:
+            return stated
     return None
 
 

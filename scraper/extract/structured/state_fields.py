@@ -166,7 +166,7 @@ def _products(documents: list[Any]) -> list[_Node]:
         titled = any(_MATCH["title"](_plain(key)) for key in node.value)
         if not titled or any(node.path.startswith(f"{other.path}.") for _, other in listed):
             continue
-        if any(_is_named(leaf, "price") for leaf in _leaves(node)):
+        if any(_is_named(leaf, name) for leaf in _leaves(node) for name in ("price", "sku")):
             own = bool(node.keys) and _PRODUCT.search(node.keys[-1]) is not None
             listed.append((len(node.keys) + 20 * ("[" in node.path) - 10 * own, node))
     return [node for _, node in sorted(listed, key=lambda pair: pair[0])[:3]]

@@ -188,14 +188,16 @@ def _is_slow(part: str) -> bool:
 
 def _parts(css: str) -> list[str]:
     """What stands between the commas of a list."""
-    parts, depth = [""], 0
+    parts, depth, open_quote = [""], 0, False
     for piece in _PIECE.findall(css):
         depth += (piece in _OPENING) - (piece in _CLOSING)
+        # One that is closed is a part of a longer piece.
+        open_quote = open_quote or piece in ("'", '"')
         if piece == "," and depth == 0:
             parts.append("")
         else:
             parts[-1] += piece
-    if depth or any(part.count(quote) % 2 for part in parts for quote in "\"'" if quote in part):
+    if depth or open_quote:
         raise ValueError(f"bad CSS selector {css!r}: a bracket or a quote is open (mend: close it)")
     return parts
 
