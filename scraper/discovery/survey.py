@@ -114,7 +114,7 @@ class ListingPage:
 class Survey:
     """What was seen; `listing`, `sitemap` and `rendering` as a definition says them. `shown`: the
     kinds of pages that a browser is to show. `unproved`: why nobody could look at what it would
-    show."""
+    show; `unseen`: nobody looked at what it shows of products."""
 
     start: str
     listing: dict[str, Any] | None = None
@@ -134,6 +134,7 @@ class Survey:
     shown: frozenset[Kind] = frozenset()
     rendering: dict[str, Any] = field(default_factory=dict)
     unproved: str = ""
+    unseen: bool = False
     strip_params: list[str] = field(default_factory=list)
 
     @property
@@ -235,6 +236,7 @@ class Surveyor:
         except ConfigError as missing:
             why = f"product pages have no {lacking}: scripts may fill them, and {missing}"
             survey.notes.append(why)
+            survey.unseen = True
             if survey.fields["title"].best is None:
                 survey.shown |= {Kind.PRODUCT}
                 survey.unproved = why
@@ -812,7 +814,7 @@ def _drop_frame(survey: Survey) -> None:
             f"page and agrees with another source, as in {survey.product_pages[0][0]} (mend: give "
             "the address of a category page)"
         )
-    if not any(survey.fields[name].best for name in _SOLD):
+    if not survey.unseen and not any(survey.fields[name].best for name in _SOLD):
         raise NoShopError(
             f"{survey.start}: the pages behind its links have titles, but no price, number or "
             f"stock, as {survey.product_pages[0][0]}: they may be articles (mend: give the address "

@@ -364,9 +364,7 @@ def _judge(
     word = WORD_OF.get(name)
     called = word is not None and word.search(str(reading.candidate.source.get("css", "")))
     # Few products may be reduced; what says that it is a former price is one on a few pages, too.
-    few = name == "list_price" and (
-        origin not in ("page", "label", "script") or (called and reading.count > 1)
-    )
+    few = name == "list_price" and (origin not in ("page", "label", "script") or called)
     pages = reading.count if few else len(samples)
     distinct = len({_key(name, value) for value in reading.values if value is not None})
     score = reading.count + 0.6 * supported - 2.0 * differing
