@@ -160,10 +160,11 @@ def huette() -> Shop:
         )
     for i in listed:
         button = "In den Warenkorb" if i.available else "Ausverkauft"
+        was = f'<span class="uvp">UVP {euro(i.list_price)} €</span>' if i.list_price else ""
         pages[f"/{i.slug}"] = (
-            f'<html lang="de"><title>{i.title} | HÜTTE</title><article data-sku="{i.sku}"><h1>{i.title}</h1><p>Art.-Nr. {i.number}</p><div class="tag">{euro(i.price)} €</div><button class="cta">{button}</button></article>'
+            f'<html lang="de"><title>{i.title} | HÜTTE</title><article data-sku="{i.sku}"><h1>{i.title}</h1><p>Art.-Nr. {i.number}</p><div class="tag">{euro(i.price)} €</div>{was}<button class="cta">{button}</button></article>'
         )
-        truth[f"/{i.slug}"] = {**truth_of(i, "title", "price", "availability")}
+        truth[f"/{i.slug}"] = truth_of(i, "title", "price", "list_price", "availability")
     return Shop("/sortiment", pages, truth, 3)
 
 

@@ -362,7 +362,8 @@ def _judge(
         key, number = consensus[at]
         differing += number >= 2 and not others and _key(name, value) != key
     word = WORD_OF.get(name)
-    called = word is not None and word.search(str(reading.candidate.source.get("css", "")))
+    css = str(reading.candidate.source.get("css", ""))
+    called = word is not None and (word.search(css) or word.search(re.sub(r"[.#]", " ", css)))
     # Few products may be reduced; what says that it is a former price is one on a few pages, too.
     few = name == "list_price" and (origin not in ("page", "label", "script") or called)
     pages = reading.count if few else len(samples)
