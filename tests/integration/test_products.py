@@ -265,5 +265,8 @@ def test_the_last_crawl_that_reached_a_product_is_known(engine: sa.Engine) -> No
                 {"id": later, "outcome": outcome},
             )
             seen = provenance.crawls_of(connection, "shop", "7")
-        assert [(row.crawl, row.what) for row in seen] == [(later, said), (crawl, "read it last")]
+        assert [(row.crawl, row.what) for row in seen] == [
+            (later, said),
+            (crawl, "brought it, read it last"),
+        ]
         assert all(row.at is not None for row in seen)
