@@ -8,6 +8,7 @@ data is suspect; 6 the feed of changes does not hold what comes after a cursor; 
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -170,7 +171,10 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        # A tenth of the time would be looking for garbage, of which importing makes none.
+        gc.disable()
         module = import_module(f"scraper.cli.{COMMANDS[cmd_name][0]}")
+        gc.enable()
         # A function cannot have the name of a keyword, as `try`.
         command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
         assert isinstance(command, click.Command)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import click
 import sqlalchemy as sa
 
@@ -13,7 +15,6 @@ from scraper.cli.common.shared import (
     open_engine,
     print_json,
 )
-from scraper.cli.crawl.preview import preview_site
 from scraper.cli.crawl.wait import wait_all
 from scraper.cli.data.export import Form, form_of, write_export
 from scraper.errors import SuspectError
@@ -66,7 +67,9 @@ def crawl(
     if wanted is not None:
         if wait or refetch or local:
             raise click.UsageError("--preview waits by itself, and knows of no former crawl")
-        preview_site(site, wanted, form, output, as_json=as_json)
+        # It reads pages, with all that takes: a crawl's opening and end do without.
+        preview = import_module("scraper.cli.crawl.preview")
+        preview.preview_site(site, wanted, form, output, as_json=as_json)
         return
     settings = load_settings()
     engine = open_engine()

@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,12 +25,9 @@ from scraper.cli.common.shared import (
     open_redis,
     print_json,
 )
-from scraper.cli.common.tables import cell, plain, print_table
 from scraper.cli.crawl.screen import span
 from scraper.dedup.bloom import FilterStore
-from scraper.domain import Kind
 from scraper.errors import ConfigError, DefinitionError, NotFoundError, ScraperError, did_you_mean
-from scraper.proving import records
 from scraper.quality import report as reports
 from scraper.rules.urls import host_of
 from scraper.settings import Settings
@@ -38,12 +36,26 @@ from scraper.sites.definition import Site
 from scraper.views import products as view
 from scraper.views import site_history
 
-RECORDED = 20
+READING = ("record", "test")
 # Nobody knows how many pages a site has that was never crawled: so many are an example.
 UNKNOWN_PAGES = 1000
 
 
-@click.group()
+class Sites(click.Group):
+    """Those that read pages are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *READING])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in READING:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(import_module("scraper.cli.setup.recorded"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=Sites)
 def sites() -> None:
     """Look at the site definitions; pause and resume sites."""
 
@@ -142,86 +154,6 @@ def definition_file(folder: Path, word: str) -> Path:
             return file
     nearest = did_you_mean(word, [file.stem for file in files])
     raise NotFoundError(f"there is no definition of {word!r} in {folder}/{nearest}")
-
-
-@sites.command("record")
-@click.argument("name", metavar="SITE", shell_complete=complete_site)
-@click.option(
-    "--pages",
-    default=RECORDED,
-    type=click.IntRange(2, 200),
-    show_default=True,
-    help="So many pages.",
-)
-@json_option()
-def sites_record(name: str, pages: int, as_json: bool) -> None:
-    """Keep pages of SITE, and what its definition gives on them, for `scraper sites test`.
-
-    Listings and products, in sites/NAME.pages/, which former ones are replaced in. Obeys robots.txt
-    and the rate; needs no servers. No cookie is kept, nor what settings keep secret.
-    """
-    settings = load_settings()
-    path = definition_file(settings.sites_dir, name)
-    site = loader.load_file(path, settings.site_function_modules)
-    kept, requests = records.fetch(site, settings, pages)
-    folder = records.save(path, kept)
-    products = sum(record.kind is Kind.PRODUCT for record in kept)
-    if as_json:
-        print_json({"folder": str(folder), "pages": len(kept), "products": products})
-        return
-    click.echo(
-        f"{len(kept)} pages, {products} of products, in {folder}/ by {requests} requests; "
-        f"next: look at {folder / records.INDEX}, commit it, and scraper sites test {site.name}"
-    )
-
-
-@sites.command("test")
-@click.argument("names", metavar="[SITES]...", nargs=-1, shell_complete=complete_site)
-@click.option("--update", is_flag=True, help="Take what is read today as what is expected.")
-@json_option()
-def sites_test(names: tuple[str, ...], update: bool, as_json: bool) -> None:
-    """Read the recorded pages with the definitions of today, and show every field that differs.
-
-    Without SITES: all that have recorded pages. Needs neither servers nor the network. Exits with 1
-    where something differs.
-    """
-    settings = load_settings()
-    folder = settings.sites_dir
-    paths = [definition_file(folder, name) for name in names] or [
-        path for path in loader.definition_files(folder) if records.folder_of(path).is_dir()
-    ]
-    if not paths:
-        raise NotFoundError(
-            f"no recorded pages in {folder}/ (mend: `scraper sites record SITE` keeps some)"
-        )
-    results = records.prove_all(paths, settings.site_function_modules, update)
-    differing = [row for proof in results for row in proof.differences]
-    problems = [proof.problem for proof in results if proof.problem is not None]
-    pages = sum(proof.pages for proof in results)
-    if as_json:
-        print_json(
-            {
-                "sites": len(results),
-                "pages": pages,
-                "problems": problems,
-                "differences": [row._asdict() for row in differing],
-            }
-        )
-    elif differing:
-        print_table(
-            ("site", "field", "expected", "today", "page"),
-            [
-                (row.site, row.field, cell(row.old), cell(row.new), plain(row.page))
-                for row in differing
-            ],
-        )
-    summary = f"{len(results)} sites, {pages} pages: {len(differing)} differences"
-    if problems:
-        raise ScraperError("\n".join([*problems, summary]))
-    if differing and not update:
-        raise ScraperError(f"{summary} (mend the definition; or, if it is right: --update)")
-    if not as_json:
-        click.echo(f"{summary}{', taken as expected' if differing else ''}")
 
 
 @sites.command("list")
