@@ -59,7 +59,7 @@ def without_tags(text: str) -> str:
     return whole_text(body) if body is not None else ""
 
 
-def _is_two_digits(text: str | None) -> bool:
+def is_two_digits(text: str | None) -> bool:
     return text is not None and len(text) == 2 and text.isdecimal()
 
 
@@ -111,7 +111,7 @@ def _whole_text(element: LexborNode, hidden: frozenset[str], mark: str) -> str:
             inner_space = " " if tag in BLOCKS else ""
             parts.append(inner_space)
             if (first := node.first_child) is not None:
-                if mark and first.is_text_node and _is_two_digits(first.text_content):
+                if mark and first.is_text_node and is_two_digits(first.text_content):
                     parts.append(mark)
                 levels.append((inner_space, node.iter(include_text=True)))
                 break
@@ -144,7 +144,7 @@ def _whole_text_of_lxml(element: etree._Element, hidden: frozenset[str], mark: s
             if tag in BLOCKS:
                 parts.append(" ")
             text = node.text
-            if mark and node is not element and len(node) == 0 and _is_two_digits(text):
+            if mark and node is not element and len(node) == 0 and is_two_digits(text):
                 parts.append(mark)
         else:
             depth -= tag in hidden

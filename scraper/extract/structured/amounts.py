@@ -17,7 +17,7 @@ from scraper.extract.money import (
     names_currency,
     to_price,
 )
-from scraper.extract.text import BLOCKS, price_text
+from scraper.extract.text import BLOCKS, is_two_digits, price_text
 from scraper.extract.values import Mistyped
 from scraper.rules.decoding import clean_text
 
@@ -156,13 +156,7 @@ def _are_cents(child: LexborNode, before: Sequence[str]) -> bool:
     """Whether it holds two digits and nothing else, right behind a digit."""
     first = child.first_child
     text = first.text_content if first is not None and first.is_text_node else None
-    return (
-        text is not None
-        and len(text) == 2
-        and text.isdecimal()
-        and bool(before)
-        and before[-1][-1:].isdecimal()
-    )
+    return is_two_digits(text) and bool(before) and before[-1][-1:].isdecimal()
 
 
 def amounts(root: LexborNode, without: Collection[int] = ()) -> list[Amount]:
